@@ -50,16 +50,20 @@ struct Answering: Sendable {
     /// How a run ends that has failed.
     ///
     /// - Parameters:
-    ///   - mayHaveArrived: The request was sent, must not be sent again, and got no response.
+    ///   - mayHaveArrived: The request was sent, must not be sent again, and got no whole response.
+    ///   - status: The status of a response whose body broke off.
     ///   - store: The store whose lack of room parks the job.
-    static func outcome(of error: TransferError, mayHaveArrived: Bool, in store: any Store) -> ActivityOutcome {
+    static func outcome(
+        of error: TransferError, mayHaveArrived: Bool, status: Int? = nil, in store: any Store
+    ) -> ActivityOutcome {
         guard case .failed(let failure) = error, !Task.isCancelled else {
             // If the task is not cancelled, the engine has cancelled the transfer.
             return error == .noSpace ? .parked(store.waitsFor) : .stopped
         }
-        // Any response shows what the server did with the request. Without a response that is unknown.
+        // A whole response shows what the server did with the request. Without one that is unknown.
         guard mayHaveArrived, isOfConnection(failure.code) else { return .failed(failure) }
-        return .failed(unknown(failure.message))
+        let began = status.map { "the server began to answer \($0), but " } ?? ""
+        return .failed(unknown(began + failure.message))
     }
 
     /// Errors of the connection: the server may or may not have received the request.

@@ -115,6 +115,7 @@ struct RequestTests {
             var reply = OriginReply(body: Array("ok".utf8))
             if request.number == 1 {
                 switch request.path {
+                case "/partly": (reply.status, reply.cut, reply.end) = (201, 1, .reset)
                 case "/silent": reply.delay = .seconds(3)
                 default: reply.status = 503
                 }
@@ -153,6 +154,9 @@ struct RequestTests {
             if isOnce {
                 #expect(silent["error"] == "outcome_unknown" && cut["error"] == "outcome_unknown")
                 #expect(cut["message"]?.contains("see idempotent") == true)
+                let partly = try await call(fleet, "partly", origin.url("/partly"), more)
+                #expect(partly["error"] == "outcome_unknown", "\(partly["error"] ?? "")")
+                #expect(partly["message"]?.contains("began to answer 201") == true)
             }
             if method == "leave" {
                 #expect(origin.requests.allSatisfy { ["busy", "silent"].contains($0.headers["idempotency-key"]) })

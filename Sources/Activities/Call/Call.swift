@@ -76,8 +76,9 @@ package final class Call: Activity {
             let (response, isUnchanged) = try await ask(url, host)
             return .answered(response, seconds: (ContinuousClock.now - begun).secondsValue, unchanged: isUnchanged)
         } catch {
+            let (response, status) = state.withLock { ($0.response, $0.transfer?.head.status) }
             return Answering.outcome(
-                of: error, mayHaveArrived: !isRepeatable && state.withLock { $0.transfer == nil }, in: context.store)
+                of: error, mayHaveArrived: !isRepeatable && response == nil, status: status, in: context.store)
         }
     }
 
