@@ -87,6 +87,8 @@ extension AddressPolicy {
         Entry("::1/128", "loopback"),
         Entry("fd00:ec2::/32", "cloud metadata"),
         Entry("fd20:ce::254/128", "cloud metadata"),
+        Entry("fd00:c1::a9fe:a9fe/128", "cloud metadata"),
+        Entry("fd00:42::42/128", "cloud metadata"),
         Entry("fc00::/7", "unique local", isPrivate: true),
         Entry("fe80::/10", "link-local"),
         Entry("fec0::/10", "site-local"),
