@@ -3,10 +3,16 @@ import Glibc
 import HaulContract
 
 extension TransferError {
-    static func forbidden(_ address: String, _ kind: String) -> TransferError {
-        TransferError(
+    /// The address policy refuses an address of the URL's host. Only the log is told what a name resolves to: whoever
+    /// pushes jobs could read the worker's DNS otherwise.
+    static func forbidden(_ address: IPAddress?, _ kind: String, of url: String) -> TransferError {
+        let target = Authority(url)
+        let what = target.map { $0.isNumeric ? "address \($0.host)" : "address of \($0.host)" } ?? "address"
+        var failure = Failure(
             .addressForbidden,
-            "the address \(address) is not allowed (\(kind)); the worker's operator can allow it with --allow-address")
+            "the \(what) is not allowed (\(kind)); the worker's operator can allow it with --allow-address")
+        failure.detail = address.map { "\($0)" }
+        return .failed(failure)
     }
 
     static func localLimit(_ systemError: Int32) -> TransferError {

@@ -23,7 +23,7 @@ extension TransferEngine {
         let own = currentHostAddresses()
         for address in addresses {
             if let kind = configuration.policy.refusal(of: address, hostAddresses: own) {
-                throw .forbidden("\(address)", kind)
+                throw .forbidden(address, kind, of: request.url)
             }
         }
         let carriesName = proxy.lowercased().hasPrefix("http") || !proxy.contains("://")

@@ -7,9 +7,9 @@ extension TransferTask {
     /// With a proxy we connect only to the proxy, which the operator has chosen.
     private func refusal(of address: IPAddress?) -> TransferError? {
         guard configuration.proxy == nil else { return nil }
-        guard let address else { return .forbidden("of an unknown family", "unknown") }
+        guard let address else { return .forbidden(nil, "of an unknown family", of: request.url) }
         return configuration.policy.refusal(of: address, hostAddresses: shared.hostAddresses)
-            .map { .forbidden("\(address)", $0) }
+            .map { .forbidden(address, $0, of: request.url) }
     }
 
     func openSocket(_ address: UnsafeMutablePointer<curl_sockaddr>) -> curl_socket_t {

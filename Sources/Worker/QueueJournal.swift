@@ -62,6 +62,7 @@ struct QueueJournal: Sendable {
         if let failure = result.failure {
             facts["error"] = .string(failure.code.rawValue)
             facts["reason"] = .string(failure.message)
+            if let detail = failure.detail { facts["detail"] = .string(detail) }
         }
         log.log(level: level, result.message, metadata: facts)
     }

@@ -92,6 +92,13 @@ struct AddressPolicyTests {
                 try await engine.start(Request(url: "http://\(host):\(server.port)/"))
             }
             #expect(error?.code == .addressForbidden, "\(host)")
+            // A name's address is for the log alone.
+            guard case .failed(let failure)? = error, let detail = failure.detail else {
+                Issue.record("no detail for \(host)")
+                continue
+            }
+            #expect(detail.contains("127.0.0.1") || detail == "::1" || detail.contains("7f00:1"), "\(detail)")
+            if host == "localhost" { #expect(!failure.message.contains(detail), "\(failure.message)") }
         }
         #expect(server.connections == 0)
     }
