@@ -76,7 +76,7 @@ package struct JobField: Sendable {
         JobField(
             "path", .path,
             "must be relative, of at most 4096 bytes, without control characters; no part may be . or .., begin with "
-                + ".haul, or have more than 255 bytes", of: [.download]),
+                + ".haul in any case, or have more than 255 bytes", of: [.download]),
         JobField(
             "if_exists", .choice(["reuse", "overwrite", "rename", "fail"]), "must be reuse, overwrite, rename or fail",
             of: [.download]),
@@ -188,7 +188,9 @@ package struct JobField: Sendable {
             !text.utf8.contains(where: { $0 < 32 || $0 == 127 })
         else { return false }
         return text.pathParts.allSatisfy {
-            $0 != ".." && $0 != "." && !$0.utf8.starts(with: ".haul".utf8) && $0.utf8.count <= 255
+            // Some file systems do not tell upper case from lower case.
+            $0 != ".." && $0 != "." && $0.utf8.count <= 255
+                && !$0.utf8.prefix(5).map { 65...90 ~= $0 ? $0 | 0x20 : $0 }.elementsEqual(".haul".utf8)
         }
     }
 

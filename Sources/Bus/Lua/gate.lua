@@ -23,7 +23,9 @@ function KINDS.path(v)
   if type(v) ~= 'string' or #v > 4096 or not string.find(v, '^[^/%c][^%c]*$') then return false end
   if #v <= 255 and string.byte(v) ~= 46 and not string.find(v, '/.', 1, true) then return true end
   v = '/' .. v .. '/'
-  if string.find(v, '/../', 1, true) or string.find(v, '/./', 1, true) or string.find(v, '/.haul', 1, true) then return false end
+  if string.find(v, '/../', 1, true) or string.find(v, '/./', 1, true) or string.find(string.lower(v), '/.haul', 1, true) then
+    return false
+  end
   -- No part is longer than 255 bytes. The steps go to the last slash that is near enough, not from part to part.
   local at = 1
   while at < #v do
