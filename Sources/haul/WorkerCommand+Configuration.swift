@@ -37,6 +37,13 @@ extension WorkerCommand {
         result.connectionsPerHost = connectionsPerHost
         result.proxy = proxy ?? Environment.text("HAUL_PROXY")
         result.certificateAuthorities = certificates
+        guard client.certificate == nil || !client.hosts.isEmpty else {
+            // A job is pushed by anybody, and its server would see the certificate.
+            throw ExitStatus.because(
+                .usage,
+                "a worker's --client-cert wants --client-cert-host HOST for each host that may see the client's certificate"
+            )
+        }
         result.clientCertificate = client.certificate
         guard http != nil || !exportQueues else {
             throw ExitStatus.because(.usage, "--export-queues wants --http as well: the address to serve them at")

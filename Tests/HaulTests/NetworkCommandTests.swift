@@ -171,7 +171,8 @@ import Testing
         let client = ["--client-cert", certificates.file("client.pem")]
         let options =
             ["--ca", certificates.file("ca.pem")] + client + ["--client-key", certificates.file("client.key")]
-        let worker = try ChildProcess("haul", fleet.arguments("w") + options)
+        let host = ["--client-cert-host", "127.0.0.1"]
+        let worker = try ChildProcess("haul", fleet.arguments("w") + options + host)
         try await fleet.push(origin.url("/a"), as: "a")
         try await fleet.wait("a", for: "completed")
         try await fleet.end(worker)
@@ -181,10 +182,14 @@ import Testing
         #expect(try await get.wait() == 0, "\(get.standardError)")
         for name in ["a", "b"] { #expect(fleet.root.holds(name, Self.bytes)) }
         for wrong in [client, client + ["--client-key", "/no/such/file"], ["--client-cert", "/no/such/file"]] {
-            let refused = try ChildProcess("haul", fleet.arguments("refused") + wrong)
+            let refused = try ChildProcess("haul", fleet.arguments("refused") + wrong + host)
             #expect(try await refused.wait() == 2)
             #expect(refused.standardError.contains("client's certificate"))
         }
+        // Whoever may push a job could see the certificate with a server of their own.
+        let open = try ChildProcess("haul", fleet.arguments("refused") + options)
+        #expect(try await open.wait() == 2)
+        #expect(open.standardError.contains("--client-cert-host"))
     }
 
     @Test(
