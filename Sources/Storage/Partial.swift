@@ -13,6 +13,9 @@ package protocol Partial: BodyDestination, AnyObject {
     /// The bytes that have been written (not synced), including those of earlier runs.
     var written: ByteIntervals { get }
 
+    /// The written bytes that another run could continue after the last checkpoint.
+    var continuable: ByteIntervals { get }
+
     /// The first error of a write or a sync. It is never cleared.
     var error: TransferError? { get }
 
@@ -63,6 +66,7 @@ extension Partial {
     package var alignment: Int64 { 1 << 20 }
     package var mostSinks: Int { 16 }
     package var hasMoreToTell: Bool { false }
+    package var continuable: ByteIntervals { written }
 }
 
 /// What is durable of a partial file.
