@@ -60,6 +60,15 @@ package enum FileName {
         switch scalar.properties.generalCategory {
         // Control characters, and invisible ones that reverse the direction of text (RFC 6266 section 4.3).
         case .control, .format, .lineSeparator, .paragraphSeparator, .surrogate: true
+        // No list of an object store can have these.
+        default: !isOfXML(scalar)
+        }
+    }
+
+    /// Whether XML 1.0 can carry the character, and so the lists of an object store.
+    package static func isOfXML(_ scalar: Unicode.Scalar) -> Bool {
+        switch scalar.value {
+        case 0x9, 0xA, 0xD, 0x20...0xD7FF, 0xE000...0xFFFD, 0x10000...0x10FFFF: true
         default: false
         }
     }

@@ -60,6 +60,19 @@ import Testing
             authorization.value.contains("SignedHeaders=host;x-amz-content-sha256;x-amz-date;x-amz-security-token,"))
     }
 
+    @Test("a request that expires is signed as in Amazon's example") func expiring() {
+        let signature = Signature(
+            credentials: Credentials(
+                accessKey: "AKIAIOSFODNN7EXAMPLE", secret: "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"),
+            region: "us-east-1", time: 1_369_353_600)
+        let question = Signature.Question(
+            method: "GET", host: "examplebucket.s3.amazonaws.com", path: "/test.txt", payload: Signature.emptyPayload)
+        let items = signature.query(for: question, validFor: 86_400)
+        #expect(
+            items.last?.1 == "aeeed9bbccd4d02ee5c0109b86d86835f995330da4c265957d157751f604d404"
+                && items.contains { $0 == ("X-Amz-Expires", "86400") })
+    }
+
     @Test("HMAC-SHA256 matches RFC 4231") func hmac() {
         #expect(
             Hexadecimal.text(Digest.hmac(Array("Jefe".utf8), "what do ya want for nothing?"))

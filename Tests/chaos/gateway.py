@@ -114,6 +114,7 @@ class Handler(BaseHTTPRequestHandler):
         if self.path.startswith("/-/"):
             return self.control(self.path[3:])
         path, _, query = self.path.partition("?")
+        self.query = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
         self.left = int(self.headers.get("Content-Length") or 0)
         is_complete = self.command == "POST" and "uploadId=" in query
         is_part = self.command == "PUT" and "partNumber=" in query
@@ -152,7 +153,7 @@ class Handler(BaseHTTPRequestHandler):
 
     @property
     def token(self):
-        return self.headers.get("x-amz-security-token")
+        return self.headers.get("x-amz-security-token") or self.query.get("X-Amz-Security-Token")
 
     def refusal(self):
         if not self.token:
@@ -161,8 +162,10 @@ class Handler(BaseHTTPRequestHandler):
             if self.token != f"token-{State.token}":
                 note("expired")
                 return 400, "ExpiredToken"
-            at = calendar.timegm(time.strptime(self.headers.get("x-amz-date", ""), "%Y%m%dT%H%M%SZ"))
-            if abs(at - time.time() - State.offset) > TOLERANCE:
+            date = self.headers.get("x-amz-date") or self.query.get("X-Amz-Date", "")
+            at = calendar.timegm(time.strptime(date, "%Y%m%dT%H%M%SZ"))
+            late = time.time() + State.offset - at
+            if late > float(self.query.get("X-Amz-Expires", TOLERANCE)) or late < -TOLERANCE:
                 note("clock")
                 return 403, "RequestTimeTooSkewed"
         return None
@@ -178,7 +181,15 @@ class Handler(BaseHTTPRequestHandler):
             names.remove("x-amz-security-token")
             headers["x-amz-date"] = amazon_time(time.time())
             headers["authorization"] = authorization(self.command, path, query, headers, names)
-        self.store.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+        target = self.path
+        if "X-Amz-Security-Token" in self.query:
+            # Signed in the query. The store gets a signature in a field.
+            query = "&".join(each for each in query.split("&") if not each.startswith("X-Amz-"))
+            target = path + ("?" + query if query else "")
+            names = self.query["X-Amz-SignedHeaders"].split(";") + ["x-amz-content-sha256", "x-amz-date"]
+            headers["x-amz-content-sha256"], headers["x-amz-date"] = "UNSIGNED-PAYLOAD", amazon_time(time.time())
+            headers["authorization"] = authorization(self.command, path, query, headers, sorted(names))
+        self.store.putrequest(self.command, target, skip_host=True, skip_accept_encoding=True)
         for name, value in headers.items():
             self.store.putheader(name, value)
         self.store.endheaders()

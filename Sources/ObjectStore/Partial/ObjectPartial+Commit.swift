@@ -100,36 +100,20 @@ extension ObjectPartial {
         let mark = newMark
         var chosen = state.withLock { $0.name }
         if let own = await completedNameAtOnce(chosen) { chosen = own }
-        var number = 0
-        var mayReplace = false
-        for _ in 0...ObjectName.mostNumber {
+        let object = ObjectHead(size: whole.size, mark: mark)
+        for number in 0...ObjectName.mostNumber {
             let name = chosen.numbered(number)
             state.withLock { $0.name = name }
-            guard await mayName() else { return .fenced }
-            // Without If-None-Match, a look comes before the write.
-            if mayReplace || store.hasConditions {
-                do throws(StoreRefusal) {
-                    try await client.put(
-                        client.address.key(name.path), body, md5: md5, mark: mark, ifAbsent: !mayReplace)
-                    return stored(ObjectHead(size: whole.size, mark: mark), checksum: checksum)
-                } catch {
-                    switch error.meaning {
-                    case .precondition: break
-                    case .unknownRequest where store.hasConditions: store.lacksConditions()
-                    default: throw error.error
-                    }
-                }
+            // Most names are free, and If-None-Match tells.
+            let naming = try await give(name, isOther: number > 0, looksFirst: !store.hasConditions) {
+                (condition) throws(StoreRefusal) in
+                try await self.client.name(self.client.address.key(name.path), body, md5: md5, mark: mark, condition)
+                return object
             }
-            guard let head = try await head(name.path) else {
-                // The object that was in the way is gone. Or nothing was, and this server has no If-None-Match.
-                mayReplace = !store.hasConditions
-                continue
-            }
-            switch collision(with: head, isOther: number > 0) {
-            case .isOurs: return stored(head, checksum: checksum)
-            case .replace: mayReplace = true
-            case .renumber: (number, mayReplace) = (number + 1, false)
-            case .refuse: throw name.inTheWay
+            switch naming {
+            case .placed(let head): return stored(head, checksum: checksum)
+            case .fenced: return .fenced
+            case .renumber: continue
             }
         }
         throw chosen.inTheWay

@@ -38,12 +38,22 @@ extension ObjectPartial {
         }
         guard await mayName() else { return .fenced }
         guard try await isStillOwner() else { return .fenced }
-        if !state.withLock({ $0.isAssembled }) {
-            switch try await assemble(upload, key, whole.size) {
-            case .placed(let head) where !isHidden: return stored(head, checksum: checksum)
-            case .placed: state.withLock { $0.isAssembled = true }
-            case .fenced: return .fenced
+        if !isHidden {
+            let name = state.withLock { $0.name }
+            let naming: Naming
+            do throws(TransferError) { naming = try await assemble(upload, key, whole.size, name) } catch {
+                if case .failed(let failure) = error, failure.code == .fileExists { await discard(soon: false) }
+                throw error
             }
+            switch naming {
+            case .placed(let head): return stored(head, checksum: checksum)
+            case .fenced: return .fenced
+            case .renumber: throw await taken()
+            }
+        }
+        if !state.withLock({ $0.isAssembled }) {
+            guard case .placed = try await assemble(upload, key, whole.size, nil) else { return .fenced }
+            state.withLock { $0.isAssembled = true }
         }
         if !isJudged, let wanted = whole.checksum {
             let digest = try await readBack(key, wanted.algorithm, whole.size)
@@ -53,66 +63,54 @@ extension ObjectPartial {
         return try await copyToName(key, whole, checksum: checksum)
     }
 
-    enum Assembly {
-        case placed(ObjectHead)
-        /// Another run has aborted the upload.
-        case fenced
-    }
-
-    /// Limits for repeated requests to complete an upload: `tries` in general, `patience` while the server answers 5xx.
     /// Ceph locks an upload for ten minutes if its gateway dies during the completion. To wait costs less than to fetch
     /// the file again.
-    private static let completion = (tries: 5, patience: Duration.seconds(660), longest: Duration.seconds(10))
+    private static let completion = NamingLimits(tries: 5, busy: .seconds(660))
 
-    /// Completes the upload. HEAD, not the answer to the request, decides whether that has succeeded.
-    private func assemble(_ upload: String, _ key: String, _ size: Int64) async throws(TransferError) -> Assembly {
-        let etags = state.withLock { $0.etags }
-        let isHidden = state.withLock { $0.journal.isHidden }
-        let deadline = ContinuousClock.now + Self.completion.patience
-        for attempt in 1... {
-            if try await !isListed(upload, key, etags, size) {
-                return try await verdict(key, size).map(Assembly.placed) ?? .fenced
+    /// Completes the upload: under `name`, or under its hidden key if there is none. HEAD, not the answer to the request,
+    /// decides whether that has succeeded.
+    private func assemble(
+        _ upload: String, _ key: String, _ size: Int64, _ name: ObjectName?
+    ) async throws(TransferError) -> Naming {
+        try await give(
+            name ?? ObjectName(chosen: hidden.whole, isGiven: true), isOther: false, looksFirst: true,
+            limits: Self.completion,
+            isPossible: { () throws(TransferError) in
+                if try await self.isListed(upload, key, size) { return nil }
+                // Some servers show a new object only a moment later.
+                if let head = try await self.verdict(key, size, within: Self.staleness) { return .placed(head) }
+                guard try await self.isStillOwner() else { return .fenced }
+                throw await self.taken(or: "its upload was aborted: by another program, or by a rule of the bucket")
             }
-            var ifAbsent = false
-            if !isHidden, let head = try await headNow(key) {
-                switch collision(with: head, isOther: false) {
-                case .isOurs: return .placed(head)
-                case .replace: break
-                case .renumber, .refuse: throw await taken()
-                }
-            } else {
-                ifAbsent = !isHidden && store.hasConditions
-            }
-            guard await mayName() else { return .fenced }
-            let refusal: StoreRefusal?
-            do {
-                try await client.complete(
-                    upload, key, etags.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }, ifAbsent: ifAbsent)
-                refusal = nil
-            } catch { refusal = error }
-            if let head = try await verdict(key, size) { return .placed(head) }
-            switch refusal?.meaning {
-            case .precondition: throw await taken()
-            case .unknownRequest: store.lacksConditions()
-            case .cancelled: throw .cancelled
-            case .denied, .noSuchBucket: throw refusal!.error
-            default: break
-            }
-            let isBusy = refusal.map { $0.status >= 500 } ?? false
-            guard attempt < Self.completion.tries || isBusy && ContinuousClock.now < deadline else {
-                throw refusal?.error ?? .failed(Failure(.io, "the object store does not complete an upload"))
-            }
-            let pause = min(Self.completion.longest, .milliseconds(100 << min(attempt, 10)))
-            do { try await Task.sleep(for: pause) } catch { throw .cancelled }
+        ) { (condition) throws(StoreRefusal) in
+            let parts = self.state.withLock { $0.etags.sorted { $0.key < $1.key }.map { ($0.key, $0.value) } }
+            return try await self.complete(upload, key, parts, size, condition)
         }
-        return .fenced
+    }
+
+    /// Sends the request, and looks for the object. A refusal of the request is thrown only if there is none.
+    private func complete(
+        _ upload: String, _ key: String, _ parts: [(number: Int, etag: String)], _ size: Int64,
+        _ condition: NameCondition
+    ) async throws(StoreRefusal) -> ObjectHead? {
+        var refusal: StoreRefusal?
+        do throws(StoreRefusal) { try await client.complete(upload, key, parts, condition) } catch { refusal = error }
+        do { if let head = try await verdict(key, size, within: .milliseconds(100)) { return head } } catch {
+            throw StoreRefusal(error)
+        }
+        guard let refusal else { return nil }
+        // A repeated request finds no upload if the first one was carried out. The next look decides.
+        let isUnclear = [.noSuchUpload, .noSuchObject, .final].contains(refusal.meaning)
+        throw isUnclear
+            ? StoreRefusal(status: refusal.status, code: refusal.code, message: refusal.message, meaning: .passing)
+            : refusal
     }
 
     /// Whether the upload has exactly the parts that this run knows. False if the upload is gone: completed or aborted.
     ///
     /// - Throws: `io` if parts are lost, or if the upload has unknown parts. In the second case it is purged first.
     private func isListed(
-        _ upload: String, _ key: String, _ etags: [Int: String], _ size: Int64
+        _ upload: String, _ key: String, _ size: Int64
     ) async throws(TransferError) -> Bool {
         let listed: [ListedPart]
         do throws(StoreRefusal) { listed = try await client.parts(of: upload, key) } catch {
@@ -121,24 +119,42 @@ extension ObjectPartial {
         }
         // Some servers list a part twice if it was uploaded twice.
         let found = Dictionary(grouping: listed, by: \.number)
-        guard found.allSatisfy({ number, parts in parts.contains { $0.etag == etags[number] } }) else {
+        let etags = state.withLock { state in
+            for number in state.opaque where !(found[number]?.contains { $0.etag == state.etags[number] } ?? true) {
+                // The store has carried out a repeated request last.
+                let length = Int64(state.journal.formula.range(of: number).clamped(to: 0..<size).count)
+                if let last = found[number]?.last(where: { $0.size == length }) { state.etags[number] = last.etag }
+            }
+            return state.etags
+        }
+        guard found.keys.allSatisfy({ etags[$0] != nil }) else {
             throw await damaged("the upload has other parts than were uploaded")
+        }
+        let changed = found.filter { number, parts in !parts.contains { $0.etag == etags[number] } }
+        guard changed.isEmpty else {
+            throw .failed(
+                Failure(
+                    .io, "the object store has other bytes for \(changed.count) parts of an upload than it was given"))
         }
         let lost = etags.keys.filter { found[$0] == nil }
         guard lost.isEmpty else {
             // Some servers still list a few parts of an upload that they have just completed. Otherwise the next run
             // fetches only the lost parts.
-            if try await verdict(key, size) != nil { return false }
+            if try await verdict(key, size, within: .milliseconds(100)) != nil { return false }
             throw .failed(
                 Failure(.io, "the object store has lost \(lost.count) parts of an upload that it had acknowledged"))
         }
         return true
     }
 
-    /// HEAD of the object; nil if it is missing or not of this generation. Asks twice, because some servers show a new
-    /// object only a moment later.
-    private func verdict(_ key: String, _ size: Int64) async throws(TransferError) -> ObjectHead? {
-        for attempt in 0...1 {
+    /// HEAD of the object; nil if it is missing or not of this generation. Asks again for a while, because some servers
+    /// show a new object later.
+    private func verdict(
+        _ key: String, _ size: Int64, within limit: Duration
+    ) async throws(TransferError) -> ObjectHead? {
+        let deadline = ContinuousClock.now + limit
+        var pause = Duration.milliseconds(100)
+        while true {
             if let head = try await headNow(key), head.mark?.generation == generation,
                 head.mark?.job == request.key
             {
@@ -148,9 +164,10 @@ extension ObjectPartial {
                 }
                 return head
             }
-            if attempt == 0 { try? await Task.sleep(for: .milliseconds(100)) }
+            guard ContinuousClock.now + pause <= deadline else { return nil }
+            do { try await Task.sleep(for: pause) } catch { throw .cancelled }
+            pause = min(.seconds(2), pause * 2)
         }
-        return nil
     }
 
     private func headNow(_ key: String) async throws(TransferError) -> ObjectHead? {
@@ -159,10 +176,11 @@ extension ObjectPartial {
 
     /// Another program or job has taken the upload's name. Discards the partial file and returns the error to throw.
     /// The next run chooses another name, if the job allows that.
-    private func taken() async -> TransferError {
+    private func taken(or why: String? = nil) async -> TransferError {
         let name = state.withLock { $0.name }
         let mayRename = request.mayNumber
         await discard(soon: false)
+        if let why { return .failed(Failure(.io, why)) }
         guard mayRename else { return name.inTheWay }
         return .failed(Failure(.io, "\(name.path) came while this was under way: it is fetched again for another name"))
     }
@@ -176,6 +194,8 @@ extension ObjectPartial {
         let digest = InOrderDigest(algorithm)
         let step: Int64 = 8 << 20
         for start in stride(from: Int64(0), to: size, by: Int(step)) {
+            let memory = try await reserve(Int(step))
+            defer { store.memory.give(memory) }
             if Task.isCancelled { throw .cancelled }
             let end = min(size, start + step)
             let bytes: [UInt8]?
@@ -190,15 +210,26 @@ extension ObjectPartial {
         return digest.result(of: size) ?? ""
     }
 
-    /// Copies the verified object to its final name, on the server.
+    /// Memory for bytes that are read back. Polls for as long as there is none.
+    private func reserve(_ bytes: Int) async throws(TransferError) -> PartMemory.Reservation {
+        while true {
+            if let memory = store.memory.reserve(bytes, for: owner, spill: {}, orCall: nil) {
+                store.memory.leaves(memory)
+                return memory
+            }
+            do { try await Task.sleep(for: .milliseconds(20)) } catch { throw .cancelled }
+        }
+    }
+
+    /// Copies the verified object to its final name, on the server. An upload of copied parts does that: its completion
+    /// can have a condition, and its abort is a fence.
     private func copyToName(
-        _ key: String, _ whole: WholeFile, checksum: String?
+        _ source: String, _ whole: WholeFile, checksum: String?
     ) async throws(TransferError) -> CommitOutcome {
-        let mark = newMark
         let chosen = state.withLock { $0.name }
-        var number = 0
-        while number <= ObjectName.mostNumber {
+        for number in 0...ObjectName.mostNumber {
             let name = chosen.numbered(number)
+            let key = client.address.key(name.path)
             if let head = try await head(name.path) {
                 switch collision(with: head, isOther: number > 0) {
                 case .isOurs:
@@ -206,23 +237,27 @@ extension ObjectPartial {
                     return stored(head, checksum: checksum)
                 case .replace: break
                 case .refuse: throw name.inTheWay
-                case .renumber:
-                    number += 1
-                    continue
+                case .renumber: continue
                 }
             }
             guard await mayName() else { return .fenced }
             guard try await isStillOwner() else { return .fenced }
             state.withLock { $0.name = name }
+            let (upload, parts): (String, [(number: Int, etag: String)])
             do throws(StoreRefusal) {
-                try await client.copy(key, to: client.address.key(name.path), size: whole.size, mark: mark)
-            } catch {
-                if try await verdict(client.address.key(name.path), whole.size) == nil { throw error.error }
+                upload = try await begin(key)
+                parts = try await client.copy(source, size: whole.size, to: upload, key)
+            } catch { throw error.error }
+            state.withLock { $0.naming = upload }
+            let naming = try await give(name, isOther: number > 0, looksFirst: true, limits: Self.completion) {
+                (condition) throws(StoreRefusal) in
+                try await self.complete(upload, key, parts, whole.size, condition)
             }
-            guard let head = try await verdict(client.address.key(name.path), whole.size) else {
-                throw .failed(Failure(.io, "the object store did not copy an object"))
+            switch naming {
+            case .placed(let head): return stored(head, checksum: checksum)
+            case .fenced: return .fenced
+            case .renumber: try? await client.abort(upload, key)
             }
-            return stored(head, checksum: checksum)
         }
         throw chosen.inTheWay
     }

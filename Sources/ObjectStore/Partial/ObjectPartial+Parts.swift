@@ -121,6 +121,7 @@ extension ObjectPartial {
             let key = client.address.key(state.withLock { uploadKey($0) })
             let etag = try await client.put(part: buffer.number, of: upload, key, buffer.body(range), md5: md5)
             state.withLock { state in
+                if etag.lowercased() != Hexadecimal.text(md5) { state.opaque.insert(buffer.number) }
                 state.journal.parts[buffer.number] = PartMark(etag: etag)
                 state.etags[buffer.number] = etag
                 state.journal.tails.removeAll { $0.part == buffer.number }
@@ -176,7 +177,7 @@ extension ObjectPartial {
     /// The partial file can never be completed: purges it, so that the next run begins anew. Returns the error.
     func damaged(_ why: String) async -> TransferError {
         let isPlaced = state.withLock { $0.phase == .placed }
-        if !isPlaced { await store.purge(hidden, isCompleted: false) }
+        if !isPlaced { await store.purge(hidden, completed: []) }
         return .failed(Failure(.io, "\(why): another program has changed what is beneath \(HiddenKeys.root)"))
     }
 
@@ -203,14 +204,23 @@ extension ObjectPartial {
             if !request.isNew { try await store.purge(job: request.key, but: generation) }
             try await own()
             let key = client.address.key(state.withLock { uploadKey($0) })
-            let upload = try await client.create(key, mark: newMark)
-            try await client.put(client.address.key(hidden.upload(upload)), text: key)
+            let upload = try await begin(key)
             state.withLock { $0.journal.upload = upload }
             return .success(upload)
         } catch {
             state.withLock { $0.creating = nil }
             return .failure(error)
         }
+    }
+
+    /// Begins an upload and records it. The intent is recorded before: if the answer is lost, it proves whose upload
+    /// that is.
+    func begin(_ key: String) async throws(StoreRefusal) -> String {
+        let nonce = String(UInt64.random(in: 0...(.max)), radix: 16)
+        try await client.put(client.address.key(hidden.intent(nonce)), text: key)
+        let upload = try await client.create(key, mark: newMark)
+        try await client.put(client.address.key(hidden.upload(upload)), text: key)
+        return upload
     }
 
     var newMark: ObjectMark {

@@ -31,6 +31,11 @@ final class ObjectPartial: Partial {
         /// The upload was completed under its hidden key.
         var isAssembled = false
         var work = PartWork()
+        /// Parts whose ETags are no MD5: a repeated request changes their ETag, though the bytes are the same.
+        var opaque: Set<Int> = []
+        var unanswered: [Unanswered] = []
+        /// The upload that copies the verified object to its name.
+        var naming: String?
     }
 
     let generation: String
@@ -76,6 +81,7 @@ final class ObjectPartial: Partial {
     }
 
     var written: ByteIntervals { state.withLock { $0.taken } }
+    var continuable: ByteIntervals { state.withLock { $0.journal.offsets } }
     var error: TransferError? { state.withLock { $0.error } }
     var isHashing: Bool { state.withLock { $0.digest != nil } }
     var alignment: Int64 {
@@ -127,6 +133,13 @@ final class ObjectPartial: Partial {
             state.journal = PartsJournal(total: total)
             return state.name.path
         }
+        if let scalar = path.unicodeScalars.first(where: { !FileName.isOfXML($0) }) {
+            throw .failed(
+                Failure(
+                    .pathForbidden,
+                    "the path \(path) has the character U+\(String(scalar.value, radix: 16, uppercase: true)), which the "
+                        + "lists of an object store cannot have: choose another path"))
+        }
         guard client.address.key(path).utf8.count <= 1024 else {
             throw .failed(Failure(.pathForbidden, "the key of the object would be longer than 1024 bytes"))
         }
@@ -159,16 +172,20 @@ final class ObjectPartial: Partial {
     }
 
     func discard(soon: Bool) async {
-        let (isPlaced, mustPurge, work) = state.withLock { state in
-            defer { state.phase = state.phase == .unopened ? .unopened : .discarded }
-            return (state.phase == .placed, state.hasHidden || state.creating != nil, state.work.tasks)
+        let (completed, mustPurge, work) = state.withLock { state in
+            let isPlaced = state.phase == .placed
+            if !isPlaced { state.phase = state.phase == .unopened ? .unopened : .discarded }
+            let isComplete = isPlaced || state.isAssembled
+            let completed = [isComplete ? state.journal.upload : nil, isPlaced ? state.naming : nil].compactMap(\.self)
+            return (Set(completed), state.hasHidden || state.creating != nil, state.work.tasks)
         }
         for task in work { task.cancel() }
         let purge: @Sendable () async -> Void = { [self] in
             await workIsDone()
             releaseAll()
-            if mustPurge { await store.purge(hidden, isCompleted: isPlaced) }
+            if mustPurge { await store.purge(hidden, completed: completed) }
         }
+        withdraw()
         if soon { store.later(purge) } else { await purge() }
     }
 

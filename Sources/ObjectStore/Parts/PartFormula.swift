@@ -13,8 +13,11 @@ struct PartFormula: Sendable, Equatable {
     /// An object of known length has at most this many parts, with some distance to `mostParts`.
     private static let aim: Int64 = 9_000
     private static let mebibyte: Int64 = 1 << 20
-    /// If the length is unknown, the size of the parts doubles after each stage of this many parts.
-    private static let stage = 1_000
+    /// If the length is unknown, the parts are equal at first: Cloudflare R2 wants that. Then their size doubles after
+    /// each stage of this many parts, up to 4 GiB.
+    private static let equal = 9_000
+    private static let stage = 100
+    private static let largest: Int64 = 4 << 30
 
     init(total: Int64?) {
         self.total = total
@@ -42,12 +45,8 @@ struct PartFormula: Sendable, Equatable {
     /// The number of the part that has the byte at `offset`.
     func part(at offset: Int64) -> Int {
         guard total == nil else { return Int(offset / size) + 1 }
-        var (start, size, first) = (Int64(0), Self.smallest, 1)
-        while offset >= start + size * Int64(Self.stage) {
-            start += size * Int64(Self.stage)
-            (size, first) = (size * 2, first + Self.stage)
-        }
-        return first + Int((offset - start) / size)
+        let stage = Self.stages.last { $0.start <= offset } ?? Self.stages[0]
+        return stage.first + Int((offset - stage.start) / stage.size)
     }
 
     /// The numbers of the parts that overlap `range`.
@@ -57,11 +56,18 @@ struct PartFormula: Sendable, Equatable {
 
     /// Where a part begins and how long it is, if the length of the object is unknown.
     private func stage(of number: Int) -> (start: Int64, size: Int64) {
-        var (start, size, first) = (Int64(0), Self.smallest, 1)
-        while number >= first + Self.stage {
-            start += size * Int64(Self.stage)
-            (size, first) = (size * 2, first + Self.stage)
-        }
-        return (start + Int64(number - first) * size, size)
+        let stage = Self.stages.last { $0.first <= number } ?? Self.stages[0]
+        return (stage.start + Int64(number - stage.first) * stage.size, stage.size)
     }
+
+    /// The first part of each stage, where it begins, and the size of its parts.
+    private static let stages: [(first: Int, start: Int64, size: Int64)] = {
+        var result = [(first: 1, start: Int64(0), size: smallest)]
+        for first in stride(from: equal + 1, through: mostParts, by: stage) {
+            let last = result[result.count - 1]
+            let start = last.start + Int64(first - last.first) * last.size
+            result.append((first, start, min(largest, last.size * 2)))
+        }
+        return result
+    }()
 }

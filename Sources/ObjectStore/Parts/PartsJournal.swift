@@ -39,21 +39,20 @@ struct PartsJournal: Sendable, Equatable {
 
     /// Replaces the parts by those that the store lists. A listed part that the journal does not name is right, too:
     /// every worker uploads the same bytes as this part, and the store has compared their MD5. A part that is not
-    /// listed is lost.
+    /// listed is lost, and so is one with another ETag: a repeated request can change that, and so can another program.
     ///
-    /// - Returns: The ETags by part number; nil if another program has changed a part.
+    /// - Returns: The ETags by part number; nil if another program has added a part.
     mutating func adopt(_ listed: [ListedPart]) -> [Int: String]? {
         let formula = formula
         var etags: [Int: String] = [:]
         // Some servers list a part twice if it was uploaded twice.
         for (number, found) in Dictionary(grouping: listed, by: \.number) {
             guard number >= 1, number <= PartFormula.mostParts else { return nil }
-            let right = found.first { part in
-                part.size == Int64(formula.range(of: number).count)
-                    && parts[number].map { $0 == PartMark(etag: part.etag) } ?? true
-            }
-            guard let right, right.size > 0 else { return nil }
-            etags[number] = right.etag
+            let length = Int64(formula.range(of: number).count)
+            let whole = found.filter { $0.size == length && length > 0 }
+            guard !whole.isEmpty || parts[number] != nil else { return nil }
+            let right = whole.first { part in parts[number].map { $0 == PartMark(etag: part.etag) } ?? true }
+            if let right { etags[number] = right.etag }
         }
         parts = etags.mapValues { PartMark(etag: $0) }
         tails.removeAll { parts[$0.part] != nil }

@@ -14,6 +14,15 @@ struct ObjectHead: Sendable {
     }
 }
 
+/// What must hold of a name when a request gives or takes it. Otherwise the server refuses the request.
+enum NameCondition: Sendable, Equatable {
+    case none
+    /// No object has the name.
+    case absent
+    /// The object of the name has this ETag.
+    case same(String)
+}
+
 /// An object as the server lists it.
 struct ListedObject: Sendable, Equatable {
     let key: String
@@ -32,7 +41,10 @@ struct ListedPart: Sendable, Equatable {
 
 /// A multipart upload that is neither completed nor aborted.
 struct ListedUpload: Sendable, Equatable {
-    let key: String
+    /// As the server sent it. Servers do not tell reliably whether they have encoded it.
+    let sent: String
+    var key: String { PartsJournal.decoded(sent[...]) ?? sent }
+    func isOf(_ key: String) -> Bool { key == sent || key == self.key }
     let id: String
     /// Seconds since 1970.
     let begun: Int64
@@ -94,6 +106,35 @@ extension BucketClient {
         return try await send(request).etag
     }
 
+    /// Gives an object its name. The request is sent once, and expires.
+    func name(
+        _ key: String, _ memory: RequestMemory, md5: [UInt8], mark: ObjectMark, _ condition: NameCondition,
+        age: Int64 = 0
+    ) async throws(StoreRefusal) {
+        var request = StoreRequest("PUT", key)
+        request.age = age
+        request.headers = mark.fields + fields(of: condition)
+        request.carry(memory, md5: md5)
+        request.expire()
+        _ = try await send(request)
+    }
+
+    private func fields(of condition: NameCondition) -> [HeaderField] {
+        switch condition {
+        case .none: []
+        case .absent: [HeaderField("If-None-Match", "*")]
+        case .same(let etag): [ifMatch(etag)]
+        }
+    }
+
+    /// Deletes a finished object. The request is sent once, and expires.
+    func unname(_ key: String, _ condition: NameCondition) async throws(StoreRefusal) {
+        var request = StoreRequest("DELETE", key)
+        request.headers = fields(of: condition)
+        request.expire()
+        _ = try await send(request)
+    }
+
     func put(_ key: String, text: String, tries: Int = RequestPace.tries) async throws(StoreRefusal) {
         var request = StoreRequest("PUT", key)
         request.tries = tries
@@ -115,13 +156,17 @@ extension BucketClient {
         var token: String?
         repeat {
             var request = StoreRequest("GET", "")
-            request.query = [("list-type", "2"), ("prefix", prefix), ("max-keys", "1000")]
+            request.query = [("list-type", "2"), ("prefix", prefix), ("max-keys", "1000"), ("encoding-type", "url")]
             if let token { request.query.append(("continuation-token", token)) }
             let reply = try await send(request)
             guard let xml = reply.xml, xml.name == "ListBucketResult" else { throw Self.unreadable(reply) }
             if let date = reply.headers["date"].flatMap(HTTPDate.parse) { now = date }
+            // XML cannot have every character that a key of another program may have.
+            let isEncoded = xml.text("EncodingType") == "url"
             for entry in xml.all("Contents") {
-                guard let key = entry.text("Key"), let modified = entry.text("LastModified").flatMap(AmazonTime.seconds)
+                guard let sent = entry.text("Key"),
+                    let key = isEncoded ? PartsJournal.decoded(sent.replacing("+", with: " ")[...]) : sent,
+                    let modified = entry.text("LastModified").flatMap(AmazonTime.seconds)
                 else { continue }
                 objects.append(
                     ListedObject(
@@ -185,7 +230,9 @@ extension BucketClient {
                         status: error.status, code: error.code, message: error.message, meaning: .noSuchUpload)
                     : error
             }
-            guard let xml = reply.xml, xml.name == "ListPartsResult" else { throw Self.unreadable(reply) }
+            guard let xml = reply.xml, ["ListPartsResult", "ListPartsResponse"].contains(xml.name) else {
+                throw Self.unreadable(reply)
+            }
             for entry in xml.all("Part") {
                 guard let number = entry.text("PartNumber").flatMap({ Int($0) }),
                     let etag = entry.text("ETag").flatMap(StoreReply.unquoted)
@@ -202,18 +249,19 @@ extension BucketClient {
 
     /// Asks once for the completion of an upload. The answer is not reliable: HEAD shows whether the object exists.
     func complete(
-        _ upload: String, _ key: String, _ parts: [(number: Int, etag: String)], ifAbsent: Bool
+        _ upload: String, _ key: String, _ parts: [(number: Int, etag: String)], _ condition: NameCondition = .none
     ) async throws(StoreRefusal) {
         var request = StoreRequest("POST", key)
         request.query = [("uploadId", upload)]
-        (request.tries, request.timeout) = (1, 120)
-        if ifAbsent { request.headers = [HeaderField("If-None-Match", "*")] }
+        request.timeout = 120
+        request.headers = fields(of: condition)
         let list = parts.map { part in
             "<Part><PartNumber>\(part.number)</PartNumber><ETag>&quot;\(XMLElement.escape(part.etag))&quot;</ETag></Part>"
         }
         request.carry(
             "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">\(list.joined())"
                 + "</CompleteMultipartUpload>")
+        request.expire()
         _ = try await send(request)
     }
 
@@ -245,7 +293,7 @@ extension BucketClient {
         var markers: (key: String, id: String)?
         repeat {
             var request = StoreRequest("GET", "")
-            request.query = [("uploads", ""), ("prefix", prefix), ("max-uploads", "1000")]
+            request.query = [("uploads", ""), ("prefix", prefix), ("max-uploads", "1000"), ("encoding-type", "url")]
             if let markers {
                 request.query += [("key-marker", markers.key), ("upload-id-marker", markers.id)]
             }
@@ -254,47 +302,36 @@ extension BucketClient {
             for entry in xml.all("Upload") {
                 guard let key = entry.text("Key"), let id = entry.text("UploadId") else { continue }
                 uploads.append(
-                    ListedUpload(key: key, id: id, begun: entry.text("Initiated").flatMap(AmazonTime.seconds) ?? time))
+                    ListedUpload(sent: key, id: id, begun: entry.text("Initiated").flatMap(AmazonTime.seconds) ?? time))
             }
-            let next = (key: xml.text("NextKeyMarker") ?? "", id: xml.text("NextUploadIdMarker") ?? "")
+            let key = xml.text("NextKeyMarker") ?? ""
+            let next = (key: PartsJournal.decoded(key[...]) ?? key, id: xml.text("NextUploadIdMarker") ?? "")
             let isMore = xml.text("IsTruncated") == "true" && !next.key.isEmpty
             markers = isMore && (markers.map { $0 != next } ?? true) ? next : nil
         } while markers != nil
         return uploads
     }
 
-    /// Copies an object of `size` bytes on the server. The copy gets the metadata `mark`.
-    func copy(_ source: String, to key: String, size: Int64, mark: ObjectMark) async throws(StoreRefusal) {
-        let place = HeaderField("x-amz-copy-source", URIText.path("/\(address.bucket)/\(source)"))
+    /// Copies an object of `size` bytes into the parts of an upload. Returns the parts.
+    func copy(
+        _ source: String, size: Int64, to upload: String, _ key: String
+    ) async throws(StoreRefusal) -> [(number: Int, etag: String)] {
+        var parts: [(number: Int, etag: String)] = []
         // One request can copy at most 5 GiB.
-        guard size > 5 << 30 else {
+        let step = max(Int64(1) << 30, (size + 8_999) / 9_000)
+        for (index, start) in stride(from: 0, to: size, by: Int(step)).enumerated() {
             var request = StoreRequest("PUT", key)
             request.timeout = 300
-            request.headers = [place, HeaderField("x-amz-metadata-directive", "REPLACE")] + mark.fields
-            _ = try await send(request)
-            return
+            request.query = [("partNumber", "\(index + 1)"), ("uploadId", upload)]
+            request.headers = [
+                HeaderField("x-amz-copy-source", URIText.path("/\(address.bucket)/\(source)")),
+                HeaderField("x-amz-copy-source-range", "bytes=\(start)-\(min(size, start + step) - 1)"),
+            ]
+            let reply = try await send(request)
+            guard let etag = reply.xml?.text("ETag").flatMap(StoreReply.unquoted) else { throw Self.unreadable(reply) }
+            parts.append((index + 1, etag))
         }
-        let upload = try await create(key, mark: mark)
-        do throws(StoreRefusal) {
-            var parts: [(number: Int, etag: String)] = []
-            let step = max(Int64(1) << 30, (size + 8_999) / 9_000)
-            for (index, start) in stride(from: 0, to: size, by: Int(step)).enumerated() {
-                var request = StoreRequest("PUT", key)
-                request.timeout = 300
-                request.query = [("partNumber", "\(index + 1)"), ("uploadId", upload)]
-                let end = min(size, start + step)
-                request.headers = [place, HeaderField("x-amz-copy-source-range", "bytes=\(start)-\(end - 1)")]
-                let reply = try await send(request)
-                guard let etag = reply.xml?.text("ETag").flatMap(StoreReply.unquoted) else {
-                    throw Self.unreadable(reply)
-                }
-                parts.append((index + 1, etag))
-            }
-            try await complete(upload, key, parts, ifAbsent: false)
-        } catch {
-            try? await abort(upload, key)
-            throw error
-        }
+        return parts
     }
 
     private static func unreadable(_ reply: StoreReply) -> StoreRefusal {

@@ -13,13 +13,17 @@ final class BucketClient: Sendable {
         /// When a write last succeeded, in seconds of `watch`.
         var written: Double?
         var requests = 0
+        /// Seconds between the local time and the Date of the last reply.
+        var distance: Int64?
+        /// The server compares If-Match with ETags without their quotes.
+        var wantsBareETags = false
     }
 
     let address: BucketAddress
     let engine: TransferEngine
     let credentials: CredentialsChain
     /// Called with messages for the operator.
-    private let tell: @Sendable (String) -> Void
+    let tell: @Sendable (String) -> Void
     private let watch = Stopwatch()
     private let keys = SigningKeys()
     private let state: Mutex<State>
@@ -40,6 +44,20 @@ final class BucketClient: Sendable {
 
     /// Seconds to add to the local time to get the server's.
     var skew: Int64 { state.withLock { $0.skew.seconds } }
+
+    /// An If-Match field, with quotes unless the server wants none (radosgw 16).
+    func ifMatch(_ etag: String) -> HeaderField {
+        HeaderField("If-Match", state.withLock { $0.wantsBareETags } ? etag : "\"\(etag)\"")
+    }
+
+    /// The server says that an object has another ETag, and tells the same one.
+    func tryOtherQuotes() { state.withLock { $0.wantsBareETags.toggle() } }
+
+    /// Seconds since 1970 by the server's clock, with the differences that a signature usually tolerates.
+    private var exactTime: Int64 {
+        let (skew, distance) = state.withLock { ($0.skew.seconds, $0.distance ?? $0.skew.seconds) }
+        return UnixTime.seconds + (abs(distance - skew) <= ClockSkew.worthwhile ? distance : skew)
+    }
 
     /// Seconds since 1970 by the server's clock.
     var time: Int64 { UnixTime.seconds + skew }
@@ -81,18 +99,25 @@ final class BucketClient: Sendable {
         }
         let credentials = try await credentials.credentials()
         let skew = skew
+        let time = (request.isNaming ? exactTime : UnixTime.seconds + skew) - request.age
         let reply: StoreReply
         do throws(TransferError) {
-            let transfer = try await engine.start(signed(request, by: credentials, skew))
+            let transfer = try await engine.start(signed(request, by: credentials, at: time))
             let body = try await transfer.collect(limit: request.limit)
             reply = StoreReply(status: transfer.head.status, headers: transfer.head.headers, body: body)
         } catch { throw StoreRefusal(error) }
+        let date = reply.headers["date"].flatMap(HTTPDate.parse)
+        if let date { state.withLock { $0.distance = date - UnixTime.seconds } }
+        if reply.status == 403, let validity = request.validity, let date, date - time >= validity - 1 {
+            throw StoreRefusal(
+                status: 403, code: "RequestExpired", message: "the store got the request too late", meaning: .passing)
+        }
         try await check(reply, request, credentials, skew)
         return reply
     }
 
-    private func signed(_ request: StoreRequest, by credentials: Credentials, _ skew: Int64) -> Request {
-        let (region, time) = (state.withLock { $0.region }, UnixTime.seconds + skew)
+    private func signed(_ request: StoreRequest, by credentials: Credentials, at time: Int64) -> Request {
+        let region = state.withLock { $0.region }
         let place = address.place(of: request.key, region: region)
         let payload =
             request.payload ?? (request.memory == nil ? Signature.emptyPayload : Signature.unsignedPayload)
@@ -100,13 +125,15 @@ final class BucketClient: Sendable {
             method: request.method, host: place.host, path: place.path, query: request.query,
             headers: request.headers, payload: payload)
         let signature = Signature(credentials: credentials, region: region, time: time, keys: keys)
-        let query = request.query.isEmpty ? "" : "?" + URIText.query(request.query)
+        let added = request.validity.map { signature.query(for: question, validFor: $0) } ?? []
+        let items = request.query + added
+        let query = items.isEmpty ? "" : "?" + URIText.query(items)
         var result = Request(url: place.origin + URIText.path(place.path) + query)
         (result.method, result.memory) = (request.method, request.memory)
         // PUT and POST without a body send an empty one, so that there is a Content-Length.
         if request.memory == nil, ["PUT", "POST"].contains(request.method) { result.memory = RequestMemory([]) }
-        result.headers = request.headers + signature.fields(for: question)
-        (result.connectTimeout, result.stallTimeout) = (.seconds(10), request.stallTimeout)
+        result.headers = request.headers + (request.isNaming ? [] : signature.fields(for: question))
+        (result.connectTimeout, result.stallTimeout) = (.seconds(request.isNaming ? 5 : 10), request.stallTimeout)
         return result
     }
 
@@ -135,7 +162,8 @@ final class BucketClient: Sendable {
             return (isNews, abs(state.skew.seconds - skew) > ClockSkew.worthwhile)
         }
         if isNews {
-            tell("this machine's clock is \(self.skew) s behind the object store's: requests are signed by the store's")
+            let (seconds, way) = (abs(self.skew), self.skew < 0 ? "ahead of" : "behind")
+            tell("this machine's clock is \(seconds) s \(way) the object store's: requests are signed by the store's")
         }
         if wasOff {
             // Servers use several codes for this, so the meaning is set here.

@@ -20,6 +20,19 @@ struct StoreRequest: Sendable {
     /// Seconds without a byte of the reply, in addition to the time for sending the body.
     var timeout: Int64 = 30
 
+    /// The request gives or takes the name of a finished object. It is sent once, and the store refuses it once it has
+    /// expired: so it does nothing if the network delivers it late.
+    private(set) var isNaming = false
+    /// Seconds to pretend that have passed since the request was signed.
+    var age: Int64 = 0
+
+    /// Seconds after which the store refuses the request; nil if it has no such bound. A proxy may collect the whole
+    /// body before the store sees anything of it.
+    var validity: Int64? { isNaming ? Self.shortest + Int64(memory?.bytes.count ?? 0) >> 18 : nil }
+    private static let shortest: Int64 = 10
+
+    mutating func expire() { (isNaming, tries) = (true, 1) }
+
     init(_ method: String, _ key: String) { (self.method, self.key) = (method, key) }
 
     /// Sets a short text as the body, which is signed.

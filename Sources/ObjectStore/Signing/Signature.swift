@@ -32,25 +32,53 @@ struct Signature: Sendable {
 
     /// The fields to send in addition to those of `question`: body digest, date, session token and Authorization.
     func fields(for question: Question) -> [HeaderField] {
-        let stamp = AmazonTime.stamp(time)
         var added = [HeaderField("x-amz-content-sha256", question.payload), HeaderField("x-amz-date", stamp)]
         if let token = credentials.token { added.append(HeaderField("x-amz-security-token", token)) }
-        var all = (question.headers + added).map { ($0.name.lowercased(), Self.trimmed($0.value)) }
-        all.append(("host", question.host))
-        all.sort { $0.0 < $1.0 }
-        let names = all.map(\.0).joined(separator: ";")
-        let canonical = [
-            question.method, URIText.path(question.path), URIText.query(question.query),
-            all.map { "\($0.0):\($0.1)\n" }.joined(), names, question.payload,
-        ].joined(separator: "\n")
-        let day = String(stamp.prefix(8))
-        let scope = "\(day)/\(region)/\(service)/aws4_request"
-        let digest = Hexadecimal.text(Digest.sha256(canonical.utf8))
-        let key = keys.key(secret: credentials.secret, day: day, region: region, service: service)
-        let signature = Hexadecimal.text(Digest.hmac(key.bytes, "AWS4-HMAC-SHA256\n\(stamp)\n\(scope)\n\(digest)"))
+        let all = signedFields(question.headers + added, question.host)
+        let names = all.map(\.name).joined(separator: ";")
+        let signature = signature(of: question, all, query: question.query)
         let authorization =
-            "AWS4-HMAC-SHA256 Credential=\(credentials.accessKey)/\(scope),SignedHeaders=\(names),Signature=\(signature)"
+            "\(Self.algorithm) Credential=\(credentials.accessKey)/\(scope),SignedHeaders=\(names),Signature=\(signature)"
         return added + [HeaderField("Authorization", authorization)]
+    }
+
+    /// The query items to send in addition to those of `question`. The store refuses such a request when `seconds` have
+    /// passed. The signature does not cover the body.
+    func query(for question: Question, validFor seconds: Int64) -> [(String, String)] {
+        let all = signedFields(question.headers, question.host)
+        var added = [
+            ("X-Amz-Algorithm", Self.algorithm), ("X-Amz-Credential", "\(credentials.accessKey)/\(scope)"),
+            ("X-Amz-Date", stamp), ("X-Amz-Expires", "\(seconds)"),
+            ("X-Amz-SignedHeaders", all.map(\.name).joined(separator: ";")),
+        ]
+        if let token = credentials.token { added.append(("X-Amz-Security-Token", token)) }
+        var unsigned = question
+        unsigned.payload = Self.unsignedPayload
+        return added + [("X-Amz-Signature", signature(of: unsigned, all, query: question.query + added))]
+    }
+
+    private static let algorithm = "AWS4-HMAC-SHA256"
+    private var stamp: String { AmazonTime.stamp(time) }
+    private var scope: String { "\(stamp.prefix(8))/\(region)/\(service)/aws4_request" }
+
+    private func signedFields(_ fields: [HeaderField], _ host: String) -> [(name: String, value: String)] {
+        let all =
+            fields.map { (name: $0.name.lowercased(), value: Self.trimmed($0.value)) } + [(name: "host", value: host)]
+        return all.sorted { $0.name < $1.name }
+    }
+
+    private func signature(
+        of question: Question, _ fields: [(name: String, value: String)], query: [(String, String)]
+    ) -> String {
+        let canonical = [
+            question.method, URIText.path(question.path), URIText.query(query),
+            fields.map { "\($0.name):\($0.value)\n" }.joined(), fields.map(\.name).joined(separator: ";"),
+            question.payload,
+        ].joined(separator: "\n")
+        let digest = Hexadecimal.text(Digest.sha256(canonical.utf8))
+        let key = keys.key(
+            secret: credentials.secret, day: String(stamp.prefix(8)), region: region, service: service)
+        return Hexadecimal.text(Digest.hmac(key.bytes, "\(Self.algorithm)\n\(stamp)\n\(scope)\n\(digest)"))
     }
 
     /// Without blanks at both ends, and with one blank in place of several.

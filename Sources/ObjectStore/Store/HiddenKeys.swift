@@ -1,7 +1,7 @@
 /// The keys of unfinished objects, beneath `PREFIX/.haul/`: a folder for each generation of each job.
 ///
 /// `owner` holds the token of the run that has the generation. `u.<id>` stands for a multipart upload, and holds the
-/// key of its object. `t.<name>` is a tail. `whole` is a complete object whose digest is not verified yet.
+/// key of its object. `c.<name>` holds the key of an upload that is about to begin. `t.<name>` is a tail. `whole` is a complete object whose digest is not verified yet.
 struct HiddenKeys: Sendable, Hashable {
     let job: String
     let generation: String
@@ -20,11 +20,12 @@ struct HiddenKeys: Sendable, Hashable {
     var owner: String { folder + "owner" }
     var whole: String { folder + "whole" }
     func upload(_ id: String) -> String { folder + "u." + URIText.encode(id) }
+    func intent(_ name: String) -> String { folder + "c." + name }
     func tail(_ name: String) -> String { folder + "t." + name }
 
     /// The kinds of hidden objects.
     enum Kind: Equatable {
-        case owner, whole
+        case owner, whole, intent
         case upload(String)
         case tail(String)
     }
@@ -42,6 +43,7 @@ struct HiddenKeys: Sendable, Hashable {
         case "whole": return (keys, .whole)
         case let name where name.hasPrefix("u."):
             return PartsJournal.decoded(name.dropFirst(2)).map { (keys, .upload($0)) }
+        case let name where name.hasPrefix("c."): return (keys, .intent)
         case let name where name.hasPrefix("t."): return (keys, .tail(String(name.dropFirst(2))))
         default: return nil
         }

@@ -4,30 +4,53 @@ package import HaulStorage
 
 // Hidden objects beneath `.haul/`, and their removal.
 extension ObjectStore {
-    /// Removes the hidden objects of a generation. First aborts its uploads, until these have no parts. Ignores errors.
+    /// Removes the hidden objects of a generation. First aborts its uploads, until these have no parts. Logs errors.
     ///
-    /// - Parameter isCompleted: True if its upload was completed, and so needs no abort.
-    func purge(_ hidden: HiddenKeys, isCompleted: Bool) async {
-        guard let found = try? await client.list(client.address.key(hidden.folder)).objects else { return }
-        try? await remove(found, isCompleted: isCompleted)
+    /// - Parameter completed: Uploads that need no abort.
+    func purge(_ hidden: HiddenKeys, completed: Set<String>) async {
+        do throws(StoreRefusal) {
+            try await remove(try await client.list(client.address.key(hidden.folder)).objects, completed: completed)
+        } catch { complain(error, about: hidden.folder) }
     }
 
     /// Removes the hidden objects of all generations of a job, except `kept`.
     func purge(job: String, but kept: String?) async throws(StoreRefusal) {
         let found = try await client.list(client.address.key(HiddenKeys.prefix(ofJob: job))).objects
-        try await remove(found.filter { parse($0.key).map { $0.keys.generation != kept } ?? false }, isCompleted: false)
+        try await remove(found.filter { parse($0.key).map { $0.keys.generation != kept } ?? false }, completed: [])
+    }
+
+    /// Aborts the other uploads of a generation that continues: an earlier run may have begun to name the object.
+    func abort(in hidden: HiddenKeys, but kept: String?, _ objects: [ListedObject]) async throws(StoreRefusal) {
+        let others = objects.filter { object in
+            guard let (keys, kind) = parse(object.key), keys == hidden, case .upload(let id) = kind else {
+                return false
+            }
+            return id != kept
+        }
+        try await remove(others, completed: [])
+    }
+
+    private func complain(_ error: StoreRefusal, about path: String) {
+        guard error.meaning != .cancelled else { return }
+        client.tell("leftovers at \(path) of \(client.address) stay for now: \(error.words)")
     }
 
     private func parse(_ key: String) -> (keys: HiddenKeys, kind: HiddenKeys.Kind)? {
         HiddenKeys.parse(String(key.dropFirst(client.address.key("").utf8.count)))
     }
 
-    private func remove(_ objects: [ListedObject], isCompleted: Bool) async throws(StoreRefusal) {
+    private func remove(_ objects: [ListedObject], completed: Set<String>) async throws(StoreRefusal) {
+        var known: Set<String> = []
         for object in objects {
-            guard !isCompleted, case .upload(let id)? = parse(object.key)?.kind else { continue }
-            // The `u.` object has gone. Without the key, the upload is left to the sweep.
-            guard let key = try await client.get(object.key, limit: 4096) else { continue }
+            guard case .upload(let id)? = parse(object.key)?.kind else { continue }
+            known.insert(id)
+            guard !completed.contains(id), let key = try await client.get(object.key, limit: 4096) else { continue }
             try await client.abort(id, String(decoding: key, as: UTF8.self))
+        }
+        let intents = objects.filter { parse($0.key)?.kind == .intent }
+        // An upload was begun whose id nobody has learned.
+        if intents.count > known.count {
+            for intent in intents { try await abortBegun(intent, known) }
         }
         // `owner` goes last: as long as the folder exists, its owner is known.
         for object in objects.sorted(by: { $0.key > $1.key }) where parse(object.key)?.kind != .owner {
@@ -36,29 +59,44 @@ extension ObjectStore {
         for object in objects where parse(object.key)?.kind == .owner { try await client.delete(object.key) }
     }
 
+    /// Aborts an upload for the key of `intent` that was begun right after it, unless it is `known`.
+    private func abortBegun(_ intent: ListedObject, _ known: Set<String>) async throws(StoreRefusal) {
+        guard let key = try await client.get(intent.key, limit: 4096).map({ String(decoding: $0, as: UTF8.self) })
+        else { return }
+        for upload in try await client.uploads(key) where upload.isOf(key) && !known.contains(upload.id) {
+            guard (intent.modified - 5...intent.modified + 120).contains(upload.begun) else { continue }
+            client.tell("aborts the upload \(upload.id) of \(key): a run began it, and no run continues it")
+            try await client.abort(upload.id, key)
+        }
+    }
+
     // MARK: The sweep
 
     /// Marks the path of a leftover that is an upload without a `u.` object.
     private static let stray = "upload:"
 
     package func leftovers(olderThan age: Int64) async -> [Leftover] {
-        guard let (objects, now) = try? await client.list(client.address.key(HiddenKeys.root)) else { return [] }
-        var known: Set<String> = []
-        var folders: [HiddenKeys: [ListedObject]] = [:]
-        for object in objects {
-            guard let (keys, kind) = parse(object.key) else { continue }
-            if case .upload(let id) = kind { known.insert(id) }
-            folders[keys, default: []].append(object)
-        }
-        var found = folders.map { keys, objects in leftover(keys, objects, now) }
-        // Uploads without a `u.` object: a worker died before it wrote that, or another program began them. Their key
-        // is no job's, so they are removed only after the longest age.
-        let uploads = (try? await client.uploads(client.address.key(""))) ?? []
-        found += uploads.filter { !known.contains($0.id) }.map { upload in
-            Leftover(
-                path: Self.stray + upload.id + "\n" + upload.key, key: Hexadecimal.text(Digest.sha256(upload.id.utf8)),
-                generation: upload.id, isPlaced: false, version: .init(upload.begun, 0), age: now - upload.begun)
-        }
+        var found: [Leftover] = []
+        do throws(StoreRefusal) {
+            let (objects, now) = try await client.list(client.address.key(HiddenKeys.root))
+            var known: Set<String> = []
+            var folders: [HiddenKeys: [ListedObject]] = [:]
+            for object in objects {
+                guard let (keys, kind) = parse(object.key) else { continue }
+                if case .upload(let id) = kind { known.insert(id) }
+                folders[keys, default: []].append(object)
+            }
+            found += folders.map { keys, objects in leftover(keys, objects, now) }
+            // Only Haul uploads to such keys. All other uploads may be another program's, and stay: those of a killed
+            // worker are found by their `c.` object.
+            let uploads = try await client.uploads(client.address.key(HiddenKeys.root))
+            found += uploads.filter { !known.contains($0.id) && parse($0.key)?.kind == .whole }.map { upload in
+                Leftover(
+                    path: Self.stray + upload.id + "\n" + upload.key,
+                    key: Hexadecimal.text(Digest.sha256(upload.id.utf8)), generation: upload.id, isPlaced: false,
+                    version: .init(upload.begun, 0), age: now - upload.begun)
+            }
+        } catch { complain(error, about: HiddenKeys.root) }
         return found.filter { $0.age > age }
     }
 
@@ -82,14 +120,18 @@ extension ObjectStore {
             if found.path.hasPrefix(Self.stray) {
                 let parts = found.path.dropFirst(Self.stray.count).split(separator: "\n", maxSplits: 1)
                 guard parts.count == 2 else { return false }
+                client.tell("aborts the upload \(parts[0]) of \(parts[1]): no run continues it")
                 try await client.abort(String(parts[0]), String(parts[1]))
                 return true
             }
             let keys = HiddenKeys(job: found.key, generation: found.generation)
             let (objects, now) = try await client.list(client.address.key(keys.folder))
             guard !objects.isEmpty, leftover(keys, objects, now).version == found.version else { return false }
-            try await remove(objects, isCompleted: false)
+            try await remove(objects, completed: [])
             return true
-        } catch { return false }
+        } catch {
+            complain(error, about: found.path)
+            return false
+        }
     }
 }

@@ -30,16 +30,17 @@ extension ObjectStore: Store {
         if !resume.generation.isEmpty {
             // From now on, earlier runs are fenced: they find another owner, and do not name the object.
             try await client.put(client.address.key(hidden.owner), text: request.run)
-            if let placed = try await placed(resume, request) { return try await whole(placed, request, hidden) }
+            if let placed = try await placed(resume, request) { return try await whole(placed, request, resume) }
         }
         let objects = try await client.list(client.address.key(HiddenKeys.prefix(ofJob: request.key))).objects
         guard let found = try await partial(request, resume, hidden, objects) else {
             if !resume.generation.isEmpty, let placed = try await placed(resume, request) {
-                return try await whole(placed, request, hidden)
+                return try await whole(placed, request, resume)
             }
             try await purge(job: request.key, but: nil)
             return .nothing
         }
+        try await abort(in: hidden, but: PartsJournal(resume.journal)?.upload, objects)
         try await purge(job: request.key, but: resume.generation)
         return .partial(found)
     }
@@ -47,10 +48,11 @@ extension ObjectStore: Store {
     /// The run that named the object died before it could clean up, so this run does. If it dies as well, HEAD still
     /// finds the object.
     private func whole(
-        _ placed: StoredFile, _ request: FileRequest, _ hidden: HiddenKeys
+        _ placed: StoredFile, _ request: FileRequest, _ resume: ResumePoint
     ) async throws(StoreRefusal) -> Remains {
-        try await purge(job: request.key, but: hidden.generation)
-        await purge(hidden, isCompleted: true)
+        try await purge(job: request.key, but: resume.generation)
+        let completed = Set([PartsJournal(resume.journal)?.upload].compactMap(\.self))
+        await purge(HiddenKeys(job: request.key, generation: resume.generation), completed: completed)
         return .placed(placed)
     }
 
@@ -109,15 +111,41 @@ extension ObjectStore: Store {
 
     package func discard(_ place: PartialPlace) async {
         guard place.name != Self.nothingHidden else { return }
-        await purge(HiddenKeys(job: place.key, generation: place.generation), isCompleted: false)
+        await purge(HiddenKeys(job: place.key, generation: place.generation), completed: [])
     }
 
     package func discardUnplaced(_ places: [PartialPlace]) async { for place in places { await discard(place) } }
 
     package func delete(_ file: String, _ identity: FinishedIdentity) async {
-        let key = client.address.key(file)
-        guard let head = try? await client.head(key), head.matches(identity) else { return }
-        try? await client.delete(key)
+        await unname(client.address.key(file)) { $0.matches(identity) }
+    }
+
+    /// Deletes a finished object, as long as it is the right one. Looks again before each try.
+    func unname(_ key: String, where isRight: @Sendable (ObjectHead) -> Bool) async {
+        var last: NameCondition?
+        for attempt in 1...RequestPace.tries {
+            guard let head = try? await client.head(key), isRight(head) else { return }
+            let condition = hasConditions ? head.etag.map(NameCondition.same) ?? .none : .none
+            // The server says that the object has another ETag.
+            if let last, last == condition { client.tryOtherQuotes() }
+            last = nil
+            let sent = ContinuousClock.now
+            var isUnanswered = false
+            do throws(StoreRefusal) { return try await client.unname(key, condition) } catch {
+                switch error.meaning {
+                case .noSuchObject, .denied, .noSuchBucket, .cancelled, .full: return
+                case .unknownRequest, .final:
+                    guard hasConditions else { return }
+                    lacksConditions()
+                case .precondition: last = condition
+                default: isUnanswered = !(400..<500).contains(error.status)
+                }
+            }
+            // A request that was not answered must not delete an object that comes meanwhile.
+            let pause =
+                isUnanswered ? .seconds(11) - (ContinuousClock.now - sent) : Duration.milliseconds(50 << attempt)
+            do { try await Task.sleep(for: max(.zero, pause)) } catch { return }
+        }
     }
 
     package func runChores() async { await chore() }

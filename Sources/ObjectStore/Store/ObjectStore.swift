@@ -75,6 +75,9 @@ package final class ObjectStore: Sendable {
         chores.withLock { $0.append(task) }
     }
 
+    /// Runs `work` in the background, and nobody waits for it.
+    func inBackground(_ work: @escaping @Sendable () async -> Void) { Task { await work() } }
+
     /// Waits for the background work that was begun before.
     func chore() async {
         let tasks = chores.withLock { tasks in

@@ -38,18 +38,29 @@ package struct StoreCheck: Sendable {
         var findings: [Finding] = []
         do throws(StoreRefusal) {
             findings += try await basics()
-            findings.append(try await clock())
-            findings += try await conditions()
-            findings.append(try await digests())
-            findings += try await uploads()
-            findings.append(try await copies())
-            findings.append(await lifecycle())
         } catch {
             findings.append(
                 Finding("requests", .bad, error.words, "a worker waits (waiting: store) until it is mended"))
+            await clean()
+            return findings
         }
+        findings.append(clock())
+        findings += await part("conditions", conditions)
+        findings += await part("Content-MD5", digests)
+        findings += await part("parts", uploads)
+        findings += await part("copy on the server", copies)
+        findings.append(await lifecycle())
         await clean()
         return findings
+    }
+
+    /// One test. If it cannot be carried out, the others are.
+    private func part(
+        _ what: String, _ body: () async throws(StoreRefusal) -> [Finding]
+    ) async -> [Finding] {
+        do throws(StoreRefusal) { return try await body() } catch {
+            return [Finding(what, .bad, error.words, "jobs that need it fail")]
+        }
     }
 
     private func key(_ name: String) -> String { folder + name }
@@ -91,34 +102,69 @@ package struct StoreCheck: Sendable {
         ]
     }
 
-    private func clock() async throws(StoreRefusal) -> Finding {
+    private func clock() -> Finding {
         let skew = client.skew
         return Finding(
-            "clock", .good, skew == 0 ? "agrees" : "\(skew) s apart",
+            "clock", .good, skew == 0 ? "agrees" : "\(abs(skew)) s apart",
             skew == 0 ? "" : "requests are signed by the store's")
     }
 
     private func conditions() async throws(StoreRefusal) -> [Finding] {
         let again = try await refused { () throws(StoreRefusal) in try await put("object", [4], ifAbsent: true) }
         let isKept = again?.meaning == .precondition
-        return [
+        // A worker does without the condition only if the store says that it does not know it.
+        let isUsable = isKept || again == nil || again?.meaning == .unknownRequest
+        var findings = [
             Finding(
-                "PUT If-None-Match", isKept ? .good : .lacking, isKept ? "one winner" : again?.words ?? "ignored",
+                "PUT If-None-Match", isKept ? .good : isUsable ? .lacking : .bad,
+                isKept ? "one winner" : again?.words ?? "ignored",
                 isKept
-                    ? "" : "if_exists looks with HEAD before it writes: an object that comes in between is replaced")
+                    ? ""
+                    : isUsable
+                        ? "if_exists looks with HEAD before it writes: an object that comes in between is replaced"
+                        : "no job can be completed")
         ]
+        guard isUsable else { return findings }
+        let wrong = NameCondition.same(String(repeating: "0", count: 32))
+        let replaced = try await refused { () throws(StoreRefusal) in try await name("object", [5], wrong) }
+        findings.append(
+            Finding(
+                "PUT If-Match", replaced == nil ? .lacking : .good, replaced == nil ? "ignored" : "refused",
+                replaced == nil
+                    ? "a PUT that the network delivers late may replace a newer object until it expires" : ""))
+        let deleted = try await refused { () throws(StoreRefusal) in try await client.unname(key("object"), wrong) }
+        findings.append(
+            Finding(
+                "DELETE If-Match", deleted == nil ? .lacking : .good, deleted == nil ? "ignored" : "refused",
+                deleted == nil
+                    ? "a DELETE that the network delivers late may delete a newer object until it expires" : ""))
+        let late = try await refused { () throws(StoreRefusal) in try await name("late", [6], .none, age: 60) }
+        findings.append(
+            Finding(
+                "signatures expire", late == nil ? .lacking : .good, late == nil ? "ignored" : "refused",
+                late == nil ? "what the network delivers late is carried out, whenever it comes" : ""))
+        return findings
     }
 
-    private func digests() async throws(StoreRefusal) -> Finding {
+    private func name(
+        _ name: String, _ bytes: [UInt8], _ condition: NameCondition, age: Int64 = 0
+    ) async throws(StoreRefusal) {
+        try await client.name(
+            key(name), RequestMemory(bytes), md5: Digest.md5(bytes), mark: mark, condition, age: age)
+    }
+
+    private func digests() async throws(StoreRefusal) -> [Finding] {
         let refusal = try await refused { () throws(StoreRefusal) in
             var request = StoreRequest("PUT", key("damaged"))
             request.tries = 1
             request.carry(RequestMemory([1]), md5: Digest.md5([2]))
             _ = try await client.send(request)
         }
-        return Finding(
-            "Content-MD5", refusal == nil ? .bad : .good, refusal == nil ? "ignored" : "checked",
-            refusal == nil ? "bytes that change on the way to the store would not be noticed" : "")
+        return [
+            Finding(
+                "Content-MD5", refusal == nil ? .bad : .good, refusal == nil ? "ignored" : "checked",
+                refusal == nil ? "bytes that change on the way to the store would not be noticed" : "")
+        ]
     }
 
     private func uploads() async throws(StoreRefusal) -> [Finding] {
@@ -134,11 +180,11 @@ package struct StoreCheck: Sendable {
         let uploads = try await client.uploads(folder)
         try await put("parts", [1])
         let refusal = try await refused { () throws(StoreRefusal) in
-            try await client.complete(upload, key("parts"), [(1, first), (2, last)], ifAbsent: true)
+            try await client.complete(upload, key("parts"), [(1, first), (2, last)], .absent)
         }
         let isConditional = refusal?.meaning == .precondition
         if refusal != nil {
-            try await client.complete(upload, key("parts"), [(1, first), (2, last)], ifAbsent: false)
+            try await client.complete(upload, key("parts"), [(1, first), (2, last)])
         }
         let head = try await client.head(key("parts"))
         let isWhole = head?.size == Int64(part.count) + 1 && head?.mark == mark
@@ -168,15 +214,19 @@ package struct StoreCheck: Sendable {
         ]
     }
 
-    private func copies() async throws(StoreRefusal) -> Finding {
+    private func copies() async throws(StoreRefusal) -> [Finding] {
         let other = ObjectMark(job: "check", generation: "copy", time: 2)
         let refusal = try await refused { () throws(StoreRefusal) in
-            try await client.copy(key("parts"), to: key("copy"), size: (5 << 20) + 1, mark: other)
+            let upload = try await client.create(key("copy"), mark: other)
+            let parts = try await client.copy(key("parts"), size: (5 << 20) + 1, to: upload, key("copy"))
+            try await client.complete(upload, key("copy"), parts)
         }
         let isRight = try await client.head(key("copy"))?.mark == other
-        return Finding(
-            "copy on the server", isRight ? .good : .bad, refusal?.words ?? (isRight ? "works" : "metadata lost"),
-            isRight ? "" : "files with a checksum cannot be named")
+        return [
+            Finding(
+                "copy on the server", isRight ? .good : .bad, refusal?.words ?? (isRight ? "works" : "metadata lost"),
+                isRight ? "" : "files with a checksum cannot be named")
+        ]
     }
 
     private func lifecycle() async -> Finding {

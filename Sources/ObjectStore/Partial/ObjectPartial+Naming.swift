@@ -1,0 +1,136 @@
+import HaulContract
+import HaulExecutors
+import HaulHTTP
+import HaulStorage
+import Synchronization
+
+// The request that gives a finished object its name. The network may deliver it late, when another run has finished the
+// job. So it expires, it replaces only the object that was seen, and it is never repeated without looking again.
+extension ObjectPartial {
+    enum Naming {
+        case placed(ObjectHead)
+        /// Another run has the job.
+        case fenced
+        /// Another object has the name, and the job allows a number.
+        case renumber
+    }
+
+    /// A request that was sent without an answer, and may still be carried out.
+    struct Unanswered: Sendable {
+        let key: String
+        let until: ContinuousClock.Instant
+    }
+
+    /// How long a server that has accepted a request may take to carry it out.
+    static let slowness = Duration.seconds(30)
+    /// How long a server may contradict itself: HEAD shows an object later than conditions do.
+    static let staleness = Duration.seconds(15)
+
+    /// Limits for repeated requests: `tries` in general, and `busy` while the server answers 5xx.
+    struct NamingLimits: Sendable {
+        var tries = RequestPace.tries
+        var patience = RequestPace.patience
+        var busy = RequestPace.patience
+    }
+
+    /// Sends `request` until it is clear what has become of it. Before each try the lease must hold, and the name's
+    /// object decides about the condition.
+    ///
+    /// - Parameters:
+    ///   - isOther: True if a number was added to the name.
+    ///   - looksFirst: False if the first try may find out by If-None-Match that the name is taken.
+    ///   - isPossible: Called before each try. The result ends the tries, unless it is nil.
+    ///   - request: Returns the object; nil if that does not exist after all.
+    func give(
+        _ name: ObjectName, isOther: Bool, looksFirst: Bool, limits: NamingLimits = NamingLimits(),
+        isPossible: () async throws(TransferError) -> Naming? = { () throws(TransferError) in nil },
+        _ request: (NameCondition) async throws(StoreRefusal) -> ObjectHead?
+    ) async throws(TransferError) -> Naming {
+        let key = client.address.key(name.path)
+        let begun = ContinuousClock.now
+        var condition = store.hasConditions ? NameCondition.absent : .none
+        var refusal: StoreRefusal?
+        var contradicted: ContinuousClock.Instant?
+        for attempt in 1... {
+            if let end = try await isPossible() { return end }
+            if looksFirst || attempt > 1 {
+                let next: NameCondition
+                if let head = try await head(name.path) {
+                    switch collision(with: head, isOther: isOther) {
+                    case .isOurs: return .placed(head)
+                    case .renumber: return .renumber
+                    case .refuse: throw name.inTheWay
+                    case .replace: next = head.etag.map(NameCondition.same) ?? .none
+                    }
+                } else {
+                    next = .absent
+                }
+                let isContradiction = refusal?.meaning == .precondition && next == condition
+                contradicted = isContradiction ? contradicted ?? .now : nil
+                if let contradicted {
+                    if case .same = next { client.tryOtherQuotes() }
+                    guard ContinuousClock.now - contradicted < Self.staleness else {
+                        throw .failed(
+                            Failure(.io, "the object store refuses \(name.path), and does not show what is in the way"))
+                    }
+                }
+                condition = store.hasConditions ? next : .none
+            }
+            guard await mayName() else { return .fenced }
+            if state.withLock({ $0.hasHidden }), try await !isStillOwner() { return .fenced }
+            do throws(StoreRefusal) {
+                state.withLock { $0.unanswered.append(Unanswered(key: key, until: .now + Self.slowness)) }
+                let head = try await request(condition)
+                if let head {
+                    state.withLock { _ = $0.unanswered.popLast() }
+                    return .placed(head)
+                }
+                refusal = nil
+            } catch {
+                // The server has refused it, so it will not be carried out.
+                if (400..<500).contains(error.status) { state.withLock { _ = $0.unanswered.popLast() } }
+                refusal = error
+            }
+            switch refusal?.meaning {
+            case .unknownRequest where store.hasConditions: store.lacksConditions()
+            case .unknownRequest, .denied, .noSuchBucket, .full, .cancelled, .final: throw refusal!.error
+            // Servers disagree about If-Match if there is no object.
+            case .noSuchObject where condition == .absent || condition == .none: throw refusal!.error
+            default: break
+            }
+            let isBusy = refusal.map { $0.status >= 500 } ?? false
+            let waited = ContinuousClock.now - begun
+            guard
+                contradicted != nil || attempt < limits.tries && waited < limits.patience
+                    || isBusy && waited < limits.busy
+            else {
+                throw refusal?.error ?? .failed(Failure(.io, "the object store does not give \(name.path) its name"))
+            }
+            // The first refusal by a condition only means that another object has the name.
+            if attempt == 1, [.precondition, .unknownRequest].contains(refusal?.meaning) { continue }
+            let pause = min(Duration.seconds(10), .milliseconds(50 << min(attempt, 10)))
+            do { try await Task.sleep(for: pause) } catch { throw .cancelled }
+        }
+        return .fenced
+    }
+
+    /// Removes objects of this generation that unanswered requests still make after the job was cancelled or removed.
+    func withdraw() {
+        let waiting = state.withLock { state in
+            defer { state.unanswered = [] }
+            return state.phase == .placed ? [] : state.unanswered
+        }
+        guard let until = waiting.map(\.until).max() else { return }
+        let (keys, mine, store) = (Set(waiting.map(\.key)), (request.key, generation), store)
+        store.inBackground {
+            var pause = Duration.milliseconds(200)
+            repeat {
+                for key in keys {
+                    await store.unname(key) { $0.mark?.job == mine.0 && $0.mark?.generation == mine.1 }
+                }
+                try? await Task.sleep(for: pause)
+                pause = min(.seconds(5), pause * 2)
+            } while ContinuousClock.now < until
+        }
+    }
+}
