@@ -15,10 +15,13 @@ struct Bucket: Sendable {
         try self.init(try await .shared(kind), prefix: prefix, memory: memory)
     }
 
-    init(_ server: ObjectServer, prefix: String? = nil, memory: Int = ObjectStore.memory) throws {
+    /// - Parameter endpoint: A gateway in front of the server.
+    init(
+        _ server: ObjectServer, endpoint: String? = nil, prefix: String? = nil, memory: Int = ObjectStore.memory
+    ) throws {
         self.server = server
         let prefix = prefix ?? "t\(UInt64.random(in: 0...(.max)))"
-        let address = try BucketAddress("s3://\(server.bucket)/\(prefix)", endpoint: server.endpoint)
+        let address = try BucketAddress("s3://\(server.bucket)/\(prefix)", endpoint: endpoint ?? server.endpoint)
         var options = ObjectStore.Options()
         options.memory = memory
         let environment = server.environment

@@ -13,7 +13,10 @@ import Testing
     private final class Server: Sendable {
         private struct State {
             var mark: [(String, String)] = []
-            var parts: [(number: String, etag: String)] = []
+            var parts: [(number: String, etag: String, size: Int)] = []
+            /// Whether the ETags of parts are no digests, and change when a part is put again.
+            var isEncrypted = false
+            var isRefusingParts = false
             var owner: [UInt8] = []
             var isWhole = false
             var refusals: Int
@@ -22,8 +25,9 @@ import Testing
         private let state: Shared<State>
         let origin: OriginServer
 
-        init(refusals: Int, size: Int64) throws {
-            let state = Shared(State(refusals: refusals))
+        init(refusals: Int, size: Int64, isEncrypted: Bool = false, isRefusingParts: Bool = false) throws {
+            let state = Shared(
+                State(isEncrypted: isEncrypted, isRefusingParts: isRefusingParts, refusals: refusals))
             self.state = state
             origin = try OriginServer { request in
                 var reply = OriginReply(404)
@@ -44,7 +48,7 @@ import Testing
                 return reply
             case "GET" where isOfUpload:
                 let parts = state.parts.map {
-                    "<Part><PartNumber>\($0.number)</PartNumber><ETag>\($0.etag)</ETag><Size>1</Size></Part>"
+                    "<Part><PartNumber>\($0.number)</PartNumber><ETag>\($0.etag)</ETag><Size>\($0.size)</Size></Part>"
                 }
                 return text("<ListPartsResult>\(parts.joined())</ListPartsResult>")
             case "GET": return OriginReply(body: state.owner)
@@ -53,7 +57,13 @@ import Testing
                 let md5 = request.headers["content-md5"].flatMap { Data(base64Encoded: $0) } ?? Data()
                 let etag = Hexadecimal.text(Array(md5))
                 if let number = request.path.firstMatch(of: /partNumber=(\d+)/)?.1 {
-                    state.parts.append((String(number), etag))
+                    if state.isRefusingParts {
+                        return text("<Error><Code>KMS.DisabledException</Code></Error>", 400)
+                    }
+                    // An earlier request with the same bytes is carried out after this one.
+                    let listed = state.isEncrypted ? "later-\(number)" : etag
+                    state.parts.append((String(number), listed, request.body.bytes.count))
+                    if state.isEncrypted { return OriginReply(headers: [("ETag", "\"first-\(number)\"")]) }
                 }
                 return OriginReply(headers: [("ETag", "\"\(etag)\"")])
             case "POST" where isOfUpload:
@@ -62,6 +72,8 @@ import Testing
                     // The answer of radosgw after its gateway was killed.
                     return text("<Error><Code>InternalError</Code><Message>in progress</Message></Error>", 500)
                 }
+                guard state.parts.allSatisfy({ String(decoding: request.body.bytes, as: UTF8.self).contains($0.etag) })
+                else { return text("<Error><Code>InvalidPart</Code></Error>", 400) }
                 state.isWhole = true
                 return text("<CompleteMultipartUploadResult/>")
             case "POST":
@@ -78,9 +90,7 @@ import Testing
         }
     }
 
-    @Test("an upload whose completion takes long loses no byte") func patience() async throws {
-        let file = FileBytes(seed: 1, count: 9 << 20)
-        let server = try Server(refusals: 5, size: file.count)
+    private func commit(_ server: Server, _ file: FileBytes) async throws -> (any Partial, CommitOutcome?) {
         let address = try BucketAddress("s3://films", endpoint: "http://127.0.0.1:\(server.origin.port)")
         let environment = ["AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"]
         let store = ObjectStore(address, environment: { environment[$0] }, isThere: { _ in false })
@@ -91,13 +101,53 @@ import Testing
         try await partial.open(total: file.count, hashing: nil, with: [])
         let sink = partial.sink(at: 0) { true }
         try await feed(file.all, to: sink)
-        try await sink.finish()
-        let outcome = try await partial.commit(
+        let outcome = try? await partial.commit(
             WholeFile(size: file.count, checksum: nil, authority: "the job", lastModified: nil))
-        guard case .stored(let stored) = outcome else {
-            Issue.record("\(outcome)")
+        return (partial, outcome)
+    }
+
+    @Test("an upload whose completion takes long loses no byte") func patience() async throws {
+        let file = FileBytes(seed: 1, count: 9 << 20)
+        let server = try Server(refusals: 5, size: file.count)
+        guard case (_, .stored(let stored)?) = try await commit(server, file) else {
+            Issue.record("not stored")
             return
         }
         #expect(stored.bytes == file.count && server.isWhole && server.refusals == 0)
+    }
+
+    @Test("a part whose ETag has changed by a repeated request is not fetched again") func encrypted() async throws {
+        let file = FileBytes(seed: 1, count: 9 << 20)
+        let server = try Server(refusals: 0, size: file.count, isEncrypted: true)
+        guard case (_, .stored(let stored)?) = try await commit(server, file) else {
+            Issue.record("not stored")
+            return
+        }
+        #expect(stored.bytes == file.count)
+    }
+
+    @Test("bytes that the store refuses are no bytes that can be continued") func refused() async throws {
+        let file = FileBytes(seed: 1, count: 9 << 20)
+        let (partial, outcome) = try await commit(
+            Server(refusals: 0, size: file.count, isRefusingParts: true), file)
+        #expect(outcome == nil && partial.written.count == file.count && partial.continuable.isEmpty)
+    }
+
+    @Test("the store check says that no job can be completed if a condition is refused")
+    func refusedCondition() async throws {
+        let origin = try OriginServer { request in
+            if request.headers["if-none-match"] != nil {
+                return OriginReply(400, body: Array("<Error><Code>Odd</Code></Error>".utf8))
+            }
+            return request.path.contains("list-type")
+                ? OriginReply(body: Array("<ListBucketResult/>".utf8)) : OriginReply(headers: [("ETag", "\"x\"")])
+        }
+        let address = try BucketAddress("s3://films", endpoint: "http://127.0.0.1:\(origin.port)")
+        let environment = ["AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"]
+        let store = ObjectStore(address, environment: { environment[$0] }, isThere: { _ in false })
+        let findings = await StoreCheck(store).run()
+        #expect(findings.contains { $0.what == "PUT If-None-Match" && $0.verdict == .bad })
+        // The other tests were carried out.
+        #expect(findings.contains { $0.what == "Content-MD5" })
     }
 }

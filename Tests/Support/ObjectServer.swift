@@ -2,18 +2,28 @@ import Foundation
 import Glibc
 import Testing
 
-/// A real object store on loopback: Ceph's radosgw or SeaweedFS, started by `object-server.sh`. It ends with its last
+/// A real object store on loopback: Ceph's radosgw, SeaweedFS or MiniStack, started by `object-server.sh`. It ends with its last
 /// reference.
 package final class ObjectServer: Sendable {
     package enum Kind: String, Sendable, CaseIterable, CustomTestStringConvertible {
-        case rgw, weed
+        case rgw, weed, mini
 
-        package var testDescription: String { self == .rgw ? "radosgw" : "SeaweedFS" }
+        package var testDescription: String {
+            switch self {
+            case .rgw: "radosgw"
+            case .weed: "SeaweedFS"
+            case .mini: "MiniStack"
+            }
+        }
     }
 
-    /// The kinds that this machine has. deploy/test.sh installs both.
-    package static let installed: [Kind] = Kind.allCases.filter { kind in
+    /// The servers of this machine that keep what they have acknowledged. deploy/test.sh installs both.
+    package static let installed: [Kind] = dialects.filter { $0 != .mini }
+
+    /// The same, and one that keeps everything in memory.
+    package static let dialects: [Kind] = Kind.allCases.filter { kind in
         switch kind {
+        case .mini: access(ministack, X_OK) == 0
         case .rgw: ["radosgw", "ceph-mon", "ceph-osd"].allSatisfy { ChildProcess.path(of: $0) != nil }
         case .weed: weed != nil
         }
@@ -24,14 +34,20 @@ package final class ObjectServer: Sendable {
         switch kind {
         case .rgw: try await sharedRGW.value
         case .weed: try await sharedWeed.value
+        case .mini: try await sharedMini.value
         }
     }
 
     private static let sharedRGW = Task { try await ObjectServer(.rgw) }
     private static let sharedWeed = Task { try await ObjectServer(.weed) }
+    private static let sharedMini = Task { try await ObjectServer(.mini) }
 
     private static let package = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appendingPathComponent(
         "../..")
+
+    private static let ministack =
+        ProcessInfo.processInfo.environment["HAUL_MINISTACK"]
+        ?? package.appendingPathComponent(".build/object-servers/bin/ministack").path
 
     private static let weed: String? = {
         let own = package.appendingPathComponent(".build/object-servers/bin/weed").path
@@ -51,7 +67,7 @@ package final class ObjectServer: Sendable {
         let script = Self.package.appendingPathComponent("Tests/Support/object-server.sh").path
         let process = try ChildProcess(
             "bash", [script, kind.rawValue, directory.path],
-            environment: Self.weed.map { ["HAUL_WEED": $0] } ?? [:])
+            environment: ["HAUL_WEED": Self.weed ?? "", "HAUL_MINISTACK": Self.ministack])
         self.process = process
         var endpoint: String?
         try await eventually("the object store to be ready", within: .seconds(90), every: .milliseconds(50)) {

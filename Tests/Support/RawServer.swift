@@ -67,6 +67,13 @@ package final class RawConnection: Sendable {
         return String(decoding: bytes, as: UTF8.self)
     }
 
+    /// Reads exactly `count` bytes. nil if the client closes the connection before.
+    package func readBody(_ count: Int) -> [UInt8]? {
+        var bytes = [UInt8](repeating: 0, count: count)
+        guard count > 0 else { return [] }
+        return recv(socket, &bytes, count, Int32(MSG_WAITALL)) == count ? bytes : nil
+    }
+
     /// Returns up to `count` received bytes without consuming them. Waits for the first one.
     package func peek(_ count: Int) -> [UInt8] {
         var buffer = [UInt8](repeating: 0, count: count)

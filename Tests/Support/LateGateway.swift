@@ -1,0 +1,74 @@
+import Foundation
+import Glibc
+
+/// A gateway in front of an object store. It can keep a request back, let its client see a lost connection, and deliver
+/// the request later, unchanged.
+package final class LateGateway: Sendable {
+    private struct State {
+        var isToKeep: (@Sendable (String) -> Bool)?
+        var kept: [[UInt8]] = []
+    }
+
+    private let server: RawServer
+    private let port: Int
+    private let state: Shared<State>
+
+    /// - Parameter endpoint: `http://127.0.0.1:PORT`
+    package init(to endpoint: String) {
+        let port = URL(string: endpoint)!.port!
+        let state = Shared(State())
+        (self.port, self.state) = (port, state)
+        server = RawServer { connection in
+            while let head = connection.readRequest() {
+                let lines = head.components(separatedBy: "\r\n")
+                func field(_ name: String) -> String? {
+                    lines.first { $0.lowercased().hasPrefix(name + ":") }.map {
+                        $0.dropFirst(name.count + 1).trimmingCharacters(in: .whitespaces)
+                    }
+                }
+                if field("expect") != nil { connection.send("HTTP/1.1 100 Continue\r\n\r\n") }
+                guard let body = connection.readBody(field("content-length").flatMap { Int($0) } ?? 0) else {
+                    return
+                }
+                let others = lines.filter { !$0.isEmpty && !$0.lowercased().hasPrefix("expect:") }
+                let request = Array((others + ["Connection: close", "", ""]).joined(separator: "\r\n").utf8) + body
+                var isKept = false
+                state.change { state in
+                    guard state.isToKeep?(head) ?? false else { return }
+                    (state.isToKeep, isKept) = (nil, true)
+                    state.kept.append(request)
+                }
+                if !isKept { connection.send(Self.exchange(request, port)) }
+                return
+            }
+        }
+    }
+
+    deinit { server.stop() }
+
+    package var endpoint: String { "http://127.0.0.1:\(server.port)" }
+
+    /// Keeps back the next request whose head `matches`. Its client sees the connection end.
+    package func keep(_ matches: @escaping @Sendable (String) -> Bool) { state.change { $0.isToKeep = matches } }
+
+    package var hasKept: Bool { !state.value.kept.isEmpty }
+
+    /// Delivers the requests that were kept back. Returns the status lines of the responses.
+    package func deliver() -> [String] {
+        state.value.kept.map { request in
+            let response = String(decoding: Self.exchange(request, port), as: UTF8.self)
+            return response.components(separatedBy: "\r\n").first ?? ""
+        }
+    }
+
+    private static func exchange(_ request: [UInt8], _ port: Int) -> [UInt8] {
+        guard let socket = try? LoopbackSocket.connect(.v4, port: port) else { return [] }
+        let store = RawConnection(descriptor: socket)
+        defer { store.close() }
+        guard store.send(request) else { return [] }
+        var response: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 64 << 10)
+        while case let count = recv(socket, &buffer, buffer.count, 0), count > 0 { response += buffer[..<count] }
+        return response
+    }
+}
