@@ -118,7 +118,7 @@ extension QueueCommand {
             let entry = try QueueEntry(name: name)
             let queue = try await common.connect()
             try await entry.set(to: nil, in: queue)
-            QueueCommand.tell([(name, nil)], common, "\(name) of the queue \(queue.name) is not set")
+            QueueCommand.tell([(name, nil)], common, "\(name) of the queue \(queue.name) is no longer set")
         }
     }
 
