@@ -30,6 +30,8 @@ package struct Table {
     package mutating func add(_ row: [String]) { rows.append(row.map(\.printable)) }
 
     private static let gap = 2
+    /// Without a terminal no column is padded beyond this width, so that one long text does not widen every line.
+    private static let maxPadding = 48
 
     /// The header and the rows. A column that is empty in all rows is left out, unless it has a fixed `width`.
     ///
@@ -44,10 +46,20 @@ package struct Table {
             var line = ""
             for (place, index) in shown.enumerated() {
                 if place > 0 { line += String.spaces(Self.gap) }
-                line += cell(row[index], columns[index], widths[index]!, isLast: place == shown.count - 1)
+                let isLast = place == shown.count - 1
+                line +=
+                    width == nil
+                    ? padded(row[index], columns[index], widths[index]!, isLast: isLast)
+                    : cell(row[index], columns[index], widths[index]!, isLast: isLast)
             }
             return line
         }
+    }
+
+    /// The whole text, padded if it is shorter than the column.
+    private func padded(_ text: String, _ column: Column, _ width: Int, isLast: Bool) -> String {
+        let width = max(Columns.of(text), min(width, Self.maxPadding))
+        return cell(text, column, width, isLast: isLast)
     }
 
     private func cell(_ text: String, _ column: Column, _ width: Int, isLast: Bool) -> String {
