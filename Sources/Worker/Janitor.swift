@@ -82,7 +82,7 @@ struct Janitor: Sendable {
         hasToldOfTooMany = true
         log.warning(
             "partial files of unknown jobs are not swept: too many jobs to know them all",
-            metadata: ["queue": "\(attendant.queue.name)", "state": "\(state)", "most": "\(most)"])
+            metadata: ["queue": "\(attendant.queue.name)", "state": "\(state)", "most": .stringConvertible(most)])
     }
 
     private func remove(_ leftovers: [Leftover]) async {

@@ -59,7 +59,7 @@ final class ReplicaWait: Sendable {
         guard isNews else { return }
         log.warning(
             "completed jobs are not told of yet: too few replicas have them",
-            metadata: ["replicas": "\(count)", "wanted": "\(replicas)"])
+            metadata: ["replicas": .stringConvertible(count), "wanted": .stringConvertible(replicas)])
     }
 
     private func tell() async {

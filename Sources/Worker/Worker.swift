@@ -103,7 +103,7 @@ package final class Worker: Sendable {
             "working",
             metadata: [
                 "root": "\(store.name)",
-                "slots": "\(configuration.slots.map(String.init) ?? "unlimited")",
+                "slots": configuration.slots.map { .stringConvertible($0) } ?? "unlimited",
                 "durability": "\(configuration.durability)",
             ])
         // The ticks go on after the claiming has ended, so that leases hold until the last job is back in line.
@@ -137,7 +137,8 @@ package final class Worker: Sendable {
             log.info("ended: everything is back in line")
         } else {
             log.warning(
-                "ended: what is not settled runs again when its lease is over", metadata: ["jobs": "\(unsettled)"])
+                "ended: what is not settled runs again when its lease is over",
+                metadata: ["jobs": .stringConvertible(unsettled)])
         }
     }
 
