@@ -58,7 +58,8 @@ actor Connection {
             }
         }
         if last.code == .unreachable {
-            last.message = "cannot reach Redis at \(server): \(last.message). Is redis-server running there?"
+            last.message =
+                "cannot reach Redis at \(server): \(last.message). Is \(login.program) running there?"
         }
         throw last
     }

@@ -10,6 +10,8 @@ struct Login: Sendable {
     var mustBePrimary = false
     /// Whether to ask INFO for the server's `run_id`, and whether the server is a node of a cluster.
     var tracesServer = false
+    /// The program that should answer, for messages.
+    var program = "redis-server"
 
     init(_ url: RedisURL, name: String) {
         (self.name, user, password, database, tls) = (name, url.user, url.password, url.database, url.tls)
@@ -19,6 +21,7 @@ struct Login: Sendable {
     /// The login to a sentinel of `url`.
     init(sentinelOf url: RedisURL, name: String) {
         (self.name, user, password, tls) = (name, url.sentinelUser, url.sentinelPassword, url.tls)
+        program = "redis-sentinel"
     }
 
     func tls(for server: RedisURL.Address) throws(RedisError) -> sending TLS? {
