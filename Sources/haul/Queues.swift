@@ -19,10 +19,22 @@ struct Queues: AsyncParsableCommand {
             [.init(title: "QUEUE", least: 8, rank: 10)]
                 + Self.shown.map { .init(title: $0.rawValue.uppercased(), isNumber: true) }
                 + [.init(title: "WORKERS", isNumber: true), .init(title: "", rank: 8)])
+        var refused: [String] = []
+        defer {
+            for name in refused { Terminal.complain("haul: this user may not read the queue \(name)".printable) }
+        }
         for name in names {
             // In a cluster each queue may be on another server, so each has a client of its own.
             let queue = Queue(name, redis: Redis(try common.url(), name: "haul-cli"))
-            let stats = try await reaching { () throws(RedisError) in try await queue.stats() }
+            let stats: QueueStats
+            do throws(RedisError) { stats = try await queue.stats() } catch {
+                await queue.redis.close()
+                guard error.code == .noPermission, names.count > refused.count + 1 else {
+                    throw ExitStatus.because(error)
+                }
+                refused.append(name.text)
+                continue
+            }
             await queue.redis.close()
             let counts = Self.shown.map { stats.counts[$0] ?? 0 }
             if common.json {

@@ -151,6 +151,11 @@ import Testing
                 #expect(try await !roles.cli(role, command).contains("NOPERM"), "\(command)")
             }
         case "web": try await browse(roles)
+            // A queue that the role does not name is left out, and the others are listed.
+            try await roles.admin.send(Command("LPUSH", "haul:{other}:jobs", "{}"))
+            let queues = try await roles.haul(role, "queues")
+            #expect(queues.status == 0 && queues.out.contains("default"), "\(queues)")
+            #expect(queues.err.contains("this user may not read the queue other"), "\(queues)")
         default: break
         }
     }
