@@ -253,6 +253,31 @@ extension Inspection {
         return findings
     }
 
+    /// Checks for elements that wait for a host or for a kind of which no worker knows that something waits.
+    func checkDeferred(repairing: Bool) async throws(RedisError) -> [Finding] {
+        let now = try await queue.moment()
+        var findings: [Finding] = []
+        for (name, index, field) in [(KeyName.aside, queue.keys.hosts, "line "), (.kind, queue.keys.kinds, "")] {
+            for list in try await lists(name) {
+                let field = field + list.dropFirst(queue.keys[name].count)
+                // In one call, because a worker may bring the elements back meanwhile.
+                let replies = try await queue.redis.pipeline([
+                    .command(Command("LLEN", list)), .command(Command("HGET", index, field)),
+                ])
+                if case .error = replies[0] {
+                    findings.append(Finding(list, "it must be a list", "rename or delete it"))
+                } else if replies[0].int ?? 0 > 0, replies[1] == .null {
+                    if repairing { try await queue.redis.send(Command("HSET", index, field, now)) }
+                    findings.append(
+                        Finding(
+                            list, "elements wait there, and \(index) does not say so",
+                            "--repair notes them, so that workers take them", isRepaired: repairing))
+                }
+            }
+        }
+        return findings
+    }
+
     private func recover(_ worker: String) async throws(RedisError) {
         var reply: RedisValue
         repeat {

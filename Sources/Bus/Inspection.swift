@@ -31,7 +31,8 @@ package struct Inspection: Sendable {
         findings += try await check(suspects, repairing: repairing).findings
         findings += try await checkSumOfResponses(repairing: repairing)
         findings += try await checkBatches(repairing: repairing)
-        return findings + (try await checkHeld(repairing: repairing))
+        findings += try await checkHeld(repairing: repairing)
+        return findings + (try await checkDeferred(repairing: repairing))
     }
 
     /// Whether a restart of Redis would lose something. A client that may not ask finds nothing.

@@ -12,6 +12,8 @@ package struct ListedJob: Sendable, Hashable {
     package var moment: Int64?
     /// The batch that the element of a queued job names.
     package var batch: String?
+    /// What a queued job waits for besides its turn, for people; nil for others.
+    package var waits: String?
 
     package init(id: String, maskedURL: String? = nil, moment: Int64? = nil, batch: String? = nil) {
         (self.id, self.maskedURL, self.moment, self.batch) = (id, maskedURL, moment, batch)
@@ -30,12 +32,14 @@ extension Queue {
 
     /// The jobs in `state`, at most `limit`, after skipping `start` of them. Newest first, but queued and scheduled
     /// jobs in the order in which they will run.
+    ///
+    /// - Parameter lists: Where queued jobs wait; nil: read now.
     package func listed(
-        in state: JobState, from start: Int, limit: Int
+        in state: JobState, from start: Int, limit: Int, _ lists: WaitingLists? = nil
     ) async throws(RedisError) -> [ListedJob] {
         if state == .queued {
-            let reply = try await redis.send(Command("LRANGE", keys.jobs, -start - limit, -start - 1))
-            return (reply.array ?? []).reversed().compactMap(\.bytes).compactMap(Self.listed)
+            let lists = if let lists { lists } else { try await waitingLists() }
+            return try await elements(in: lists, from: start, limit: limit).compactMap(Self.listed)
         }
         let range: [any RedisArgument] = [keys.index(state), start, start + limit - 1]
         let order: [any RedisArgument] = state == .scheduled ? [] : ["REV"]
@@ -94,7 +98,13 @@ extension Queue {
         return (values.first?.string, values.last?.string.flatMap { $0.isEmpty ? nil : $0 })
     }
 
-    static func listed(_ element: [UInt8]) -> ListedJob? {
+    static func listed(_ element: WaitingElement) -> ListedJob? {
+        var job = listed(element.bytes)
+        job?.waits = element.reason
+        return job
+    }
+
+    package static func listed(_ element: [UInt8]) -> ListedJob? {
         guard let json = try? JSON(element) else { return nil }
         if let element = try? Element(json) {
             return ListedJob(

@@ -7,8 +7,10 @@ package struct QueueStats: Sendable {
     package var rejected = 0
     package var isPaused = false
     package var maxRunning: Int?
+    /// Where the queued elements wait.
+    package var waiting = WaitingLists()
     /// How many elements were set aside because the worker that took them does not do their kind, by kind.
-    package var setAside: [String: Int] = [:]
+    package var setAside: [String: Int] { waiting.kinds }
     /// Whether Redis has any key of the queue that jobs, workers or operators have written.
     package var isKnown = false
     /// How many workers ticked within the last `Queue.silence` seconds.
@@ -83,11 +85,17 @@ extension Queue {
             let reply = try await redis.send(Command("ZRANGE", keys.index(state), start, start + limit - 1))
             return (reply.array ?? []).compactMap(\.string)
         }
-        let reply = try await redis.send(Command("LRANGE", keys.jobs, -start - limit, -start - 1))
-        return (reply.array ?? []).reversed().compactMap { value in
-            guard let bytes = value.bytes, let json = try? JSON(bytes) else { return nil }
-            return json["id"]?.string ?? (try? Element(json))?.id
+        // In pages, so that no call occupies Redis for long.
+        let lists = try await waitingLists()
+        let end = limit < lists.count - start ? start + limit : lists.count
+        var ids: [String] = []
+        for first in stride(from: start, to: end, by: 2000) {
+            ids += try await elements(in: lists, from: first, limit: min(2000, end - first)).compactMap { element in
+                if let id = ElementID.quick(element.bytes) { return id }
+                return Self.listed(element)?.id
+            }
         }
+        return ids
     }
 
     /// The ids that got into `state`, which is final or `paused`, at `moment` (unix ms) or later. Oldest first, at most
@@ -98,9 +106,10 @@ extension Queue {
         return (reply.array ?? []).compactMap(\.string)
     }
 
-    /// How many jobs are in `state`; for `queued`, how many elements are in line.
+    /// How many jobs are in `state`; for `queued`, how many elements wait.
     package func count(in state: JobState) async throws(RedisError) -> Int {
-        try await redis.send(Command(state == .queued ? "LLEN" : "ZCARD", keys.index(state))).int ?? 0
+        if state == .queued { return try await waitingLists().count }
+        return try await redis.send(Command("ZCARD", keys.index(state))).int ?? 0
     }
 
     /// Seconds of silence after which a worker no longer counts. Workers tick each second, and the default lease is
@@ -131,21 +140,20 @@ extension Queue {
 
     /// Reads all figures of the queue.
     package func stats() async throws(RedisError) -> QueueStats {
-        let states = JobState.allCases
-        let counts = states.map { Call.command(Command($0 == .queued ? "LLEN" : "ZCARD", keys.index($0))) }
+        let states = JobState.allCases.filter { $0 != .queued }
+        let counts = states.map { Call.command(Command("ZCARD", keys.index($0))) }
         let replies = try await redis.pipeline(
             counts + [
                 .command(Command("LLEN", keys.rejected)),
                 .command(Command("HMGET", keys.settings, "paused", "max_running")),
                 .command(Command("HLEN", keys.settings)), .command(Command("ZCARD", keys.workers)),
-                .command(Command("GET", keys.tick)), .command(Command("HKEYS", keys.kinds)),
-                .command(Command("HGET", keys.hosts, "waiting")),
+                .command(Command("GET", keys.tick)),
             ])
         var stats = QueueStats()
+        stats.waiting = try await waitingLists()
+        stats.counts[.queued] = stats.waiting.count
         for (state, reply) in zip(states, replies) { stats.counts[state] = try reply.get().int ?? 0 }
         let others = replies[states.count...].map { $0 }
-        // Elements that wait for their hosts are queued as well.
-        stats.counts[.queued, default: 0] += others[6].string.flatMap { Int($0) } ?? 0
         stats.rejected = try others[0].get().int ?? 0
         (stats.isPaused, stats.maxRunning) = Self.hold(try others[1].get())
         stats.isKnown =
@@ -157,20 +165,7 @@ extension Queue {
         // only if all its commands are redirected.
         stats.now = try await time()
         stats.workers = try await workerCount(since: stats.now - Int64(Self.silence) * 1000)
-        stats.setAside = try await setAside(others[5].array?.compactMap(\.string) ?? [])
         return stats
-    }
-
-    private func setAside(_ kinds: [String]) async throws(RedisError) -> [String: Int] {
-        guard !kinds.isEmpty else { return [:] }
-        let replies = try await redis.pipeline(kinds.map { .command(Command("LLEN", keys.kind($0))) })
-        let counts = zip(kinds, replies).map { ($0, $1.int ?? 0) }
-        return Dictionary(counts.filter { $0.1 > 0 }) { one, _ in one }
-    }
-
-    /// The element that is taken next, as it was pushed, with its secrets; nil if the line is empty.
-    package func head() async throws(RedisError) -> [UInt8]? {
-        try await redis.send(Command("LINDEX", keys.jobs, -1)).bytes
     }
 
     /// The known workers: name, and the fields of the hash without its claims.

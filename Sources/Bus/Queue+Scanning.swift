@@ -23,30 +23,6 @@ extension Queue {
         return (stride(from: 0, to: pairs.count, by: 2).map { pairs[$0] }, reply.first?.string ?? "0")
     }
 
-    /// The jobs of `ids` that have an element among the newest `most` in line, with the first URL without secrets. The
-    /// URL is empty for a continuation.
-    package func inLine(
-        _ ids: Set<String>, most: Int = 100_000
-    ) async throws(RedisError) -> [String: String] {
-        var found: [String: String] = [:]
-        var start = 0
-        // From the left end: an unknown job was most likely pushed just now. Pushes during the reading move elements to
-        // the right, so none is skipped.
-        while start < most, found.count < ids.count {
-            let reply = try await redis.send(Command("LRANGE", keys.jobs, start, start + Self.elementsOfPage - 1))
-            let elements = reply.array ?? []
-            for element in elements {
-                guard let json = element.bytes.flatMap({ try? JSON($0) }) else { continue }
-                let job = try? Element(json)
-                guard let id = job?.id ?? json["id"]?.string, ids.contains(id) else { continue }
-                found[id] = found[id] ?? job?.maskedURL ?? ""
-            }
-            guard elements.count == Self.elementsOfPage else { break }
-            start += elements.count
-        }
-        return found
-    }
-
     /// How many elements one call reads, at most 16 KiB each.
     package static let elementsOfPage = 200
 }

@@ -1,9 +1,9 @@
 import HaulContract
 package import HaulRedis
 
-/// A page of the line, from a search for a few jobs among very many.
+/// A page of the elements that wait, from a search for a few jobs among very many.
 package struct WaitingPage: Sendable {
-    /// How many elements were read; 0 at the end of the line.
+    /// How many elements were read; 0 at the end.
     package var read: Int
     /// How many elements the next call should read, if they are as long as these.
     package var next = Queue.leastInLine
@@ -24,7 +24,7 @@ extension Queue {
     /// How many hashes one call asks for, so that it occupies Redis only briefly.
     private static let hashesOfCall = 50
 
-    /// The jobs in line that may match, among at most `limit` elements after the first `start`.
+    /// The waiting jobs that may match, among at most `limit` elements after the first `start`.
     ///
     /// To read an element as a job costs many times as much as to search its bytes. So an element is read only if its
     /// bytes may match, or if its job or one in the same group has a hash. A known job may match though its element
@@ -32,67 +32,89 @@ extension Queue {
     ///
     /// - Parameter isPossible: Whether an unknown job with these bytes may match. It may return true too often.
     package func waiting(
-        from start: Int, limit: Int, that isPossible: @escaping @Sendable ([UInt8]) -> Bool
+        in lists: WaitingLists, from start: Int, limit: Int, that isPossible: @escaping @Sendable ([UInt8]) -> Bool
     ) async throws(RedisError) -> WaitingPage {
-        try await page(from: start, limit: limit) { elements throws(RedisError) in
-            let ids = elements.map(ElementID.quick)
+        try await page(in: lists, from: start, limit: limit) { elements throws(RedisError) in
+            let ids = elements.map { ElementID.quick($0.bytes) }
             let known = try await known(ids)
             return elements.enumerated().compactMap { place, element in
-                guard known[place / Self.hashesOfCall] || ids[place] == nil || isPossible(element) else { return nil }
+                guard known[place / Self.hashesOfCall] || ids[place] == nil || isPossible(element.bytes) else {
+                    return nil
+                }
                 return Self.listed(element).map { (place, $0) }
             }
         }
     }
 
-    /// The job of this id, if an element in line is for it; nil otherwise. Searches the bytes of all elements, and
-    /// reads few of them.
-    package func waiting(for id: String) async throws(RedisError) -> ListedJob? {
-        let name = Needle("\"\(id)\"")
+    /// The jobs of `ids` that have an element in `lists`. Searches the bytes of all elements, and reads few of them.
+    package func waiting(
+        for ids: Set<String>, in lists: WaitingLists
+    ) async throws(RedisError) -> [String: ListedJob] {
+        let name = ids.count == 1 ? ids.first.map { Needle("\"\($0)\"") } : nil
         // The id of an element that names none has this form. Only reading such an element shows its id.
-        let mayFollow = id.utf8.count == 16 && id.utf8.allSatisfy { 0x30...0x39 ~= $0 || 0x61...0x66 ~= $0 }
-        var (start, limit) = (0, Self.leastInLine)
-        while !Task.isCancelled {
-            let page = try await page(from: start, limit: limit) { elements in
-                for (place, element) in elements.enumerated() {
-                    let isMeant =
-                        name.isIn(element) || element.contains(UInt8(ascii: "\\"))
-                        || mayFollow && ElementID.quick(element) == nil
-                    if isMeant, let job = Self.listed(element), job.id == id { return [(place, job)] }
-                }
-                return []
-            }
-            if let found = page.jobs.first { return found.job }
-            guard page.read == limit else { break }
-            (start, limit) = (start + limit, page.next)
+        let mayFollow = ids.contains { id in
+            id.utf8.count == 16 && id.utf8.allSatisfy { 0x30...0x39 ~= $0 || 0x61...0x66 ~= $0 }
         }
-        return nil
+        @Sendable func isMeant(_ element: [UInt8]) -> Bool {
+            if name?.isIn(element) ?? false { return true }
+            if name == nil, let id = ElementID.quick(element) { return ids.contains(id) }
+            return element.contains(UInt8(ascii: "\\")) || (name == nil || mayFollow) && ElementID.quick(element) == nil
+        }
+        var found: [String: ListedJob] = [:]
+        var (start, limit) = (0, Self.leastInLine)
+        while !Task.isCancelled, start < lists.count, found.count < ids.count {
+            let page = try await page(in: lists, from: start, limit: limit) { elements in
+                elements.enumerated().compactMap { place, element in
+                    guard isMeant(element.bytes), let job = Self.listed(element), ids.contains(job.id) else {
+                        return nil
+                    }
+                    return (place, job)
+                }
+            }
+            for (_, job) in page.jobs { found[job.id] = found[job.id] ?? job }
+            (start, limit) = (start + page.read, page.next)
+        }
+        return found
+    }
+
+    /// The job of this id, if an element for it waits anywhere; nil otherwise.
+    package func waiting(for id: String) async throws(RedisError) -> ListedJob? {
+        try await waiting(for: [id], in: waitingLists())[id]
     }
 
     /// Finds jobs among the elements of a piece, and returns each with the place of its element.
-    private typealias Search = @Sendable ([[UInt8]]) async throws(RedisError) -> [(place: Int, job: ListedJob)]
+    private typealias Search =
+        @Sendable ([WaitingElement]) async throws(RedisError) -> [(place: Int, job: ListedJob)]
 
-    /// The results of `search` for a page of the line, in the order in which the elements are taken.
-    private func page(from start: Int, limit: Int, _ search: @escaping Search) async throws(RedisError) -> WaitingPage {
+    /// The results of `search` for a page of the lists, in the order in which the elements are taken.
+    private func page(
+        in lists: WaitingLists, from start: Int, limit: Int, _ search: @escaping Search
+    ) async throws(RedisError) -> WaitingPage {
+        let limit = max(0, min(limit, lists.count - start))
         let length = max(Self.hashesOfCall, limit / Self.piecesOfPage)
         let starts = stride(from: 0, to: limit, by: length)
         let pieces = await withTaskGroup(of: Piece.self) { group in
             for first in starts {
-                group.addTask { await piece(at: first, start + first..<start + min(first + length, limit), search) }
+                group.addTask {
+                    await piece(at: first, start + first..<start + min(first + length, limit), in: lists, search)
+                }
             }
             var pieces: [Int: Piece] = [:]
             for await piece in group { pieces[piece.place] = piece }
             return pieces
         }
         var page = WaitingPage()
-        var bytes = 0
+        var (bytes, read) = (0, 0)
         for first in starts {
-            guard page.read == first, let piece = pieces[first] else { break }
+            guard let piece = pieces[first] else { break }
             if let error = piece.error { throw error }
             page.jobs += piece.found.map { ($0.place + first, $0.job) }
-            page.read += piece.read
+            // Some of its elements may have been taken meanwhile.
+            page.read = min(first + length, limit)
+            read += piece.read
             bytes += piece.bytes
         }
-        page.next = min(max(Self.bytesOfPage / max(1, bytes / max(1, page.read)), 10), Self.mostInLine)
+        page.next = min(max(Self.bytesOfPage / max(1, bytes / max(1, read)), 10), Self.mostInLine)
         return page
     }
 
@@ -106,13 +128,14 @@ extension Queue {
         var error: RedisError?
     }
 
-    private func piece(at place: Int, _ range: Range<Int>, _ search: Search) async -> Piece {
+    private func piece(
+        at place: Int, _ range: Range<Int>, in lists: WaitingLists, _ search: Search
+    ) async -> Piece {
         var piece = Piece(place: place)
         do throws(RedisError) {
-            let reply = try await redis.send(Command("LRANGE", keys.jobs, -range.upperBound, -range.lowerBound - 1))
-            let elements = (reply.array ?? []).reversed().map { $0.bytes ?? [] }
+            let elements = try await elements(in: lists, from: range.lowerBound, limit: range.count)
             piece.read = elements.count
-            piece.bytes = elements.reduce(0) { $0 + $1.count }
+            piece.bytes = elements.reduce(0) { $0 + $1.bytes.count }
             piece.found = try await search(elements)
         } catch { piece.error = error }
         return piece

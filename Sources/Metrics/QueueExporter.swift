@@ -46,8 +46,8 @@ package final class QueueExporter: Sendable {
 private actor QueueReader {
     private let queue: Queue
     private var last: (reading: QueueReading, at: ContinuousClock.Instant)?
-    /// A hash of the next waiting element, and when a reading first found this element there.
-    private var head: (hash: Int, since: ContinuousClock.Instant)?
+    /// By list: a hash of its next element, and when a reading first found this element there.
+    private var heads: [String: (hash: Int, since: ContinuousClock.Instant)] = [:]
     private var totals = QueueTotals()
 
     init(_ queue: Queue) { self.queue = queue }
@@ -60,7 +60,7 @@ private actor QueueReader {
         else { return nil }
         var waited: Double?
         // An ACL may forbid the list of waiting jobs or the totals. The rest is reported nevertheless.
-        do { waited = wait(of: try await queue.head(), at: now) } catch { head = nil }
+        do { waited = wait(of: try await queue.heads(), at: now) } catch { heads = [:] }
         do { totals.take(try await queue.totals()) } catch {
             guard error.code == .noPermission else { return nil }
             totals = QueueTotals()
@@ -71,15 +71,20 @@ private actor QueueReader {
         return reading
     }
 
-    /// The age of the next waiting element in seconds: since its `at`, or since it was first seen, whichever is longer.
-    private func wait(of element: [UInt8]?, at now: Int64) -> Double {
-        guard let element else {
-            head = nil
-            return 0
-        }
+    /// The age of the oldest of the next elements in seconds; 0 if none waits.
+    private func wait(of next: [(key: String, element: [UInt8])], at now: Int64) -> Double {
+        let known = heads
+        heads = [:]
+        return next.map { wait(of: $0.element, known[$0.key], in: $0.key, at: now) }.max() ?? 0
+    }
+
+    /// The age of an element: since its `at`, or since it was first seen, whichever is longer.
+    private func wait(
+        of element: [UInt8], _ known: (hash: Int, since: ContinuousClock.Instant)?, in list: String, at now: Int64
+    ) -> Double {
         let hash = element.hashValue
-        let since = head?.hash == hash ? head?.since ?? .now : .now
-        head = (hash, since)
+        let since = known?.hash == hash ? known?.since ?? .now : .now
+        heads[list] = (hash, since)
         let watched = Double((ContinuousClock.now - since).milliseconds) / 1000
         guard let pushed = (try? JSON(element))?["at"]?.integer, JobField.moments.contains(pushed) else {
             return watched

@@ -44,6 +44,7 @@ enum JobJSON {
             json.set("host", host(of: url))
         }
         json.set("batch", job?.batch)
+        json.set("waiting", job?.waits)
         json.set("offsets", json: "[]")
         return json.text
     }
@@ -58,6 +59,7 @@ enum JobJSON {
         json.set("host", host(of: url))
         if state != .running { json.set("moment", job.moment) }
         if fields["batch"] == nil { json.set("batch", job.batch) }
+        if fields["waiting"] == nil { json.set("waiting", job.waits) }
         for name in lineFields where name != "state" && name != "url" {
             if let value = fields[name], !value.isEmpty { set(name, value, in: &json) }
         }

@@ -30,11 +30,13 @@ extension QueueDesk {
     /// Examines `limit` jobs in `state`, from index `start` on. Returns how many there were, and the places of the
     /// matching ones among them.
     private func matches(
-        _ filter: JobFilter, _ matcher: JobMatcher, in state: JobState, from start: Int, limit: Int
+        _ filter: JobFilter, _ matcher: JobMatcher, in state: JobState, _ lists: WaitingLists, from start: Int,
+        limit: Int
     ) async throws -> WaitingPage {
         var page = WaitingPage()
         switch state {
-        case .queued: page = try await queue.waiting(from: start, limit: limit, that: matcher.mayMatch)
+        case .queued:
+            page = try await queue.waiting(in: lists, from: start, limit: limit, that: matcher.mayMatch)
         case .running:
             page = Self.page(of: try await runningIDs(), from: start, limit: limit)
         default:
@@ -68,14 +70,16 @@ extension QueueDesk {
     func list(
         _ state: JobState, _ filter: JobFilter, from start: Int, limit: Int, _ reach: Reach
     ) async throws -> String {
-        let total = try await queue.count(in: state)
+        let lists = state == .queued ? try await queue.waitingLists() : WaitingLists()
+        let total = state == .queued ? lists.count : try await queue.count(in: state)
         let matcher = JobMatcher(filter)
         let deadline = ContinuousClock.now + Self.patience
         var found: [ListedJob] = []
         var (position, step) = (start, Queue.leastInLine)
         var end: Int { start + (filter.isEmpty ? limit : found.isEmpty ? reach.inVain : reach.most) }
         reading: while position < end, found.count < limit, position == start || .now < deadline {
-            let page = try await matches(filter, matcher, in: state, from: position, limit: min(step, end - position))
+            let page = try await matches(
+                filter, matcher, in: state, lists, from: position, limit: min(step, end - position))
             if page.read == 0 {
                 position = total
                 break
@@ -106,10 +110,11 @@ extension QueueDesk {
         in state: JobState, _ filter: JobFilter, limit: Int
     ) async throws -> (ids: [String], isWhole: Bool) {
         let matcher = JobMatcher(filter)
+        let lists = state == .queued ? try await queue.waitingLists() : WaitingLists()
         var ids: [String] = []
         var (position, step) = (0, Queue.leastInLine)
         while !Task.isCancelled {
-            let page = try await matches(filter, matcher, in: state, from: position, limit: step)
+            let page = try await matches(filter, matcher, in: state, lists, from: position, limit: step)
             if page.read == 0 { return (ids, true) }
             position += page.read
             step = page.next

@@ -55,11 +55,11 @@ actor QueueDesk {
         return json.text
     }
 
-    /// The moment of the push that waits longest, unix ms. nil if none waits, if the first elements do not tell it, or
+    /// The moment of the push that waits longest, unix ms. nil if none waits, if the next elements do not tell it, or
     /// if this user of Redis may not read elements, since these hold secrets.
     private func oldest() async throws -> Int64? {
         let first: [ListedJob]
-        do throws(RedisError) { first = try await queue.listed(in: .queued, from: 0, limit: 8) } catch {
+        do throws(RedisError) { first = try await queue.heads().compactMap { Queue.listed($0.element) } } catch {
             guard error.code == .noPermission else { throw error }
             return nil
         }

@@ -3,7 +3,7 @@ import HaulContract
 import HaulRedis
 import HaulTerminal
 
-/// The jobs that a queue knows: jobs that have a hash, and jobs in line that no worker has seen.
+/// The jobs that a queue knows: jobs that have a hash, and waiting jobs that no worker has claimed yet.
 struct KnownJobs {
     var states: [String: JobState] = [:]
 
@@ -14,7 +14,9 @@ struct KnownJobs {
         let missing = Set(ids.filter { known.states[$0] == nil })
         guard !missing.isEmpty else { return known }
         do throws(RedisError) {
-            for id in try await queue.inLine(missing).keys { known.states[id] = .queued }
+            for id in try await queue.waiting(for: missing, in: queue.waitingLists()).keys {
+                known.states[id] = .queued
+            }
         } catch {
             // Without permission to read the jobs in line, these ids count as unknown.
             guard error.code == .noPermission else { throw ExitStatus.because(error) }

@@ -23,21 +23,34 @@ struct Show: AsyncParsableCommand {
         if common.json { return Terminal.line(JobView(record: record).json) }
         if all { return Terminal.line(JobView(record: record).text) }
         let now = try await reaching { () throws(RedisError) in try await queue.now() }
-        for line in JobPage(record: record, now: now).lines(width: Terminal.width ?? 100) { Terminal.line(line) }
+        for line in JobPage(record: record, now: now, waits: await reason(of: record, in: queue)).lines(
+            width: Terminal.width ?? 100)
+        { Terminal.line(line) }
     }
 
-    /// A job that no worker has seen has no hash. Its element is shown.
+    /// What a queued job waits for; nil if it waits for its turn, or if the user may not read elements.
+    private func reason(of record: JobRecord, in queue: Queue) async -> String? {
+        guard record.state == .queued, let lists = try? await queue.waitingLists() else { return nil }
+        return (try? await queue.waiting(for: [id], in: lists.deferred))?[id]?.waits
+    }
+
+    /// A job that no worker has claimed has no hash. Its element is shown.
     private func showWaiting(in queue: Queue) async throws {
-        let found = try? await queue.inLine([id])
-        guard let url = found?[id] else { throw KnownJobs.complain([id], in: queue, "haul list shows the known jobs") }
+        guard let job = try? await queue.waiting(for: id) else {
+            throw KnownJobs.complain([id], in: queue, "haul list shows the known jobs")
+        }
+        let url = job.maskedURL ?? ""
         if common.json {
-            return Terminal.line(
-                JSON.object([
-                    ("id", JSON.quoted(id)), ("state", JSON.quoted("queued")), ("url", JSON.quoted(url)),
-                ]))
+            var object = JSONObject()
+            object.set("id", id)
+            object.set("state", "queued")
+            object.set("url", url)
+            object.set("waiting", job.waits)
+            return Terminal.line(object.text)
         }
         Terminal.line(id)
-        Terminal.line("  state  queued; no worker has seen it yet")
+        let state = job.waits.map { "queued, waits for \($0)" } ?? "queued; no worker has seen it yet"
+        Terminal.line("  state  \(state)".printable)
         if !url.isEmpty { Terminal.line("  url    \(url)".printable) }
     }
 }

@@ -7,6 +7,8 @@ import HaulTerminal
 struct Stats: AsyncParsableCommand {
     static let configuration = CommandConfiguration(commandName: "stats", abstract: "Count the jobs by state.")
 
+    private static let maxHosts = 5
+
     @Flag(help: "Count what happened to jobs in the last two days.") var history = false
     @OptionGroup var common: CommonOptions
 
@@ -28,10 +30,12 @@ struct Stats: AsyncParsableCommand {
                 ("queue_paused", String(stats.isPaused)),
             ]
             let aside = stats.setAside.sorted { $0.key < $1.key }.map { ($0.key, String($0.value)) }
+            let hosts = stats.waiting.hosts.map { ($0.host, String($0.count)) }
             return Terminal.line(
                 JSON.object(
                     state + counts.map { ($0, String($1)) } + limit
-                        + (aside.isEmpty ? [] : [("set_aside", JSON.object(aside))])))
+                        + (aside.isEmpty ? [] : [("set_aside", JSON.object(aside))])
+                        + (hosts.isEmpty ? [] : [("waiting_for_hosts", JSON.object(hosts))])))
         }
         var table = Table([
             .init(title: "STATE"), .init(title: "JOBS", isNumber: true), .init(title: "OLDEST", isNumber: true),
@@ -45,12 +49,24 @@ struct Stats: AsyncParsableCommand {
         } else if workers == 0 {
             Terminal.complain("haul: \(Self.unserved(queue))")
         }
+        tellHosts(stats.waiting.hosts)
         for (kind, count) in stats.setAside.sorted(by: { $0.key < $1.key }) {
             let jobs = count == 1 ? "1 job waits" : "\(count) jobs wait"
             Terminal.line("\(jobs) for a worker that does jobs of the kind \(kind)".printable)
         }
         if stats.isPaused { Terminal.line("the queue is paused: haul queue resume --queue \(queue.name)") }
         if let limit = stats.maxRunning { Terminal.line("at most \(limit) run at once") }
+    }
+
+    /// Names the hosts for which most jobs wait, and why.
+    private func tellHosts(_ hosts: [(host: String, count: Int, reason: String)]) {
+        let sorted = hosts.sorted { ($1.count, $0.host) < ($0.count, $1.host) }
+        for (_, count, reason) in sorted.prefix(Self.maxHosts) {
+            Terminal.line("\(count == 1 ? "1 job waits" : "\(count) jobs wait") for \(reason)".printable)
+        }
+        let rest = sorted.dropFirst(Self.maxHosts)
+        guard !rest.isEmpty else { return }
+        Terminal.line("\(rest.reduce(0) { $0 + $1.count }) jobs wait for \(rest.count) other hosts")
     }
 
     /// The age of the oldest job of each state.

@@ -28,10 +28,11 @@ struct JobLister {
             return try await sorted(state, by: order, now)
         }
         var found = Found(hasBegun: after == nil)
+        let lists = state == .queued ? try await queue.waitingLists() : WaitingLists()
         var start = 0
         var known: Set<String> = []
         while true {
-            let page = try await queue.listed(in: state, from: start, limit: Queue.elementsOfPage)
+            let page = try await queue.listed(in: state, from: start, limit: Queue.elementsOfPage, lists)
             for row in try await rows(at: page, state) where known.insert(row.id).inserted {
                 if !found.hasBegun {
                     found.hasBegun = row.id == after
@@ -46,7 +47,7 @@ struct JobLister {
             }
             // A page may be short: elements that are not JSON are left out of it.
             start += Queue.elementsOfPage
-            guard page.count == Queue.elementsOfPage || state == .queued && !page.isEmpty else { break }
+            guard state == .queued ? start < lists.count : page.count == Queue.elementsOfPage else { break }
         }
         found.left = 0
         return found
@@ -63,13 +64,14 @@ struct JobLister {
             }
             return
         }
+        let lists = state == .queued ? try await queue.waitingLists() : WaitingLists()
         var start = 0
         var known: Set<String> = []
         while true {
-            let page = try await queue.listed(in: state, from: start, limit: Queue.elementsOfPage)
+            let page = try await queue.listed(in: state, from: start, limit: Queue.elementsOfPage, lists)
             for row in try await rows(at: page, state) where known.insert(row.id).inserted { body(row) }
             start += Queue.elementsOfPage
-            guard page.count == Queue.elementsOfPage || state == .queued && !page.isEmpty else { return }
+            guard state == .queued ? start < lists.count : page.count == Queue.elementsOfPage else { return }
         }
     }
 

@@ -145,6 +145,7 @@ struct List: AsyncParsableCommand {
                     object.set("id", row.id)
                     object.set("state", "queued")
                     if !row.url.isEmpty { object.set("url", row.url) }
+                    if !row.waiting.isEmpty { object.set("waiting", row.waiting) }
                     Terminal.line(object.text)
                 }
             }

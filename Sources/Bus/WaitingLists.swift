@@ -1,0 +1,174 @@
+import HaulContract
+package import HaulRedis
+
+/// Where an element waits for its turn.
+package enum WaitingPlace: Sendable, Hashable {
+    /// In the list `jobs`.
+    case queue
+    /// A worker has taken the element, and has not claimed its job yet.
+    case held(worker: String)
+    /// The element's host has no room.
+    case host(String)
+    /// The worker that took the element does not do its kind.
+    case kind(String)
+}
+
+/// All lists in which elements wait, at one moment: what workers hold, the queue, then what waits for hosts and for
+/// workers of a kind. Every count, list, search and check of queued jobs reads these lists, so that nothing that is
+/// counted is missing elsewhere.
+package struct WaitingLists: Sendable {
+    package struct List: Sendable {
+        package let place: WaitingPlace
+        let key: String
+        package fileprivate(set) var length = 0
+        /// What the elements wait for, for people; nil if they only wait for their turn.
+        package fileprivate(set) var reason: String?
+    }
+
+    package fileprivate(set) var lists: [List] = []
+
+    package init() {}
+
+    /// How many elements wait in all.
+    package var count: Int { lists.reduce(0) { $0 + $1.length } }
+
+    /// The lists of elements that wait for a host or for a worker of a kind.
+    package var deferred: WaitingLists {
+        var some = self
+        some.lists = lists.filter {
+            switch $0.place {
+            case .queue, .held: false
+            case .host, .kind: true
+            }
+        }
+        return some
+    }
+
+    /// How many elements wait, and for what, by host.
+    package var hosts: [(host: String, count: Int, reason: String)] {
+        lists.compactMap { list in
+            guard case .host(let host) = list.place, list.length > 0 else { return nil }
+            return (host, list.length, list.reason ?? "")
+        }
+    }
+
+    /// How many elements wait for a worker, by the kind of their jobs.
+    package var kinds: [String: Int] {
+        var kinds: [String: Int] = [:]
+        for case let list in lists where list.length > 0 {
+            if case .kind(let kind) = list.place { kinds[kind] = list.length }
+        }
+        return kinds
+    }
+
+    /// The parts of the lists that hold the elements after the first `start`, at most `limit`. Places count from the
+    /// end of a list that is taken first.
+    func parts(from start: Int, limit: Int) -> [(list: List, range: Range<Int>)] {
+        var parts: [(list: List, range: Range<Int>)] = []
+        var (skipped, left) = (max(0, start), max(0, limit))
+        for list in lists where left > 0 {
+            let range = min(skipped, list.length)..<min(skipped + left, list.length)
+            skipped = max(0, skipped - list.length)
+            guard !range.isEmpty else { continue }
+            parts.append((list, range))
+            left -= range.count
+        }
+        return parts
+    }
+}
+
+/// An element as it waits.
+struct WaitingElement: Sendable {
+    let bytes: [UInt8]
+    let reason: String?
+}
+
+extension Queue {
+    /// The lists in which elements wait. A list that this user may not count, or whose key has another type, is left
+    /// out.
+    package func waitingLists() async throws(RedisError) -> WaitingLists {
+        let names = try await redis.pipeline([
+            .command(Command("ZRANGE", keys.workers, 0, -1)), .command(Command("HGETALL", keys.hosts)),
+            .command(Command("HGETALL", keys.kinds)),
+        ])
+        let hosts = names[1].dictionary
+        let waited = hosts.keys.compactMap { $0.hasPrefix("line ") ? String($0.dropFirst(5)) : nil }.sorted()
+        var found = WaitingLists()
+        for name in names[0].array?.compactMap(\.string) ?? [] {
+            found.lists.append(WaitingLists.List(place: .held(worker: name), key: keys.held(name)))
+        }
+        found.lists.append(WaitingLists.List(place: .queue, key: keys.jobs))
+        for host in waited { found.lists.append(WaitingLists.List(place: .host(host), key: keys[.aside] + host)) }
+        for kind in names[2].dictionary.keys.sorted() {
+            let reason = "a worker that does jobs of the kind \(kind)"
+            found.lists.append(WaitingLists.List(place: .kind(kind), key: keys.kind(kind), reason: reason))
+        }
+        let lengths = try await redis.pipeline(found.lists.map { .command(Command("LLEN", $0.key)) })
+        for (index, length) in lengths.enumerated() { found.lists[index].length = length.int ?? 0 }
+        let reasons = try await reasons(for: waited, hosts)
+        for index in found.lists.indices {
+            if case .host(let host) = found.lists[index].place { found.lists[index].reason = reasons[host] }
+        }
+        found.lists.removeAll { $0.length == 0 }
+        return found
+    }
+
+    /// Why elements wait for hosts, for people. `known`: the hash `hosts`.
+    private func reasons(
+        for hosts: [String], _ known: [String: String]
+    ) async throws(RedisError) -> [String: String] {
+        guard !hosts.isEmpty else { return [:] }
+        let replies = try await redis.pipeline([
+            .command(Command(arguments: ["HMGET", keys.limits] + hosts)),
+            .command(Command("HGET", keys.settings, "host_connections")),
+        ])
+        let now = try await time()
+        // A user that may not read the limits sees only the host.
+        let limits = replies[0].array?.map(\.string) ?? hosts.map { _ in nil }
+        var reasons: [String: String] = [:]
+        for (host, limit) in zip(hosts, limits) {
+            let limit = limit.flatMap { try? JSON($0) }
+            var causes: [String] = []
+            if let connections = limit?["connections"]?.integer {
+                causes.append("limit connections \(connections)")
+            } else if let connections = replies[1].string {
+                causes.append("limit host_connections \(connections)")
+            }
+            if let starts = limit?["starts"]?.string ?? limit?["starts"]?.integer.map(String.init) {
+                causes.append("limit starts \(starts)")
+            }
+            if let until = known["shut \(host)"].flatMap({ Int64($0) }), until > now {
+                causes = ["it asked to be left alone"]
+            }
+            reasons[host] = "host \(host)" + (causes.isEmpty ? "" : " (\(causes.joined(separator: ", ")))")
+        }
+        return reasons
+    }
+
+    /// The elements after the first `start`, in the order in which they are taken.
+    func elements(
+        in lists: WaitingLists, from start: Int, limit: Int
+    ) async throws(RedisError) -> [WaitingElement] {
+        let parts = lists.parts(from: start, limit: limit)
+        let replies = try await redis.pipeline(
+            parts.map { .command(Command("LRANGE", $0.list.key, -$0.range.upperBound, -$0.range.lowerBound - 1)) })
+        var elements: [WaitingElement] = []
+        for (part, reply) in zip(parts, replies) {
+            elements += (try reply.get().array ?? []).reversed().map {
+                WaitingElement(bytes: $0.bytes ?? [], reason: part.list.reason)
+            }
+        }
+        return elements
+    }
+
+    /// The next element of each list, at most of 200 lists, with the key of its list.
+    package func heads() async throws(RedisError) -> [(key: String, element: [UInt8])] {
+        let lists = try await waitingLists().lists.prefix(200)
+        let replies = try await redis.pipeline(lists.map { .command(Command("LINDEX", $0.key, -1)) })
+        var heads: [(key: String, element: [UInt8])] = []
+        for (list, reply) in zip(lists, replies) {
+            if let element = try reply.get().bytes { heads.append((list.key, element)) }
+        }
+        return heads
+    }
+}

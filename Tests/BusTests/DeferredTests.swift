@@ -1,0 +1,63 @@
+import HaulContract
+import HaulRedis
+import HaulTestSupport
+import Testing
+
+@testable import HaulBus
+
+/// Elements that wait for a host or for a worker of a kind are found like all others.
+@Suite struct DeferredTests {
+    /// Elements in every place where one may wait: in the queue, held by a worker, for a host, for a kind.
+    private func fill(_ f: QueueFixture) async throws {
+        try await f.redis.send(Command("HSET", f.queue.keys.limits, "slow", #"{"connections":0}"#))
+        for id in ["h1", "h2", "h3"] { try await f.push(#"{"id":"\#(id)","url":"http://slow/\#(id)"}"#) }
+        try await f.push(#"{"id":"later","kind":"later","url":"http://h/"}"#)
+        try await f.push(#"{"id":"known","url":"http://slow/known","delay":0.01}"#)
+        #expect(try await f.claim() == nil)
+        for id in ["q1", "q2"] { try await f.push(#"{"id":"\#(id)","url":"http://h/\#(id)"}"#) }
+        try await f.redis.send(
+            Command("LPUSH", f.queue.keys.held(f.worker.name), #"{"id":"held","url":"http://h/held"}"#))
+    }
+
+    private static let all: Set<String> = ["h1", "h2", "h3", "later", "known", "q1", "q2", "held"]
+
+    @Test("every element that is counted is listed, searched and found, and the cause of its wait is named")
+    func found() async throws {
+        let f = try await QueueFixture()
+        try await fill(f)
+        let stats = try await f.queue.stats()
+        // The job `known` is scheduled or queued by now: its push was delayed.
+        let lists = try await f.queue.waitingLists()
+        let expected = Self.all.subtracting(["known"])
+        #expect(stats.counts[.queued] == expected.count && lists.count == expected.count)
+        #expect(try await f.queue.count(in: .queued) == expected.count)
+        #expect(Set(try await f.queue.ids(in: .queued, limit: 100)) == expected)
+        var paged: [String] = []
+        for start in stride(from: 0, to: lists.count, by: 2) {
+            paged += try await f.queue.listed(in: .queued, from: start, limit: 2).map(\.id)
+        }
+        #expect(paged == (try await f.queue.ids(in: .queued, limit: 100)))
+        let searched = try await f.queue.waiting(in: lists, from: 0, limit: 100) { _ in true }
+        #expect(searched.read == expected.count && Set(searched.jobs.map(\.job.id)) == expected)
+        #expect(Set(try await f.queue.waiting(for: Self.all, in: lists).keys) == expected)
+        for id in expected { #expect(try await f.queue.waiting(for: id)?.id == id) }
+        #expect(try await f.queue.waiting(for: "h2")?.waits == "host slow (limit connections 0)")
+        #expect(try await f.queue.waiting(for: "later")?.waits == "a worker that does jobs of the kind later")
+        #expect(try await f.queue.waiting(for: "q1")?.waits == nil)
+        #expect(stats.setAside == ["later": 1] && stats.waiting.hosts.map(\.count) == [3])
+        #expect(try await f.queue.heads().count == 4)
+        try await f.expectOrder()
+    }
+
+    @Test(
+        "a list of deferred elements that no worker would look at is found and repaired", arguments: ["hosts", "kinds"])
+    func unnoticed(_ index: String) async throws {
+        let f = try await QueueFixture()
+        try await fill(f)
+        try await f.redis.send(Command("DEL", f.queue.keys.prefix + index))
+        let list = f.queue.keys.prefix + (index == "hosts" ? "aside:slow" : "kind:later")
+        #expect(try await Inspection(f.queue).run(repairing: true).map(\.subject) == [list])
+        try await f.expectOrder()
+        #expect(try await f.queue.waitingLists().count == 7)
+    }
+}
