@@ -42,6 +42,7 @@ extension Inspection {
         .responses: "responses are not bounded", .responseBytes: "responses are not bounded",
         .replyBytes: "answers in reply lists are not bounded",
         .batches: "batches are counted, but not listed",
+        .recheck: "requests for jobs that wait for a host or a kind are done only when these are taken",
         .removed: "what killed workers left of removed jobs stays for 8 days",
         .kinds: "jobs of a kind that some workers do not do are not taken by others",
     ]

@@ -3,7 +3,7 @@
 enum KeyName: String, CaseIterable {
     case jobs, want, tick, leases, scheduled, paused, completed, failed, cancelled, deadlines, rejected, workers
     case settings, places, untold, epoch, totals, kinds, defaults, limits, hosts, shares, starts, responses, batches,
-        removed
+        removed, recheck
     case responseBytes = "response_bytes"
     case replyBytes = "reply_bytes"
     case waitingHosts = "waiting_hosts"
@@ -34,7 +34,8 @@ enum KeyName: String, CaseIterable {
         switch self {
         case .jobs, .rejected, .places, .held, .reply, .drops, .kind, .aside: "list"
         case .want, .settings, .totals, .job, .spec, .offsets, .worker, .host, .history, .kinds, .defaults, .limits,
-            .hosts, .shares, .starts, .lent, .responseBytes, .replyBytes, .batch, .members, .dropping:
+            .hosts, .shares, .starts, .lent, .responseBytes, .replyBytes, .batch, .members, .dropping,
+            .recheck:
             "hash"
         case .busy: "set"
         case .tick, .epoch, .shut, .shutHost: "string"

@@ -26,6 +26,7 @@ static const char functions[] = {
 #embed "../Bus/Lua/starts.lua" suffix(, '\n', )
 #embed "../Bus/Lua/hosts.lua" suffix(, '\n', )
 #embed "../Bus/Lua/take.lua" suffix(, '\n', )
+#embed "../Bus/Lua/recheck.lua" suffix(, '\n', )
 #embed "../Bus/Lua/report.lua" suffix(, '\n', )
 #embed "../Bus/Lua/claim.lua" suffix(, '\n', )
 #embed "../Bus/Lua/settle.lua" suffix(, '\n', )

@@ -134,7 +134,9 @@ do
     if elements.err or #elements == 0 then return 0 end
     call('RPUSH', JOBS, unpack(elements))
     call('LTRIM', aside, 0, -1 - #elements)
-    if redis.pcall('HINCRBY', hosts, 'waiting', -#elements) == 0 then call('HDEL', hosts, 'waiting') end
+    local count = 0
+    for _, element in ipairs(elements) do if element ~= VOID then count = count + 1 end end
+    if redis.pcall('HINCRBY', hosts, 'waiting', -count) == 0 then call('HDEL', hosts, 'waiting') end
     redis.pcall('HSET', hosts, 'back ' .. host, redis.sha1hex(elements[#elements]))
     if rule.interval then fleet.owe(rule, fleet.owed(rule) + #elements) end
     fleet.moved = true

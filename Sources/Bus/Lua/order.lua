@@ -202,6 +202,7 @@ do
         -- A request may come before its job. A stub keeps it.
         ask(id, h, want, made)
         call('PEXPIRE', k, 3600000)
+        fleet.recheck_soon()
       end
     elseif st == 'running' then
       if want == 'running' then take_back(id, h, made) else ask(id, h, want, made) end

@@ -27,6 +27,8 @@ local OF_END = { 'error', 'message', 'retryable', 'finished', 'seconds', 'unchan
 kinds.results = { 'file', 'inode', 'mtime', 'checksum', 'validated', 'source', 'bytes', 'received', 'total', 'etag', 'last_modified',
   'digest', 'resource', 'landing', 'generation', 'status', 'headers', 'body', 'body_base64', 'question', 'method', 'files',
   'response_dropped' }
+-- An element that is done, until its list is tidied (recheck.lua). It is no valid element.
+local VOID = '{}'
 local outbox, numbers, tickets, epoch
 -- How many bytes of events, replies and entries of `rejected` this call has made so far: take.lua.
 local produced
@@ -68,7 +70,7 @@ local function begin(keys, args)
   outbox, numbers, tickets, epoch, produced = {}, {}, 0, nil, 0
   batches.touched, batches.kept = nil, nil
   fleet.known, fleet.most, fleet.limited, fleet.used, fleet.moved, fleet.full, fleet.buckets = nil, nil, nil, nil, false, {}, {}
-  fleet.between, fleet.is_full = nil, nil
+  fleet.between, fleet.is_full, fleet.is_recheck_due = nil, nil, nil
   -- The time as a number, and as the text that is written: Redis would format a number for each command.
   NOW = clock()
   now = tonumber(NOW)

@@ -189,6 +189,7 @@ end
 -- event names, or nil.
 -- Writes job:<id>, spec:<id>, offsets:<id>, the indexes, leases, deadlines, and what leave() and follow_end() write.
 local function finish(id, j, state, retention, extra, worker)
+  if j.state == 'queued' then fleet.recheck_soon() end
   local kept = kept_of(id, j)
   leave(id, j)
   emit(id, j, state, extra, worker, j.reply_to)
@@ -243,6 +244,7 @@ end
 -- job:<id>, spec:<id>, paused, and what leave() and follow() write.
 local function pause(id, j, retention, worker)
   local k, kept = key(id), kept_of(id, j)
+  if j.state == 'queued' then fleet.recheck_soon() end
   leave(id, j)
   call('HSET', k, 'state', 'paused', 'updated', NOW)
   call('HDEL', k, 'token', 'worker', 'ticket', 'want', 'wantat', 'again', 'behind', 'waiting', 'speed', 'begun')

@@ -123,6 +123,7 @@ end
 -- Does what an element asks for. Returns a claim if this worker is to run the job. turn: `list`, the key of the list
 -- that has the element, and `are_wanted`, whether any requests wait.
 local function accept(element, turn, worker, token, lease, retention)
+  if element == VOID then return end
   local j, id, reason, whole = identify(element)
   -- A later version may know this kind of job.
   local kind = reason and kinds.named(j)

@@ -1,0 +1,131 @@
+-- Looks through the elements that wait for a host or for a worker of a kind, after a request or a deadline may have
+-- ended the wait of some of them. No worker takes these elements until there is room, and a cancel must not wait for
+-- that.
+--
+-- The hash `recheck` has `asked`, when that was needed last (ms), and while a round goes on for each list how many of
+-- its elements, counted from its front, are still to be looked at.
+
+do
+  -- What one call may cost. To read an element as JSON costs READ times as much as to look up its id.
+  local BUDGET, READ = 400, 10
+
+  -- Asks for a round. Writes recheck.
+  function fleet.recheck_soon()
+    if fleet.is_recheck_due then return end
+    fleet.is_recheck_due = true
+    if call('EXISTS', PREFIX .. KEY.hosts, kinds.key) > 0 then call('HSET', PREFIX .. KEY.recheck, 'asked', NOW) end
+  end
+
+  -- Begins a round with all lists. Writes recheck.
+  local function begin_round(recheck)
+    call('DEL', recheck)
+    local function add(list)
+      local length = redis.pcall('LLEN', PREFIX .. list)
+      if type(length) == 'number' and length > 0 then call('HSET', recheck, list, length) end
+    end
+    local hosts, names = redis.pcall('HGETALL', PREFIX .. KEY.hosts), redis.pcall('HGETALL', kinds.key)
+    for n = 1, hosts.err and 0 or #hosts, 2 do
+      local host = string.match(hosts[n], '^line (.*)$')
+      if host then add(KEY.aside .. host) end
+    end
+    for n = 1, names.err and 0 or #names, 2 do add(KEY.kind .. names[n]) end
+  end
+
+  -- Cancels a job of a kind that no library here can read, if a request ends it. Returns whether it did.
+  local function cancel_unread(id, h, j, retention)
+    if h.state or not ends(h.want) or not awaits({ want = h.want, wantat = h.wantat }, type(j.at) == 'number' and j.at or nil) then return false end
+    h.reply_to = is_id(j.reply_to) and j.reply_to or nil
+    as_of(id, h.wantat)
+    finish(id, h, 'cancelled', retention, '')
+    return true
+  end
+
+  -- Does what a push asks for if it starts nothing, as a claim would. Returns whether its element is done.
+  local function do_push(element, retention)
+    local j, id, reason, whole = identify(element)
+    id = id or j and is_id(j.id) and j.id
+    if not id or size(key(id)) == 0 or is_strange(id) then return false end
+    local h = job(id)
+    h.is_known = true
+    if reason then
+      if not kinds.named(j) then return false end
+      if type(j.at) ~= 'number' or not is_repeat(h, j.at) then return cancel_unread(id, h, j, retention) end
+      INSTEAD.duplicate(id, h, j, element, retention, 'settled', h.asof)
+      return true
+    end
+    fleet.complete(j)
+    local word, why, since = verdict(h, push_of(id, h, j))
+    local instead = INSTEAD[word]
+    if instead then
+      instead(id, h, j, whole, retention, why, since)
+      return true
+    end
+    if not awaits({ state = h.state, want = h.want, wantat = h.wantat, behind = h.behind }, j.at) then return false end
+    start(id, h, j, whole, word == 'begin', nil, nil, nil, retention)
+    return true
+  end
+
+  -- Whether an element may be done: its job is known, or only reading it shows its id. Returns also what that costs.
+  local function may_be_done(element)
+    local id, ticket = string.match(element, '^{"id":"([%w._:-]+)","t":"([^"]*)"}$')
+    if id then
+      local known = redis.pcall('HMGET', key(id), 'state', 'ticket')
+      return not known.err and not (known[1] == 'queued' and known[2] == ticket), 1, true
+    end
+    if string.find(element, '\\', 1, true) or not string.find(element, '"id"', 1, true) then return true, READ end
+    for other in string.gmatch(element, '"id"%s*:%s*"([%w._:-]+)"') do
+      if redis.pcall('EXISTS', key(other)) == 1 then return true, READ end
+    end
+    return false, 1
+  end
+
+  -- Looks at the next elements of a list. left: the elements that are still to be looked at. Returns how many are left
+  -- then, and what that has cost. Writes the list, hosts, and what do_push() writes.
+  local function look_through(list, left, retention, budget)
+    local name = PREFIX .. list
+    local page = redis.pcall('LRANGE', name, -left, -left + math.min(left, budget) - 1)
+    if page.err or #page == 0 then return 0, 1 end
+    local first, spent, n = math.min(left, call('LLEN', name)), 0, 0
+    while n < #page and spent < budget do
+      n = n + 1
+      local element = page[n]
+      local may_be, cost, is_void = may_be_done(element)
+      spent = spent + cost + #element / 256
+      local fine, is_done = true, is_void
+      if may_be and not is_void then fine, is_done = isolated(do_push, element, retention) end
+      if may_be and fine and is_done then
+        -- Roles of an earlier version may lack these two rights.
+        redis.pcall('LSET', name, n - 1 - first, VOID)
+        if string.sub(list, 1, #KEY.aside) == KEY.aside and redis.pcall('HINCRBY', PREFIX .. KEY.hosts, 'waiting', -1) == 0 then
+          call('HDEL', PREFIX .. KEY.hosts, 'waiting')
+        end
+        call('HSET', PREFIX .. KEY.recheck, 'done ' .. list, '1')
+      end
+    end
+    return first - n, spent
+  end
+
+  -- A duty of tick.lua: goes on with a round, or begins the next one. Writes recheck, and what look_through() writes.
+  function fleet.recheck(tick)
+    local recheck, budget = PREFIX .. KEY.recheck, BUDGET
+    local all = redis.pcall('HRANDFIELD', recheck, 16, 'WITHVALUES')
+    if all.err or #all == 0 then return end
+    local is_under_way = false
+    for n = 1, #all, 2 do
+      local list = all[n]
+      if budget > 0 and list ~= 'asked' and string.sub(list, 1, 5) ~= 'done ' then
+        is_under_way = true
+        local left, spent = look_through(list, tonumber(all[n + 1]) or 0, tick.retention, budget)
+        budget = budget - spent
+        if left > 0 then call('HSET', recheck, list, left)
+        else
+          call('HDEL', recheck, list)
+          -- Only now, because it takes as long as the list is.
+          if call('HDEL', recheck, 'done ' .. list) == 1 then redis.pcall('LREM', PREFIX .. list, 0, VOID) end
+        end
+      end
+    end
+    if not is_under_way then begin_round(recheck) end
+    if call('EXISTS', recheck) == 1 then tick.more = true end
+  end
+end

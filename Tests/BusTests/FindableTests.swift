@@ -1,0 +1,151 @@
+import HaulContract
+import HaulRedis
+import HaulTestSupport
+import Testing
+
+@testable import HaulBus
+
+/// After a random history every id in any key of the queue is known to whatever lists, shows, searches, cancels and
+/// checks jobs.
+@Suite struct FindableTests {
+    private static let kinds = ["", #","kind":"request""#, #","kind":"later""#]
+
+    private struct History {
+        let f: QueueFixture
+        var random: SeededGenerator
+        var running: [Claim] = []
+        var pushed: [String] = []
+
+        mutating func number(_ range: Range<Int>) -> Int { Int.random(in: range, using: &random) }
+
+        mutating func step() async throws {
+            let f = f
+            switch number(0..<12) {
+            case 0..<5:
+                let isNew = pushed.isEmpty || number(0..<5) > 0
+                let id = isNew ? "j\(pushed.count)" : pushed.randomElement(using: &random)!
+                if isNew { pushed.append(id) }
+                let kind = FindableTests.kinds.randomElement(using: &random)!
+                let more = ["", #","delay":1000"#, #","batch":"b""#, #","reply_to":"me""#, #","deadline":1000"#]
+                    .randomElement(using: &random)!
+                let at = try await f.queue.moment()
+                try await f.push(
+                    #"{"id":"\#(id)","at":\#(at),"url":"http://h\#(number(0..<3))/\#(id)"\#(kind)\#(more)}"#)
+            case 5:
+                let at = try await f.queue.moment()
+                try await f.push(#"{"url":"http://h\#(number(0..<3))/\#(number(0..<1000))","at":\#(at)}"#)
+            case 6, 7: if let claim = try await f.claim() { running.append(claim) }
+            case 8:
+                guard !running.isEmpty else { return }
+                let claim = running.remove(at: number(0..<running.count))
+                let ends: [Settlement] = [
+                    QueueFixture.done, .failed(Failure(.io, "m"), retryable: true, received: 0),
+                    .released(why: "test"), .retry(after: .milliseconds(10), Failure(.connect, "m")),
+                ]
+                try await f.settle(claim, ends.randomElement(using: &random)!)
+            case 9:
+                guard let id = pushed.randomElement(using: &random) else { return }
+                let requests: [Request] = [.paused, .cancelled, .running, .removed]
+                try await f.queue.request(requests.randomElement(using: &random)!, of: [id])
+            case 10:
+                // The worker dies and its successor does not know its runs, or the limits change.
+                if number(0..<4) == 0 {
+                    let all = running
+                    running = []
+                    for claim in all { try await f.settle(claim, .released(why: "crash")) }
+                }
+                try await f.redis.send(
+                    Command("HSET", f.queue.keys.limits, "h1", #"{"connections":\#(number(0..<2))}"#))
+            default: running = try await obey(running)
+            }
+        }
+
+        /// Makes ticks until no request waits, and ends the runs that are asked to end.
+        func obey(_ claims: [Claim]) async throws -> [Claim] {
+            var left = claims
+            var isMore = true
+            while isMore {
+                let reply = try await f.tick(left)
+                for claim in left {
+                    guard let request = reply.requests[claim.run.token] else { continue }
+                    try await f.settle(claim, request == .paused ? .paused : .cancelled)
+                    left.removeAll { $0.run.token == claim.run.token }
+                }
+                isMore = reply.isMoreToDo
+            }
+            return left
+        }
+    }
+
+    /// The ids in all keys of the queue.
+    private func ids(in f: QueueFixture) async throws -> Set<String> {
+        var ids: Set<String> = []
+        let keys = try await f.redis.send(Command("KEYS", "haul:*")).array?.compactMap(\.string) ?? []
+        for key in keys {
+            guard let (name, of) = KeyName.read(key.dropFirst(f.queue.keys.prefix.count)) else { continue }
+            switch name {
+            case .job, .spec, .offsets: ids.insert(of)
+            case .jobs, .held, .aside, .kind:
+                let elements = try await f.redis.send(Command("LRANGE", key, 0, -1)).array?.compactMap(\.bytes) ?? []
+                for element in elements { ids.insert(try #require(Queue.listed(element), "\(key)").id) }
+            case .leases, .scheduled, .paused, .completed, .failed, .cancelled, .deadlines, .untold, .responses,
+                .removed:
+                ids.formUnion(try await f.redis.send(Command("ZRANGE", key, 0, -1)).array?.compactMap(\.string) ?? [])
+            case .members, .want:
+                let fields = try await f.redis.send(Command("HGETALL", key)).dictionary.keys
+                ids.formUnion(fields.filter { !$0.hasPrefix("batch/") })
+            case .busy:
+                ids.formUnion(try await f.redis.send(Command("SMEMBERS", key)).array?.compactMap(\.string) ?? [])
+            default: break
+            }
+        }
+        return ids
+    }
+
+    @Test("nothing that is counted is unknown to a list, a search, a cancel or a check", arguments: 0..<4)
+    func everything(_: Int) async throws {
+        let seed = UInt64.random(in: 0..<1_000_000)
+        let f = try await QueueFixture()
+        try await f.redis.send(Command("HSET", f.queue.keys.limits, "h0", #"{"connections":0}"#))
+        var history = History(f: f, random: SeededGenerator(state: seed))
+        for _ in 0..<150 { try await history.step() }
+        history.running = try await history.obey(history.running)
+
+        let all = try await ids(in: f)
+        let records = try await f.queue.jobs(Array(all))
+        let known = Dictionary(uniqueKeysWithValues: records.map { ($0.id, $0.state) })
+        let lists = try await f.queue.waitingLists()
+        let waiting = try await f.queue.waiting(for: all, in: lists)
+        let queued = Set(try await f.queue.ids(in: .queued, limit: 100_000))
+        #expect(Set(waiting.keys) == queued, "seed \(seed)")
+        for id in all {
+            // A stub remains of a job that was removed, or of which nothing but a request came.
+            guard known[id] == nil, waiting[id] == nil else { continue }
+            let stub = try await f.redis.send(Command("HMGET", f.queue.keys.job(id), "asof", "wantat")).array ?? []
+            let isMember = try await f.redis.send(Command("HGET", f.queue.keys.members("b"), id)).string != nil
+            #expect(stub.contains { $0 != .null } || isMember, "seed \(seed): nobody knows \(id)")
+        }
+        let stats = try await f.queue.stats()
+        #expect(stats.counts[.queued] == lists.count, "seed \(seed)")
+        for state in JobState.allCases where state != .queued {
+            let listed = try await f.queue.listed(in: state, from: 0, limit: 10_000).map(\.id)
+            #expect(stats.counts[state] == listed.count, "seed \(seed)")
+            #expect(Set(listed) == Set(known.filter { $0.value == state }.keys), "seed \(seed): \(state)")
+        }
+        for (id, state) in known where state == .queued { #expect(waiting[id] != nil, "seed \(seed): \(id)") }
+        let findings = try await Inspection(f.queue).run()
+        #expect(findings.isEmpty, "seed \(seed): \(findings.map { "\($0.subject): \($0.problem)" })")
+
+        // A cancel ends each job that has not ended, without a change of any limit.
+        let open = all.filter { known[$0]?.isFinal != true }
+        try await f.queue.request(.cancelled, of: Array(open))
+        history.running = try await history.obey(history.running)
+        while let claim = try await f.claim() { Issue.record("seed \(seed): \(claim.run.id) was cancelled, and runs") }
+        _ = try await history.obey([])
+        for record in try await f.queue.jobs(Array(open)) {
+            #expect(record.state.isFinal, "seed \(seed): \(record.id) is \(record.state)")
+        }
+        #expect(try await f.queue.stats().counts[.queued] == 0, "seed \(seed)")
+        try await f.expectOrder()
+    }
+}
