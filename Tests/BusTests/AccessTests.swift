@@ -9,16 +9,17 @@ import Testing
 @Suite struct AccessTests {
     struct Roles {
         let server: RedisServer
+        private let directory = TemporaryDirectory()
 
         init() async throws {
-            let file = URL(filePath: #filePath).deletingLastPathComponent()
-                .appending(path: "../../deploy/redis/users.acl").standardized.path
+            let file = directory.file("users.acl")
+            try ShippedRoles.text().write(toFile: file, atomically: true, encoding: .utf8)
             server = try await RedisServer(["--aclfile", file])
             _ = try await queue("deploy").loadFunctions()
         }
 
         func redis(_ role: String) throws -> Redis {
-            let url = "\(server.url)?user=\(role)&password=\(role.uppercased())-PASSWORD"
+            let url = "\(server.url)?user=\(role)&password=\(ShippedRoles.password(of: role))"
             return Redis(try RedisURL(url), name: role)
         }
 

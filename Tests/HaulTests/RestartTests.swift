@@ -32,6 +32,8 @@ import Testing
             self.roles = roles
             origin = try OriginServer { [gate] request in
                 if request.path == "/missing" { return OriginReply(404) }
+                // The largest response, which is no UTF-8, so that the worker sends it in base 64.
+                if request.path == "/call" { return OriginReply(body: [UInt8](repeating: 0xff, count: 1 << 20)) }
                 guard request.path.hasPrefix("/held") else { return OriginReply(body: Array("small".utf8)) }
                 var reply = OriginReply.file(Self.bytes, to: request)
                 let start = request.range(of: Self.bytes.count)?.lowerBound ?? 0
@@ -50,7 +52,8 @@ import Testing
             for (id, path, more) in [
                 ("done", "/a", #","batch":"b","reply_to":"me","meta":{"n":1}"#),
                 ("missing", "/missing", #","batch":"b""#),
-                ("call", "/call", #","kind":"request""#), ("later", "/a", #","delay":1000,"deadline":5000"#),
+                ("call", "/call", #","kind":"request","max_response":1048576"#),
+                ("later", "/a", #","delay":1000,"deadline":5000"#),
                 ("aside", "/held/paused", ""), ("stopped", "/held/stopped", ""), ("running", "/held/running", ""),
             ] {
                 try await push(#"{"url":"\#(origin.url(path))","id":"\#(id)"\#(more)}"#)
@@ -128,9 +131,11 @@ import Testing
         }
     }
 
-    @Test("with the files of deploy/redis nothing is lost when Redis ends, or is killed, and starts again")
-    func restart() async throws {
-        let roles = try await Roles(Self.settings)
+    @Test(
+        "with the files of deploy/redis nothing is lost when Redis ends, or is killed, and starts again",
+        arguments: RedisServer.Kind.installed)
+    func restart(_ kind: RedisServer.Kind) async throws {
+        let roles = try await Roles(Self.settings, kind: kind)
         let scene = try await Scene(roles)
         let before = try await scene.settledKeySpace()
         for name in ["leases", "offsets:running", "settings", "batch:b", "members:b", "rejected", "paused"] {
@@ -190,14 +195,15 @@ import Testing
     @Test("the user default can replay the AOF in each ACL file that is shipped or made by what is shipped")
     func shipped() async throws {
         let made = TemporaryDirectory()
-        let shipped = Roles.repository.appending(path: "deploy/redis/users.acl").path
         let maker = try ChildProcess(
             "python3",
             [
                 Roles.repository.appending(path: "deploy/compose/passwords.py").path, "--acl", made.path, "--haul",
-                made.path, "--template", shipped,
+                made.path, "--template", ShippedRoles.path,
             ])
         #expect(try await maker.wait() == 0, "\(maker.standardError)")
+        let shipped = made.file("shipped.acl")
+        try ShippedRoles.text().write(toFile: shipped, atomically: true, encoding: .utf8)
         for file in [shipped, made.file("users.acl")] {
             let server = try await RedisServer(["--aclfile", file, "--appendonly", "yes"])
             let text = try String(contentsOfFile: file, encoding: .utf8)

@@ -321,4 +321,97 @@ import Testing
             #expect(try await roles.cli(role, command).contains("NOPERM"), "\(role): \(command)")
         }
     }
+
+    @Test("an administrator may do what docs/operations.md asks of one") func administrator() async throws {
+        let roles = try await Roles(["--appendonly", "yes"])
+        let libraries = try await roles.haul("admin", "load-functions").out
+        let name = try #require(libraries.firstMatch(of: /haul_[0-9a-f]+/)).0
+        for command in [
+            ["ACL", "SETUSER", "worker", ">NEW"], ["ACL", "SAVE"], ["ACL", "LOAD"], ["ACL", "GETUSER", "default"],
+            ["CLIENT", "KILL", "USER", "worker"], ["CONFIG", "SET", "maxmemory", "1gb"], ["BGREWRITEAOF"],
+            ["FUNCTION", "LIST"], ["FUNCTION", "DELETE", String(name)], ["DEL", Roles.prefix + "rejected"],
+            ["--rdb", roles.directory.file("copy.rdb")], ["INFO"], ["SHUTDOWN", "NOSAVE"],
+        ] {
+            let reply = try await roles.cli("admin", command)
+            #expect(!reply.contains("NOPERM") && !reply.hasPrefix("ERR"), "\(command): \(reply)")
+        }
+        #expect(roles.directory.contents("copy.rdb")?.starts(with: Array("REDIS".utf8)) == true)
+        #expect(try await roles.cli("admin", ["PING"]).contains("PONG") == false)
+    }
+
+    @Test("a password is replaced while jobs run, and the old one is refused afterwards") func rotated() async throws {
+        let roles = try await Roles()
+        #expect(try await roles.haul("deploy", "load-functions").status == 0)
+        let (bytes, gate, root) = (FileBytes(seed: 9, count: 1_600_000), Latch(), TemporaryDirectory())
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(bytes, to: request)
+            let start = request.range(of: bytes.count)?.lowerBound ?? 0
+            reply.hold = (max(0, 800_000 - start), gate)
+            return reply
+        }
+        let file = roles.directory.file("url")
+        func write(_ password: String) throws {
+            let url = "\(roles.server.url)?db=1&user=worker&password=\(password)\n"
+            try url.write(toFile: file, atomically: true, encoding: .utf8)
+        }
+        func start(_ name: String) throws -> ChildProcess {
+            try ChildProcess(
+                "haul",
+                ["worker", "--root", root.path, "--name", name, "--allow-address", "127.0.0.0/8", "--slots", "1"],
+                environment: ["HAUL_REDIS_FILE": file])
+        }
+        try write("WORKER-PASSWORD")
+        var workers = [try start("one"), try start("two")]
+        for id in ["a", "b"] {
+            let element = #"{"url":"\#(origin.url("/" + id))","id":"\#(id)"}"#
+            _ = try await roles.cli("producer", ["LPUSH", Roles.prefix + "jobs", element])
+            try await eventually("\(id) to have a checkpoint", within: .seconds(30)) {
+                try await roles.cli("monitor", ["HLEN", Roles.prefix + "offsets:\(id)"]) != "0"
+            }
+        }
+        #expect(try await roles.cli("admin", ["ACL", "SETUSER", "worker", ">NEW"]) == "OK")
+        #expect(try await roles.cli("admin", ["ACL", "SAVE"]) == "OK")
+        try write("NEW")
+        // A reload cannot apply it, and says so.
+        workers[0].kill(SIGHUP)
+        try await eventually("the worker to say what needs a restart") {
+            workers[0].standardError.contains("need a restart")
+        }
+        for (index, name) in ["one", "two"].enumerated() {
+            workers[index].kill(SIGTERM)
+            #expect(try await workers[index].wait(within: .seconds(30)) == 0)
+            workers[index] = try start(name)
+            let worker = workers[index]
+            try await eventually("\(name) to work again") { worker.standardError.contains("working") }
+        }
+        #expect(try await roles.cli("admin", ["ACL", "SETUSER", "worker", "<WORKER-PASSWORD"]) == "OK")
+        #expect(try await roles.cli("admin", ["ACL", "SAVE"]) == "OK")
+        _ = try await roles.cli("admin", ["CLIENT", "KILL", "USER", "worker"])
+        #expect(try await roles.cli("worker", ["PING"]).contains("WRONGPASS"))
+        gate.open()
+        for id in ["a", "b"] {
+            try await eventually("\(id) to be completed: \(workers.map(\.standardError))", within: .seconds(40)) {
+                try await roles.cli("monitor", ["HGET", Roles.prefix + "job:\(id)", "state"]) == "completed"
+            }
+            #expect(try await roles.cli("monitor", ["HGET", Roles.prefix + "job:\(id)", "attempt"]) == "")
+        }
+        // The saved file holds the new password alone.
+        try await roles.server.restart()
+        try await eventually("a worker to be connected again", within: .seconds(30)) {
+            try await roles.cli("admin", ["CLIENT", "LIST"]).contains("user=worker")
+        }
+        for worker in workers { worker.kill(SIGTERM) }
+        for worker in workers { #expect(try await worker.wait(within: .seconds(30)) == 0) }
+    }
+
+    @Test("nobody can sign in with the file as it is shipped") func placeholders() async throws {
+        let server = try await RedisServer(["--aclfile", ShippedRoles.path])
+        for role in ["default", "admin", "worker", "producer"] {
+            for password in ["", ShippedRoles.password(of: role), String(repeating: "0", count: 64)] {
+                #expect(try await server.cli("AUTH", role, password).contains("WRONGPASS"), "\(role)")
+            }
+        }
+        let acl = try String(contentsOfFile: ShippedRoles.path, encoding: .utf8)
+        #expect(!acl.contains(">") && !acl.contains("nopass"))
+    }
 }

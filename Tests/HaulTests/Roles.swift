@@ -2,9 +2,9 @@ import Foundation
 import HaulRedis
 import HaulTestSupport
 
-/// The users of deploy/redis/users.acl on a real server, and an administrator.
+/// The users of deploy/redis/users.acl on a real server.
 final class Roles: Sendable {
-    static let repository = URL(filePath: #filePath).appending(path: "../../..").standardized
+    static let repository = ShippedRoles.repository
     static let prefix = "haul:{default}:"
 
     let server: RedisServer
@@ -16,9 +16,10 @@ final class Roles: Sendable {
     /// - Parameters:
     ///   - settings: Further settings of Redis.
     ///   - change: Changes the text of the file.
-    init(_ settings: [String] = [], change: (String) -> String = { $0 }) async throws {
-        let file = Self.repository.appending(path: "deploy/redis/users.acl")
-        let text = change(try String(contentsOf: file, encoding: .utf8))
+    init(
+        _ settings: [String] = [], kind: RedisServer.Kind = .usual, change: (String) -> String = { $0 }
+    ) async throws {
+        let text = change(try ShippedRoles.text())
         var rules: [String: String] = [:]
         for line in text.split(separator: "\n") {
             let words = line.split(separator: " ", maxSplits: 4)
@@ -26,15 +27,14 @@ final class Roles: Sendable {
         }
         self.rules = rules
         let users = directory.file("users.acl")
-        try (text + "user admin on >ADMIN-PASSWORD ~* &* +@all\n").write(
-            toFile: users, atomically: true, encoding: .utf8)
-        server = try await RedisServer(settings + ["--aclfile", users])
+        try text.write(toFile: users, atomically: true, encoding: .utf8)
+        server = try await RedisServer(settings + ["--aclfile", users], kind: kind)
         admin = Redis(try RedisURL(Self.url("admin", of: server)), name: "admin")
     }
 
     /// Uses database 1, so that every client must send SELECT.
     static func url(_ role: String, of server: RedisServer) -> String {
-        "\(server.url)?db=1&user=\(role)&password=\(role.uppercased())-PASSWORD"
+        "\(server.url)?db=1&user=\(role)&password=\(ShippedRoles.password(of: role))"
     }
 
     func start(_ role: String, _ arguments: [String]) throws -> ChildProcess {
@@ -54,7 +54,7 @@ final class Roles: Sendable {
             "redis-cli",
             [
                 "-s", server.socket, "-n", "1", "--no-auth-warning", "--user", role, "--pass",
-                "\(role.uppercased())-PASSWORD",
+                ShippedRoles.password(of: role),
             ] + arguments)
         _ = try await cli.wait()
         return cli.standardOutput.trimmingCharacters(in: .whitespacesAndNewlines)

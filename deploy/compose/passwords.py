@@ -1,8 +1,10 @@
-"""Makes the passwords of a fleet, once: the roles of Redis, a URL for each, and a user of the page.
+"""Makes the passwords of a fleet: the roles of Redis, a URL for each in a directory of its own, and a user of the page.
 
     passwords.py --acl DIRECTORY --haul DIRECTORY [--owner UID] [--template users.acl] [--redis HOST[:PORT]]
 
-Passwords that exist already are kept. Only Python is needed.
+Writes ACL/users.acl, HAUL/ROLE/redis for each role, and HAUL/web/users. Passwords that exist already are kept, and the
+rights of the roles are taken from the template each time. The page's password is printed once and kept nowhere. Only
+Python is needed.
 """
 
 import argparse
@@ -12,11 +14,10 @@ import pathlib
 import re
 import secrets
 
-ROLES = ("worker", "web", "operator", "deploy", "producer", "service", "monitor")
-
 
 def write(path, text, mode, owner):
     """Writes the file in one step: a service that starts meanwhile sees the whole file, or none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_suffix(".new")
     with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as file:
         file.write(text)
@@ -41,25 +42,24 @@ def main():
     parser.add_argument("--template", type=pathlib.Path, default=pathlib.Path("/users.acl"))
     parser.add_argument("--redis", default="redis:6379")
     given = parser.parse_args()
-    page = given.haul / "page-password"
-    if not (given.acl / "users.acl").exists():
-        passwords = {}
 
-        def password(match):
-            role = match.group(1).lower()
-            passwords[role] = secrets.token_urlsafe(24)
-            return ">" + passwords[role]
+    def password(match):
+        """A line of the template with the role's password, which may be older."""
+        role = match.group(1)
+        file = given.haul / role / "redis"
+        known = re.match(r"redis://\w+:([^@]+)@", file.read_text()) if file.exists() else None
+        secret = known.group(1) if known else secrets.token_urlsafe(24)
+        if not known:
+            write(file, f"redis://{role}:{secret}@{given.redis}\n", 0o400, given.owner)
+        return f"user {role} on >{secret}"
 
-        acl = re.sub(r">([A-Z]+)-PASSWORD", password, given.template.read_text())
-        for role in ROLES:
-            write(given.haul / role, f"redis://{role}:{passwords[role]}@{given.redis}\n", 0o400, given.owner)
+    acl = re.sub(r"^user (\w+) on #0{64}", password, given.template.read_text(), flags=re.M)
+    # Only Redis mounts this directory, and has another user.
+    write(given.acl / "users.acl", acl, 0o444, None)
+    if not (given.haul / "web" / "users").exists():
         secret = secrets.token_urlsafe(18)
-        write(given.haul / "users", f"admin operator {scrypt(secret)}\n", 0o400, given.owner)
-        write(page, secret + "\n", 0o400, given.owner)
-        # Only Redis mounts this directory, and has another user. The file is written last: if it exists, all others do.
-        write(given.acl / "users.acl", acl, 0o444, None)
-    print(f"The page: user admin, password {page.read_text().strip()}")
-    print(f"Producers: {(given.haul / 'producer').read_text().strip()}")
+        write(given.haul / "web" / "users", f"admin operator {scrypt(secret)}\n", 0o400, given.owner)
+        print(f"The page: user admin, password {secret} (it is shown only now)")
 
 
 main()

@@ -94,10 +94,11 @@ class Fleet:
         self.redis = free_port()
         for directory in ("acl", "secrets", "root"):
             (work / directory).mkdir()
-        subprocess.run(
+        printed = subprocess.run(
             [sys.executable, DEPLOY / "compose/passwords.py", "--acl", work / "acl", "--haul", work / "secrets",
              "--template", DEPLOY / "redis/users.acl", "--redis", f"127.0.0.1:{self.redis}"],
-            check=True, stdout=subprocess.DEVNULL)
+            check=True, stdout=subprocess.PIPE, text=True).stdout
+        self.password = printed.split("password ")[1].split()[0]
         self.start("redis", "redis-server", str(DEPLOY / "redis/redis.conf"), "--aclfile", str(work / "acl/users.acl"),
                    "--port", str(self.redis), "--bind", "127.0.0.1", "--dir", str(work))
         eventually("Redis", lambda: self.operator("TIME"))
@@ -109,11 +110,11 @@ class Fleet:
         self.ports = {name: free_port() for name in ("one", "two")}
         self.prometheus = free_port()
         self.page = free_port()
-        self.start("web", haul, "web", "--listen", f"127.0.0.1:{self.page}", "--auth", str(work / "secrets/users"),
+        self.start("web", haul, "web", "--listen", f"127.0.0.1:{self.page}", "--auth", str(work / "secrets/web/users"),
                    role="web")
 
     def environment(self, role):
-        return {**os.environ, "HAUL_REDIS_FILE": str(self.work / "secrets" / role)}
+        return {**os.environ, "HAUL_REDIS_FILE": str(self.work / "secrets" / role / "redis")}
 
     def start(self, name, *command, role="worker"):
         log = open(self.work / f"{name}.log", "a")
@@ -129,7 +130,7 @@ class Fleet:
         )
 
     def cli(self, role, *words):
-        url = (self.work / "secrets" / role).read_text().strip()
+        url = (self.work / "secrets" / role / "redis").read_text().strip()
         return subprocess.run(["redis-cli", "--no-auth-warning", "-u", url, *words], capture_output=True, text=True).stdout.strip()
 
     def operator(self, *words):
@@ -221,7 +222,7 @@ def load(fleet):
 def run(fleet):
     workers = {name: fleet.worker(name) for name in fleet.ports}
     eventually("both workers", lambda: fleet.operator("ZCARD", QUEUE + "workers") == "2")
-    right = (fleet.work / "secrets/page-password").read_text().strip()
+    right = fleet.password
     eventually("the page", lambda: fleet.sign_in(right) == 200)
     if fleet.sign_in("wrong") != 401:
         raise SystemExit(f"the page says {fleet.sign_in('wrong')} to a wrong password")
