@@ -106,15 +106,15 @@ let package = Package(
         room("Metrics", ["HaulBus", "HaulContract", "HaulRedis", metrics], .none),
 
         // The web page and the HTTP API.
-        room("HTTPServer", ["CHaulLinux", "HaulExecutors"], .none),
+        room("HTTPServer", ["CHaulLinux", "HaulExecutors"]),
         embedded("CPage"),
         room(
             "Web",
             [
                 "CHaulOpenSSL", "CHaulPage", "HaulBus", "HaulContract", "HaulExecutors", "HaulHTTPServer",
-                "HaulMetrics", "HaulRedis",
+                "HaulMetrics", "HaulRedis", logging,
             ],
-            exclude: ["Page"], .none),
+            exclude: ["Page"]),
 
         // The worker, which connects the bus with the engine.
         room(
@@ -177,7 +177,9 @@ let package = Package(
             ]),
         tests("LogsTests", ["HaulContract", "HaulLogs", logging]),
         tests("MetricsTests", ["HaulMetrics", metrics]),
-        tests("WebTests", ["HaulBus", "HaulContract", "HaulHTTPServer", "HaulRedis", "HaulWeb"]),
+        tests(
+            "WebTests",
+            ["HaulBus", "HaulContract", "HaulHTTPServer", "HaulLogs", "HaulRedis", "HaulWeb", logging]),
         tests(
             "HaulTests",
             [

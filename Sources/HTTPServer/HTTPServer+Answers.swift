@@ -5,22 +5,22 @@ import HaulExecutors
 
 extension HTTPServer {
     /// Starts to send the handler's response.
-    func send(_ response: ServerResponse, to request: ServerRequest, on id: UInt64) {
+    ///
+    /// - Parameter isWhole: Whether the whole request was read, so that the connection can be used again.
+    func send(_ response: ServerResponse, to request: ServerRequest, isWhole: Bool, on id: UInt64) {
         guard let connection = connections[id] else { return }
         let isHead = request.method == "HEAD"
         switch response.body {
         case .bytes(let bytes):
-            let keepsAlive = request.keepsAlive && !connection.isHalfClosed
+            let keepsAlive = request.keepsAlive && isWhole && !connection.isHalfClosed
             connection.output += response.head(length: bytes.count, keepsAlive: keepsAlive)
             if !isHead { connection.output += bytes }
             connection.phase = .writing(keepsAlive: keepsAlive)
             setDeadline(of: connection, after: limits.writeTime)
             wrote(on: connection)
         case .stream(let body):
-            guard load.streams < limits.streams else {
-                let refusal = ServerResponse(
-                    503, fields: [("Retry-After", "5")], body: .bytes(Array("too many streams are open\n".utf8)))
-                return send(refusal, to: request, on: id)
+            guard connections.values.count(where: \.isStreaming) < limits.streams else {
+                return refuse(connection, 503, "too many streams are open: try again in a moment")
             }
             connection.output += response.head(length: nil, keepsAlive: false)
             if isHead { stream({ _ in }, on: connection) } else { stream(body, on: connection) }
@@ -69,7 +69,7 @@ extension HTTPServer {
         guard connection.flush() else { return close(connection) }
         guard connection.output.isEmpty else { return watch(connection) }
         switch connection.phase {
-        case .reading, .answering: watch(connection)
+        case .reading, .receiving, .answering: watch(connection)
         case .lingering:
             shutdown(connection.socket, Int32(SHUT_WR))
             watch(connection)
@@ -81,9 +81,10 @@ extension HTTPServer {
         case .writing(let keepsAlive):
             guard keepsAlive, !connection.isHalfClosed else { return leave(connection) }
             connection.phase = .reading
-            connection.idleSince = .now
-            setDeadline(of: connection, after: connection.reader.isIdle ? limits.idleTime : limits.headTime)
-            advance(connection)
+            connection.isHeadDue = connection.reader.count > 0
+            setDeadline(of: connection, after: connection.isHeadDue ? limits.headTime : limits.idleTime)
+            watch(connection)
+            if connection.isHeadDue { awaitTurn(connection) }
         }
     }
 
@@ -115,12 +116,11 @@ extension HTTPServer {
         connection.deadline = nil
     }
 
-    /// Watches the socket for the events that the connection needs. Stops reading from a client that sends further
-    /// requests before its response, once `limits.head` bytes are buffered (back-pressure).
+    /// Watches the socket for the events that the connection needs. Does not read from a client that sends further
+    /// requests before it has its response (back-pressure).
     func watch(_ connection: ServerConnection) {
         var readiness: EventLoop.Readiness = []
-        let isFull = connection.reader.count > limits.head && !connection.isReading
-        if !connection.isHalfClosed, !isFull { readiness.insert(.readable) }
+        if !connection.isHalfClosed, connection.appetite > 0 { readiness.insert(.readable) }
         if !connection.output.isEmpty { readiness.insert(.writable) }
         guard readiness != connection.watched else { return }
         connection.watched = readiness
@@ -134,6 +134,7 @@ extension HTTPServer {
         Glibc.close(connection.socket)
         switch connection.phase {
         case .answering(let task), .streaming(let task): task.cancel()
+        case .receiving(let body): release(body)
         case .reading, .writing, .lingering: break
         }
         connection.waiter?.resume(returning: false)

@@ -5,12 +5,35 @@ import HaulExecutors
 /// A small HTTP/1.1 server. All its connections share one thread. `ServerLimits` bounds what each client may use, so
 /// that no client can block the others.
 ///
-/// Handlers run on Swift's cooperative threads. If a client disconnects, its handler is cancelled.
+/// A handler gets the head of a request and decides whether its body is read. So nobody makes the server hold a body
+/// before the handler has looked at the credentials. Handlers run on Swift's cooperative threads. If a client
+/// disconnects, its handler is cancelled.
+///
+/// Each connection starts at most one request in one turn of the loop, however many it has sent.
 ///
 /// The actor has many properties because it owns what its connections share: the loop, the limits, the listening
 /// sockets and the receive buffer.
 package actor HTTPServer {
-    package typealias Handler = @Sendable (ServerRequest) async -> ServerResponse
+    package typealias Handler = @Sendable (ServerRequest) async -> Decision
+
+    /// What a handler decides from the head of a request.
+    package enum Decision: Sendable {
+        /// Sends the response. If the request has a body, it is not read, and the connection ends.
+        case respond(ServerResponse)
+        /// Reads the body, which may be empty, and sends the response that is made of it.
+        case readBody(@Sendable ([UInt8]) async -> ServerResponse)
+    }
+
+    /// What the clients occupy.
+    package struct Load: Sendable {
+        package var connections = 0
+        /// The connections that send a stream.
+        package var streams = 0
+        /// Bytes of requests and responses that are held in memory.
+        package var buffered = 0
+        /// The length of all bodies that are received or worked on.
+        package var bodies = 0
+    }
 
     package nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
 
@@ -21,6 +44,10 @@ package actor HTTPServer {
     private var listeners: [Int32] = []
     var connections: [UInt64: ServerConnection] = [:]
     private var lastID: UInt64 = 0
+    /// The length of all bodies that are received or worked on.
+    private var bodies = 0
+    /// The connections whose next request has arrived already, in the order of their turns.
+    private var turns: [UInt64] = []
     private var inbox = [UInt8](repeating: 0, count: 16 << 10)
     /// Whether the server accepts connections. false for a moment after the process has run out of descriptors.
     private var isListening = true
@@ -58,9 +85,13 @@ package actor HTTPServer {
         for connection in Array(connections.values) { close(connection) }
     }
 
-    /// The number of connections, and how many of them are sending a stream.
-    package var load: (connections: Int, streams: Int) {
-        (connections.count, connections.values.count { $0.isStreaming })
+    package var load: Load {
+        var load = Load(connections: connections.count, bodies: bodies)
+        for connection in connections.values {
+            load.buffered += connection.reader.count + connection.output.count
+            if connection.isStreaming { load.streams += 1 }
+        }
+        return load
     }
 
     // MARK: Accepting
@@ -85,10 +116,15 @@ package actor HTTPServer {
         }
     }
 
-    /// Closes the connection that has been idle for the longest time, if a connection waits for a request.
+    /// Closes a connection that makes no progress: of the network that has the most of them, the one that has made none
+    /// for the longest time. So clients that open many connections take them from each other, and not from all others.
+    /// A large server closes several at once, since the choice looks at all connections.
     private func makeRoom() {
-        let waiting = connections.values.filter(\.isReading).min { $0.idleSince < $1.idleSince }
-        if let waiting { close(waiting) }
+        let candidates = connections.values.filter(\.isReplaceable)
+        let counts = candidates.reduce(into: [ClientNetwork: Int]()) { $0[$1.network, default: 0] += 1 }
+        guard let largest = counts.max(by: { $0.value < $1.value })?.key else { return }
+        let oldest = candidates.filter { $0.network == largest }.sorted { $0.progress < $1.progress }
+        for connection in oldest.prefix(max(1, limits.connections / 64)) { close(connection) }
     }
 
     private func open(_ socket: Int32) {
@@ -148,15 +184,17 @@ package actor HTTPServer {
             case .answering, .writing:
                 connection.isHalfClosed = true
                 watch(connection)
-            case .reading, .streaming, .lingering: close(connection)
+            case .reading, .receiving, .streaming, .lingering: close(connection)
             }
         case .bytes(let bytes):
             switch connection.phase {
             case .lingering, .streaming: return
             case .reading:
-                if connection.reader.isIdle { setDeadline(of: connection, after: limits.headTime) }
                 connection.reader.add(bytes)
                 advance(connection)
+            case .receiving(let body):
+                connection.reader.add(bytes)
+                receive(body, on: connection)
             case .answering, .writing:
                 connection.reader.add(bytes)
                 watch(connection)
@@ -165,33 +203,95 @@ package actor HTTPServer {
     }
 
     /// Parses the next request from the received bytes.
-    func advance(_ connection: ServerConnection) {
-        let hadHead = connection.reader.awaitsBody
-        switch connection.reader.next() {
-        case .more: break
-        case .mayContinue:
-            connection.output += Array("HTTP/1.1 100 Continue\r\n\r\n".utf8)
-            _ = connection.flush()
-        case .refused(let refusal): return refuse(connection, refusal.status, refusal.reason)
-        case .request(let request): return answer(request, on: connection)
+    private func advance(_ connection: ServerConnection) {
+        if !connection.isHeadDue {
+            connection.isHeadDue = true
+            setDeadline(of: connection, after: limits.headTime)
         }
-        if connection.reader.awaitsBody, !hadHead { setDeadline(of: connection, after: limits.bodyTime) }
-        watch(connection)
+        switch connection.reader.next() {
+        case .more: watch(connection)
+        case .refused(let refusal): refuse(connection, refusal.status, refusal.reason)
+        case .head(var request, let length):
+            request.client = connection.client
+            decide(request, length, on: connection)
+        }
     }
 
-    private func answer(_ request: ServerRequest, on connection: ServerConnection) {
+    /// Lets a connection go on in one of the next turns, because its next request may have arrived already.
+    func awaitTurn(_ connection: ServerConnection) {
+        guard !connection.awaitsTurn else { return }
+        connection.awaitsTurn = true
+        turns.append(connection.id)
+        if turns.count == 1 { scheduleTurn() }
+    }
+
+    private func scheduleTurn() {
+        // The loop runs timers once in a turn, so it reads its sockets in between.
+        _ = loop.schedule(at: .now) { [weak self] in self?.assumeIsolated { $0.takeTurns() } }
+    }
+
+    private func takeTurns() {
+        let next = turns.prefix(limits.pipelined)
+        turns.removeFirst(next.count)
+        for id in next {
+            guard let connection = connections[id] else { continue }
+            connection.awaitsTurn = false
+            if case .reading = connection.phase { advance(connection) }
+        }
+        if !turns.isEmpty { scheduleTurn() }
+    }
+
+    private func decide(_ request: ServerRequest, _ length: Int, on connection: ServerConnection) {
         clearDeadline(of: connection)
         let (id, handler) = (connection.id, handler)
         connection.phase = .answering(
             Task { [weak self] in
-                let response = await handler(request)
-                await self?.send(response, to: request, on: id)
+                switch await handler(request) {
+                case .respond(let response): await self?.send(response, to: request, isWhole: length == 0, on: id)
+                case .readBody(let respond) where length == 0:
+                    await self?.send(await respond([]), to: request, isWhole: true, on: id)
+                case .readBody(let respond):
+                    await self?.receive(
+                        ServerConnection.IncomingBody(request: request, length: length, respond: respond), on: id)
+                }
             })
         watch(connection)
     }
 
+    // MARK: Bodies
+
+    private func receive(_ body: ServerConnection.IncomingBody, on id: UInt64) {
+        guard let connection = connections[id] else { return }
+        guard bodies + body.length <= limits.bodies else {
+            return refuse(connection, 503, "too many bodies are being received: try again in a moment")
+        }
+        bodies += body.length
+        connection.phase = .receiving(body)
+        setDeadline(of: connection, after: limits.bodyTime)
+        if body.request.expectsContinue, connection.reader.count < body.length {
+            connection.output += Array("HTTP/1.1 100 Continue\r\n\r\n".utf8)
+            guard connection.flush() else { return close(connection) }
+        }
+        receive(body, on: connection)
+    }
+
+    private func receive(_ body: ServerConnection.IncomingBody, on connection: ServerConnection) {
+        guard let bytes = connection.reader.body(body.length) else { return watch(connection) }
+        clearDeadline(of: connection)
+        let id = connection.id
+        connection.phase = .answering(
+            Task { [weak self] in
+                let response = await body.respond(bytes)
+                await self?.release(body)
+                await self?.send(response, to: body.request, isWhole: true, on: id)
+            })
+        watch(connection)
+    }
+
+    func release(_ body: ServerConnection.IncomingBody) { bodies -= body.length }
+
     /// Sends an error response, and closes the connection after `limits.lingerTime`.
-    private func refuse(_ connection: ServerConnection, _ status: Int, _ reason: String) {
+    func refuse(_ connection: ServerConnection, _ status: Int, _ reason: String) {
         let response = refusal(status, reason)
         let body: [UInt8] = if case .bytes(let bytes) = response.body { bytes } else { [] }
         connection.output += response.head(length: body.count, keepsAlive: false) + body

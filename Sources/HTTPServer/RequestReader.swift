@@ -12,69 +12,90 @@ struct RequestReader {
     }
 
     enum Step: Equatable {
-        /// There is no complete request yet.
+        /// There is no complete head yet.
         case more
-        /// The head is complete, and the client waits for `100 Continue` before it sends the body.
-        case mayContinue
-        case request(ServerRequest)
+        /// A complete head, and the length of the body that follows it.
+        case head(ServerRequest, body: Int)
         case refused(Refusal)
     }
 
     private let limits: ServerLimits
+    /// The received bytes. The first `start` of them belong to what was returned already.
     private var buffer: [UInt8] = []
+    private var start = 0
     /// The position in `buffer` before which the head does not end. So bytes that arrive singly are not searched twice.
     private var searched = 0
-    private var pending: (request: ServerRequest, length: Int)?
+    /// The empty lines before the next request.
+    private var emptyLines = 0
+
+    /// RFC 9112 section 2.2 says that a server should skip at least one. More are no request that is late.
+    private static let maxEmptyLines = 2
 
     init(limits: ServerLimits) { self.limits = limits }
 
-    /// Whether no byte of a request has arrived.
-    var isIdle: Bool { buffer.isEmpty && pending == nil }
-    /// Whether a head has arrived whose body is not complete.
-    var awaitsBody: Bool { pending != nil }
-    var count: Int { buffer.count }
+    /// The number of bytes that were received and not returned yet.
+    var count: Int { buffer.count - start }
+    /// How many further bytes a head can need. So a client cannot make the reader hold more than one head.
+    var headroom: Int { max(0, limits.head + 4 - count) }
 
-    mutating func add(_ bytes: some Collection<UInt8>) { buffer += bytes }
+    mutating func add(_ bytes: some Collection<UInt8>) {
+        if start > 0 {
+            buffer.removeFirst(start)
+            searched = max(0, searched - start)
+            start = 0
+        }
+        buffer += bytes
+    }
 
+    /// Reads the next head. After a head with a body, `body` must return that body before the next call.
     mutating func next() -> Step {
         do throws(Refusal) {
-            var mayContinue = false
-            if pending == nil {
-                guard let end = try endOfHead() else { return .more }
-                let request = try head(Array(buffer[..<end]))
-                buffer.removeFirst(end + 4)
-                searched = 0
-                let length = try bodyLength(of: request)
-                pending = (request, length)
-                mayContinue = request["expect"]?.lowercased() == "100-continue" && length > buffer.count
-            }
-            guard let (head, length) = pending else { return .more }
-            var request = head
-            guard buffer.count >= length else { return mayContinue ? .mayContinue : .more }
-            request.body = Array(buffer.prefix(length))
-            buffer.removeFirst(length)
-            pending = nil
-            return .request(request)
+            guard let end = try endOfHead() else { return .more }
+            let request = try head(Array(buffer[start..<end]))
+            let length = try bodyLength(of: request)
+            drop(end + 4 - start)
+            emptyLines = 0
+            return .head(request, body: length)
         } catch {
             return .refused(error)
         }
     }
 
+    /// The next `length` bytes; nil if they have not all arrived.
+    mutating func body(_ length: Int) -> [UInt8]? {
+        guard count >= length else { return nil }
+        let body = Array(buffer[start..<start + length])
+        drop(length)
+        return body
+    }
+
+    /// Drops bytes that were returned. Gives the memory back when none is left, except for that of a small request.
+    private mutating func drop(_ length: Int) {
+        start += length
+        searched = start
+        guard start == buffer.count else { return }
+        buffer.removeAll(keepingCapacity: buffer.capacity <= 4096)
+        (start, searched) = (0, 0)
+    }
+
     /// The position at which the head's last line ends. nil if the head is not complete.
     private mutating func endOfHead() throws(Refusal) -> Int? {
-        // Skip empty lines before a request (RFC 9112 section 2.2).
-        while searched == 0, buffer.starts(with: [13, 10]) { buffer.removeFirst(2) }
+        while searched == start, count >= 2, buffer[start] == 13, buffer[start + 1] == 10 {
+            emptyLines += 1
+            guard emptyLines <= Self.maxEmptyLines else { throw Refusal(400, "empty lines precede the request") }
+            drop(2)
+        }
         var index = searched
         while index + 3 < buffer.count {
             if buffer[index] == 13, buffer[index + 1] == 10, buffer[index + 2] == 13, buffer[index + 3] == 10 {
-                guard index <= limits.head else { break }
+                guard index - start <= limits.head else { break }
                 return index
             }
             index += 1
         }
         searched = index
-        guard buffer.count <= limits.head else {
-            let isLine = !buffer.prefix(limits.head).contains(13)
+        guard count <= limits.head else {
+            let isLine = !buffer[start...].prefix(limits.head).contains(13)
             throw isLine
                 ? Refusal(414, "the request line is longer than \(limits.head) bytes")
                 : Refusal(431, "the header fields are longer than \(limits.head) bytes")
@@ -100,9 +121,15 @@ struct RequestReader {
         for line in lines.dropFirst() { fields.append(try field(line)) }
         let hosts = fields.count { $0.name == "host" }
         guard hosts == 1 || isHTTP10 && hosts == 0 else { throw Refusal(400, "a request names one Host") }
-        let parts = target.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
+        let (authority, path) = try parts(of: target)
+        if let authority {
+            // The target's authority replaces the Host field (RFC 9112 section 3.2.2).
+            fields.removeAll { $0.name == "host" }
+            fields.append(("host", authority))
+        }
+        let sides = path.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
         return ServerRequest(
-            method: method, path: String(parts[0]), query: parts.count > 1 ? String(parts[1]) : "", fields: fields,
+            method: method, path: String(sides[0]), query: sides.count > 1 ? String(sides[1]) : "", fields: fields,
             isHTTP10: isHTTP10)
     }
 
@@ -115,12 +142,23 @@ struct RequestReader {
         else { throw Refusal(400, "the request line is no HTTP") }
         let version = String(decoding: words[2], as: UTF8.self)
         guard version == "HTTP/1.1" || version == "HTTP/1.0" else { throw Refusal(505, "only HTTP/1.1 is spoken here") }
-        guard words[1].first == UInt8(ascii: "/") else {
-            throw Refusal(400, "the target is no path: this is no proxy")
-        }
         return (
             String(decoding: words[0], as: UTF8.self), String(decoding: words[1], as: UTF8.self), version == "HTTP/1.0"
         )
+    }
+
+    /// The parts of a target in origin form (`/path?query`) or in absolute form (`http://authority/path?query`). Some
+    /// proxies send the absolute form, and a server must accept it (RFC 9112 section 3.2.2).
+    private func parts(of target: String) throws(Refusal) -> (authority: String?, path: String) {
+        if target.hasPrefix("/") { return (nil, target) }
+        let scheme = target.lowercased().hasPrefix("http://") ? 7 : target.lowercased().hasPrefix("https://") ? 8 : 0
+        let rest = target.dropFirst(scheme)
+        let authority = rest.prefix { $0 != "/" && $0 != "?" && $0 != "#" }
+        guard scheme > 0, !authority.isEmpty, !authority.contains("@") else {
+            throw Refusal(400, "the target is neither a path nor an http URL")
+        }
+        let path = rest.dropFirst(authority.count)
+        return (String(authority), path.hasPrefix("/") ? String(path) : "/" + path)
     }
 
     private func field(_ line: ArraySlice<UInt8>) throws(Refusal) -> (name: String, value: String) {

@@ -11,6 +11,8 @@ final class ServerConnection {
         case reading
         /// The handler works on the request.
         case answering(Task<Void, Never>)
+        /// Receiving a body that the handler has decided to read.
+        case receiving(IncomingBody)
         /// Sending a response. After that the connection is used again if `keepsAlive`.
         case writing(keepsAlive: Bool)
         /// Sending a streamed response.
@@ -19,9 +21,18 @@ final class ServerConnection {
         case lingering
     }
 
+    /// A body that is received, and what is done with it.
+    struct IncomingBody {
+        let request: ServerRequest
+        let length: Int
+        let respond: @Sendable ([UInt8]) async -> ServerResponse
+    }
+
     let id: UInt64
     let socket: Int32
-    var phase = Phase.reading
+    let client: ClientAddress
+    let network: ClientNetwork
+    var phase = Phase.reading { didSet { progress = .now } }
     var reader: RequestReader
     /// Bytes to send. The socket has taken the first `sent` of them.
     var output: [UInt8] = []
@@ -29,19 +40,29 @@ final class ServerConnection {
     /// The stream that waits until the socket has taken `output`. Resumed with false if the connection was closed.
     var waiter: CheckedContinuation<Bool, Never>?
     var deadline: EventLoop.Timer?
-    /// When the connection was opened, or the last response was sent.
-    var idleSince = ContinuousClock.now
+    /// When the connection was opened, or its phase changed last. Bytes do not count, since they cost a client little.
+    var progress = ContinuousClock.now
+    /// Whether the deadline of the next head runs already.
+    var isHeadDue = true
+    /// Whether the connection waits in `HTTPServer.turns` for its next turn.
+    var awaitsTurn = false
     var watched: EventLoop.Readiness = .readable
     /// Whether the client has half-closed the connection: it sends nothing more.
     var isHalfClosed = false
 
     init(id: UInt64, socket: Int32, limits: ServerLimits) {
-        (self.id, self.socket) = (id, socket)
+        (self.id, self.socket, client) = (id, socket, ClientAddress(peerOf: socket))
+        network = client.network
         reader = RequestReader(limits: limits)
     }
 
-    var isIdle: Bool { if case .reading = phase { reader.isIdle } else { false } }
-    var isReading: Bool { if case .reading = phase { true } else { false } }
+    /// Whether the connection may be closed in favour of a new one: it does not occupy a handler.
+    var isReplaceable: Bool {
+        switch phase {
+        case .reading, .receiving, .writing, .lingering: true
+        case .answering, .streaming: false
+        }
+    }
     var isStreaming: Bool { if case .streaming = phase { true } else { false } }
 
     /// Sends as much of `output` as the socket takes. Returns false if the client is gone.
@@ -65,9 +86,23 @@ final class ServerConnection {
 
     enum Received { case bytes(ArraySlice<UInt8>), none, end, failed }
 
-    /// Reads the bytes that have arrived, at most as many as fit into `buffer`.
+    /// How many bytes the connection may receive now. What a client sends before its time stays in the kernel, which
+    /// makes the client wait.
+    var appetite: Int {
+        switch phase {
+        case .reading: reader.headroom
+        case .receiving(let body): body.length - reader.count
+        // To notice that the client is gone.
+        case .answering, .writing: reader.count == 0 ? reader.headroom : 0
+        case .streaming, .lingering: .max
+        }
+    }
+
+    /// Reads the bytes that have arrived, at most as many as the connection may receive and as fit into `buffer`.
     func receive(into buffer: inout [UInt8]) -> Received {
-        let count = buffer.withUnsafeMutableBytes { recv(socket, $0.baseAddress!, $0.count, 0) }
+        let limit = min(appetite, buffer.count)
+        guard limit > 0 else { return .none }
+        let count = buffer.withUnsafeMutableBytes { recv(socket, $0.baseAddress!, limit, 0) }
         if count > 0 { return .bytes(buffer[..<count]) }
         if count == 0 { return .end }
         return errno == EAGAIN || errno == EINTR ? .none : .failed

@@ -1,7 +1,7 @@
 /// The limits of a server: for all clients together, for each request, and for each phase of a connection.
 package struct ServerLimits: Sendable {
-    /// Open connections. A further connection replaces the one that has been idle for the longest time. If no
-    /// connection is idle, the new one gets a 503.
+    /// Open connections. A further connection replaces one that makes no progress, of the network that has the most
+    /// connections. If all connections work on a request or send a stream, the new one gets a 503.
     package var connections = 800
     /// Streamed responses at the same time (`ResponseWriter`). A further one gets a 503.
     package var streams = 256
@@ -11,9 +11,15 @@ package struct ServerLimits: Sendable {
     package var fields = 100
     /// Bytes of a request's body.
     package var body = 1 << 20
-    /// From the opening of a connection, and again from the first byte of each request, until the head is complete.
+    /// Bytes of the bodies of all clients together, from the decision to read one until its response is made. A request
+    /// beyond that gets a 503.
+    package var bodies = 16 << 20
+    /// Requests that the server starts in one turn of its loop for connections that sent several requests at once.
+    package var pipelined = 64
+    /// Until a request's head is complete: for the first request of a connection from its opening, for a later one from
+    /// its first byte. No byte prolongs it.
     package var headTime: Duration = .seconds(10)
-    /// From the end of the head until the body is complete.
+    /// From the decision to read a body until it is complete.
     package var bodyTime: Duration = .seconds(20)
     /// From a response until the first byte of the next request.
     package var idleTime: Duration = .seconds(60)

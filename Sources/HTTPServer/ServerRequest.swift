@@ -1,4 +1,4 @@
-/// A complete request, as it was received (RFC 9112).
+/// The head of a request, as it was received (RFC 9112).
 package struct ServerRequest: Sendable, Equatable {
     package let method: String
     /// The path of the target, still percent-encoded. Begins with "/".
@@ -7,15 +7,16 @@ package struct ServerRequest: Sendable, Equatable {
     package let query: String
     /// In the order received, with names in lower case.
     package let fields: [(name: String, value: String)]
-    package internal(set) var body: [UInt8] = []
+    /// Where the connection comes from.
+    package var client = ClientAddress.unixSocket
     let isHTTP10: Bool
 
     package init(
         method: String, path: String, query: String = "", fields: [(name: String, value: String)] = [],
-        body: [UInt8] = [], isHTTP10: Bool = false
+        client: ClientAddress = .unixSocket, isHTTP10: Bool = false
     ) {
         (self.method, self.path, self.query, self.fields) = (method, path, query, fields)
-        (self.body, self.isHTTP10) = (body, isHTTP10)
+        (self.client, self.isHTTP10) = (client, isHTTP10)
     }
 
     /// The value of a header field, by its name in lower case. Values of several fields of this name are joined by
@@ -33,8 +34,11 @@ package struct ServerRequest: Sendable, Equatable {
         return isHTTP10 ? options.contains("keep-alive") : !options.contains("close")
     }
 
+    /// Whether the client waits for `100 Continue` before it sends the body.
+    var expectsContinue: Bool { !isHTTP10 && self["expect"]?.lowercased() == "100-continue" }
+
     package static func == (one: Self, other: Self) -> Bool {
-        one.method == other.method && one.path == other.path && one.query == other.query && one.body == other.body
+        one.method == other.method && one.path == other.path && one.query == other.query
             && one.fields.elementsEqual(other.fields) { $0.name == $1.name && $0.value == $1.value }
     }
 }

@@ -2,44 +2,71 @@ import HaulBus
 import HaulContract
 import HaulHTTPServer
 import HaulRedis
+import Logging
 
 // The answers to requests.
 
 extension API {
-    /// Answers a request for `path`, which is the part behind `/api`.
-    func respond(
-        _ request: ServerRequest, _ path: [String], _ visitor: Visitor
-    ) async throws(APIError) -> ServerResponse {
-        let query = Query(request.query)
-        let isRead = request.method == "GET" || request.method == "HEAD"
-        if isRead {
-            switch path {
-            case ["session"]: return Self.json(200, session(visitor))
-            case ["live"]: return try live(query, visitor)
-            default: break
-            }
-            if path.count == 5, path[2] == "jobs", path[4] == "wait" { return try await wait(path, query, visitor) }
-            if path.count == 3, path[0] == "queues", path[2] == "events" { return try events(path[1], query, visitor) }
-            if path.count == 5, path[2] == "jobs", path[4] == "pushed" { return try await pushed(path, visitor) }
-            guard let resource = try resource(path, query, visitor) else { throw .notFound("this path") }
-            return Self.json(200, try await text(of: resource))
+    /// The methods of `path`, which is the part behind `/api`. A path that does not exist has those of a resource.
+    static func methods(of path: [String]) -> [String] {
+        guard path.count == 3, path[0] == "queues" else { return ["GET", "HEAD"] }
+        switch path[2] {
+        case "jobs": return ["GET", "HEAD", "POST"]
+        case "settings": return ["GET", "HEAD", "PATCH"]
+        case "control": return ["POST"]
+        default: return ["GET", "HEAD"]
         }
-        guard visitor.role == .operator else {
+    }
+
+    /// Decides about a request for `path` from its head. Its method is one of the path's.
+    func decide(
+        _ request: ServerRequest, _ path: [String], _ caller: Caller
+    ) async throws(APIError) -> HTTPServer.Decision {
+        guard request.method == "GET" || request.method == "HEAD" else { return try change(path, caller) }
+        let query = Query(request.query)
+        switch path {
+        case ["session"]: return .respond(Self.json(200, session(caller)))
+        case ["live"]: return .respond(try live(query, caller))
+        default: break
+        }
+        if path.count == 5, path[2] == "jobs", path[4] == "wait" {
+            return .respond(try await wait(path, query, caller))
+        }
+        if path.count == 3, path[0] == "queues", path[2] == "events" {
+            return .respond(try events(path[1], query, caller))
+        }
+        if path.count == 5, path[2] == "jobs", path[4] == "pushed" { return .respond(try await pushed(path, caller)) }
+        guard let resource = try resource(path, query, caller) else { throw .notFound("this path") }
+        return .respond(Self.json(200, try await text(of: resource)))
+    }
+
+    /// Decides about a change from its head: who may not make it sends no body.
+    private func change(_ path: [String], _ caller: Caller) throws(APIError) -> HTTPServer.Decision {
+        guard caller.role == .operator else {
+            audit.refusedChange(of: path, by: caller)
             throw APIError(403, "viewer", "a viewer changes nothing: sign in as an operator")
         }
-        guard path.count >= 3, path[0] == "queues" else { throw .notFound("this path") }
-        let queue = try desk(path[1]).queue
-        do {
-            switch (request.method, path[2], path.count) {
-            case ("POST", "jobs", 3): return try await push(request.body, to: queue)
-            case ("POST", "control", 3): return try await control(request.body, try desk(path[1]))
-            case ("PATCH", "settings", 3): return try await set(request.body, of: queue)
-            default: break
+        let desk = try desk(path[1])
+        return .readBody { body in
+            var change = AuditLog.Change(action: path[2], queue: desk.queue.name)
+            do {
+                let response: ServerResponse
+                switch path[2] {
+                case "jobs": response = try await push(body, to: desk.queue, &change)
+                case "control": response = try await control(body, desk, &change)
+                default: response = try await set(body, of: desk.queue, &change)
+                }
+                audit.changed(change, by: caller)
+                return response
+            } catch {
+                let error =
+                    error as? APIError ?? (error as? RedisError).map { APIError($0) }
+                    ?? APIError(503, "cancelled", "the request was given up")
+                // What was refused has changed nothing.
+                if error.status >= 500 { audit.failed(change, by: caller, error) }
+                return error.response
             }
-        } catch let error as RedisError { throw APIError(error) } catch let error as APIError { throw error } catch {
-            throw APIError(503, "cancelled", "the request was given up")
         }
-        throw APIError(405, "method", "\(request.method) is nothing that can be done here")
     }
 
     static func json(_ status: Int, _ text: String) -> ServerResponse {
@@ -48,7 +75,7 @@ extension API {
             body: .bytes(Array(text.utf8)))
     }
 
-    private func session(_ visitor: Visitor) -> String {
+    private func session(_ visitor: Caller) -> String {
         var json = JSONObject()
         json.set("name", visitor.name)
         json.set("role", visitor.role.rawValue)
@@ -60,12 +87,12 @@ extension API {
     // MARK: Reading one job
 
     /// Long polling: answers when the job has ended, or after `timeout` seconds.
-    private func wait(_ path: [String], _ query: Query, _ visitor: Visitor) async throws(APIError) -> ServerResponse {
+    private func wait(_ path: [String], _ query: Query, _ caller: Caller) async throws(APIError) -> ServerResponse {
         let queue = try desk(path[1]).queue
         let since = try query.integer("since", in: 0...JobField.largest, else: 0)
         let seconds = try query.integer("timeout", in: 0...60, else: 30)
         let end = ContinuousClock.now + .seconds(seconds)
-        let isOpen = visitor.role == .operator
+        let isOpen = caller.role == .operator
         guard JobField.isID(path[3]) else { throw .notFound("a job of such an id") }
         while true {
             let record: JobRecord?
@@ -96,8 +123,8 @@ extension API {
     }
 
     /// The job's element as it was pushed, with its secrets. Only for operators.
-    private func pushed(_ path: [String], _ visitor: Visitor) async throws(APIError) -> ServerResponse {
-        guard visitor.role == .operator else {
+    private func pushed(_ path: [String], _ caller: Caller) async throws(APIError) -> ServerResponse {
+        guard caller.role == .operator else {
             throw APIError(403, "viewer", "what was pushed may hold secrets: sign in as an operator")
         }
         let queue = try desk(path[1]).queue
@@ -108,6 +135,7 @@ extension API {
             var json = JSONObject()
             json.set("pushed", json: (try? JSON(spec)) != nil ? spec : JSON.quoted(spec))
             if let renewed { json.set("renewed", json: (try? JSON(renewed)) != nil ? renewed : JSON.quoted(renewed)) }
+            audit.readSecrets(of: path[3], in: queue.name, by: caller)
             return Self.json(200, json.text)
         } catch {
             if error.message.isEmpty { throw .notFound("what was pushed of the job \(path[3])") }
@@ -117,7 +145,9 @@ extension API {
 
     // MARK: Changing
 
-    private func push(_ body: [UInt8], to queue: Queue) async throws -> ServerResponse {
+    private func push(
+        _ body: [UInt8], to queue: Queue, _ change: inout AuditLog.Change
+    ) async throws -> ServerResponse {
         let json = try Self.read(body)
         let texts = json.array ?? [json]
         guard (1...1000).contains(texts.count) else {
@@ -135,6 +165,9 @@ extension API {
                 throw APIError(422, "bad_job", "\(place)\(error). Nothing was pushed.")
             }
         }
+        change = AuditLog.Change(
+            action: "push", queue: queue.name,
+            details: ["jobs": "\(elements.count)", "ids": AuditLog.first(elements.map(\.id))])
         let moments = try await queue.push(now: elements)
         let pushed = elements.map { element in
             var json = JSONObject()
@@ -151,12 +184,15 @@ extension API {
     ]
 
     /// Requests an action of a batch, of jobs by their ids, or of all jobs in a state that match a filter.
-    private func control(_ body: [UInt8], _ desk: QueueDesk) async throws -> ServerResponse {
+    private func control(
+        _ body: [UInt8], _ desk: QueueDesk, _ change: inout AuditLog.Change
+    ) async throws -> ServerResponse {
         let json = try Self.read(body)
         guard let action = json["action"]?.string, let request = Self.actions[action] else {
             throw APIError(422, "bad_request", "action must be pause, resume, retry, cancel, remove or delete")
         }
-        if let batch = json["batch"] { return try await control(batch, action, desk.queue) }
+        if let batch = json["batch"] { return try await control(batch, action, desk.queue, &change) }
+        change = AuditLog.Change(action: action, queue: desk.queue.name)
         var ids: [String]
         var isWhole = true
         if let given = json["ids"]?.array {
@@ -176,8 +212,12 @@ extension API {
             guard (1...100_000).contains(limit) else {
                 throw APIError(422, "bad_request", "limit must be from 1 to 100000")
             }
-            (ids, isWhole) = try await desk.ids(in: state, JobFilter(place), limit: Int(limit))
+            let filter = JobFilter(place)
+            change.details["where"] = .string(AuditLog.cut("state=\(state.rawValue) \(filter)", to: 300))
+            (ids, isWhole) = try await desk.ids(in: state, filter, limit: Int(limit))
         }
+        change.details["jobs"] = "\(ids.count)"
+        change.details["ids"] = AuditLog.first(ids)
         try await desk.queue.request(request, of: ids)
         return Self.json(202, #"{"requested":\#(ids.count),"more":\#(!isWhole)}"#)
     }
@@ -187,13 +227,16 @@ extension API {
     ]
 
     /// Requests an action of a whole batch, and of members that are pushed later.
-    private func control(_ batch: JSON, _ action: String, _ queue: Queue) async throws -> ServerResponse {
+    private func control(
+        _ batch: JSON, _ action: String, _ queue: Queue, _ change: inout AuditLog.Change
+    ) async throws -> ServerResponse {
         guard let name = batch.string, JobField.isID(name) else {
             throw APIError(422, "bad_request", "batch must be a batch's name")
         }
         guard let request = Self.batchActions[action] else {
             throw APIError(422, "bad_request", "of a batch, action must be pause, resume, retry or cancel")
         }
+        change = AuditLog.Change(action: action, queue: queue.name, details: ["batch": .string(name)])
         let counts = try await queue.batch(name)?.counts ?? [:]
         try await queue.request(request, ofBatch: name)
         await reads.forget()
@@ -201,8 +244,14 @@ extension API {
             202, #"{"requested":\#(counts[request == .retried ? .failed : .pending] ?? 0),"more":false}"#)
     }
 
-    private func set(_ body: [UInt8], of queue: Queue) async throws -> ServerResponse {
-        for change in try SettingsJSON.changes(try Self.read(body)) { try await change.make(in: queue) }
+    private func set(
+        _ body: [UInt8], of queue: Queue, _ change: inout AuditLog.Change
+    ) async throws -> ServerResponse {
+        let changes = try SettingsJSON.changes(try Self.read(body))
+        let names = changes.map(\.description).joined(separator: " ")
+        change = AuditLog.Change(
+            action: "set", queue: queue.name, details: ["settings": .string(AuditLog.cut(names, to: 500))])
+        for change in changes { try await change.make(in: queue) }
         await reads.forget()
         return Self.json(200, SettingsJSON.text(try await queue.configuration(), isOpen: true))
     }

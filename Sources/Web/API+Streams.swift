@@ -11,12 +11,12 @@ extension API {
 
     /// A stream of resources, each of which is sent whenever it has changed. Each `watch` is a resource's path with its
     /// query. `events` is `QUEUE/ID`: the events of this job are sent as well.
-    func live(_ query: Query, _ visitor: Visitor) throws(APIError) -> ServerResponse {
+    func live(_ query: Query, _ caller: Caller) throws(APIError) -> ServerResponse {
         var resources: [(name: String, resource: Resource)] = []
         for (name, value) in query.pairs where name == "watch" {
             let parts = value.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
             let path = (parts.first ?? "").split(separator: "/").map { Query.decoded($0) ?? "" }
-            guard let resource = try resource(path, Query(parts.count > 1 ? parts[1] : ""), visitor, isWatched: true)
+            guard let resource = try resource(path, Query(parts.count > 1 ? parts[1] : ""), caller, isWatched: true)
             else {
                 throw APIError(400, "bad_request", "nothing that can be watched is at \(value)")
             }
@@ -33,18 +33,27 @@ extension API {
             }
             topic = EventHub.Topic(queue: try desk(parts[0]).queue.name.text, id: parts[1])
         }
-        return stream(topic) { [resources] content, memory, send in
+        var holds: [Quota<String>.Hold] = []
+        for (_, resource) in resources where resource.isSearch {
+            guard let hold = searches.hold(resource.key, for: caller) else {
+                throw APIError(
+                    429, "too_many", "too many different searches are watched: close another page with a filter")
+            }
+            holds.append(hold)
+        }
+        return try stream(topic, caller) { [resources, holds] content, memory, send in
+            defer { withExtendedLifetime(holds) {} }
             try await tell(resources, &memory, send)
-            try await send(Self.text(of: content, as: "event", visitor))
+            try await send(Self.text(of: content, as: "event", caller))
         }
     }
 
     /// The events of one job, or of all jobs of a queue, as they are published.
-    func events(_ queue: String, _ query: Query, _ visitor: Visitor) throws(APIError) -> ServerResponse {
+    func events(_ queue: String, _ query: Query, _ caller: Caller) throws(APIError) -> ServerResponse {
         let id = query["id"]
         guard id.map(JobField.isID) ?? true else { throw APIError(400, "bad_request", "id must be a job's id") }
         let topic = EventHub.Topic(queue: try desk(queue).queue.name.text, id: id)
-        return stream(topic) { content, _, send in try await send(Self.text(of: content, as: nil, visitor)) }
+        return try stream(topic, caller) { content, _, send in try await send(Self.text(of: content, as: nil, caller)) }
     }
 
     /// Sends a text to the client of a stream; ignores an empty one.
@@ -52,21 +61,25 @@ extension API {
 
     /// A stream that calls `piece` in each interval, with the events that have come and a memory of what it has sent.
     private func stream(
-        _ topic: EventHub.Topic?,
+        _ topic: EventHub.Topic?, _ caller: Caller,
         _ piece: @escaping @Sendable (Mailbox.Content, inout [String: String], Send) async throws -> Void
-    ) -> ServerResponse {
-        ServerResponse(
+    ) throws(APIError) -> ServerResponse {
+        guard let hold = streams.hold(counter.next(), for: caller) else {
+            throw APIError(429, "too_many", "too many streams are open: close another page, or try again in a moment")
+        }
+        return ServerResponse(
             200,
             fields: [
                 ("Content-Type", "text/event-stream"), ("Cache-Control", "no-store"), ("X-Accel-Buffering", "no"),
             ],
-            body: .stream { [hub] writer in
+            body: .stream { [hub, hold] writer in
+                defer { withExtendedLifetime(hold) {} }
                 var memory: [String: String] = [:]
                 var spoken = ContinuousClock.now
                 var mailbox: Mailbox?
                 do {
                     // Listening begins only now, when the stream runs, so that it certainly ends with `leave`.
-                    if let topic { mailbox = try await hub.listen(to: topic) }
+                    if let topic { mailbox = try await hub.listen(to: topic, for: caller) }
                     try await writer.send("retry: 1000\n\n")
                     while !Task.isCancelled {
                         let begun = ContinuousClock.now
@@ -111,14 +124,14 @@ extension API {
         }
     }
 
-    private static func text(of content: Mailbox.Content, as name: String?, _ visitor: Visitor) -> String {
+    private static func text(of content: Mailbox.Content, as name: String?, _ caller: Caller) -> String {
         var text = ""
         if content.hasGap { text += "event: gap\ndata: {}\n\n" }
         if content.isOpened { text += "event: subscribed\ndata: {}\n\n" }
         for event in content.events {
             // An event is one line of JSON. Other texts are dropped, and line breaks are replaced by blanks.
             guard let json = try? JSON(event) else { continue }
-            let line = (visitor.role == .operator ? event : JobJSON.closed(json)).split(whereSeparator: \.isNewline)
+            let line = (caller.role == .operator ? event : JobJSON.closed(json)).split(whereSeparator: \.isNewline)
                 .joined(separator: " ")
             text += (name.map { "event: \($0)\n" } ?? "") + "data: \(line)\n\n"
         }

@@ -10,9 +10,18 @@ struct API: Sendable {
     let desks: [String: QueueDesk]
     let reads = SharedReads()
     let hub: EventHub
+    let audit: AuditLog
+    /// Streams by their numbers, and lists that streams search again and again, by the keys of their texts.
+    let streams: Quota<UInt64>
+    let searches = Quota<String>(maxEach: 16)
+    /// The number of the next stream.
+    let counter = Counter()
 
-    init(_ configuration: WebConfiguration) {
-        self.configuration = configuration
+    init(_ configuration: WebConfiguration, _ audit: AuditLog) {
+        (self.configuration, self.audit) = (configuration, audit)
+        // Operators keep a quarter of the streams.
+        streams = Quota(
+            maxEach: max(1, configuration.limits.streams / 4), maxViewers: configuration.limits.streams * 3 / 4)
         let redis = Redis(configuration.redis, name: "haul-web")
         let queues = configuration.queues.map { Queue($0, redis: redis) }
         self.redis = redis
@@ -24,6 +33,8 @@ struct API: Sendable {
     struct Resource: Sendable {
         /// Names the text in `SharedReads`. It is the same for all visitors who may see the same text.
         let key: String
+        /// Whether each reading searches the jobs of a state.
+        var isSearch = false
         /// How old the shared text may be.
         let age: Duration
         let read: @Sendable () async throws -> String
@@ -31,10 +42,13 @@ struct API: Sendable {
 
     func text(of resource: Resource) async throws(APIError) -> String {
         do {
-            return try await reads.text(resource.key, within: resource.age, resource.read)
+            let text = try await reads.text(resource.key, within: resource.age, resource.read)
+            audit.redisAnswered()
+            return text
         } catch let error as APIError {
             throw error
         } catch let error as RedisError {
+            audit.redisFailed(error.message)
             throw APIError(error)
         } catch {
             throw APIError(503, "cancelled", "the request was given up")
@@ -50,7 +64,7 @@ struct API: Sendable {
     ///
     /// - Parameter isWatched: True if a stream reads the resource again and again, so that each read must be cheap.
     func resource(
-        _ path: [String], _ query: Query, _ visitor: Visitor, isWatched: Bool = false
+        _ path: [String], _ query: Query, _ caller: Caller, isWatched: Bool = false
     ) throws(APIError) -> Resource? {
         guard path.first == "queues", path.count >= 2 else { return nil }
         let desk = try desk(path[1])
@@ -61,7 +75,7 @@ struct API: Sendable {
         case ("jobs", 4):
             let id = path[3]
             guard JobField.isID(id) else { throw .notFound("a job of such an id") }
-            let isOpen = visitor.role == .operator
+            let isOpen = caller.role == .operator
             let looks = query["line"] == "true"
             guard !looks || !isWatched else {
                 throw APIError(400, "bad_request", "the line is not looked at again and again")
@@ -71,7 +85,7 @@ struct API: Sendable {
             }
         case ("history", 3): return try history(desk, key, query)
         case ("settings", 3):
-            let isOpen = visitor.role == .operator
+            let isOpen = caller.role == .operator
             return Resource(key: "\(key) \(isOpen)", age: .milliseconds(900)) {
                 SettingsJSON.text(try await desk.queue.configuration(), isOpen: isOpen)
             }
@@ -90,7 +104,7 @@ struct API: Sendable {
             }
         case ("workers", 3): return Resource(key: key, age: .milliseconds(900)) { try await desk.workers() }
         case ("rejected", 3):
-            let isOpen = visitor.role == .operator
+            let isOpen = caller.role == .operator
             let limit = Int(try query.integer("limit", in: 1...1000, else: 100))
             return Resource(key: "\(key) \(isOpen) \(limit)", age: .milliseconds(900)) {
                 try await desk.rejected(limit: limit, withElements: isOpen)
@@ -121,7 +135,7 @@ struct API: Sendable {
             key, state.rawValue, "\(start)", "\(limit)", "\(reach.most)", filter.text, filter.host, filter.error,
             filter.worker, filter.batch,
         ]
-        return Resource(key: key.joined(separator: "\u{0}"), age: .milliseconds(900)) {
+        return Resource(key: key.joined(separator: "\u{0}"), isSearch: !filter.isEmpty, age: .milliseconds(900)) {
             try await desk.list(state, filter, from: start, limit: limit, reach)
         }
     }

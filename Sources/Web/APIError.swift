@@ -7,6 +7,8 @@ struct APIError: Error, Equatable {
     let status: Int
     let code: String
     let message: String
+    /// The methods that the path has, for a 405.
+    var allowed: [String] = []
 
     init(_ status: Int, _ code: String, _ message: String) {
         (self.status, self.code, self.message) = (status, code, message)
@@ -38,6 +40,7 @@ struct APIError: Error, Equatable {
         if status == 401 {
             response.fields.append(("WWW-Authenticate", #"Basic realm="haul", charset="UTF-8""#))
         }
+        if status == 405 { response.fields.append(("Allow", allowed.joined(separator: ", "))) }
         if status == 429 || status == 503 { response.fields.append(("Retry-After", "2")) }
         return response
     }

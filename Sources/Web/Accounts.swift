@@ -1,6 +1,6 @@
 import CHaulOpenSSL
 import HaulContract
-import HaulExecutors
+import HaulHTTPServer
 import Synchronization
 
 /// What a visitor may do.
@@ -25,26 +25,34 @@ package final class Accounts: Sendable {
     package struct Invalid: Error, CustomStringConvertible { package let description: String }
 
     enum Outcome: Equatable {
-        case visitor(Visitor)
+        case visitor(Visitor, Proof)
         /// The request has no credentials.
         case none
-        case wrong
+        /// The credentials are wrong. `name` is the user's name, as the client gives it; nil without one.
+        case wrong(name: String?)
         /// Too many passwords wait to be checked.
-        case busy
+        case busy(name: String)
+    }
+
+    /// How a visitor has signed in.
+    enum Proof: Equatable {
+        /// With a password that was checked now, or earlier.
+        case checked, remembered
+        case token
     }
 
     private let users: [String: (role: Role, hash: PasswordHash)]
     /// Visitors by the SHA-256 of their token.
     private let tokens: [[UInt8]: Visitor]
-    /// Checks passwords. Each check takes a tenth of a second, so few run at once, and few may wait.
-    private let pool = BlockingPool(name: "login", limit: 2)
-    private let checks = Mutex(0)
-    private static let mostChecks = 16
-    /// Credentials that were right in the last ten minutes, by a hash with `secret`, which only this process has.
+    private let queue = SignInQueue()
+    /// Credentials that were right, by a hash with `secret`, which only this process has. So guesses never delay those
+    /// who have signed in. They are forgotten when they were not used for `memory`.
     private let known = Mutex<[[UInt8]: (visitor: Visitor, end: ContinuousClock.Instant)]>([:])
     private let secret = Random.bytes(32)
     /// The hash that is checked for an unknown name, so that it takes as long as for a known one.
     private let nobody: PasswordHash
+
+    private static let memory: Duration = .seconds(12 * 3600)
 
     /// - Throws: `Invalid`, with the line and a sentence that says what is wrong.
     package init(_ text: String) throws(Invalid) {
@@ -75,58 +83,55 @@ package final class Accounts: Sendable {
         }
         guard !users.isEmpty || !tokens.isEmpty else { throw Invalid(description: "it names nobody") }
         (self.users, self.tokens) = (users, tokens)
-        nobody = users.values.first?.hash ?? PasswordHash(password: "", cost: 4)
+        nobody = users.values.map(\.hash).max { $0.memory < $1.memory } ?? PasswordHash(password: "", cost: 4)
     }
 
     /// The hash of a bearer token, as a line of the file has it behind name and role.
     package static func hash(token: String) -> String { "sha256:" + Hexadecimal.text(SHA256.digest(Array(token.utf8))) }
 
     /// The visitor whose credentials are in an Authorization field (Basic or Bearer).
-    func visitor(_ authorization: String?) async -> Outcome {
+    func visitor(_ authorization: String?, from client: ClientAddress) async -> Outcome {
         guard let authorization else { return .none }
         let words = authorization.split(separator: " ", maxSplits: 1).map(String.init)
-        guard words.count == 2 else { return .wrong }
+        guard words.count == 2 else { return .wrong(name: nil) }
         switch words[0].lowercased() {
-        case "bearer": return tokens[SHA256.digest(Array(words[1].utf8))].map { .visitor($0) } ?? .wrong
-        case "basic": return await user(words[1])
-        default: return .wrong
+        case "bearer":
+            return tokens[SHA256.digest(Array(words[1].utf8))].map { .visitor($0, .token) } ?? .wrong(name: nil)
+        case "basic": return await user(words[1], from: client)
+        default: return .wrong(name: nil)
         }
     }
 
-    private func user(_ credentials: String) async -> Outcome {
+    private func user(_ credentials: String, from client: ClientAddress) async -> Outcome {
         let digest = SHA256.digest(secret + Array(credentials.utf8))
-        if let visitor = remembered(digest) { return .visitor(visitor) }
+        if let visitor = remembered(digest) { return .visitor(visitor, .remembered) }
         guard let bytes = Base64.decode(credentials.utf8), let text = String(validating: bytes, as: UTF8.self),
             let colon = text.utf8.firstIndex(of: UInt8(ascii: ":"))
         else {
-            return .wrong
+            return .wrong(name: nil)
         }
         let (name, password) = (String(text[..<colon]), String(text[text.utf8.index(after: colon)...]))
-        let hasPlace = checks.withLock { count in
-            guard count < Self.mostChecks else { return false }
-            count += 1
-            return true
-        }
-        guard hasPlace else { return .busy }
-        defer { checks.withLock { $0 -= 1 } }
         let user = users[name]
         let hash = user?.hash ?? nobody
-        let isRight = await pool.run { hash.matches(password) }
-        guard isRight, let user else { return .wrong }
+        let attempt = SignInQueue.Attempt(name: name, isKnown: user != nil, network: client.network)
+        guard let isRight = await queue.run(attempt, { hash.matches(password) }) else {
+            // The same password may have been checked for another request meanwhile.
+            return remembered(digest).map { .visitor($0, .remembered) } ?? .busy(name: name)
+        }
+        guard isRight, let user else { return .wrong(name: name) }
         let visitor = Visitor(name: name, role: user.role)
         known.withLock {
             if $0.count >= 256 { $0.removeAll() }
-            $0[digest] = (visitor, .now + .seconds(600))
+            $0[digest] = (visitor, .now + Self.memory)
         }
-        return .visitor(visitor)
+        return .visitor(visitor, .checked)
     }
 
     private func remembered(_ digest: [UInt8]) -> Visitor? {
         known.withLock { known in
             guard let (visitor, end) = known[digest] else { return nil }
-            if end > .now { return visitor }
-            known[digest] = nil
-            return nil
+            known[digest] = end > .now ? (visitor, .now + Self.memory) : nil
+            return end > .now ? visitor : nil
         }
     }
 }

@@ -6,16 +6,13 @@ struct Admission: Sendable {
     let hosts: Set<String>
     let accounts: Accounts?
 
-    enum Decision: Equatable {
-        case visitor(Visitor)
-        case refused(APIError)
-    }
-
     /// Prevents DNS rebinding. Another site can let its own name lead to our address, and then its page may read what
     /// we answer. This does not work with an IP address, or with a name that is configured here.
     func refusal(ofHost request: ServerRequest) -> APIError? {
         guard let authority = request["host"] else { return nil }
-        let host = Self.host(of: authority).lowercased()
+        guard let host = Self.host(of: authority)?.lowercased() else {
+            return APIError(421, "unknown_host", "the Host field is not a name or an address with an optional port")
+        }
         if host == "localhost" || Self.isAddress(host) || hosts.contains(host) { return nil }
         return APIError(
             421, "unknown_host", "this server is not known as \(host): haul web --host \(host) makes it so")
@@ -31,7 +28,7 @@ struct Admission: Sendable {
         guard isChange else { return nil }
         if let origin = request["origin"] {
             guard let authority = request["host"], let own = Self.authority(ofOrigin: origin),
-                own == authority.lowercased() || hosts.contains(Self.host(of: own))
+                own == authority.lowercased() || Self.host(of: own).map(hosts.contains) ?? false
             else { return APIError(403, "foreign_origin", "the request comes from another origin: \(origin)") }
         }
         let type = (request["content-type"] ?? "").prefix { $0 != ";" }.lowercased()
@@ -41,13 +38,24 @@ struct Admission: Sendable {
         return nil
     }
 
-    func visitor(_ request: ServerRequest) async -> Decision {
-        guard let accounts else { return .visitor(Visitor(name: nil, role: .operator)) }
-        switch await accounts.visitor(request["authorization"]) {
-        case .visitor(let visitor): return .visitor(visitor)
-        case .none: return .refused(APIError(401, "sign_in", "sign in with a name and password, or a bearer token"))
-        case .wrong: return .refused(APIError(401, "sign_in", "the name, the password or the token is wrong"))
-        case .busy: return .refused(APIError(429, "busy", "too many are signing in: try again in a moment"))
+    /// Who sends the request.
+    ///
+    /// - Throws: `sign_in` or `busy`.
+    func caller(_ request: ServerRequest, _ audit: AuditLog) async throws(APIError) -> Caller {
+        let client = request.client
+        guard let accounts else { return Caller(visitor: Visitor(name: nil, role: .operator), client: client) }
+        switch await accounts.visitor(request["authorization"], from: client) {
+        case .visitor(let visitor, let proof):
+            let caller = Caller(visitor: visitor, client: client)
+            if proof == .checked { audit.signedIn(caller) } else if proof == .token { audit.usedToken(caller) }
+            return caller
+        case .none: throw APIError(401, "sign_in", "sign in with a name and password, or a bearer token")
+        case .wrong(let name):
+            audit.signInFailed(name, from: client, "the name, the password or the token is wrong")
+            throw APIError(401, "sign_in", "the name, the password or the token is wrong")
+        case .busy(let name):
+            audit.signInFailed(name, from: client, "too many are signing in")
+            throw APIError(429, "busy", "too many are signing in: try again in a moment")
         }
     }
 
@@ -58,10 +66,16 @@ struct Admission: Sendable {
         return String(parts[2])
     }
 
-    /// The host of `host[:port]`, without the brackets of an IPv6 address.
-    static func host(of authority: String) -> String {
-        if authority.hasPrefix("[") { return String(authority.dropFirst().prefix { $0 != "]" }) }
-        return String(authority.prefix { $0 != ":" })
+    /// The host of `host[:port]`, without the brackets of an IPv6 address; nil for any other text.
+    static func host(of authority: String) -> String? {
+        let isBracketed = authority.hasPrefix("[")
+        let host = authority.dropFirst(isBracketed ? 1 : 0).prefix { $0 != (isBracketed ? "]" : ":") }
+        let rest = authority[host.endIndex...].dropFirst(isBracketed ? 1 : 0)
+        guard !isBracketed || host.endIndex < authority.endIndex else { return nil }
+        guard rest.isEmpty || rest.first == ":" && rest.dropFirst().utf8.allSatisfy({ 48...57 ~= $0 }) else {
+            return nil
+        }
+        return String(host)
     }
 
     /// Whether a host is an IP address. No host name has this form: browsers take a host whose last label is a number

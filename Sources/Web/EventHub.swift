@@ -20,14 +20,19 @@ actor EventHub {
     private var feeds: [Topic: Feed] = [:]
     /// Each feed is a connection to Redis.
     private static let mostFeeds = 32
+    /// One user takes at most half of the feeds, and operators keep a quarter of them.
+    private let quota = Quota<Topic>(maxEach: mostFeeds / 2, maxViewers: mostFeeds * 3 / 4)
 
     init(_ queues: [Queue]) { self.queues = Dictionary(uniqueKeysWithValues: queues.map { ($0.name.text, $0) }) }
 
     /// Begins to listen. The caller must end it with `leave`.
     ///
     /// - Throws: `not_found` for an unknown queue; `busy` if there are too many feeds.
-    func listen(to topic: Topic) throws(APIError) -> Mailbox {
-        let mailbox = Mailbox()
+    func listen(to topic: Topic, for caller: Caller) throws(APIError) -> Mailbox {
+        guard let hold = quota.hold(topic, for: caller) else {
+            throw APIError(429, "too_many", "too many jobs are watched at once: close the page of another job")
+        }
+        let mailbox = Mailbox(hold)
         if let feed = feeds[topic] {
             feed.mailboxes.add(mailbox)
             return mailbox
@@ -109,6 +114,10 @@ final class Mailbox: Sendable {
     }
 
     private let content = Mutex(Content())
+    private let hold: Quota<EventHub.Topic>.Hold
+
+    init(_ hold: Quota<EventHub.Topic>.Hold) { self.hold = hold }
+
     private static let mostEvents = 2000
 
     func post(_ event: String) {

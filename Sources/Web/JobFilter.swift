@@ -1,7 +1,7 @@
 import HaulContract
 
 /// A filter for the jobs of a state. A job must match everything that is not empty.
-struct JobFilter: Sendable, Hashable {
+struct JobFilter: Sendable, Hashable, CustomStringConvertible {
     /// A part of the id, the URL, the path, the file or the message. Case is ignored.
     var text = ""
     var host = ""
@@ -14,6 +14,12 @@ struct JobFilter: Sendable, Hashable {
     static let names: Set<String> = ["q", "host", "error", "worker", "batch"]
 
     var isEmpty: Bool { self == JobFilter() }
+
+    /// What is filtered for, like `host=a.example error=http_404`.
+    var description: String {
+        [("q", text), ("host", host), ("error", error), ("worker", worker), ("batch", batch)]
+            .filter { !$0.1.isEmpty }.map { "\($0.0)=\($0.1)" }.joined(separator: " ")
+    }
 
     init() {}
 

@@ -85,7 +85,7 @@ enum JobJSON {
     static func host(of url: String?) -> String? {
         guard let url, let scheme = url.byteRange(of: "://") else { return nil }
         let authority = url[scheme.upperBound...].prefix { $0 != "/" && $0 != "?" && $0 != "#" }
-        let host = Admission.host(of: String(authority)).lowercased()
+        let host = Admission.host(of: String(authority))?.lowercased() ?? ""
         return host.isEmpty ? nil : host
     }
 }

@@ -5,7 +5,7 @@ import HaulExecutors
 /// A password as it is stored: scrypt (RFC 7914) of OpenSSL. Each hash has its own salt and costs, so that new hashes
 /// can cost more.
 package struct PasswordHash: Sendable, Equatable {
-    /// The binary logarithm of N. With 15, a guess costs 32 MiB and about a tenth of a second.
+    /// The binary logarithm of N. With 17, a guess costs 128 MiB and about a third of a second.
     private let cost: UInt64
     private let blockSize: UInt64
     private let lanes: UInt64
@@ -15,8 +15,8 @@ package struct PasswordHash: Sendable, Equatable {
     private static let beginning = "scrypt"
     private static let mostMemory: UInt64 = 256 << 20
 
-    /// Hashes a new password with a random salt. With the default cost this takes about a tenth of a second.
-    package init(password: String, cost: UInt64 = 15) {
+    /// Hashes a new password with a random salt. With the default cost this takes about a third of a second.
+    package init(password: String, cost: UInt64 = 17) {
         (self.cost, blockSize, lanes) = (cost, 8, 1)
         salt = Random.bytes(16)
         key = Self.derive(password, cost, 8, 1, salt, count: 32) ?? []
@@ -39,8 +39,22 @@ package struct PasswordHash: Sendable, Equatable {
         "\(Self.beginning)$\(cost)$\(blockSize)$\(lanes)$\(Hexadecimal.text(salt))$\(Hexadecimal.text(key))"
     }
 
+    /// The bytes of memory that a check takes.
+    var memory: UInt64 { 128 * blockSize << cost }
+
+    /// What is wrong with a new password; nil if it may be used.
+    package static func problem(of password: String) -> String? {
+        if password.utf8.contains(0) { return "a password has no NUL in it" }
+        let length = password.unicodeScalars.count
+        return length >= minLength ? nil : "a password has at least \(minLength) characters, and this one has \(length)"
+    }
+
+    private static let minLength = 12
+
     /// Whether this is the password. Takes as long as hashing, so it must not run on Swift's cooperative threads.
     package func matches(_ password: String) -> Bool {
+        // scrypt takes a password with NULs at its end for the same password without them (HMAC pads its key with zeros).
+        guard !password.utf8.contains(0) else { return false }
         let other = Self.derive(password, cost, blockSize, lanes, salt, count: key.count)
         return other.map { ConstantTime.areEqual($0, key) } ?? false
     }

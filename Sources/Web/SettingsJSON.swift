@@ -57,10 +57,19 @@ enum SettingsJSON {
     }
 
     /// A value to set; nil removes it.
-    enum Change {
+    enum Change: CustomStringConvertible {
         case setting(QueueSetting, String?)
         case ofJobs(QueueDefault, String?)
         case ofHost(String, String?)
+
+        /// The name of what is changed, and the new value unless it may hold a secret.
+        var description: String {
+            switch self {
+            case .setting(let setting, let value): "\(setting.name)=\(value ?? "none")"
+            case .ofJobs(let field, _): field == .base ? field.name : "defaults.\(field.name)"
+            case .ofHost(let host, let value): "limits.\(host)=\(value ?? "none")"
+            }
+        }
 
         func make(in queue: Queue) async throws(RedisError) {
             switch self {

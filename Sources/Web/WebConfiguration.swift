@@ -1,6 +1,7 @@
 package import HaulBus
 package import HaulHTTPServer
 package import HaulRedis
+package import Logging
 
 /// The configuration of `haul web`.
 package struct WebConfiguration: Sendable {
@@ -16,6 +17,10 @@ package struct WebConfiguration: Sendable {
     package var hosts: [String] = []
     package var limits = ServerLimits()
     package var version = ""
+    /// Whether the last address of X-Forwarded-For is the client's: a proxy adds it, and all clients come through it.
+    package var trustsForwardedFor = false
+    /// Gets a line for each sign-in, each change, and when Redis fails.
+    package var log = Logger(label: "haul", factory: { _ in SwiftLogNoOpLogHandler() })
 
     package init(redis: RedisURL, queues: [QueueName], addresses: [ListenAddress]) {
         (self.redis, self.queues, self.addresses) = (redis, queues, addresses)

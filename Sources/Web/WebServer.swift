@@ -11,11 +11,13 @@ package final class WebServer: Sendable {
     private let api: API
     private let page = Page()
     private let exporter: QueueExporter
+    private let audit: AuditLog
 
     package init(_ configuration: WebConfiguration) {
         self.configuration = configuration
         admission = Admission(hosts: Set(configuration.hosts.map { $0.lowercased() }), accounts: configuration.accounts)
-        api = API(configuration)
+        audit = AuditLog(configuration.log)
+        api = API(configuration, audit)
         // Another connection than the page's, so that no scrape delays the page.
         let redis = Redis(configuration.redis, name: "haul-web-export")
         exporter = QueueExporter(configuration.queues.map { Queue($0, redis: redis) })
@@ -26,7 +28,7 @@ package final class WebServer: Sendable {
     /// - Throws: If it cannot listen on one of the addresses.
     package func run(ready: @Sendable ([ListenAddress]) -> Void) async throws {
         let server = HTTPServer(limits: configuration.limits, refusal: Self.refusal) { [self] request in
-            await respond(request)
+            await decide(request)
         }
         var places: [ListenAddress] = []
         for address in configuration.addresses { places.append(try await server.listen(on: address)) }
@@ -40,15 +42,32 @@ package final class WebServer: Sendable {
 
     /// The response to what is no request: an error like all others.
     @Sendable private static func refusal(_ status: Int, _ reason: String) -> ServerResponse {
-        var response = APIError(status, "http", reason).response
-        response.fields += protection
-        return response
+        protected(APIError(status, "http", reason).response)
     }
 
-    func respond(_ request: ServerRequest) async -> ServerResponse {
-        var response: ServerResponse
-        do throws(APIError) { response = try await answer(request) } catch { response = error.response }
-        response.fields += Self.protection
+    /// Decides about a request from its head, before any of its body is read.
+    func decide(_ request: ServerRequest) async -> HTTPServer.Decision {
+        var request = request
+        if configuration.trustsForwardedFor, let client = Self.forwardedFor(request) { request.client = client }
+        do throws(APIError) {
+            switch try await answer(request) {
+            case .respond(let response): return .respond(Self.protected(response))
+            case .readBody(let respond): return .readBody { Self.protected(await respond($0)) }
+            }
+        } catch {
+            return .respond(Self.protected(error.response))
+        }
+    }
+
+    /// The last address of X-Forwarded-For, which the proxy has added.
+    private static func forwardedFor(_ request: ServerRequest) -> ClientAddress? {
+        let last = request["x-forwarded-for"]?.split(separator: ",").last
+        return last.flatMap { ClientAddress(String($0.filter { $0 != " " && $0 != "\t" })) }
+    }
+
+    private static func protected(_ response: ServerResponse) -> ServerResponse {
+        var response = response
+        response.fields += protection
         return response
     }
 
@@ -63,31 +82,32 @@ package final class WebServer: Sendable {
         ("Cross-Origin-Opener-Policy", "same-origin"), ("Cross-Origin-Resource-Policy", "same-origin"),
     ]
 
-    private func answer(_ request: ServerRequest) async throws(APIError) -> ServerResponse {
-        guard ["GET", "HEAD", "POST", "PATCH"].contains(request.method) else {
-            throw APIError(405, "method", "\(request.method) is nothing that can be done here")
-        }
+    private func answer(_ request: ServerRequest) async throws(APIError) -> HTTPServer.Decision {
         if let refusal = admission.refusal(ofHost: request) { throw refusal }
         guard let path = localPath(of: request) else {
             guard request.path == configuration.prefix else { throw .notFound("this path") }
-            return ServerResponse(308, fields: [("Location", configuration.prefix + "/")])
+            return .respond(ServerResponse(308, fields: [("Location", configuration.prefix + "/")]))
         }
-        if path == "healthz" { return ServerResponse(200, "text/plain; charset=utf-8", "ok\n") }
-        if path == "readyz" { return await readiness() }
-        let visitor: Visitor
-        switch await admission.visitor(request) {
-        case .visitor(let known): visitor = known
-        case .refused(let error): throw error
-        }
-        let isRead = request.method == "GET" || request.method == "HEAD"
-        if isRead, path == "metrics" { return await metrics() }
-        if isRead, let file = page.response(path, to: request) { return file }
-        guard path.hasPrefix("api/") else { throw .notFound("this path") }
-        if let refusal = admission.refusal(ofOrigin: request) { throw refusal }
-        let parts = path.dropFirst(4).split(separator: "/", omittingEmptySubsequences: false)
+        let parts = path.split(separator: "/", omittingEmptySubsequences: false)
         let decoded = parts.compactMap { Query.decoded($0) }
         guard decoded.count == parts.count else { throw .notFound("this path") }
-        return try await api.respond(request, decoded, visitor)
+        let isAPI = decoded.count > 1 && decoded[0] == "api"
+        let methods = API.methods(of: isAPI ? Array(decoded.dropFirst()) : [])
+        guard methods.contains(request.method) else {
+            let names = methods.joined(separator: ", ")
+            var error = APIError(405, "method", "this path has no method \(request.method), but \(names)")
+            error.allowed = methods
+            throw error
+        }
+        if path == "healthz" { return .respond(ServerResponse(200, "text/plain; charset=utf-8", "ok\n")) }
+        if path == "readyz" { return .respond(await readiness()) }
+        let caller = try await admission.caller(request, audit)
+        if path == "metrics" { return .respond(await metrics()) }
+        let isRead = request.method == "GET" || request.method == "HEAD"
+        if isRead, let file = page.response(path, to: request) { return .respond(file) }
+        guard isAPI else { throw .notFound("this path") }
+        if let refusal = admission.refusal(ofOrigin: request) { throw refusal }
+        return try await api.decide(request, Array(decoded.dropFirst()), caller)
     }
 
     /// The path behind the prefix, without a leading slash; nil if the request is outside of the prefix.

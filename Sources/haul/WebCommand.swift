@@ -3,9 +3,11 @@ import Glibc
 import HaulBus
 import HaulContract
 import HaulHTTPServer
+import HaulLogs
 import HaulRedis
 import HaulTerminal
 import HaulWeb
+import Logging
 
 struct WebCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -35,9 +37,33 @@ struct WebCommand: AsyncParsableCommand {
                 "A name by which browsers reach this server, besides localhost and addresses. May be repeated. [HAUL_WEB_HOST, with commas]"
         )
         var host: [String] = []
+        @Flag(
+            help:
+                "Take a client's address from X-Forwarded-For, for limits and the log. All clients must come through a proxy that sets it."
+        )
+        var forwardedFor = false
+        @Option(help: "The format of the log's lines: logfmt or json. [HAUL_LOG_FORMAT]")
+        var logFormat: LogFormat?
 
         func run() async throws {
-            let configuration = try settings()
+            var configuration = try settings()
+            let format = try format()
+            let output = LogOutput(descriptor: STDERR_FILENO, format: format)
+            defer { output.flush() }
+            configuration.log = Logger(label: "haul", factory: { _ in LineLogHandler(format, to: output) })
+            try await serve(configuration)
+        }
+
+        private func format() throws -> LogFormat {
+            if let logFormat { return logFormat }
+            guard let text = Environment.text("HAUL_LOG_FORMAT") else { return .logfmt }
+            guard let format = LogFormat(rawValue: text) else {
+                throw ExitStatus.because(.usage, "HAUL_LOG_FORMAT must be logfmt or json, not \"\(text)\"")
+            }
+            return format
+        }
+
+        private func serve(_ configuration: WebConfiguration) async throws {
             let server = WebServer(configuration)
             let manager = ServiceManager()
             let work = Task {
@@ -102,6 +128,7 @@ struct WebCommand: AsyncParsableCommand {
                 ? (Environment.text("HAUL_WEB_HOST") ?? "").split(whereSeparator: { ", ".contains($0) }).map(
                     String.init)
                 : host
+            result.trustsForwardedFor = forwardedFor
             result.version = Version.text
             if let path = auth ?? Environment.text("HAUL_WEB_AUTH") {
                 result.accounts = try accounts(path)
@@ -132,7 +159,7 @@ struct WebCommand: AsyncParsableCommand {
 
         @Argument(help: "The user's name, or what the token is for.") var name: String
         @Option(help: "viewer or operator.") var role = "viewer"
-        @Flag(help: "Make a bearer token in place of a user with a password.") var token = false
+        @Flag(help: "Make a bearer token instead of a user with a password.") var token = false
 
         func run() throws {
             guard let role = Role(rawValue: role) else {
@@ -147,7 +174,7 @@ struct WebCommand: AsyncParsableCommand {
                 return Terminal.line("\(name) \(role.rawValue) \(Accounts.hash(token: token))")
             }
             let password = try Password.read("Password for \(name): ")
-            guard !password.isEmpty else { throw ExitStatus.because(.usage, "the password is empty") }
+            if let problem = PasswordHash.problem(of: password) { throw ExitStatus.because(.usage, problem) }
             Terminal.line("\(name) \(role.rawValue) \(PasswordHash(password: password).text)")
         }
     }

@@ -51,14 +51,15 @@ struct WorkerService {
         let server = HTTPServer(limits: limits) { request in
             let text = "text/plain; charset=utf-8"
             guard request.method == "GET" || request.method == "HEAD" else {
-                return ServerResponse(
-                    405, fields: [("Allow", "GET, HEAD"), ("Content-Type", text)],
-                    body: .bytes(Array("only GET and HEAD are answered here\n".utf8)))
+                return .respond(
+                    ServerResponse(
+                        405, fields: [("Allow", "GET, HEAD"), ("Content-Type", text)],
+                        body: .bytes(Array("only GET and HEAD are answered here\n".utf8))))
             }
             guard let answer = await page.answer(request.path) else {
-                return ServerResponse(404, text, "/healthz, /readyz and /metrics are here\n")
+                return .respond(ServerResponse(404, text, "/healthz, /readyz and /metrics are here\n"))
             }
-            return ServerResponse(answer.status, answer.type, answer.text)
+            return .respond(ServerResponse(answer.status, answer.type, answer.text))
         }
         do {
             let place = try await server.listen(on: address)

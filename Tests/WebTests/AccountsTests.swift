@@ -1,3 +1,4 @@
+import HaulHTTPServer
 import Testing
 
 @testable import HaulWeb
@@ -24,26 +25,34 @@ import Testing
     @Test func passwordsAndTokensNameTheirOwners() async throws {
         let accounts = try accounts()
         let user = Visitor(name: "alice", role: .operator)
-        #expect(await accounts.visitor(basic(alice)) == .visitor(user))
-        #expect(await accounts.visitor(basic(alice)) == .visitor(user))
+        #expect(await visit(accounts, basic(alice)) == .visitor(user, .checked))
+        #expect(await visit(accounts, basic(alice)) == .visitor(user, .remembered))
         let token = Visitor(name: "grafana", role: .viewer)
-        #expect(await accounts.visitor("bearer secret-token") == .visitor(token))
-        #expect(await accounts.visitor(nil) == .none)
-        for text in [
-            basic(wrong), basic(nobody), basic("!"), basic(""), "Basic", "Bearer secret-toke", "Digest x", "",
-        ] {
-            #expect(await accounts.visitor(text) == .wrong, "\(text)")
+        #expect(await visit(accounts, "bearer secret-token") == .visitor(token, .token))
+        #expect(await visit(accounts, nil) == .none)
+        for text in [basic("!"), basic(""), "Basic", "Bearer secret-toke", "Digest x", ""] {
+            #expect(await visit(accounts, text) == .wrong(name: nil), "\(text)")
         }
+        #expect(await visit(accounts, basic(wrong)) == .wrong(name: "alice"))
+        #expect(await visit(accounts, basic(nobody)) == .wrong(name: "carol"))
     }
 
-    @Test func manyGuessesAtOnceAreTurnedAway() async throws {
-        let accounts = try Accounts("alice operator \(PasswordHash(password: "open sesame", cost: 12).text)")
-        let outcomes = await withTaskGroup(of: Accounts.Outcome.self) { group in
-            for _ in 0..<60 { group.addTask { await accounts.visitor(self.basic(self.wrong)) } }
-            return await group.reduce(into: []) { $0.append($1) }
-        }
-        #expect(outcomes.contains(.busy) && outcomes.contains(.wrong))
-        #expect(outcomes.allSatisfy { $0 == .busy || $0 == .wrong })
+    private func visit(_ accounts: Accounts, _ authorization: String?) async -> Accounts.Outcome {
+        await accounts.visitor(authorization, from: ClientAddress("10.0.0.1")!)
+    }
+
+    @Test("a password with a NUL at its end is another password")
+    func trailingNUL() async throws {
+        // alice:open sesame and a NUL.
+        #expect(await visit(try accounts(), basic("YWxpY2U6b3BlbiBzZXNhbWUA")) == .wrong(name: "alice"))
+        #expect(PasswordHash.problem(of: "twelve chars\0") != nil)
+    }
+
+    @Test("a new password has at least twelve characters, and its hash costs 128 MiB")
+    func newPasswords() throws {
+        #expect(PasswordHash.problem(of: "elevenchars") == "a password has at least 12 characters, and this one has 11")
+        #expect(PasswordHash.problem(of: "twelve chars") == nil)
+        #expect(PasswordHash(password: "twelve chars").text.hasPrefix("scrypt$17$8$1$"))
     }
 
     @Test(arguments: [

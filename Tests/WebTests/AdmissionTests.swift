@@ -10,6 +10,8 @@ import Testing
         ("localhost:8484", true), ("127.0.0.1", true), ("[::1]:8484", true), ("10.1.2.3:80", true),
         ("LOCALHOST", true), ("haul.example.org", true), ("evil.example.org:8484", false),
         ("127.0.0.1.evil.org", false), ("evil.org:127.0.0.1", false), ("1.2.3.4.5", false), ("", false),
+        ("localhost:evil", false), ("[::1]evil.example", false), ("[::1", false), ("localhost:80:80", false),
+        ("[::1]", true), ("localhost:", true),
     ])
     func onlyNamesThatLeadHereForSureAreAnswered(host: String, isKnown: Bool) {
         let request = ServerRequest(method: "GET", path: "/", fields: [("host", host)])

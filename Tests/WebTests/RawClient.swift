@@ -8,8 +8,11 @@ final class RawClient: Sendable {
     private static let pool = BlockingPool(name: "raw clients", limit: 32)
     private let socket: Int32
 
-    init(_ address: ListenAddress) throws {
-        socket = try LoopbackSocket.connect(.v4, port: Int(address.port))
+    /// - Parameter source: The address of the client on this machine, such as 127.0.7.1.
+    init(_ address: ListenAddress, from source: String? = nil) throws {
+        socket =
+            try source.map { try Self.connect(to: address.port, from: $0) }
+            ?? LoopbackSocket.connect(.v4, port: Int(address.port))
         var limit = timeval(tv_sec: 15, tv_usec: 0)
         for option in [SO_RCVTIMEO, SO_SNDTIMEO] {
             setsockopt(socket, SOL_SOCKET, option, &limit, socklen_t(MemoryLayout<timeval>.size))
@@ -17,6 +20,35 @@ final class RawClient: Sendable {
     }
 
     deinit { close(socket) }
+
+    private struct NotConnected: Error {
+        let address: String
+        let code: Int32
+    }
+
+    private static func connect(to port: UInt16, from source: String) throws -> Int32 {
+        let socket = Glibc.socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
+        for (text, port, isOwn) in [(source, 0, true), ("127.0.0.1", port, false)] {
+            var place = sockaddr_in()
+            place.sin_family = sa_family_t(AF_INET)
+            place.sin_port = port.bigEndian
+            inet_pton(AF_INET, text, &place.sin_addr)
+            let status = withUnsafePointer(to: &place) {
+                $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                    let size = socklen_t(MemoryLayout<sockaddr_in>.size)
+                    return isOwn ? bind(socket, $0, size) : Glibc.connect(socket, $0, size)
+                }
+            }
+            guard status == 0 else { throw NotConnected(address: text, code: errno) }
+        }
+        return socket
+    }
+
+    /// Sends what the socket takes of `bytes` at once. Does not wait.
+    func offer(_ bytes: [UInt8]) {
+        guard !bytes.isEmpty else { return }
+        _ = Glibc.send(socket, bytes, bytes.count, Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT))
+    }
 
     /// Sends `bytes`, until the connection breaks or makes no progress for 15 seconds. Returns how many bytes were
     /// sent.

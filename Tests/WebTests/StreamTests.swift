@@ -8,7 +8,7 @@ import Testing
 /// Server-sent events, over real sockets.
 @Suite struct StreamTests {
     private func serve(_ fixture: WebFixture) async throws -> (HTTPServer, ListenAddress) {
-        let server = HTTPServer { await fixture.web.respond($0) }
+        let server = HTTPServer { await fixture.web.decide($0) }
         return (server, try await server.listen(on: ListenAddress("127.0.0.1:0")!))
     }
 

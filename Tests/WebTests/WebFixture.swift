@@ -36,7 +36,8 @@ struct WebFixture {
 
     /// Sends a request as a program on this machine does. Every method but GET gets the content type of JSON.
     func ask(
-        _ method: String, _ target: String, _ body: String? = nil, fields: [(name: String, value: String)] = []
+        _ method: String, _ target: String, _ body: String? = nil, fields: [(name: String, value: String)] = [],
+        from client: String = "127.0.0.1"
     ) async -> Answer {
         let parts = target.split(separator: "?", maxSplits: 1).map(String.init)
         var all = fields
@@ -46,8 +47,12 @@ struct WebFixture {
         }
         let request = ServerRequest(
             method: method, path: parts[0], query: parts.count > 1 ? parts[1] : "", fields: all,
-            body: Array((body ?? "").utf8))
-        let response = await web.respond(request)
+            client: ClientAddress(client)!)
+        let response =
+            switch await web.decide(request) {
+            case .respond(let response): response
+            case .readBody(let respond): await respond(Array((body ?? "").utf8))
+            }
         guard case .bytes(let bytes) = response.body else {
             return Answer(status: response.status, fields: response.fields, text: "(a stream)")
         }

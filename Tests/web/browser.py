@@ -404,7 +404,7 @@ def test_many_running_jobs_cost_redis_little(bench):
 def test_a_viewer_sees_no_secret_and_no_button(bench):
     lines = []
     for name, role in [("v", "viewer"), ("o", "operator")]:
-        done = subprocess.run([bench.haul, "web", "hash-password", name, "--role", role], input="pass word\n", capture_output=True, text=True, check=True)
+        done = subprocess.run([bench.haul, "web", "hash-password", name, "--role", role], input="long pass word\n", capture_output=True, text=True, check=True)
         lines.append(done.stdout)
     accounts = bench.directory / "accounts"
     accounts.write_text("".join(lines))
@@ -417,8 +417,8 @@ def test_a_viewer_sees_no_secret_and_no_button(bench):
     bench.serve("--auth", str(accounts))
     place = f"127.0.0.1:{bench.port}"
     bench.driver.get("about:blank")
-    bench.driver.get(f"http://v:pass%20word@{place}/healthz")
-    bench.driver.get(f"http://v:pass%20word@{place}/")
+    bench.driver.get(f"http://v:long%20pass%20word@{place}/healthz")
+    bench.driver.get(f"http://v:long%20pass%20word@{place}/")
     for page in ["overview", "jobs/queued", "job/secret", "job/asked", "job/running-00000", "batches", "batches/night", "workers", "rejected", "settings", "push"]:
         bench.visit(f"#/one/{page}")
         time.sleep(0.6)

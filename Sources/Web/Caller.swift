@@ -1,0 +1,13 @@
+import HaulHTTPServer
+
+/// The visitor who sends a request, and where it comes from.
+struct Caller: Sendable, Equatable {
+    let visitor: Visitor
+    let client: ClientAddress
+
+    var name: String? { visitor.name }
+    var role: Role { visitor.role }
+
+    /// Whose limits count: the user's, or those of the address if nobody signs in.
+    var account: String { visitor.name ?? "\(client)" }
+}

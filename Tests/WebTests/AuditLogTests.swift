@@ -1,0 +1,153 @@
+import HaulContract
+import HaulHTTPServer
+import HaulTestSupport
+import Logging
+import Testing
+
+@testable import HaulLogs
+@testable import HaulWeb
+
+/// What `haul web` logs.
+@Suite struct AuditLogTests {
+    /// A log whose lines a test reads.
+    private final class Lines: Sendable {
+        let all = Shared<[String]>([])
+
+        var log: Logger { Logger(label: "test", factory: { _ in Handler(lines: self) }) }
+
+        struct Handler: LogHandler {
+            let lines: Lines
+            var logLevel = Logger.Level.info
+            var metadata: Logger.Metadata = [:]
+            subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+                get { metadata[key] }
+                set { metadata[key] = newValue }
+            }
+
+            func log(event: LogEvent) {
+                let line = LogFormat.logfmt.line(
+                    LogFormat.Entry(
+                        time: "T", level: event.level, message: event.message.description,
+                        fields: LogFormat.sorted(event.metadata ?? [:])))
+                lines.all.change { $0.append(String(line.dropFirst("time=T ".count).dropLast())) }
+            }
+        }
+
+        func take() -> [String] {
+            all.change { lines in
+                defer { lines = [] }
+                return lines
+            }
+        }
+    }
+
+    private let alice: [(name: String, value: String)] = [("authorization", "Basic YWxpY2U6b3BlbiBzZXNhbWU=")]
+
+    private func fixture(_ lines: Lines) async throws -> WebFixture {
+        try await WebFixture {
+            $0.log = lines.log
+            $0.accounts = try? Accounts(
+                """
+                alice operator \(PasswordHash(password: "open sesame", cost: 4).text)
+                grafana viewer \(Accounts.hash(token: "secret-token"))
+                """)
+        }
+    }
+
+    @Test("a line says who signs in, and from where; a password is in no line")
+    func signingIn() async throws {
+        let lines = Lines()
+        let fixture = try await fixture(lines)
+        for _ in 0..<2 { _ = await fixture.ask("GET", "/api/session", fields: alice, from: "192.0.2.7") }
+        #expect(lines.take() == ["level=info msg=\"signed in\" address=192.0.2.7 role=operator user=alice"])
+        for _ in 0..<2 {
+            _ = await fixture.ask("GET", "/api/session", fields: [("authorization", "Bearer secret-token")])
+        }
+        #expect(
+            lines.take() == ["level=info msg=\"signed in with a token\" address=127.0.0.1 role=viewer user=grafana"])
+        // A name of a line feed, an escape and "x", and the password "secret".
+        _ = await fixture.ask("GET", "/", fields: [("authorization", "Basic ChtbeDpzZWNyZXQ=")], from: "2001:db8::1")
+        #expect(
+            lines.take() == [
+                #"level=warning msg="sign-in failed" reason="the name, the password or the token is wrong" address=2001:db8::1 user="\n\u001b[x""#
+            ])
+        _ = await fixture.get("/")
+        #expect(lines.take() == [], "a request without credentials is how a browser begins")
+    }
+
+    @Test("a line names each change with its user, action, count and ids")
+    func changes() async throws {
+        let lines = Lines()
+        let fixture = try await fixture(lines)
+        func change(_ method: String, _ path: String, _ body: String) async -> String {
+            _ = await fixture.ask(method, "/api/queues/default/" + path, body, fields: alice)
+            return lines.take().last ?? ""
+        }
+        func expected(_ action: String, _ rest: String) -> String {
+            "level=notice msg=changed queue=default action=\(action) address=127.0.0.1 " + rest
+        }
+        #expect(
+            await change("POST", "jobs", #"[{"url":"http://me:secret@h/a","id":"a"},{"url":"http://h/b","id":"b"}]"#)
+                == expected("push", #"ids="a b" jobs=2 role=operator user=alice"#))
+        #expect(
+            await change("POST", "control", #"{"action":"pause","ids":["a"]}"#)
+                == expected("pause", "ids=a jobs=1 role=operator user=alice"))
+        let cancelled = await change("POST", "control", #"{"action":"cancel","where":{"state":"queued","host":"h"}}"#)
+        #expect(
+            cancelled.contains("action=cancel") && cancelled.contains(#"where="state=queued host=h""#)
+                && cancelled.contains("jobs=2"), "\(cancelled)")
+        #expect(
+            await change("POST", "control", #"{"action":"cancel","batch":"night"}"#)
+                == expected("cancel", "batch=night role=operator user=alice"))
+        #expect(
+            await change(
+                "PATCH", "settings",
+                #"{"paused":true,"defaults":{"headers":{"X-Key":"secret"}},"limits":{"h":{"connections":0}}}"#)
+                == expected(
+                    "set",
+                    #"role=operator settings="paused=1 defaults.headers limits.h={\"connections\":0}" user=alice"#))
+        #expect(await change("POST", "control", #"{"action":"explode"}"#) == "", "what was refused has changed nothing")
+        _ = await fixture.ask(
+            "POST", WebFixture.control, "{}", fields: [("authorization", "Bearer secret-token")])
+        #expect(lines.take().last?.contains("change refused") == true)
+    }
+
+    @Test("a thousand failures are some lines, and one that counts the others")
+    func flood() async throws {
+        let lines = Lines()
+        let audit = AuditLog(lines.log, maxRefusals: 5, window: .milliseconds(300))
+        for number in 0..<1000 { audit.signInFailed("user\(number)", from: .unixSocket, "wrong") }
+        try await eventually("the rest to be counted") { lines.all.value.count == 6 }
+        #expect(lines.take().last == #"level=warning msg="more refusals were left out of the log" refusals=995"#)
+        audit.signInFailed("late", from: .unixSocket, "wrong")
+        #expect(lines.take().count == 1)
+    }
+
+    @Test("a failure of Redis is one line, and so is its end")
+    func redisFailures() async throws {
+        let lines = Lines()
+        let fixture = try await fixture(lines)
+        _ = await fixture.ask("GET", "/api/queues/default", fields: alice)
+        _ = lines.take()
+        fixture.server.signal(9)
+        try await eventually("Redis to fail") { await fixture.get("/readyz").status == 503 }
+        for _ in 0..<3 { _ = await fixture.get("/readyz") }
+        let found = lines.take()
+        #expect(found.count == 1 && found[0].hasPrefix(#"level=warning msg="Redis failed" reason="#), "\(found)")
+    }
+
+    @Test("the client's address is the proxy's last one if the proxy is trusted")
+    func forwarded() async throws {
+        for isTrusted in [true, false] {
+            let lines = Lines()
+            let fixture = try await WebFixture {
+                $0.log = lines.log
+                $0.trustsForwardedFor = isTrusted
+                $0.accounts = try? Accounts("alice operator \(PasswordHash(password: "x", cost: 4).text)")
+            }
+            _ = await fixture.ask(
+                "GET", "/", fields: [("authorization", "Basic YTpi"), ("x-forwarded-for", "10.0.0.1, 192.0.2.9")])
+            #expect(lines.take().first?.contains("address=\(isTrusted ? "192.0.2.9" : "127.0.0.1") ") == true)
+        }
+    }
+}

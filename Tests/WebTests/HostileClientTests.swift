@@ -1,0 +1,203 @@
+import HaulContract
+import HaulHTTPServer
+import HaulTestSupport
+import Testing
+
+@testable import HaulWeb
+
+/// What clients without credentials can make the server hold and do, in counts: bytes, and requests that come first.
+@Suite(.serialized) struct HostileClientTests {
+    /// What one hostile client sends on each of its connections, again and again as long as the server takes it.
+    struct Pattern: Sendable, CustomTestStringConvertible {
+        let testDescription: String
+        let begin: [UInt8]
+        let more: [UInt8]
+
+        init(_ name: String, _ begin: String, then more: String = "") {
+            testDescription = name
+            (self.begin, self.more) = (Array(begin.utf8), Array(more.utf8))
+        }
+    }
+
+    private static let kilobyte = String(repeating: "a", count: 1024)
+
+    static let patterns = [
+        Pattern("connections without a byte", ""),
+        Pattern("half a request line", "GE"),
+        Pattern("heads that come byte by byte", "GET / HTTP/1.1\r\nA: ", then: "a"),
+        Pattern("a head that never ends", "GET / HTTP/1.1\r\n", then: "A: \(kilobyte)\r\n"),
+        Pattern("a request line that never ends", "GET /", then: kilobyte),
+        Pattern("empty lines", "", then: String(repeating: "\r\n", count: 512)),
+        Pattern("line feeds", "", then: String(repeating: "\n", count: 512)),
+        Pattern("NULs", "", then: String(repeating: "\0", count: 512)),
+        Pattern(
+            "a body without credentials",
+            "POST /api/queues/default/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1048576\r\n\r\n",
+            then: kilobyte),
+        Pattern(
+            "a body for a path that does not exist",
+            "POST /nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1048576\r\n\r\n", then: kilobyte),
+        Pattern(
+            "a body for another host", "POST / HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 1048576\r\n\r\n",
+            then: kilobyte),
+        Pattern(
+            "a body of which the client asks whether it may come",
+            "POST /api/queues/default/jobs HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n"
+        ),
+        Pattern(
+            "requests without an end, whose responses are not read", "",
+            then: String(repeating: "GET /api/session HTTP/1.1\r\nHost: localhost\r\n\r\n", count: 20)),
+        Pattern(
+            "requests with bodies without an end", "",
+            then: String(
+                repeating: "POST /api/session HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc", count: 20)),
+        Pattern("TLS", "\u{16}\u{3}\u{1}\u{2}\0\u{1}", then: kilobyte),
+    ]
+
+    @Test(
+        "no pattern makes the server hold more than a head for each connection, and others are served",
+        arguments: patterns)
+    func bounded(pattern: Pattern) async throws {
+        let fixture = try await WebFixture {
+            $0.accounts = try? Accounts("alice operator \(Accounts.hash(token: "secret-token"))")
+        }
+        var limits = ServerLimits()
+        limits.connections = 100
+        // Requests of strangers, and the number of them when the last one of a client without malice came.
+        let strange = Shared(0)
+        let server = HTTPServer(limits: limits) { request in
+            if request["x-me"] == nil { strange.change { $0 += 1 } }
+            return await fixture.web.decide(request)
+        }
+        let address = try await server.listen(on: ListenAddress("127.0.0.1:0")!)
+        let (held, most) = (Shared(0), limits.head + 4 + 8192)
+        // More connections than the server has room for. None is ever read from.
+        let attack = Task {
+            var clients: [RawClient] = []
+            for _ in 0..<130 {
+                let client = try RawClient(address)
+                clients.append(client)
+                client.offer(pattern.begin)
+            }
+            while !Task.isCancelled {
+                for index in clients.indices {
+                    if clients[index].isClosed {
+                        clients[index] = try RawClient(address)
+                        clients[index].offer(pattern.begin)
+                    }
+                    for _ in 0..<8 { clients[index].offer(pattern.more) }
+                }
+                let load = await server.load
+                held.change { $0 = max($0, load.buffered / max(1, load.connections)) }
+                #expect(load.bodies == 0)
+                try await Task.sleep(for: .milliseconds(1))
+            }
+        }
+        for _ in 0..<5 {
+            // A new client of another network, which the server must let in beside all of them.
+            let client = try RawClient(address, from: "127.0.7.1")
+            let before = strange.value
+            await client.send("GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Me: 1\r\n\r\n")
+            let answer = await client.read(until: "ok\n")
+            #expect(answer.hasPrefix("HTTP/1.1 200 "), "\(answer)")
+            let first = strange.value - before
+            // Some turns of each connection, and not all that they have sent.
+            #expect(first < 130 * 20, "\(first) requests of others came first")
+        }
+        try await eventually("the load to be measured") { held.value > 0 || pattern.more.isEmpty }
+        #expect(held.value <= most, "\(held.value) bytes for each connection")
+        attack.cancel()
+        _ = await attack.result
+        await server.stop()
+    }
+
+    @Test("all bodies together are bounded, and the budget is given back")
+    func bodyBudget() async throws {
+        var limits = ServerLimits()
+        (limits.body, limits.bodies) = (1000, 2500)
+        let server = HTTPServer(limits: limits) { request in
+            request.path == "/no"
+                ? .respond(ServerResponse(401)) : .readBody { ServerResponse(200, "text/plain", "\($0.count)") }
+        }
+        let address = try await server.listen(on: ListenAddress("127.0.0.1:0")!)
+        func post(_ path: String, _ text: String) async throws -> RawClient {
+            let client = try RawClient(address)
+            await client.send("POST \(path) HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\n" + text)
+            return client
+        }
+        var clients = [try await post("/", "a"), try await post("/", "a")]
+        try await eventually("two bodies to be received") { await server.load.bodies == 2000 }
+        let third = try await post("/", "a")
+        let refusal = await third.read()
+        #expect(refusal.hasPrefix("HTTP/1.1 503 ") && refusal.contains("too many bodies"), "\(refusal)")
+        #expect(await server.load.bodies == 2000)
+        // What is refused from its head takes nothing.
+        let refused = try await post("/no", "a")
+        #expect(await refused.read(until: "\r\n\r\n").hasPrefix("HTTP/1.1 401 "))
+        await clients[0].send([UInt8](repeating: 97, count: 999))
+        #expect(await clients[0].read(until: "1000").hasPrefix("HTTP/1.1 200 "))
+        clients = []
+        try await eventually("the budget to be given back") { await server.load.bodies == 0 }
+        await server.stop()
+    }
+
+    @Test("a client sends a body only after the server has said so")
+    func permission() async throws {
+        let server = HTTPServer { request in
+            request.path == "/no"
+                ? .respond(ServerResponse(401)) : .readBody { ServerResponse(200, "text/plain", "\($0.count)") }
+        }
+        let address = try await server.listen(on: ListenAddress("127.0.0.1:0")!)
+        func head(_ path: String) -> String {
+            "POST \(path) HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"
+        }
+        let client = try RawClient(address)
+        await client.send(head("/"))
+        #expect(await client.read(until: "\r\n\r\n") == "HTTP/1.1 100 Continue\r\n\r\n")
+        await client.send("ab")
+        #expect(await client.read(until: "2").hasPrefix("HTTP/1.1 200 "))
+        await client.send(head("/no"))
+        let refusal = await client.read()
+        #expect(refusal.hasPrefix("HTTP/1.1 401 ") && refusal.contains("Connection: close"), "\(refusal)")
+        let hasty = try RawClient(address)
+        await hasty.send(head("/") + "ab")
+        #expect(await hasty.read(until: "2").hasPrefix("HTTP/1.1 200 "))
+        await server.stop()
+    }
+
+    @Test("no byte prolongs the time for a head", arguments: ["a", "\r\n"])
+    func headDeadline(bytes: String) async throws {
+        var limits = ServerLimits()
+        limits.headTime = .milliseconds(600)
+        let server = HTTPServer(limits: limits) { _ in .respond(ServerResponse(200)) }
+        let address = try await server.listen(on: ListenAddress("127.0.0.1:0")!)
+        let client = try RawClient(address)
+        let begun = ContinuousClock.now
+        var sent = 0
+        while !client.isClosed, begun + .seconds(15) > .now {
+            // Two empty lines are allowed: the third one would be refused.
+            if bytes == "a" || sent < 2 { client.offer(Array(bytes.utf8)) }
+            sent += 1
+            try await Task.sleep(for: .milliseconds(250))
+        }
+        #expect(client.isClosed && .now - begun < .seconds(15))
+        await server.stop()
+    }
+
+    @Test("a full server closes the connections of the network that has most of them")
+    func replacement() async throws {
+        var limits = ServerLimits()
+        limits.connections = 6
+        let server = HTTPServer(limits: limits) { _ in .respond(ServerResponse(200, "text/plain", "ok")) }
+        let address = try await server.listen(on: ListenAddress("0.0.0.0:0")!)
+        let friend = try RawClient(address, from: "127.0.7.1")
+        await friend.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+        _ = await friend.read(until: "ok")
+        var others: [RawClient] = []
+        for _ in 0..<20 { others.append(try RawClient(address)) }
+        try await eventually("the others to be closed") { others.count(where: \.isClosed) >= 15 }
+        await friend.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+        #expect(await friend.read(until: "ok").hasPrefix("HTTP/1.1 200 "))
+        await server.stop()
+    }
+}

@@ -1,0 +1,85 @@
+import HaulHTTPServer
+import HaulTestSupport
+import Testing
+
+@testable import HaulWeb
+
+@Suite struct QuotaTests {
+    private func caller(_ name: String?, _ role: Role = .viewer, from address: String = "10.0.0.1") -> Caller {
+        Caller(visitor: Visitor(name: name, role: role), client: ClientAddress(address)!)
+    }
+
+    @Test("one account holds some things, viewers leave some to operators, and all is given back")
+    func quota() {
+        let quota = Quota<String>(maxEach: 2, maxViewers: 3)
+        var holds: [Quota<String>.Hold?] = []
+        func take(_ thing: String, _ caller: Caller) -> Bool {
+            let hold = quota.hold(thing, for: caller)
+            holds.append(hold)
+            return hold != nil
+        }
+        #expect(take("a", caller("v")) && take("b", caller("v")) && take("a", caller("v")))
+        #expect(!take("c", caller("v")))
+        #expect(take("c", caller("w")) && !take("d", caller("w")), "viewers together")
+        #expect(take("c", caller("o", .operator)) && take("d", caller("o", .operator)))
+        #expect(take("a", caller(nil, .operator)) && take("b", caller(nil, .operator)))
+        #expect(!take("c", caller(nil, .operator)) && take("c", caller(nil, .operator, from: "10.0.0.2")))
+        holds = []
+        #expect(take("c", caller("v")) && take("d", caller("v")) && take("e", caller("w")))
+    }
+
+    @Test("a viewer cannot take all streams, feeds and searches")
+    func streams() async throws {
+        let hash = PasswordHash(password: "p", cost: 4).text
+        let accounts = try Accounts("v viewer \(hash)\no operator \(hash)")
+        let fixture = try await WebFixture {
+            $0.accounts = accounts
+            $0.limits.streams = 8
+        }
+        let viewer = [(name: "authorization", value: "Basic djpw")]
+        let operating = [(name: "authorization", value: "Basic bzpw")]
+        func open(_ target: String, _ fields: [(name: String, value: String)]) async -> (HTTPServer.Decision, Int) {
+            let parts = target.split(separator: "?").map(String.init)
+            let decision = await fixture.web.decide(
+                ServerRequest(
+                    method: "GET", path: parts[0], query: parts.count > 1 ? parts[1] : "",
+                    fields: fields + [("host", "localhost")]))
+            guard case .respond(let response) = decision else { return (decision, 0) }
+            return (decision, response.status)
+        }
+        var held: [HTTPServer.Decision] = []
+        for _ in 0..<2 {
+            let (decision, status) = await open("/api/live?watch=queues/default", viewer)
+            #expect(status == 200)
+            held.append(decision)
+        }
+        #expect(await open("/api/live?watch=queues/default", viewer).1 == 429)
+        #expect(await open("/api/queues/default/events", viewer).1 == 429)
+        #expect(await open("/api/live?watch=queues/default", operating).1 == 200)
+        held = []
+        #expect(await open("/api/live?watch=queues/default", viewer).1 == 200)
+    }
+
+    @Test("a viewer watches some different searches at once, and the same one in many streams")
+    func searches() async throws {
+        let fixture = try await WebFixture { $0.limits.streams = 80 }
+        func open(_ searches: Range<Int>) async -> (HTTPServer.Decision, Int) {
+            let watches = searches.map { "watch=queues/default/jobs%3Fstate%3Drunning%26q%3D\($0)" }
+            let decision = await fixture.web.decide(
+                ServerRequest(
+                    method: "GET", path: "/api/live", query: watches.joined(separator: "&"),
+                    fields: [("host", "localhost")]))
+            guard case .respond(let response) = decision else { return (decision, 0) }
+            return (decision, response.status)
+        }
+        var held: [HTTPServer.Decision] = []
+        for searches in [0..<6, 6..<12, 0..<6, 3..<9, 12..<16] {
+            let (decision, status) = await open(searches)
+            #expect(status == 200)
+            held.append(decision)
+        }
+        #expect(await open(15..<17).1 == 429)
+        held.removeLast()
+        #expect(await open(15..<17).1 == 200)
+    }
+}
