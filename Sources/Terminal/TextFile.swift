@@ -38,6 +38,8 @@ package enum TextFile {
     /// The same for bytes that have been read already. `path` is named in errors.
     package static func lines(_ bytes: [UInt8], of path: String) throws -> [String] {
         var lines: [String] = []
+        // Editors of Windows begin a file with a byte order mark.
+        let bytes = bytes.starts(with: [0xEF, 0xBB, 0xBF]) ? bytes.dropFirst(3) : bytes[...]
         for (number, line) in bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false).enumerated()
         {
             guard let text = String(validating: line.last == 13 ? line.dropLast() : line, as: UTF8.self) else {

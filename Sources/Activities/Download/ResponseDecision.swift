@@ -57,7 +57,10 @@ struct Question: Sendable {
         // Some servers (WEBrick) answer 304 to If-Range: then the validator is still the right one.
         case (304, .part(_, _, _, true)): return .askWithoutIfRange
         case (416, .part): return .restart(why: "the server has no such range any more")
-        case (204, _), (205, _): return .fail(Failure(.badResponse, "the server sent no content (\(head.status))"))
+        case (204, _), (205, _):
+            // It will not have any the next time.
+            return .fail(
+                Failure(.badResponse, "the server sent no content (\(head.status))", isFinal: true))
         default: return .fail(refusal(head))
         }
     }

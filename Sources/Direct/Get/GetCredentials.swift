@@ -32,7 +32,12 @@ struct GetCredentials: Sendable {
     }
 
     /// The URL with the credentials for its host, unless it has its own.
-    func apply(to url: String) -> String {
+    func apply(to url: String) -> String { apply(login, to: url) }
+
+    /// The same, only with those that a netrc file has for the host.
+    func applyNetrc(to url: String) -> String { apply(nil, to: url) }
+
+    private func apply(_ login: (user: String, password: String)?, to url: String) -> String {
         guard let address = WebURL(url), address.login == nil,
             let login = login ?? netrc?.login(for: address.host), let scheme = url.byteRange(of: "://")
         else { return url }

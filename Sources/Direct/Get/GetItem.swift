@@ -36,6 +36,8 @@ struct GetItem: Sendable {
     var isSchemeAssumed = false
     /// The place in a list, for error messages: "line 3".
     var origin: String?
+    /// A list of another server names the URLs: they get no cookies of the command.
+    var isForeign = false
     /// Another download of the command has the same name.
     var sharesName = false
 

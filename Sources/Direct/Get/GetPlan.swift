@@ -25,6 +25,8 @@ struct GetPlan {
         var ifExists: ExistingPolicy?
         var isOnlyNewer = false
         var origin: String?
+        /// The URL of the list; nil if the list is the user's own.
+        var server: String?
 
         var urls: [String] {
             get {
@@ -100,6 +102,7 @@ struct GetPlan {
     private mutating func add(_ entry: Entry) throws {
         var entry = entry
         let place = entry.origin.map { "\($0): " } ?? ""
+        if let server = entry.server { try RemoteList.confine(&entry, of: server) }
         let isSchemeAssumed = entry.urls.contains { Self.completed($0) != $0 }
         entry.urls = entry.urls.map(Self.completed)
         let root = try entry.directory.map { directory in
@@ -139,8 +142,14 @@ struct GetPlan {
             ifExists: entry.ifExists ?? source.ifExists)
         item.isOnlyNewer = entry.isOnlyNewer || source.newer
         item.job.ifExists = item.isOnlyNewer ? .overwrite : item.ifExists.ofJob
-        item.job.urls = job.urls.map(credentials.apply)
-        item.job.headers += headers.map { HeaderField($0.0, $0.1) }
+        // A list's server must not choose who gets the user's password.
+        if entry.server.map({ RemoteList.isOrigin($0, ofAll: job.urls) }) ?? true {
+            item.job.urls = job.urls.map(credentials.apply)
+            item.job.headers += headers.map { HeaderField($0.0, $0.1) }
+        } else {
+            item.job.urls = job.urls.map(credentials.applyNetrc)
+            item.isForeign = true
+        }
         item.origin = entry.origin
         item.isSchemeAssumed = isSchemeAssumed
         // A repeated URL is one download.
@@ -151,7 +160,12 @@ struct GetPlan {
 
     /// A URL without a scheme means https.
     private static func completed(_ url: String) -> String {
-        url.contains("://") || url.hasPrefix("mailto:") ? url : "https://" + url
+        let url = url.contains("://") || url.hasPrefix("mailto:") ? url : "https://" + url
+        // An empty path is "/" (RFC 3986 section 6.2.3).
+        guard let address = WebURL(url), address.path.isEmpty, address.query == nil, !url.contains("#") else {
+            return url
+        }
+        return url + "/"
     }
 
     /// The name under which a list of checksums has the file.

@@ -220,6 +220,11 @@ final class GetRun: Sendable {
 
     /// Copies the bytes that another program left, for the next attempt. Returns nil on success.
     private func copyBytes(from left: UnfinishedFile, in store: any Store) async -> TransferError? {
+        if left.written.isEmpty {
+            state.withLock { $0.record?.unfinished = left.file }
+            await save(isDurable: settings.isDurable)
+            return nil
+        }
         let run = Token.make()
         let record = state.withLock { state in
             state.view.phase = .waiting("copying what is there")

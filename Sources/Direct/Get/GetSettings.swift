@@ -63,7 +63,7 @@ struct GetSettings: Sendable {
         return context
     }
 
-    func cookies(for item: GetItem) -> CookieJar { cookies(for: item.job.urls) }
+    func cookies(for item: GetItem) -> CookieJar { cookies(for: item.isForeign ? [] : item.job.urls) }
 
     func cookies(for urls: [String]) -> CookieJar { cookies.jar(for: urls) }
 

@@ -7,6 +7,7 @@ enum InputFile {
     /// - Throws: `ExitStatus.usage`; the reason, which names the line, has been printed.
     static func entries(of path: String, _ lists: GetLists) throws -> [GetPlan.Entry] {
         var entries: [GetPlan.Entry] = []
+        let server = TextFile.isURL(path) ? path : nil
         for (index, line) in try lists.lines(of: path).enumerated() {
             let origin = "\(TextFile.name(path)), line \(index + 1)"
             let text = line.trimmingSpace
@@ -17,9 +18,9 @@ enum InputFile {
                 }
                 try set(text, of: &entries[entries.count - 1], origin)
             } else if text.hasPrefix("{") {
-                entries.append(try job(text, origin))
+                entries.append(try job(text, origin, of: server))
             } else {
-                var entry = GetPlan.Entry(origin: origin)
+                var entry = GetPlan.Entry(origin: origin, server: server)
                 entry.urls = text.split(separator: "\t").map { $0.trimmingSpace }
                 entries.append(entry)
             }
@@ -27,13 +28,39 @@ enum InputFile {
         return entries
     }
 
-    private static func job(_ text: String, _ origin: String) throws -> GetPlan.Entry {
+    /// The members of a job that `haul get` honours, and `id`, which bus.md requires of some jobs.
+    private static let honoured: Set<String> = [
+        "kind", "id", "url", "urls", "path", "if_exists", "fresh_for", "checksum", "size", "content_type", "method",
+        "headers", "body", "connections", "limit_rate", "max_bytes", "min_speed", "retries", "connect_timeout",
+        "stall_timeout",
+    ]
+
+    private static func job(_ text: String, _ origin: String, of server: String?) throws -> GetPlan.Entry {
         let members: [JSON.Member]
         do { members = try JSON(text).members ?? [] } catch { throw ExitStatus.because(.usage, "\(origin): \(error)") }
-        var entry = GetPlan.Entry(origin: origin)
+        var entry = GetPlan.Entry(origin: origin, server: server)
+        if let kind = members.first(where: { $0.name == "kind" }), kind.value.string != "download" {
+            throw ExitStatus.because(
+                .usage,
+                "\(origin): kind: \(kind.raw) cannot be done here, only \"download\": haul put uploads files, and haul call sends requests"
+            )
+        }
+        let unknown = members.map(\.name).filter { !honoured.contains($0) }
+        guard unknown.isEmpty else {
+            let isOfBus = unknown.allSatisfy { JobField.byName[$0] != nil }
+            throw ExitStatus.because(
+                .usage,
+                isOfBus
+                    ? "\(origin): \(unknown.joined(separator: ", ")) would have no effect in haul get: remove it"
+                    : "\(origin): unknown fields: \(unknown.joined(separator: ", "))")
+        }
         for member in members {
             switch member.name {
-            case "path": entry.path = member.value.string
+            case "path":
+                guard let path = member.value.string else {
+                    throw ExitStatus.because(.usage, "\(origin): path must be a text, not \(member.raw)")
+                }
+                entry.path = path
             case "if_exists": entry.ifExists = try policy(member.value.string ?? member.raw, origin)
             default: entry.members.append((member.name, member.raw))
             }
@@ -53,6 +80,12 @@ enum InputFile {
             }
             return String(count)
         }
+        func isTrue() throws -> Bool {
+            guard let answer = ["true": true, "false": false][value] else {
+                throw ExitStatus.because(.usage, "\(origin): \(name) must be true or false, not \"\(value)\"")
+            }
+            return answer
+        }
         switch name {
         case "out": entry.path = value
         case "dir": entry.directory = value
@@ -62,12 +95,15 @@ enum InputFile {
             try add(header, to: &entry, origin)
         case "max-download-limit": entry.members.append(("limit_rate", try number()))
         case "split", "max-connection-per-server": entry.members.append(("connections", try number()))
-        case "max-tries": entry.members.append(("retries", String(max(0, (Int(value) ?? 1) - 1))))
+        case "max-tries":
+            // In aria2 0 means no limit.
+            let tries = Int(try number()) ?? 0
+            entry.members.append(("retries", String(tries == 0 ? 1000 : min(1000, tries - 1))))
         case "connect-timeout": entry.members.append(("connect_timeout", try number()))
         case "timeout": entry.members.append(("stall_timeout", try number()))
-        case "conditional-get": entry.isOnlyNewer = value == "true"
-        case "allow-overwrite": if value == "true" { entry.ifExists = .overwrite }
-        case "auto-file-renaming": if value == "true" { entry.ifExists = .rename }
+        case "conditional-get": entry.isOnlyNewer = try isTrue()
+        case "allow-overwrite": if try isTrue() { entry.ifExists = .overwrite }
+        case "auto-file-renaming": if try isTrue() { entry.ifExists = .rename }
         case "if-exists": entry.ifExists = try policy(value, origin)
         // Accepted, without effect: `haul get` needs none of these.
         case "continue", "gid", "always-resume", "file-allocation", "min-split-size": break

@@ -21,7 +21,13 @@ enum Metalink {
             // Other URLs are torrents, or have schemes that Haul does not support.
             let urls = file.urls.filter { $0.url.lowercased().hasPrefix("http") }.sorted { $0.priority < $1.priority }
             guard !urls.isEmpty else { throw ExitStatus.because(.usage, "\(place): no http or https URL") }
-            var entry = GetPlan.Entry(origin: place)
+            if file.checksum == nil, file.hasHashes {
+                throw ExitStatus.because(
+                    .usage,
+                    "\(place): haul verifies sha-256, sha-512, sha-1 and md5 of whole files, and this file has only other checksums or checksums of pieces"
+                )
+            }
+            var entry = GetPlan.Entry(origin: place, server: TextFile.isURL(path) ? path : nil)
             entry.urls = urls.prefix(16).map(\.url)
             entry.path = file.name
             if let size = file.size { entry.members.append(("size", String(size))) }
@@ -34,6 +40,8 @@ enum Metalink {
         var name = ""
         var size: Int64?
         var checksums: [Job.Checksum] = []
+        /// There are checksums, of whatever algorithm, of the file or of its pieces.
+        var hasHashes = false
         var urls: [(url: String, priority: Int)] = []
 
         /// The checksum to verify: of the first of these algorithms that the file has one for.
@@ -112,7 +120,9 @@ enum Metalink {
                 if let file { files.append(file) }
                 file = nil
             case ["size"]: file?.size = Int64(value)
+            case ["pieces"]: file?.hasHashes = true
             case ["hash"]:
+                file?.hasHashes = true
                 let algorithm = (attributes["type"] ?? "").lowercased().replacing("-", with: "")
                 if let checksum = Job.Checksum("\(algorithm):\(value)") { file?.checksums.append(checksum) }
             case ["url"]:

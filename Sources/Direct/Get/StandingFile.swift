@@ -25,10 +25,13 @@ final class StandingFile: ExistingFile {
     private let journal: Journal
     private let names: GetNames
     private let found = Mutex<Proof?>(nil)
+    /// The run has recorded that it may replace the unfinished file.
+    private var isReplaceable: Bool { unfinished.withLock { $0.isTried && $0.isTaken } }
     private struct Unfinished {
         var file: UnfinishedFile?
         /// A run continues from an unfinished file only once.
         var isTried = false
+        var isTaken = false
     }
     private let unfinished = Mutex(Unfinished())
     static let pool = BlockingPool(name: "looking", limit: 4)
@@ -58,7 +61,13 @@ final class StandingFile: ExistingFile {
 
     /// The unfinished file of another program, if a checksum can prove the result: the run may continue from it. nil
     /// the second time.
-    func takeUnfinished() -> UnfinishedFile? { unfinished.withLock { $0.file.take() } }
+    func takeUnfinished() -> UnfinishedFile? {
+        unfinished.withLock { state in
+            let file = state.file.take()
+            if file != nil { state.isTaken = true }
+            return file
+        }
+    }
 
     /// The existing file, if it has the job's checksum. Then no server needs to be asked.
     func answerUnasked() async -> CompletedFile? {
@@ -81,8 +90,20 @@ final class StandingFile: ExistingFile {
                     "\(path) is the file of \(url) of this command: give each a name of its own, or choose --if-exists rename",
                     isFinal: true))
         }
-        guard let status = Self.status(item.root + "/" + path) else { return nil }
-        guard status.isFile else { throw refusal(path, "is no regular file") }
+        guard let status = Self.status(item.root + "/" + path) else {
+            var link = stat()
+            guard lstat(item.root + "/" + path, &link) == 0, item.ifExists != .rename, item.ifExists != .overwrite
+            else { return nil }
+            throw refusal(path, "is a symbolic link that leads nowhere")
+        }
+        guard status.isFile else {
+            if item.ifExists == .rename { return nil }
+            throw .failed(
+                Failure(
+                    .fileExists,
+                    "\(path) is a directory or a special file, which is never replaced: choose --if-exists rename, or another name with -o",
+                    isFinal: true))
+        }
         let owner = await journal.owner(of: path, in: item.root)
         let known = owner?.completed.flatMap { status.isOf($0) ? $0 : nil }
         let isOwn = known != nil && owner?.isFile(of: item.urls) == true
@@ -113,7 +134,12 @@ final class StandingFile: ExistingFile {
         guard let total = offer.entity.total else {
             throw refusal(path, "is there (\(status.words)), and the server does not tell the size of its own")
         }
-        if control != nil || status.size < total { throw unfinished(path, status, control, of: total, offer) }
+        if control != nil || status.size < total {
+            let error = unfinished(path, status, control, of: total, offer)
+            // Nothing was written, so there is nothing to continue from. Only a file that is proven replaces this one.
+            if control?.written.isEmpty ?? (status.size == 0), isReplaceable { return nil }
+            throw error
+        }
         guard total == status.size else {
             throw refusal(path, "is there (\(status.words)), and the server's has \(Units.bytes(total))")
         }
@@ -180,7 +206,7 @@ final class StandingFile: ExistingFile {
         let written = control?.written ?? ByteIntervals([0..<status.size])
         let isTried = unfinished.withLock { state in
             defer { state.isTried = true }
-            if !state.isTried, !written.isEmpty {
+            if !state.isTried {
                 state.file = UnfinishedFile(file: file, written: written, entity: offer.entity, source: offer.source)
             }
             return state.isTried

@@ -1,0 +1,50 @@
+import HaulContract
+import HaulHTTP
+import HaulTerminal
+
+/// What a list may say that a server has sent. The user gives the directory, and decides about the user's files and
+/// passwords; the list only names files beneath that directory.
+enum RemoteList {
+    /// The members of a job that choose neither files of the user nor what is sent to servers.
+    private static let allowed: Set<String> = [
+        "kind", "id", "url", "urls", "checksum", "size", "content_type", "connections", "limit_rate", "max_bytes",
+        "min_speed", "retries", "connect_timeout", "stall_timeout",
+    ]
+
+    /// Moves the entry's directory into its path, so that the store keeps it beneath the directory of the command.
+    ///
+    /// - Throws: `ExitStatus.usage` if the entry says what only the user may say; the reason has been printed.
+    static func confine(_ entry: inout GetPlan.Entry, of server: String) throws {
+        let place = entry.origin.map { "\($0): " } ?? ""
+        func refuse(_ what: String) -> ExitStatus {
+            ExitStatus.because(
+                .usage,
+                "\(place)\(what) is refused in a list from a server: look at the list, and give it as a file if it is right"
+            )
+        }
+        for (name, json) in entry.members where !allowed.contains(name) {
+            let names = name == "headers" ? (try? JSON(json))?.members?.map { $0.name.lowercased() } : nil
+            guard names?.allSatisfy(["referer", "user-agent"].contains) == true else { throw refuse(name) }
+        }
+        if entry.ifExists == .overwrite { throw refuse("if-exists overwrite (allow-overwrite)") }
+        if entry.isOnlyNewer { throw refuse("conditional-get, which replaces files,") }
+        for (name, path) in [("dir", entry.directory), ("out", entry.path)] {
+            guard let path else { continue }
+            if path.hasPrefix("/") || GetPlace.isBucket(path) {
+                throw refuse("\(name)=\(path), which is not relative,")
+            }
+            if path.split(separator: "/").contains(where: { $0.hasPrefix(".") }) {
+                throw refuse("\(name)=\(path), with a name that begins with a dot,")
+            }
+        }
+        guard let directory = entry.directory else { return }
+        entry.directory = nil
+        entry.path = (directory.hasSuffix("/") || directory.isEmpty ? directory : directory + "/") + (entry.path ?? "")
+    }
+
+    /// Whether all URLs are of the origin of the list.
+    static func isOrigin(_ list: String, ofAll urls: [String]) -> Bool {
+        guard let origin = WebURL(list)?.origin else { return false }
+        return urls.allSatisfy { WebURL($0)?.origin == origin }
+    }
+}
