@@ -31,11 +31,11 @@ extension ResumePoint {
     }
 
     package init?(hash: [String: String], offsets: [String: String]) {
-        guard let generation = hash["generation"].nonEmpty, let store = hash["store"], let file = hash["file"] else {
-            return nil
-        }
+        guard let generation = hash["generation"].nonEmpty else { return nil }
+        // An upload is in no store, and an empty value is an absent field.
         self.init(
-            generation: generation, store: store, file: file, entity: Entity(hash: hash), source: hash["source"] ?? "",
+            generation: generation, store: hash["store"] ?? "", file: hash["file"] ?? "", entity: Entity(hash: hash),
+            source: hash["source"] ?? "",
             landing: hash["landing"] ?? "", isMixed: hash["mixed"] == "1", journal: hash["journal"] ?? "")
         for (start, end) in offsets {
             guard let start = Int64(start), let end = Int64(end), start >= 0, start < end else { continue }
