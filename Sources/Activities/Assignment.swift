@@ -20,6 +20,8 @@ package struct Assignment: Sendable {
     package var markSent: (@Sendable () async -> Bool)?
     /// It is certain that the job had no earlier run.
     package var isNew = false
+    /// A log beside the files says that no earlier run has left anything.
+    package var hasNoLeftovers = false
     /// The last run has completed the job, so no earlier run can still be active.
     package var isSettled = false
     /// Redis' clock. Times that other workers have recorded are compared with it.
@@ -51,8 +53,10 @@ package struct Assignment: Sendable {
 
     /// The job and the run, as the store needs them.
     var file: FileRequest {
-        FileRequest(
+        var request = FileRequest(
             key: key, run: token, isNew: isNew, path: job.path, ifExists: job.ifExists, completed: completed,
             lease: lease)
+        request.hasNoLeftovers = hasNoLeftovers
+        return request
     }
 }

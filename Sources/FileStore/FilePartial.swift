@@ -240,7 +240,7 @@ final class FilePartial: Partial {
         return FileCommit.Named(
             outcome: .stored(target.record(status, checksum: file.checksum)), directory: target.directory,
             // Only an earlier run leaves more.
-            successor: isOwn && !request.isNew ? named : nil)
+            successor: isOwn && !request.hasNoLeftovers ? named : nil)
     }
 
     /// Whether the file with the final name is the job's own: the job finished it before, or a run placed it and Redis
@@ -254,8 +254,8 @@ final class FilePartial: Partial {
 
     /// - Throws: As `Target.isUnsettled`.
     private func isUnsettled(_ target: Target) throws(TransferError) -> Bool {
-        // No earlier run has left anything, so a directory of many files is not read for each of them.
-        if request.isNew { return false }
+        // A directory of many files is not read for each of them.
+        if request.hasNoLeftovers { return false }
         return try target.isUnsettled(request.key, in: store)
     }
 

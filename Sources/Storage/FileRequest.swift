@@ -10,6 +10,9 @@ package struct FileRequest: Sendable {
     package let isNew: Bool
     /// The path that the job gives; a directory if it ends with "/"; nil if the job gives none.
     package let path: String?
+    /// A log beside the files says that no earlier run has left anything. Redis cannot say so, because it may have lost
+    /// what it knew of a run.
+    package var hasNoLeftovers = false
     /// What to do if a file with this name exists.
     package let ifExists: Job.IfExists
     /// The file that the job finished before.

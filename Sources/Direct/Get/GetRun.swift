@@ -265,7 +265,7 @@ final class GetRun: Sendable {
             lease: lease, report: { [weak self] event in self?.handle(event) })
         (assignment.resume, assignment.isNew) = (record.resume, isNew)
         // Nothing hidden is left of an earlier run, so that no directory has to be searched for it.
-        assignment.isSettled = isNew
+        (assignment.isSettled, assignment.hasNoLeftovers) = (isNew, isNew)
         assignment.completed = record.unfinished ?? record.completed
         assignment.existing = standing
         assignment.cookies = settings.cookies(for: item)
