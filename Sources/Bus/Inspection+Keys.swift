@@ -257,18 +257,29 @@ extension Inspection {
     /// Checks for elements that wait for a host or for a kind of which no worker knows that something waits.
     func checkDeferred(repairing: Bool) async throws(RedisError) -> [Finding] {
         let now = try await queue.moment()
+        let (hosts, kinds) = (queue.keys[.waitingHosts], queue.keys.kinds)
         var findings: [Finding] = []
-        for (name, index, field) in [(KeyName.aside, queue.keys.hosts, "line "), (.kind, queue.keys.kinds, "")] {
+        for name in [KeyName.aside, .kind] {
             for list in try await lists(name) {
-                let field = field + list.dropFirst(queue.keys[name].count)
+                let owner = String(list.dropFirst(queue.keys[name].count))
+                let index = name == .aside ? hosts : kinds
                 // In one call, because a worker may bring the elements back meanwhile.
-                let replies = try await queue.redis.pipeline([
-                    .command(Command("LLEN", list)), .command(Command("HGET", index, field)),
-                ])
+                let replies = try await queue.redis.pipeline(
+                    [.command(Command("LLEN", list))]
+                        + (name == .aside
+                            // A worker of an earlier version notes hosts in the hash.
+                            ? [
+                                .command(Command("ZSCORE", hosts, owner)),
+                                .command(Command("HGET", queue.keys.hosts, "line " + owner)),
+                            ]
+                            : [.command(Command("HGET", kinds, owner))]))
                 if case .error = replies[0] {
                     findings.append(Finding(list, "it must be a list", "rename or delete it"))
-                } else if replies[0].int ?? 0 > 0, replies[1] == .null {
-                    if repairing { try await queue.redis.send(Command("HSET", index, field, now)) }
+                } else if replies[0].int ?? 0 > 0, replies.dropFirst().allSatisfy({ $0 == .null }) {
+                    if repairing {
+                        try await queue.redis.send(
+                            name == .aside ? Command("ZADD", hosts, now, owner) : Command("HSET", kinds, owner, now))
+                    }
                     findings.append(
                         Finding(
                             list, "elements wait there, and \(index) does not say so",

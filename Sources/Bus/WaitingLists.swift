@@ -89,10 +89,11 @@ extension Queue {
     package func waitingLists() async throws(RedisError) -> WaitingLists {
         let names = try await redis.pipeline([
             .command(Command("ZRANGE", keys.workers, 0, -1)), .command(Command("HGETALL", keys.hosts)),
-            .command(Command("HGETALL", keys.kinds)),
+            .command(Command("HGETALL", keys.kinds)), .command(Command("ZRANGE", keys[.waitingHosts], 0, -1)),
         ])
-        let hosts = names[1].dictionary
-        let waited = hosts.keys.compactMap { $0.hasPrefix("line ") ? String($0.dropFirst(5)) : nil }.sorted()
+        // A worker of an earlier version notes hosts in the hash.
+        let noted = names[1].dictionary.keys.compactMap { $0.hasPrefix("line ") ? String($0.dropFirst(5)) : nil }
+        let waited = Set(noted + (names[3].array?.compactMap(\.string) ?? [])).sorted()
         var found = WaitingLists()
         for name in names[0].array?.compactMap(\.string) ?? [] {
             found.lists.append(WaitingLists.List(place: .held(worker: name), key: keys.held(name)))
@@ -105,7 +106,7 @@ extension Queue {
         }
         let lengths = try await redis.pipeline(found.lists.map { .command(Command("LLEN", $0.key)) })
         for (index, length) in lengths.enumerated() { found.lists[index].length = length.int ?? 0 }
-        let reasons = try await reasons(for: waited, hosts)
+        let reasons = try await reasons(for: waited)
         for index in found.lists.indices {
             if case .host(let host) = found.lists[index].place { found.lists[index].reason = reasons[host] }
         }
@@ -113,20 +114,19 @@ extension Queue {
         return found
     }
 
-    /// Why elements wait for hosts, for people. `known`: the hash `hosts`.
-    private func reasons(
-        for hosts: [String], _ known: [String: String]
-    ) async throws(RedisError) -> [String: String] {
+    /// Why elements wait for hosts, for people.
+    private func reasons(for hosts: [String]) async throws(RedisError) -> [String: String] {
         guard !hosts.isEmpty else { return [:] }
-        let replies = try await redis.pipeline([
-            .command(Command(arguments: ["HMGET", keys.limits] + hosts)),
-            .command(Command("HGET", keys.settings, "host_connections")),
-        ])
+        let replies = try await redis.pipeline(
+            [
+                .command(Command(arguments: ["HMGET", keys.limits] + hosts)),
+                .command(Command("HGET", keys.settings, "host_connections")),
+            ] + hosts.map { .command(Command("GET", keys[.shutHost] + $0)) })
         let now = try await time()
         // A user that may not read the limits sees only the host.
         let limits = replies[0].array?.map(\.string) ?? hosts.map { _ in nil }
         var reasons: [String: String] = [:]
-        for (host, limit) in zip(hosts, limits) {
+        for ((host, limit), shut) in zip(zip(hosts, limits), replies.dropFirst(2)) {
             let limit = limit.flatMap { try? JSON($0) }
             var causes: [String] = []
             if let connections = limit?["connections"]?.integer {
@@ -137,7 +137,7 @@ extension Queue {
             if let starts = limit?["starts"]?.string ?? limit?["starts"]?.integer.map(String.init) {
                 causes.append("limit starts \(starts)")
             }
-            if let until = known["shut \(host)"].flatMap({ Int64($0) }), until > now {
+            if let until = shut.string.flatMap({ Int64($0) }), until > now {
                 causes = ["it asked to be left alone"]
             }
             reasons[host] = "host \(host)" + (causes.isEmpty ? "" : " (\(causes.joined(separator: ", ")))")

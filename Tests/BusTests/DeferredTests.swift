@@ -50,12 +50,13 @@ import Testing
     }
 
     @Test(
-        "a list of deferred elements that no worker would look at is found and repaired", arguments: ["hosts", "kinds"])
+        "a list of deferred elements that no worker would look at is found and repaired",
+        arguments: ["waiting_hosts", "kinds"])
     func unnoticed(_ index: String) async throws {
         let f = try await QueueFixture()
         try await fill(f)
         try await f.redis.send(Command("DEL", f.queue.keys.prefix + index))
-        let list = f.queue.keys.prefix + (index == "hosts" ? "aside:slow" : "kind:later")
+        let list = f.queue.keys.prefix + (index == "waiting_hosts" ? "aside:slow" : "kind:later")
         #expect(try await Inspection(f.queue).run(repairing: true).map(\.subject) == [list])
         try await f.expectOrder()
         #expect(try await f.queue.waitingLists().count == 7)

@@ -137,14 +137,22 @@ import Testing
         #expect(findings.isEmpty, "seed \(seed): \(findings.map { "\($0.subject): \($0.problem)" })")
 
         // A cancel ends each job that has not ended, without a change of any limit.
-        let open = all.filter { known[$0]?.isFinal != true }
+        let open = all.filter { known[$0]?.isFinal != true || waiting[$0] != nil }
         try await f.queue.request(.cancelled, of: Array(open))
         history.running = try await history.obey(history.running)
-        while let claim = try await f.claim() { Issue.record("seed \(seed): \(claim.run.id) was cancelled, and runs") }
+        claims: while true {
+            switch try await f.queue.claim(f.worker, token: Token.make()) {
+            case .more: continue
+            case .job(let claim): Issue.record("seed \(seed): \(claim.run.id) was cancelled, and runs")
+            default: break claims
+            }
+        }
         _ = try await history.obey([])
         for record in try await f.queue.jobs(Array(open)) {
             #expect(record.state.isFinal, "seed \(seed): \(record.id) is \(record.state)")
         }
+        let left = try await f.queue.ids(in: .queued, limit: 100)
+        #expect(left.isEmpty, "seed \(seed): \(left.map { "\($0) of \(known[$0]?.rawValue ?? "no state")" })")
         #expect(try await f.queue.stats().counts[.queued] == 0, "seed \(seed)")
         try await f.expectOrder()
     }

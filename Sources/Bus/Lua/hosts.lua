@@ -16,6 +16,9 @@
 -- A rule is the table that read_rule() returns.
 
 do
+  -- What it counts in the budget of a call (take.lua) to read the limits and the state of a host.
+  local BYTES_OF_LOOK = 200
+
   -- Whether any limit of hosts may apply. It is looked up once in a call.
   local function are_limited()
     if fleet.limited == nil then
@@ -97,6 +100,7 @@ do
     local rule, is_full = fleet.full[authority], true
     if not rule then
       rule = rule_of(name, authority)
+      produced = produced + BYTES_OF_LOOK
       -- A key of another type limits nothing.
       local free, _, have_to_wait = room(rule)
       is_full = (free == 0 or have_to_wait and comes_behind(rule))
@@ -106,7 +110,7 @@ do
     if is_full then
       local length = redis.pcall('LPUSH', PREFIX .. KEY.aside .. rule.host, element)
       if type(length) == 'number' then
-        call('HINCRBY', PREFIX .. KEY.hosts, 'waiting', 1)
+        redis.pcall('HINCRBY', PREFIX .. KEY.hosts, 'waiting', 1)
         return false
       end
     end

@@ -39,6 +39,8 @@ function kinds.set_aside(element, kind, j)
   call('LPUSH', list, element)
   if is_unknown then call('PEXPIRE', list, kinds.kept) else call('PERSIST', list) end
   redis.pcall('HSET', kinds.key, kind, NOW)
+  -- A request for the job may have come before its element.
+  if j and is_id(j.id) and redis.pcall('EXISTS', key(j.id)) == 1 then fleet.recheck_soon() end
 end
 
 -- The kinds of which something is set aside. Writes kinds (deletes others).

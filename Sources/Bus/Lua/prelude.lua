@@ -27,8 +27,8 @@ local OF_END = { 'error', 'message', 'retryable', 'finished', 'seconds', 'unchan
 kinds.results = { 'file', 'inode', 'mtime', 'checksum', 'validated', 'source', 'bytes', 'received', 'total', 'etag', 'last_modified',
   'digest', 'resource', 'landing', 'generation', 'status', 'headers', 'body', 'body_base64', 'question', 'method', 'files',
   'response_dropped' }
--- An element that is done, until its list is tidied (recheck.lua). It is no valid element.
-local VOID = '{}'
+-- An element that is done, until its list is tidied (recheck.lua). No producer writes it.
+local VOID = '{"void":true}'
 local outbox, numbers, tickets, epoch
 -- How many bytes of events, replies and entries of `rejected` this call has made so far: take.lua.
 local produced

@@ -13,7 +13,7 @@ do
   function fleet.recheck_soon()
     if fleet.is_recheck_due then return end
     fleet.is_recheck_due = true
-    if call('EXISTS', PREFIX .. KEY.hosts, kinds.key) > 0 then call('HSET', PREFIX .. KEY.recheck, 'asked', NOW) end
+    if call('EXISTS', PREFIX .. KEY.waitingHosts, kinds.key) > 0 then call('HSET', PREFIX .. KEY.recheck, 'asked', NOW) end
   end
 
   -- Begins a round with all lists. Writes recheck.
@@ -23,11 +23,8 @@ do
       local length = redis.pcall('LLEN', PREFIX .. list)
       if type(length) == 'number' and length > 0 then call('HSET', recheck, list, length) end
     end
-    local hosts, names = redis.pcall('HGETALL', PREFIX .. KEY.hosts), redis.pcall('HGETALL', kinds.key)
-    for n = 1, hosts.err and 0 or #hosts, 2 do
-      local host = string.match(hosts[n], '^line (.*)$')
-      if host then add(KEY.aside .. host) end
-    end
+    local hosts, names = redis.pcall('ZRANGE', PREFIX .. KEY.waitingHosts, 0, -1), redis.pcall('HGETALL', kinds.key)
+    for n = 1, hosts.err and 0 or #hosts do add(KEY.aside .. hosts[n]) end
     for n = 1, names.err and 0 or #names, 2 do add(KEY.kind .. names[n]) end
   end
 

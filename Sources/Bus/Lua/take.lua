@@ -1,8 +1,8 @@
 -- Takes the next elements: from what this worker holds, else from the line. Used by claim.lua and settle.lua.
 
 -- How much one call does, in bytes, since what an element costs Redis grows with what is read and written for it. An
--- element and a request that waits for its job each cost something of their own.
-local MOST_BYTES, BYTES_OF_ELEMENT, BYTES_OF_REQUEST = 8192, 200, 1000
+-- element, the start of its job, and a request that waits for its job each cost something of their own.
+local MOST_BYTES, BYTES_OF_ELEMENT, BYTES_OF_START, BYTES_OF_REQUEST = 8192, 60, 150, 1000
 
 -- Reads an element. Returns its table, the id of its job, a reason if it is no valid push, and the element with its
 -- `url` made absolute. The rule for the id is that of Queue+Producing.swift.
@@ -140,7 +140,7 @@ local function accept(element, turn, worker, token, lease, retention)
   local instead = INSTEAD[word]
   if instead then return instead(id, h, j, whole, retention, reason, since) end
   kind = (word == 'begin' and j.kind or word ~= 'begin' and h.kind) or 'download'
-  if not kinds.does(kind) then return kinds.set_aside(element, kind) end
+  if not kinds.does(kind) then return kinds.set_aside(element, kind, j) end
   return start(id, h, j, whole, word == 'begin', worker, token, lease, retention)
 end
 
@@ -194,6 +194,7 @@ local function take(worker, tokens, lease, retention, settings, held, waiting)
       -- RPOP would copy a large element once more, into its reply.
       if #element > 4096 then call('LTRIM', turn.list, 0, -2) else call('RPOP', turn.list) end
       if fine and claim then
+        bytes = bytes + BYTES_OF_START
         claims[#claims + 1] = claim
         token = tokens[#claims + 1]
         if not token then return claims end

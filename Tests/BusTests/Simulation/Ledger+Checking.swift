@@ -38,7 +38,10 @@ extension Ledger {
         if isHeard, let request = story.asked { hear(request, &story, &state, after) }
         switch cause {
         case .claim, .settle: state = taken(id, &story, state, after)
-        case .tick: state = looked(id, &story, state, after)
+        case .tick:
+            state = looked(id, &story, state, after)
+            // A tick does what a claim would do to an element that waits for a host, and starts nothing.
+            if after.state != state || state == nil, after.state != .running { state = taken(id, &story, state, after) }
         case .report: break
         case .registration(let worker, let known, let isSuccessor):
             if state == .running, story.isNoted, before.worker == worker, let token = before.token,
