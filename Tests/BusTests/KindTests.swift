@@ -78,11 +78,9 @@ struct KindTests {
         try await f.push(#"{"id":"r1","kind":"request","url":"http://h/1"}"#)
         try await f.push(#"{"id":"d1","url":"http://h/2"}"#)
         #expect(try await f.claim("old")?.run.id == "d1")
-        #expect(try await f.claim() == nil)
-        try await f.tick()
-        try await f.redis.send(Command("DEL", "haul:{default}:kinds"))
-        try await f.redis.send(Command("HSET", "haul:{default}:kinds", "request", "1"))
+        // A worker looks for the kinds that it does, whatever the index says.
         #expect(try await f.claim()?.run.id == "r1")
+        try await f.tick()
     }
 
     @Test("a response is in the hash, in the event, and in every reply") func response() async throws {

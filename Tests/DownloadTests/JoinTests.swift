@@ -234,6 +234,6 @@ import Testing
         }
         let outcome = await bench.run(job([origin.url("/a")]) { $0.connections = 3 })
         #expect(outcome.file?.bytes == bytes.count && outcome.file?.entity.encoding == "gzip", "\(outcome)")
-        #expect(bench.directory.holds("file.gz", bytes))
+        #expect(bench.directory.holds(try #require(outcome.file).file, bytes))
     }
 }

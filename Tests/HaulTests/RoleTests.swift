@@ -242,8 +242,8 @@ import Testing
     }
 
     private func expectAsked(_ role: String, _ asked: Set<[String]>, _ roles: Roles) async throws {
-        // The test itself has sent PUBSUB.
-        let commands = asked.filter { $0.first != "pubsub" }
+        // The test itself has sent PUBSUB, and has pushed into another queue.
+        let commands = asked.filter { $0.first != "pubsub" && $0 != ["lpush", "haul:{other}:jobs", "{}"] }
         #expect(commands.count > 2)
         let refused = try await roles.refused(roles.rules[role]!, commands)
         #expect(refused.isEmpty, "\(role): \(refused.map { $0.prefix(3) })")
@@ -265,11 +265,12 @@ import Testing
         }
         let own = try Self.commandsOfFunctions { !["inspect.lua", "recover.lua"].contains($0) }
         let rights = roles.rights(of: "worker")
-        let names = Set(rights.map(\.right).filter { $0.hasPrefix("+") }.map { String($0.dropFirst()) })
+        func command(_ right: String) -> String { String(right.dropFirst().prefix { $0 != "|" }) }
+        let names = Set(rights.map(\.right).filter { $0.hasPrefix("+") }.map(command))
         #expect(own.subtracting(names).isEmpty, "the worker's role lacks \(own.subtracting(names).sorted())")
         let refused = try await roles.refused(roles.rules["worker"]!, commands.filter { $0.first != "brpop" })
         #expect(refused.isEmpty, "\(refused.map { $0.prefix(3) })")
-        for (right, others) in rights where !own.contains(String(right.dropFirst())) {
+        for (right, others) in rights where !own.contains(command(right)) {
             #expect(try await !roles.permits(others, commands), "no command needs \(right)")
         }
         let inspecting = try Self.commandsOfFunctions { ["inspect.lua", "recover.lua"].contains($0) }
@@ -387,7 +388,7 @@ import Testing
         #expect(try await roles.cli("admin", ["ACL", "SETUSER", "worker", "<WORKER-PASSWORD"]) == "OK")
         #expect(try await roles.cli("admin", ["ACL", "SAVE"]) == "OK")
         _ = try await roles.cli("admin", ["CLIENT", "KILL", "USER", "worker"])
-        #expect(try await roles.cli("worker", ["PING"]).contains("WRONGPASS"))
+        #expect(try await roles.cli("worker", ["PING"]).contains("NOAUTH"))
         gate.open()
         for id in ["a", "b"] {
             try await eventually("\(id) to be completed: \(workers.map(\.standardError))", within: .seconds(40)) {

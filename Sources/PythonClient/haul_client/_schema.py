@@ -245,7 +245,7 @@ RULES: Dict[str, Tuple[Dict[str, Any], str]] = {
         {'type': 'string',
          'minLength': 1,
          'maxLength': 4096,
-         'pattern': '^(?!/)(?!(?:.*/)?\\.{1,2}(?:/|$))(?!(?:.*/)?\\.haul)(?!.*[^/]{256})[^\\u0000-\\u001f\\u007f]+$(?!\\n)'},
+         'pattern': '^(?!/)(?!(?:.*/)?\\.{1,2}(?:/|$))(?!(?:.*/)?\\.[hH][aA][uU][lL])(?!.*[^/]{256})[^\\u0000-\\u001f\\u007f]+$(?!\\n)'},
         'must be relative, of at most 4096 bytes, without control characters; no part may be . or .., begin with .haul, or have more than 255 bytes',
     ),
     'if_exists': (
@@ -331,7 +331,7 @@ RULES: Dict[str, Tuple[Dict[str, Any], str]] = {
         {'type': 'string',
          'minLength': 1,
          'maxLength': 4096,
-         'pattern': '^(?!/)(?!.*/$)(?!(?:.*/)?\\.{1,2}(?:/|$))(?!(?:.*/)?\\.haul)(?!.*[^/]{256})[^\\u0000-\\u001f\\u007f]+$(?!\\n)'},
+         'pattern': '^(?!/)(?!.*/$)(?!(?:.*/)?\\.{1,2}(?:/|$))(?!(?:.*/)?\\.[hH][aA][uU][lL])(?!.*[^/]{256})[^\\u0000-\\u001f\\u007f]+$(?!\\n)'},
         'must be the path of a file, as for path, without / at its end',
     ),
     'files': (
@@ -343,7 +343,7 @@ RULES: Dict[str, Tuple[Dict[str, Any], str]] = {
                    'properties': {'file': {'type': 'string',
                                            'minLength': 1,
                                            'maxLength': 4096,
-                                           'pattern': '^(?!/)(?!.*/$)(?!(?:.*/)?\\.{1,2}(?:/|$))(?!(?:.*/)?\\.haul)(?!.*[^/]{256})[^\\u0000-\\u001f\\u007f]+$(?!\\n)'},
+                                           'pattern': '^(?!/)(?!.*/$)(?!(?:.*/)?\\.{1,2}(?:/|$))(?!(?:.*/)?\\.[hH][aA][uU][lL])(?!.*[^/]{256})[^\\u0000-\\u001f\\u007f]+$(?!\\n)'},
                                   'name': {'type': 'string',
                                            'minLength': 1,
                                            'maxLength': 255,
