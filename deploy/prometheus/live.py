@@ -168,7 +168,14 @@ class Fleet:
             "prometheus", "prometheus", f"--config.file={self.work}/prometheus.yml", f"--storage.tsdb.path={self.work}/data",
             f"--web.listen-address=127.0.0.1:{self.prometheus}", "--log.level=warn",
         )
-        eventually("Prometheus", lambda: self.ask("vector(1)"))
+        # It listens before it has read its database, and refuses queries with 503 meanwhile.
+        eventually("Prometheus to be ready", self.is_ready)
+
+    def is_ready(self):
+        try:
+            return urllib.request.urlopen(f"http://127.0.0.1:{self.prometheus}/-/ready", timeout=10).status == 200
+        except OSError:
+            return False
 
     def ask(self, query):
         text = urllib.parse.urlencode({"query": query})
