@@ -23,7 +23,7 @@ from ._schema import (
 
 State = Literal["queued", "scheduled", "running", "paused", "completed", "failed", "cancelled"]
 EndState = Literal["completed", "failed", "cancelled", "rejected"]
-#: What to do about an end: the table of docs/producers.md.
+#: Handling results and errors: the table of docs/producers.md.
 Advice = Literal[
     "use", "nothing", "sign_again", "gone", "not_as_ordered", "ask_server", "too_late", "tell_operator",
     "tell_developer", "push_again",
@@ -131,7 +131,7 @@ class JobResult:
 
     @property
     def what_to_do(self) -> Advice:
-        """The table "What to do about an end" of docs/producers.md, in one word."""
+        """The table "Handling results and errors" of docs/producers.md, in one word."""
         if self.state == "completed":
             return "use"
         if self.state == "cancelled":
