@@ -36,7 +36,8 @@ public struct JobHandle: Sendable, Identifiable {
     /// - Parameter timeout: nil waits without a limit.
     /// - Throws: ``HaulError/Code-swift.struct/timedOut`` if the job has not ended in time. The message gives the job's
     ///   state, and the job goes on. ``HaulError/Code-swift.struct/rejected`` if a worker found that the pushed element
-    ///   is not valid. A failed job is a result and not an error, unless you call ``JobResult/get()``.
+    ///   is not valid. If that happened before this call subscribed, only a Redis user who may read the rejected elements
+    ///   learns of it; with the role `service` the call times out then. A failed job is a result and not an error, unless you call ``JobResult/get()``.
     public func result(timeout: Duration? = nil) async throws(HaulError) -> JobResult {
         try await Outcome(handle: self, deadline: timeout.map { .now + $0 }).result()
     }
