@@ -111,10 +111,10 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def do_GET(self):
-        if self.path.startswith("/-/"):
-            return self.control(self.path[3:])
         path, _, query = self.path.partition("?")
         self.query = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
+        if path.startswith("/-/"):
+            return self.control(path[3:])
         self.left = int(self.headers.get("Content-Length") or 0)
         is_complete = self.command == "POST" and "uploadId=" in query
         is_part = self.command == "PUT" and "partNumber=" in query
