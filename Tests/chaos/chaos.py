@@ -29,7 +29,7 @@ from stores import Bucket, Directory
 from topology import Sentinels, Single
 
 # The names of these in Tests/Support/object-server.sh.
-SERVERS = {"radosgw": "rgw", "seaweedfs": "weed"}
+SERVERS = {"radosgw": "rgw", "seaweedfs": "weed", "ministack": "mini"}
 
 
 class Run:

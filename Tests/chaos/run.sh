@@ -4,7 +4,7 @@
 #   Tests/chaos/run.sh --faults 1000 --seed 1                            the long form, about 12 minutes
 #   Tests/chaos/run.sh --faults 1000 --seed 1 --topology sentinel        the same with failovers
 #   Tests/chaos/run.sh --faults 20 --lease 3 [--topology sentinel]       the short form, as in .ci/run
-#   Tests/chaos/run.sh --store s3 --server radosgw --faults 500          workers that share only a bucket (or seaweedfs)
+#   Tests/chaos/run.sh --store s3 --server radosgw --faults 500          workers that share only a bucket (or seaweedfs, ministack)
 #   HAUL=…/haul Tests/chaos/run.sh                                       another build
 # With a directory and without sentinels it begins with a short form of histories.sh. --help lists the options. Exits 1
 # if a job is lost, a file is wrong, or a rule is broken.
