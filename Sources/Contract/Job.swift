@@ -26,7 +26,7 @@ public struct Job: Sendable, Equatable {
         }
     }
 
-    /// What happens if another file has the name: docs/bus.md, "What stands in the way of a file".
+    /// What happens if another file has the name: docs/bus.md, "File name conflicts".
     public enum IfExists: String, Sendable, CaseIterable {
         /// The job's own earlier file is kept or replaced. If another file has the name, the job fails (a name from
         /// ``Job/path``) or the new file gets a number (a name from the server or the URL).
