@@ -14,8 +14,8 @@ struct PartFormula: Sendable, Equatable {
     private static let aim: Int64 = 9_000
     private static let mebibyte: Int64 = 1 << 20
     /// If the length is unknown, the parts are equal at first: Cloudflare R2 wants that. Then their size doubles after
-    /// each stage of this many parts, up to 4 GiB.
-    private static let equal = 9_000
+    /// each stage of this many parts, up to 4 GiB. So there are enough parts for the largest object of S3, 5 TiB.
+    private static let equal = 8_000
     private static let stage = 100
     private static let largest: Int64 = 4 << 30
 
