@@ -87,6 +87,12 @@ import Testing
             #expect(names == (role == "web" ? ["redis", "users"] : ["redis"]))
         }
         #expect(!String(decoding: acl ?? [], as: UTF8.self).contains("on #"))
+        // The page's password costs a guess as much as one that haul web hash-password hashes.
+        let hash = try ChildProcess("haul", ["web", "hash-password", "admin"], input: "twelve letters")
+        #expect(try await hash.wait() == 0)
+        func costs(_ line: String) -> [Substring] { line.split(separator: "$").prefix(4).dropFirst().map { $0 } }
+        let users = String(decoding: directory.contents("haul/web/users") ?? [], as: UTF8.self)
+        #expect(costs(users) == costs(hash.standardOutput) && costs(users).count == 3, "\(users)")
     }
 
     @Test("the page warns if everybody can read its users, and takes its names from HAUL_WEB_HOST")

@@ -30,8 +30,8 @@ def write(path, text, mode, owner):
 def scrypt(password):
     """The hash of a password in the format of `haul web hash-password`."""
     salt = secrets.token_bytes(16)
-    key = hashlib.scrypt(password.encode(), salt=salt, n=1 << 15, r=8, p=1, maxmem=1 << 26, dklen=32)
-    return f"scrypt$15$8$1${salt.hex()}${key.hex()}"
+    key = hashlib.scrypt(password.encode(), salt=salt, n=1 << 17, r=8, p=1, maxmem=1 << 28, dklen=32)
+    return f"scrypt$17$8$1${salt.hex()}${key.hex()}"
 
 
 def main():
