@@ -67,6 +67,20 @@ import Testing
         #expect(again.out.contains("\ngrace = 8\n"))
     }
 
+    @Test(
+        "no password of a proxy is printed, in whatever form the proxy is given",
+        arguments: [
+            ("user:planted@10.0.0.1:3128", "10.0.0.1:3128"), ("user:planted@proxy.example", "proxy.example"),
+            ("user:pl@nted:planted@[fd00::1]:1", "[fd00::1]:1"), ("10.0.0.1:3128", "10.0.0.1:3128"),
+            ("HTTP://:planted@h:1", "HTTP://h:1"),
+        ])
+    func proxies(_ given: String, _ printed: String) async throws {
+        let file = try file("conf", "root = /srv/a@b\nproxy = \(given)\n")
+        let said = try await print(["--config", file])
+        #expect(said.status == 0 && said.out.contains("\nproxy = \(printed)\n"), "\(said)")
+        #expect(!said.out.contains("planted") && said.out.contains("root = /srv/a@b\n"), "\(said.out)")
+    }
+
     @Test("an invalid setting is reported with its place, and with a likely correction") func errors() async throws {
         for (text, words) in [
             ("slot = 3", ":1: \"slot\" is no option of haul worker. Did you mean slots?"),

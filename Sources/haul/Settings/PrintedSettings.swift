@@ -12,12 +12,15 @@ enum PrintedSettings {
                 continue
             }
             text += "# from \(setting.source):\n"
-            for value in setting.values { text += "\(option.name) = \(masked(value))\n" }
+            for value in setting.values { text += "\(option.name) = \(masked(value, of: option.name))\n" }
         }
         return text
     }
 
-    private static func masked(_ value: String) -> String {
-        (value.contains("://") ? MaskedURL.text(value) : value).printable
+    private static func masked(_ value: String, of option: String) -> String {
+        if value.contains("://") { return MaskedURL.text(value).printable }
+        // These may be given without a scheme.
+        guard option == "proxy" || option == "redis" else { return value.printable }
+        return String(MaskedURL.text("//://" + value).dropFirst(5)).printable
     }
 }
