@@ -114,6 +114,15 @@ public enum JSON: Sendable, Equatable {
         return result + "\""
     }
 
+    /// A valid JSON text without line breaks, for formats that end a text at its line. In JSON they only stand between
+    /// values, where a blank means the same.
+    package static func onOneLine(_ text: String) -> String {
+        guard text.utf8.contains(where: isLineBreak) else { return text }
+        return String(decoding: text.utf8.map { isLineBreak($0) ? UInt8(ascii: " ") : $0 }, as: UTF8.self)
+    }
+
+    private static func isLineBreak(_ byte: UInt8) -> Bool { byte == UInt8(ascii: "\n") || byte == UInt8(ascii: "\r") }
+
     /// The value as compact JSON text.
     public var text: String {
         switch self {

@@ -1,4 +1,5 @@
-/// Writes the text of a JSON object. Members appear in the order in which they are set. No name may be set twice.
+/// Writes the text of a JSON object, on one line. Members appear in the order in which they are set. No name may be set
+/// twice.
 package struct JSONObject: Sendable {
     /// The text of the members, without the braces around it.
     package private(set) var members = ""
@@ -25,6 +26,6 @@ package struct JSONObject: Sendable {
     package mutating func set(_ name: String, json: String?) {
         guard let json else { return }
         if !members.isEmpty { members += "," }
-        members += "\(JSON.quoted(name)):\(json)"
+        members += "\(JSON.quoted(name)):\(JSON.onOneLine(json))"
     }
 }

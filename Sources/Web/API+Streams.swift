@@ -129,10 +129,9 @@ extension API {
         if content.hasGap { text += "event: gap\ndata: {}\n\n" }
         if content.isOpened { text += "event: subscribed\ndata: {}\n\n" }
         for event in content.events {
-            // An event is one line of JSON. Other texts are dropped, and line breaks are replaced by blanks.
+            // Texts that are not JSON are dropped.
             guard let json = try? JSON(event) else { continue }
-            let line = (caller.role == .operator ? event : JobJSON.closed(json)).split(whereSeparator: \.isNewline)
-                .joined(separator: " ")
+            let line = JSON.onOneLine(caller.role == .operator ? event : JobJSON.closed(json))
             text += (name.map { "event: \($0)\n" } ?? "") + "data: \(line)\n\n"
         }
         return text

@@ -9,6 +9,14 @@ import Testing
         #expect(json["x"]?.integer == 1000)
     }
 
+    @Test("an object is written on one line, whatever line breaks the JSON of its members has") func oneLine() throws {
+        var object = JSONObject()
+        object.set("a", json: "{\n\t\"b\":\r\n[1,\r2]\n}")
+        object.set("c", "d\r\n")
+        #expect(object.text == "{\"a\":{ \t\"b\":  [1, 2] },\"c\":\"d\\r\\n\"}")
+        #expect(JSON.onOneLine(object.text) == object.text)
+    }
+
     @Test("strings are read with all escapes, and written with the escapes that they need") func strings() throws {
         #expect(try JSON(#""\u00e9\ud83d\ude00\n""#).string == "é😀\n")
         #expect(try JSON(JSON.quoted("a\"\\\u{1}\n")).string == "a\"\\\u{1}\n")

@@ -1,4 +1,5 @@
 import Glibc
+import HaulContract
 import HaulTestSupport
 import Testing
 
@@ -33,6 +34,36 @@ import Testing
         drain.kill(SIGHUP)
         drain.kill(SIGTERM)
         #expect(try await drain.wait() == 130)
+    }
+
+    @Test("--json writes one line for each object, whatever line breaks a producer's JSON has") func oneLine()
+        async throws
+    {
+        let bench = try await CommandBench()
+        let origin = try OriginServer { _ in OriginReply(body: [1]) }
+        let watch = try bench.start(["watch", "--json"])
+        try await eventually("the command to subscribe") {
+            try await bench.server.cli("CLIENT", "LIST").contains("haul-events")
+        }
+        let worker = try bench.worker("w")
+        let element = "{\"url\":\"\(origin.url("/a"))\",\"id\":\"a\",\"meta\":{\n\"n\":\r\n[1]\n}}"
+        try await bench.server.cli("LPUSH", "haul:{default}:jobs", element)
+        try await eventually("the job to end") { watch.standardOutput.contains("\"completed\"") }
+        watch.kill(SIGTERM)
+        _ = try await watch.wait()
+        var texts = [watch.standardOutput]
+        for command in ["show a --json", "list --state completed --json", "watch a --json"] {
+            let parts = command.split(separator: " ").map(String.init)
+            let process = try bench.start(parts)
+            #expect(try await process.wait() == 0)
+            texts.append(process.standardOutput)
+        }
+        for text in texts {
+            #expect(text.contains("\"meta\""), "\(text)")
+            for line in text.split(separator: "\n") { #expect((try? JSON(String(line))) != nil, "\(line)") }
+        }
+        worker.kill(SIGTERM)
+        #expect(try await worker.wait() == 0)
     }
 
     @Test("push --wait waits for its own job, however often the id was removed before") func removed() async throws {

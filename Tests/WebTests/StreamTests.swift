@@ -52,6 +52,27 @@ import Testing
         await server.stop()
     }
 
+    @Test("line breaks in a producer's JSON do not break a stream", arguments: ["\n\n", "\r\n\r\n", "\r"])
+    func lineBreaks(_ space: String) async throws {
+        let fixture = try await WebFixture()
+        let (server, address) = try await serve(fixture)
+        let client = try await open("/api/live?watch=queues/default/jobs/a&events=default/a", on: address)
+        _ = await client.read(until: "subscribed")
+        let meta = "{\"a\":\(space)[1]}"
+        try await fixture.server.cli(
+            "LPUSH", "haul:{default}:jobs", "{\"url\":\"http://h/a\",\"id\":\"a\",\"meta\":\(meta)}")
+        let claim = try #require(try await fixture.claim())
+        try await fixture.settle(claim, WebFixture.done)
+        let text = await client.read(until: #""ended":true"#)
+        let normal = String(decoding: text.utf8.map { $0 == 13 ? 10 : $0 }, as: UTF8.self)
+        let lines = normal.split(separator: "\n")
+        #expect(lines.contains { $0.hasPrefix("data: ") && $0.contains("\"meta\":{\"a\":") })
+        for line in lines where line.hasPrefix("data: ") {
+            #expect((try? JSON(String(line.dropFirst(6)))) != nil, "\(line)")
+        }
+        await server.stop()
+    }
+
     @Test func whoLeavesLeavesNoSubscriptionBehind() async throws {
         let fixture = try await WebFixture()
         let (server, address) = try await serve(fixture)

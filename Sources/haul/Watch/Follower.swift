@@ -89,7 +89,11 @@ struct Follower {
     private func handle(_ payload: [UInt8], _ course: inout Course) {
         // An end may have been read from the hash before its event arrives. The event is then ignored.
         guard let event = Event(payload), ids.isEmpty || course.open.contains(event.id) else { return }
-        if json { Terminal.line(String(decoding: payload, as: UTF8.self)) } else { course.display.show(event) }
+        if json {
+            Terminal.line(JSON.onOneLine(String(decoding: payload, as: UTF8.self)))
+        } else {
+            course.display.show(event)
+        }
         let isRefused = event.name == "rejected" && pushed[event.id] != nil
         guard isRefused || event.finalState != nil else { return }
         course.open.remove(event.id)
