@@ -4,11 +4,8 @@ import HaulRedis
 
 extension Inspection {
     private static let page = 1000
-    /// How many elements one call reads at first, at most 16 KiB each: Redis serves nobody else while it copies them.
-    /// Further calls read as many as have about `bytesOfPage`.
+    /// How many elements one call reads, at most 16 KiB each: Redis serves nobody else while it copies them.
     private static let pageOfElements = 200
-    private static let maxPageOfElements = 4000
-    private static let bytesOfPage = 1 << 18
 
     /// The continuations that Redis has made, in line or held by a worker. Only their hash values are kept, to save
     /// memory.
@@ -25,20 +22,13 @@ extension Inspection {
     func line() async throws(RedisError) -> Line {
         var line = Line()
         for list in [queue.keys.jobs] + (try await lists(.aside)) + (try await lists(.kind)) + (try await heldLists()) {
-            var (start, page) = (0, Self.pageOfElements)
-            while true {
+            for start in stride(from: 0, to: Int.max, by: Self.pageOfElements) {
                 // From the left end: pushes during the reading move elements to the right, so none is skipped. A key of
                 // another type holds nothing.
-                let range = Command("LRANGE", list, start, start + page - 1)
+                let range = Command("LRANGE", list, start, start + Self.pageOfElements - 1)
                 let elements = try await queue.redis.pipeline([.command(range)])[0].array ?? []
-                var bytes = 0
-                for element in elements.lazy.map({ $0.bytes ?? [] }) {
-                    line.add(element)
-                    bytes += element.count
-                }
-                guard elements.count == page else { break }
-                start += page
-                page = min(max(Self.bytesOfPage / max(1, bytes / page), 16), Self.maxPageOfElements)
+                for element in elements { line.add(element.bytes ?? []) }
+                guard elements.count == Self.pageOfElements else { break }
             }
         }
         return line
