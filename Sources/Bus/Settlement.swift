@@ -42,6 +42,11 @@ package enum Settlement: Sendable {
         }
     }
 
+    /// Whether the run has ended its job. Otherwise Redis cancels the job, or puts it back.
+    package var endsJob: Bool {
+        if case .failed = self { true } else { isCompleted }
+    }
+
     var outcome: String {
         switch self {
         case .completed, .answered: "completed"

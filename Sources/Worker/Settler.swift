@@ -28,7 +28,8 @@ final class Settler: Sendable {
     /// While Redis works on one, this worker works on the reply to the other.
     private static let mostCalls = 2
 
-    /// The most runs in one call. That takes Redis some 2 ms, in which it serves nobody else.
+    /// The most runs in one call. That takes Redis some 2 ms, in which it serves nobody else. A run that has not ended
+    /// its job counts twice, because Redis cancels the job or puts it back.
     private static let most = 32
 
     /// The most bytes of responses in one call, which has at least one run in any case.
@@ -53,10 +54,11 @@ final class Settler: Sendable {
     }
 
     private static func batch(of waiting: [Entry]) -> [Entry] {
-        var bytes = 0
-        let count = waiting.prefix(most).prefix {
+        var (bytes, runs) = (0, 0)
+        let count = waiting.prefix {
             bytes += $0.end.weight
-            return bytes <= mostBytes
+            runs += $0.end.settlement.endsJob ? 1 : 2
+            return bytes <= mostBytes && runs <= most
         }.count
         return Array(waiting.prefix(max(1, count)))
     }
