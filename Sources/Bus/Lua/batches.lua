@@ -238,12 +238,20 @@ do
   -- first, since it may be newer. cursor: where to go on. Returns the next cursor, '0' at the end. Writes want, and
   -- what hear() writes.
   local function hand_out(name, want, made, cursor, tick)
-    local reply = redis.pcall('HSCAN', members_of(name), cursor, 'COUNT', 50)
+    local reply = redis.pcall('HSCAN', members_of(name), string.match(cursor, '^%d+'), 'COUNT', 50)
     if reply.err then return '0' end
     local request = (want == 'retried' and 'running' or want) .. ' ' .. made
-    tick.handed = tick.handed + #reply[2] / 2
-    for n = 1, #reply[2], 2 do
-      local id, counted_as = reply[2][n], reply[2][n + 1]
+    local pairs_of, first, next_cursor = reply[2], 1, reply[1]
+    local count = #pairs_of / 2
+    -- Redis returns a small hash at once: up to 512 members. They are handed out from the last one on, because a member
+    -- that is deleted meanwhile moves only those behind it.
+    if string.sub(cursor, 1, 1) == '0' and next_cursor == '0' then
+      count = math.min(count, tonumber(string.match(cursor, '^0%.(%d+)$') or count))
+      if count > 50 then first, next_cursor = 2 * (count - 50) + 1, '0.' .. whole(count - 50) end
+    end
+    tick.handed = tick.handed + count - (first - 1) / 2
+    for n = first, 2 * count, 2 do
+      local id, counted_as = pairs_of[n], pairs_of[n + 1]
       if counted_as == 'pending' or counted_as == 'failed' then
         local v = redis.pcall('HMGET', key(id), 'state', 'want', 'batch')
         if not v.err and has(v[3] or '', name) and REQUESTS[want](counted_as, v[1], v[2]) then
@@ -256,7 +264,7 @@ do
         end
       end
     end
-    return reply[1]
+    return next_cursor
   end
 
   -- Notes a request that is in force for members that join later. Returns false if a newer request is in force, or if
@@ -290,7 +298,7 @@ do
       return reject(value, 'want: the time ' .. MOMENTS.rule)
     end
     local made = whole(math.min(tonumber(time) or now, now))
-    local cursor, run = string.match(rest, '^ @(%d+) (%x+)$')
+    local cursor, run = string.match(rest, '^ @(%d+%.?%d*) (%x+)$')
     if not cursor then
       if not note_request(name, want, tonumber(made)) then return end
       cursor = '0'
