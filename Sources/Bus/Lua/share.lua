@@ -2,7 +2,7 @@
 -- jobs, `tick.left`. While there is more to do (`tick.more`), the worker calls again at once.
 
 -- How many jobs the next duty may handle: what is left, but at least 4, so that no duty keeps another from its work.
-local function share(tick) return math.max(4, math.min(25, tick.left)) end
+local function share(tick) return math.max(4, math.min(12, tick.left)) end
 
 -- Notes that a duty has handled `count` jobs of the `most` that it was allowed.
 local function spend(tick, count, most)
