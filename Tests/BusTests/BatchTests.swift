@@ -46,6 +46,7 @@ import Testing
         for id in ["e", "f", "g"] {
             try await f.push(#"{"url":"http://h","id":"\#(id)","method":"POST","body":"\#(body)"}"#)
         }
+        // To read an element of 10 KB can take Redis a millisecond, so one such element is enough for a call.
         #expect(try await settle(runs.map { RunEnd($0, QueueFixture.done) }, next: 4) == ["e", "more"])
         #expect(try await f.claim()?.run.id == "f")
         #expect(try await f.claim()?.run.id == "g")

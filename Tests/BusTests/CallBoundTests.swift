@@ -282,6 +282,29 @@ struct CallBoundTests {
     }
 
     @Test(
+        "a request for a batch that Redis reads at once is handed out in parts", arguments: RedisServer.Kind.installed)
+    func smallBatch(server: RedisServer.Kind) async throws {
+        let f = try await QueueFixture(on: server)
+        let meter = try await Meter(f.redis)
+        let count = 400
+        try await push(f, (0..<count).map { #"{"id":"j\#($0)","url":"http://h/","batch":"b"}"# })
+        _ = try await claimAll(f, meter)
+        #expect(
+            try await f.redis.send(Command("OBJECT", "ENCODING", f.queue.keys.members("b"))).string == "listpack")
+        try await f.redis.send(Command("HSET", f.queue.keys.want, "batch/b", "cancelled"))
+        var most = 0
+        let costs = try await ticks(f, meter, most: count) {
+            let left = try await f.redis.send(Command("HLEN", f.queue.keys.want)).int ?? 0
+            most = max(most, left)
+            return left == 0
+        }
+        expectShort("a request for a batch of \(count) jobs", meter, costs)
+        for index in 0..<count { #expect(try await f.queue.job("j\(index)")?["want"] == "cancelled") }
+        // A call has handed requests to some fifty members, while others were done.
+        #expect(most < count - 50, "\(most) requests waited at once")
+    }
+
+    @Test(
         "thousands of hosts that asked for a pause do not hold up a job for another one",
         arguments: RedisServer.Kind.installed)
     func hosts(server: RedisServer.Kind) async throws {
@@ -309,6 +332,17 @@ struct CallBoundTests {
         }
         expectShort("ticks that look at \(count / 2) hosts", meter, costs)
         #expect(costs.count < count / 50)
+        // A cancel of one of these elements is looked for in all lists.
+        let last = "k\(count / 2 - 1)"
+        try await f.queue.request(.cancelled, of: [last])
+        var isAsked = false
+        let looks = try await ticks(f, meter, most: count) {
+            let isOver = try await f.redis.send(Command("EXISTS", f.queue.keys[.recheck])).int == 0
+            defer { isAsked = isAsked || !isOver }
+            return isOver && isAsked
+        }
+        expectShort("ticks that look for a cancelled job in \(count / 2) lists", meter, looks)
+        #expect(try await f.state(last) == .cancelled)
 
         try await push(f, [#"{"id":"first","url":"http://good/"}"#])
         try await fail("first", after: .milliseconds(300))
@@ -337,6 +371,15 @@ struct CallBoundTests {
         }
         expectShort("claims of cancelled jobs", meter, try await claimAll(f, meter, most: 100))
         expectShort("ticks over \(count) cancels", meter, try await ticks(f, meter, most: 100) { false })
+        // Of jobs whose cancels are applied, a claim ends no more than its budget allows.
+        try await f.redis.send(Command("DEL", f.queue.keys.jobs, f.queue.keys.want))
+        try await push(f, (0..<60).map { #"{"id":"k\#($0)","url":"http://h/\#($0)"}"# })
+        try await f.queue.request(.cancelled, of: (0..<60).map { "k\($0)" })
+        while try await f.tick().isMoreToDo {}
+        #expect(try await f.redis.send(Command("HLEN", f.queue.keys.want)).int == 0)
+        let costs = try await claimAll(f, meter)
+        expectShort("claims of jobs whose cancels are applied", meter, costs)
+        #expect(costs.count >= 60 / 15)
     }
 
     // MARK: Answers

@@ -72,6 +72,32 @@ struct KindTests {
         try await f.expectOrder()
     }
 
+    @Test(
+        "a cancel also ends a push of a kind that no worker reads, whatever the state of its job",
+        arguments: [JobState.running, .scheduled, .completed, .failed])
+    func unread(state: JobState) async throws {
+        let f = try await fixture()
+        try await f.push(#"{"id":"x","url":"http://h/1"}"#)
+        let claim = try #require(try await f.claim())
+        let ends: [JobState: Settlement] = [
+            .completed: QueueFixture.done, .scheduled: .retry(after: .seconds(1000), Failure(.connect, "m")),
+            .failed: .failed(Failure(.io, "m"), retryable: true, received: 0),
+        ]
+        if let end = ends[state] { try await f.settle(claim, end) }
+        #expect(try await f.state("x") == state)
+        try await f.push(#"{"id":"x","kind":"later","at":\#(try await f.queue.moment())}"#)
+        #expect(try await f.claim() == nil)
+        #expect(try await length("later", f) == 1)
+        try await f.queue.request(.cancelled, of: ["x"])
+        let isRunning = state == .running
+        try await f.tick(isRunning ? [claim] : [])
+        if isRunning { try await f.settle(claim, .cancelled) }
+        while try await f.tick().isMoreToDo {}
+        #expect(try await length("later", f) == 0)
+        #expect(try await f.queue.stats().counts[.queued] == 0)
+        try await f.expectOrder()
+    }
+
     @Test("keys of another type stop no job") func strange() async throws {
         let f = try await fixture()
         try await f.redis.send(Command("SET", "haul:{default}:kinds", "x"))

@@ -1,12 +1,14 @@
 """The figures of the bus: recovery, control, pickup, the use of max_running, a producer's delay beside 10,000 runs,
-commands, memory.
+commands, memory; and, if it is named, `cancel`: the cancel of 104,000 jobs.
 
-    bus.py HAUL DIRECTORY NGINX_URL       started by run.sh; NGINX_URL has /crawl/crawl.bin, at 1 KB/s, and /k of 1 KiB
+    bus.py HAUL DIRECTORY NGINX_URL [PART…]       started by run.sh; NGINX_URL has /crawl/crawl.bin, at 1 KB/s, and /k of 1 KiB
 """
 import os
 import random
 import signal
+import subprocess
 import sys
+import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "chaos"))
@@ -161,6 +163,57 @@ class Bench:
         print(f"calls of these workers: {calls / 20:.0f} a second, {spent / 200_000:.1f} % of Redis, each {spread(took)} ms "
               f"(to reach: 2)")
 
+    def cancel(self, running=10_000, waiting=94_000, fleet=4):
+        """What others notice while all jobs of a full queue are cancelled, and how long each call takes Redis."""
+        renice(self.server.child.pid)
+        for n in range(fleet):
+            self.worker(f"t{n}", running // fleet)
+        for n in range(0, running + waiting, 500):
+            self.redis.calls([("LPUSH", key("jobs"), f'{{"url":"{self.nginx}/crawl/crawl.bin?{m}","id":"t{m}","path":"t/{m}"}}')
+                              for m in range(n, min(n + 500, running + waiting))])
+        until(lambda: self.redis.call("ZCARD", key("leases")) == running, 0.1, within=240)
+        for name, value in ("slowlog-log-slower-than", 100), ("slowlog-max-len", 1_000_000):
+            self.redis.call("CONFIG", "SET", name, value)
+        self.redis.call("SLOWLOG", "RESET")
+        self.redis.call("CONFIG", "RESETSTAT")
+        pings, stats, ended = [], [], threading.Event()
+
+        def ping():
+            client = Redis(self.server.socket, 30)
+            while not ended.wait(0.003):
+                pings.append(timed(lambda: client.call("PING")))
+
+        def ask():
+            while not ended.wait(0.5) or not stats:
+                stats.append(timed(lambda: self.run("stats")))
+        watchers = [threading.Thread(target=ping), threading.Thread(target=ask)]
+        for watcher in watchers:
+            watcher.start()
+        began = time.monotonic()
+        self.run("cancel", "--all", "--yes")
+        asked = time.monotonic() - began
+        until(lambda: all(self.redis.call(*command) == 0 for command in (
+            ("HLEN", key("want")), ("LLEN", key("jobs")), ("ZCARD", key("leases")))), 0.1, within=600)
+        seconds = time.monotonic() - began
+        ended.set()
+        for watcher in watchers:
+            watcher.join()
+        calls, spent = self.sent()
+        print(f"cancel --all of {running} running and {waiting} waiting jobs: the command {asked:.1f} s, all are cancelled after "
+              f"{seconds:.1f} s; Redis spent {spent / 1e6:.1f} s in {calls} calls")
+        took = {}
+        for entry in self.redis.call("SLOWLOG", "GET", -1):
+            name = entry[3][1].rpartition("_")[2] if entry[3][0].upper() == "FCALL" else entry[3][0].upper()
+            took.setdefault(name, []).append(entry[2] / 1e6)
+        for name, samples in sorted(took.items(), key=lambda pair: -sum(pair[1])):
+            if max(samples) > 0.001:
+                long = sum(sample > 0.002 for sample in samples)
+                print(f"  {name}: {len(samples)} calls, {long} over 2 ms, each {spread(samples)} ms (to reach: 2)")
+        print(f"PING meanwhile: {spread(pings)} ms (most to reach: 10); haul stats: {spread(stats, 1)} s")
+
+    def run(self, *words):
+        subprocess.run([self.haul, *words, "--redis", self.server.url], check=True, capture_output=True)
+
     def commands(self, jobs=10000):
         for n in range(jobs):
             self.push(f"m{n}", 1024, url=f"{self.nginx}/k?{n}")
@@ -214,6 +267,20 @@ class Bench:
         each = (used() - before) / jobs
         print(f"waiting: {each:.1f} bytes of Redis per job of {len(element % 0)} bytes, "
               f"{each - len(element % 0):.1f} beyond its payload (to reach: 100)")
+
+
+def timed(act):
+    began = time.monotonic()
+    act()
+    return time.monotonic() - began
+
+
+def renice(pid):
+    """Lets a server have the processor when it needs it, so that the times of its calls are its own."""
+    try:
+        os.setpriority(os.PRIO_PROCESS, pid, -20)
+    except PermissionError:
+        print("not permitted to raise the priority of Redis: its times include those of other programs")
 
 
 def until(condition, interval=0.01, within=60):

@@ -188,6 +188,8 @@ do
     local made = given or math.max(seen, settled)
     -- The job was pushed again after this request, and that push has been taken.
     if pushed > made then return end
+    -- Whatever the job's state, an older push may wait for a host or for a worker of its kind.
+    if want ~= 'running' then fleet.recheck_soon() end
     -- A request cannot undo what is newer. A newer pause of a failed job is done after the retry.
     if want == 'running' and made < tonumber(st == 'failed' and h.asof or settled) then return end
     local resumed = tonumber(h.resumed or 0)
@@ -202,7 +204,6 @@ do
         -- A request may come before its job. A stub keeps it.
         ask(id, h, want, made)
         call('PEXPIRE', k, 3600000)
-        fleet.recheck_soon()
       end
     elseif st == 'running' then
       if want == 'running' then take_back(id, h, made) else ask(id, h, want, made) end

@@ -30,7 +30,8 @@ kinds.results = { 'file', 'inode', 'mtime', 'checksum', 'validated', 'source', '
 -- An element that is done, until its list is tidied (recheck.lua). No producer writes it.
 local VOID = '{"void":true}'
 local outbox, numbers, tickets, epoch
--- How many bytes of events, replies and entries of `rejected` this call has made so far: take.lua.
+-- How many bytes of events, replies and entries of `rejected` this call has made so far: take.lua. `fleet.ended` is the
+-- number of jobs that it has ended outside of their runs.
 local produced
 -- The functions of batches.lua. `touched`: batches that this call has changed. `kept`: how long a batch is kept once
 -- nothing of it is pending, in ms.
@@ -70,7 +71,7 @@ local function begin(keys, args)
   outbox, numbers, tickets, epoch, produced = {}, {}, 0, nil, 0
   batches.touched, batches.kept = nil, nil
   fleet.known, fleet.most, fleet.limited, fleet.used, fleet.moved, fleet.full, fleet.buckets = nil, nil, nil, nil, false, {}, {}
-  fleet.between, fleet.is_full, fleet.is_recheck_due = nil, nil, nil
+  fleet.between, fleet.is_full, fleet.is_recheck_due, fleet.ended = nil, nil, nil, 0
   -- The time as a number, and as the text that is written: Redis would format a number for each command.
   NOW = clock()
   now = tonumber(NOW)

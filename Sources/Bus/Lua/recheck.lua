@@ -3,11 +3,12 @@
 -- that.
 --
 -- The hash `recheck` has `asked`, when that was needed last (ms), and while a round goes on for each list how many of
--- its elements, counted from its front, are still to be looked at.
+-- its elements, counted from its front, are still to be looked at. `scan` is the cursor of the next hosts whose lists
+-- belong to the round.
 
 do
   -- What one call may cost. To read an element as JSON costs READ times as much as to look up its id.
-  local BUDGET, READ = 400, 10
+  local BUDGET, READ, HOSTS = 400, 10, 100
 
   -- Asks for a round. Writes recheck.
   function fleet.recheck_soon()
@@ -16,16 +17,27 @@ do
     if call('EXISTS', PREFIX .. KEY.waitingHosts, kinds.key) > 0 then call('HSET', PREFIX .. KEY.recheck, 'asked', NOW) end
   end
 
+  -- Adds a list to the round. Writes recheck.
+  local function add(recheck, list)
+    local length = redis.pcall('LLEN', PREFIX .. list)
+    if type(length) == 'number' and length > 0 then call('HSET', recheck, list, length) end
+  end
+
+  -- Adds the lists of the next hosts to the round. cursor: of ZSCAN. Writes recheck.
+  local function add_hosts(recheck, cursor)
+    local name = PREFIX .. KEY.waitingHosts
+    local page = redis.pcall('ZSCAN', name, cursor, 'COUNT', HOSTS)
+    -- Roles of an earlier version lack this right. A key of another type has no hosts.
+    if page.err then page = { '0', redis.pcall('ZRANGE', name, 0, -1, 'WITHSCORES') } end
+    for n = 1, #page[2], 2 do add(recheck, KEY.aside .. page[2][n]) end
+    if page[1] == '0' then call('HDEL', recheck, 'scan') else call('HSET', recheck, 'scan', page[1]) end
+  end
+
   -- Begins a round with all lists. Writes recheck.
   local function begin_round(recheck)
     call('DEL', recheck)
-    local function add(list)
-      local length = redis.pcall('LLEN', PREFIX .. list)
-      if type(length) == 'number' and length > 0 then call('HSET', recheck, list, length) end
-    end
-    local hosts, names = redis.pcall('ZRANGE', PREFIX .. KEY.waitingHosts, 0, -1), redis.pcall('HGETALL', kinds.key)
-    for n = 1, hosts.err and 0 or #hosts do add(KEY.aside .. hosts[n]) end
-    for n = 1, names.err and 0 or #names, 2 do add(KEY.kind .. names[n]) end
+    for _, kind in ipairs(kinds.aside()) do add(recheck, KEY.kind .. kind) end
+    add_hosts(recheck, '0')
   end
 
   -- Cancels a job of a kind that no library here can read, if a request ends it. Returns whether it did.
@@ -107,10 +119,13 @@ do
     local recheck, budget = PREFIX .. KEY.recheck, BUDGET
     local all = redis.pcall('HRANDFIELD', recheck, 16, 'WITHVALUES')
     if all.err or #all == 0 then return end
-    local is_under_way = false
+    -- What this round ends was asked for before it, so it needs no further round.
+    local is_under_way, was_due = false, fleet.is_recheck_due
+    fleet.is_recheck_due = true
     for n = 1, #all, 2 do
       local list = all[n]
-      if budget > 0 and list ~= 'asked' and string.sub(list, 1, 5) ~= 'done ' then
+      if list == 'scan' then is_under_way = true
+      elseif budget > 0 and list ~= 'asked' and string.sub(list, 1, 5) ~= 'done ' then
         is_under_way = true
         local left, spent = look_through(list, tonumber(all[n + 1]) or 0, tick.retention, budget)
         budget = budget - spent
@@ -122,7 +137,9 @@ do
         end
       end
     end
-    if not is_under_way then begin_round(recheck) end
+    fleet.is_recheck_due = was_due
+    local cursor = call('HGET', recheck, 'scan')
+    if cursor then add_hosts(recheck, cursor) elseif not is_under_way then begin_round(recheck) end
     if call('EXISTS', recheck) == 1 then tick.more = true end
   end
 end

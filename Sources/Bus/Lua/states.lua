@@ -2,8 +2,10 @@
 -- the job here.
 
 -- Settles all pushes up to `moment` (ms; now if nil) and all that were taken: a push that is no newer is a duplicate.
--- Writes job:<id> (asof).
+-- moment: when the request was made that settles them, which must not wait for a host or for a worker of a kind.
+-- Writes job:<id> (asof), recheck.
 local function as_of(id, moment)
+  if moment then fleet.recheck_soon() end
   local v = call('HMGET', key(id), 'asof', 'pushed')
   call('HSET', key(id), 'asof', whole(math.max(tonumber(moment or NOW), tonumber(number(v[1]) or 0), tonumber(number(v[2]) or 0))))
 end
@@ -93,8 +95,10 @@ end
 -- Deletes a job and leaves a stub for an hour, so that a producer's repeat starts nothing. moment: when the request
 -- that forgets the job was made, in ms. A waiting push that is newer is still done, even if a run's end has settled
 -- it: that end is forgotten with the job.
--- Writes job:<id>, removed; deletes spec:<id>, offsets:<id> and the job's entries in all indexes and in deadlines.
+-- Writes job:<id>, removed, recheck; deletes spec:<id>, offsets:<id> and the job's entries in all indexes and in
+-- deadlines.
 local function forget(id, moment)
+  fleet.recheck_soon()
   if call('ZSCORE', UNTOLD, id) then tell(id, UNREPLICATED) end
   local k = key(id)
   local v = call('HMGET', k, 'asof', 'pushed', 'ahead', 'token', 'settled', 'seq', 'epoch', 'doomed', 'finished', 'state', 'reply_to',
@@ -190,6 +194,7 @@ end
 -- Writes job:<id>, spec:<id>, offsets:<id>, the indexes, leases, deadlines, and what leave() and follow_end() write.
 local function finish(id, j, state, retention, extra, worker)
   if j.state == 'queued' then fleet.recheck_soon() end
+  fleet.ended = fleet.ended + 1
   local kept = kept_of(id, j)
   leave(id, j)
   emit(id, j, state, extra, worker, j.reply_to)
@@ -244,7 +249,6 @@ end
 -- job:<id>, spec:<id>, paused, and what leave() and follow() write.
 local function pause(id, j, retention, worker)
   local k, kept = key(id), kept_of(id, j)
-  if j.state == 'queued' then fleet.recheck_soon() end
   leave(id, j)
   call('HSET', k, 'state', 'paused', 'updated', NOW)
   call('HDEL', k, 'token', 'worker', 'ticket', 'want', 'wantat', 'again', 'behind', 'waiting', 'speed', 'begun')

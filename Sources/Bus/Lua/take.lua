@@ -1,8 +1,8 @@
 -- Takes the next elements: from what this worker holds, else from the line. Used by claim.lua and settle.lua.
 
 -- How much one call does, in bytes, since what an element costs Redis grows with what is read and written for it. An
--- element, the start of its job, and a request that waits for its job each cost something of their own.
-local MOST_BYTES, BYTES_OF_ELEMENT, BYTES_OF_START, BYTES_OF_REQUEST = 8192, 60, 150, 1000
+-- element, the start of its job, a request that waits for its job, and its end each cost something of their own.
+local MOST_BYTES, BYTES_OF_ELEMENT, BYTES_OF_START, BYTES_OF_REQUEST, BYTES_OF_END = 8192, 60, 150, 500, 600
 
 -- Reads an element. Returns its table, the id of its job, a reason if it is no valid push, and the element with its
 -- `url` made absolute. The rule for the id is that of Queue+Producing.swift.
@@ -164,9 +164,9 @@ local function take(worker, tokens, lease, retention, settings, held, waiting)
     claims[#claims + 1] = { 'answer', how }
     return claims
   end
-  -- What a settle has produced before does not count.
+  -- The events of a settle before this do not count. The jobs that it has ended do.
   local bytes, turn = -produced, { are_wanted = call('HLEN', WANT) > 0 }
-  while bytes + produced < MOST_BYTES do
+  while bytes + produced + fleet.ended * BYTES_OF_END < MOST_BYTES do
     -- No round of this loop leaves more in the `held` list than it found.
     if held == nil then held = call('LINDEX', HELD, -1) end
     if waiting == nil and not held then waiting = call('LINDEX', JOBS, -1) end
