@@ -41,7 +41,10 @@ package final class FileStore: Sendable {
         (self.root, self.options, self.path) = (root, options, path)
         let directory = Directory(owning: descriptor)
         id = try Self.identify(directory, root, as: options.id)
-        naming = Naming.probe(directory)
+        // A program with one user may be killed at any moment, and nobody cleans up after it. So nothing is made where
+        // it is known what the file system can do.
+        naming =
+            options.id != nil && Volume.isLocal(descriptor) ? .link : Naming.probe(directory, by: options.id != nil)
         current = OpenRoot(directory)
         commits = GroupCommit(current, path.blocking, groups: Volume.isLocal(descriptor))
     }

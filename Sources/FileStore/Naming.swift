@@ -35,15 +35,21 @@ package enum Naming: Int, Sendable, Comparable {
     }
 
     /// The best way that the file system of a directory supports; nil if it cannot be found out now. Blocks.
-    static func probe(_ directory: Directory) -> Naming? {
-        let (one, other) = (Directory.probeName(), Directory.probeName())
+    ///
+    /// - Parameter oneUser: The names of the test files are always the same. So the next run removes what a killed one
+    ///   has left.
+    static func probe(_ directory: Directory, by oneUser: Bool = false) -> Naming? {
+        let one = oneUser ? Directory.probePrefix + "1" : Directory.probeName()
+        let other = oneUser ? Directory.probePrefix + "2" : Directory.probeName()
+        if oneUser { for name in [one, other] { directory.unlink(name) } }
         let file = openat(directory.descriptor, one, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
         guard file >= 0 else { return nil }
         close(file)
         defer { for name in [one, other] { directory.unlink(name) } }
         for naming in [Naming.link, .exclusiveRename] {
             let code = naming.move(one, to: other, in: directory)
-            if code == 0 { return naming }
+            // Another run that tests at the same time may have been faster.
+            if code == 0 || oneUser && code == EEXIST { return naming }
             guard naming.isRefusal(code) else { return nil }
         }
         return .lockedRename
