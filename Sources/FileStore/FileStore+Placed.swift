@@ -1,10 +1,35 @@
 import Glibc
 import HaulContract
+import HaulExecutors
 package import HaulHTTP
 package import HaulStorage
 
 // Files that have their final name although nothing records it.
 extension FileStore {
+    /// The keys of the jobs that have given a file in `folder` its final name, and of which a hidden file still proves
+    /// that. Some may have been settled.
+    package func placedKeys(in folder: String) async -> Set<String> {
+        await path.blocking.run { [self] in
+            guard let directory = directory.beneath(folder), let names = try? directory.names() else { return [] }
+            let hidden = names.compactMap(HiddenName.init).filter { name in
+                name.kind == .proof || directory.status(of: name.text).map { $0.st_nlink > 1 } == true
+            }
+            return Set(hidden.map(\.key))
+        }
+    }
+
+    /// Whether a hidden file proves that the file at `path` is that of another job than `key`, or whether that cannot
+    /// be found out.
+    package func isPlaced(_ path: String, besides key: String) async -> Bool {
+        await self.path.blocking.run { [self] in
+            guard let name = path.pathParts.last,
+                let directory = directory.beneath(path.pathParts.dropLast().joined(separator: "/")),
+                let status = directory.status(of: name), status.st_nlink > 1 || naming(in: directory) != .link
+            else { return false }
+            return (try? directory.hasProof(of: name, status) { $0 != key }) ?? true
+        }
+    }
+
     /// The file that an ended run of the job `key` has given its final name, and the proof of that; nil if there is
     /// none. Everything else of the job is removed, except for the partial file of the generation to continue.
     ///

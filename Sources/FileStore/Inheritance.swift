@@ -79,3 +79,18 @@ struct Inheritance {
         return Placed(generation: hidden.generation, name: note.name, status: status, hidden: hidden)
     }
 }
+
+extension Directory {
+    /// Whether a hidden file of a job whose key is wanted proves that the file `name` is that job's own. Blocks; reads
+    /// the whole directory.
+    func hasProof(
+        of name: String, _ status: stat, for isWanted: (String) -> Bool
+    ) throws(TransferError) -> Bool {
+        try names().contains { other in
+            guard let hidden = HiddenName(other), isWanted(hidden.key) else { return false }
+            if status.st_nlink > 1 { return self.status(of: other)?.st_ino == status.st_ino }
+            guard hidden.kind == .proof, let note = PlacedNote(at: other, in: self) else { return false }
+            return note.name == name && note.isOf(status)
+        }
+    }
+}

@@ -58,12 +58,7 @@ struct Target: Sendable {
     func isUnsettled(_ key: String, in store: FileStore) throws(TransferError) -> Bool {
         guard let status = directory.status(of: name), status.st_nlink > 1 || store.naming(in: directory) != .link
         else { return false }
-        return try directory.names().contains { other in
-            guard let hidden = HiddenName(other), hidden.key == key else { return false }
-            if status.st_nlink > 1 { return directory.status(of: other)?.st_ino == status.st_ino }
-            guard hidden.kind == .proof, let note = PlacedNote(at: other, in: directory) else { return false }
-            return note.name == name && note.isOf(status)
-        }
+        return try directory.hasProof(of: name, status) { $0 == key }
     }
 
     /// Checks before the download what is in the way of the name.

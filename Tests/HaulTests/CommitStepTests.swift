@@ -135,7 +135,7 @@ import Testing
                 try await eventually(
                     "the worker to be stopped, or its job done", within: .seconds(60), every: .milliseconds(20)
                 ) {
-                    if !worker.isRunning || Self.isStopped(worker) {
+                    if !worker.isRunning || worker.isStopped {
                         met.append((step, worker))
                         return true
                     }
@@ -151,11 +151,6 @@ import Testing
             try start(
                 "two", queues: Array(1...CommitStepTests.steps),
                 deniesLinks ? steps.environment("never", step: 1, signal: SIGKILL, deniesLinks: true) : [:])
-        }
-
-        static func isStopped(_ worker: ChildProcess) -> Bool {
-            let status = FileManager.default.contents(atPath: "/proc/\(worker.id)/stat") ?? Data()
-            return String(decoding: status, as: UTF8.self).contains(") T ")
         }
 
         func wait(_ step: Int) async throws {

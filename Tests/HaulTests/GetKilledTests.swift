@@ -64,6 +64,35 @@ import Testing
         #expect(kills > 10)
     }
 
+    @Test("a run that is about to record its file shares the file with no run of another URL")
+    func frozen() async throws {
+        let steps = try await CommitSteps()
+        let origin = try OriginServer { request in
+            .file(
+                Self.versions[request.path == "/x?1" ? 0 : 1], etag: nil,
+                headers: [("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT")], to: request)
+        }
+        var meetings = 0
+        for step in 4...14 {
+            let bench = GetBench()
+            steps.arm("frozen-\(step)")
+            let first = try bench.start(
+                [origin.url("/x?1")],
+                environment: steps.environment("frozen-\(step)", step: step, signal: SIGSTOP, countsWrites: true))
+            try await eventually("the first to stop, or to end") { first.isStopped || !first.isRunning }
+            guard first.isRunning else { break }
+            meetings += bench.names.contains("x") ? 1 : 0
+            let second = try bench.start([origin.url("/x?2")])
+            let status = try await second.wait()
+            #expect(status == 1 || bench.files.holds("x", Self.versions[1]), "\(step): \(second.standardOutput)")
+            first.kill(SIGCONT)
+            let end = try await first.wait()
+            #expect(end == 1 || bench.files.holds("x", Self.versions[0]), "\(step): \(first.standardOutput)")
+            #expect(status + end == 1, "one of them must succeed: \(status), \(end)")
+        }
+        #expect(meetings > 0)
+    }
+
     @Test("files that are unchanged, or changed on the server, cost no listing of their directory")
     func listings() async throws {
         let steps = try await CommitSteps()

@@ -79,6 +79,12 @@ package final class ChildProcess: Sendable {
         }
     }
 
+    /// Whether a signal has stopped the process, and nothing has continued it.
+    package var isStopped: Bool {
+        let status = FileManager.default.contents(atPath: "/proc/\(id)/stat") ?? Data()
+        return String(decoding: status, as: UTF8.self).contains(") T ")
+    }
+
     package func kill(_ signal: Int32) { if isRunning { Glibc.kill(id, signal) } }
 
     /// The output so far.

@@ -15,7 +15,7 @@ package final class CommitSteps: Sendable {
     ///
     /// - Parameters:
     ///   - deniesLinks: Whether every linkat fails with EPERM, as on a file system without hard links.
-    ///   - countsWrites: Whether write and pwrite to any file count as calls, too.
+    ///   - countsWrites: Whether write and pwrite to any file count as calls, too, and calls for every other hidden name.
     package func environment(
         _ name: String, step: Int, signal: Int32, deniesLinks: Bool = false, countsWrites: Bool = false
     ) -> [String: String] {
@@ -64,8 +64,9 @@ package final class CommitSteps: Sendable {
             if (atomic_fetch_add(&count, 1) + 1 == atoi(at)) raise(atoi(number));
         }
 
-        // Matches .haul-<sha1>-…, but not the files with which a worker probes its root.
+        // Matches .haul-<sha1>-…, and the files with which a program probes its root only if all writes count.
         static int is_hidden(const char *name) {
+            if (getenv("STEP_WRITES") && !strncmp(name, ".haul-", 6)) return 1;
             return !strncmp(name, ".haul-", 6) && isxdigit(name[6]) && strlen(name) > 47 && name[46] == '-';
         }
 

@@ -9,6 +9,10 @@ struct Aria2Control: Equatable {
     let written: ByteIntervals
 
     static let suffix = ".aria2"
+
+    /// Removes the control file of a file that is complete. Blocks.
+    static func remove(of file: String, in root: String) { unlink("\(root)/\(file)\(suffix)") }
+
     /// The bytes that one bit stands for, in the bit field of a piece in flight.
     private static let blockLength: Int64 = 16 << 10
 

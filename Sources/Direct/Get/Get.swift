@@ -42,6 +42,7 @@ package struct Get: AsyncParsableCommand {
         var plan = try await GetPlan(source, request, settings, isVerbose: verbose)
         try settings.stores.check(Set(plan.items.map(\.root) + [plan.root]))
         let journal = try Journal()
+        await Leavings.settle(await journal.unended(), in: plan.root, plan.items, settings, journal)
         let left = Leavings(await journal.unended(), in: plan.root, journal)
         if source.forget { try await forget(left, settings) }
         let others = source.forget ? [] : await left.records(besides: plan.items)

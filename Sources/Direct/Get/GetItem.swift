@@ -64,6 +64,14 @@ struct GetItem: Sendable {
     /// The file's name was given. Otherwise it comes from the URL or the server.
     var hasName: Bool { job.path.map { !$0.isEmpty && $0.utf8.last != UInt8(ascii: "/") } ?? false }
 
+    /// The directory of the file in `root`: "" or with a "/" at its end.
+    var folder: String {
+        job.path.map { $0.pathParts.dropLast(hasName ? 1 : 0).map { $0 + "/" }.joined() } ?? ""
+    }
+
+    /// The absolute path of `folder`, or its place in a bucket.
+    var directory: String { (root == "/" ? "" : root) + "/" + folder }
+
     private static func path(of job: Job) -> String? {
         let name = job.urls.first.flatMap(WebURL.init).flatMap { FileName.sanitise($0.lastComponent) }
         return name.map { (job.path ?? "") + $0 }

@@ -59,9 +59,9 @@ struct GetRecord: Sendable {
     /// What the line of a download begins with. A key is hexadecimal, so it needs no escapes.
     static func start(of key: String) -> String { "\(start)\(key)\"" }
 
-    /// Names a file: a hash of the directory and the path in it.
+    /// Names a file: a hash of its absolute path, however that is divided into directory and name.
     static func fileKey(of path: String, in root: String) -> String {
-        Job.Checksum.Algorithm.sha1.hexadecimal(of: root + "\n" + path)
+        Job.Checksum.Algorithm.sha1.hexadecimal(of: (root == "/" ? "" : root) + "/" + path)
     }
 
     /// The `fileKey` of the completed file.

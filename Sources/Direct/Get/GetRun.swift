@@ -57,9 +57,11 @@ final class GetRun: Sendable {
         defer { withExtendedLifetime(lock) {} }
         let store: any Store
         do { store = try await settings.stores.store(item.root) } catch { return GetResult(end: .failed(error)) }
-        let before: GetRecord?
-        let isClean: Bool
-        do throws(TransferError) { (before, isClean) = try await settled(claimed, in: store) } catch {
+        var before = claimed
+        var isClean = true
+        do throws(TransferError) {
+            isClean = try await before?.settle(in: store, journal, isDurable: settings.isDurable) ?? true
+        } catch {
             guard case .failed(let failure) = error else { return GetResult(end: .stopped) }
             return GetResult(end: .failed(failure))
         }
@@ -77,41 +79,6 @@ final class GetRun: Sendable {
         state.withLock { $0.record = record }
         await save(isDurable: false)
         return await attempts(standing, store, isNew: isClean)
-    }
-
-    /// What the last run has left, once nothing hidden is left beside a completed file. If that run was killed after it
-    /// gave the file its name and before it recorded that, its record becomes that of the completed file.
-    ///
-    /// - Returns: The record, and whether it is certain that nothing hidden is left of the download.
-    private func settled(
-        _ record: GetRecord?, in store: any Store
-    ) async throws(TransferError) -> (record: GetRecord?, isClean: Bool) {
-        guard var record, record.run != GetRecord.unbegun else { return (record, true) }
-        guard let files = store as? FileStore else { return (record, false) }
-        guard record.isOpen else {
-            guard let hidden = record.hidden else { return (record, false) }
-            if !hidden.isEmpty, let file = record.completed?.file {
-                await files.discard(PartialPlace(file: file, key: item.key, generation: "", name: hidden))
-            }
-            return (record, true)
-        }
-        let folder = item.job.path.map { $0.pathParts.dropLast(item.hasName ? 1 : 0).map { $0 + "/" }.joined() } ?? ""
-        let resume = record.resume
-        let found = try await files.placed(
-            item.key, in: folder, by: Token.make(), continuing: resume?.generation)
-        guard let (file, proof) = found else { return (record, resume == nil) }
-        let isKnown = resume?.generation == proof.generation
-        record.completed = CompletedFile(
-            file: file.file, bytes: file.bytes, store: store.id, inode: file.identity, modified: file.modified,
-            // Without a checkpoint nobody knows the version. The next request finds out.
-            entity: isKnown ? resume!.entity : Entity(), source: record.urls.first.map(MaskedURL.text) ?? "",
-            validated: UnixTime.milliseconds)
-        if isKnown { record.completed?.source = resume!.source }
-        if let unfinished = record.unfinished { removeControl(of: unfinished) }
-        (record.isOpen, record.resume, record.unfinished, record.hidden) = (false, nil, nil, proof.name)
-        await journal.write(record, isDurable: settings.isDurable)
-        await files.discard(proof)
-        return (record, true)
     }
 
     /// The file that an earlier download of this URL completed, and whether the file of the likely name is known to be
@@ -354,14 +321,10 @@ final class GetRun: Sendable {
             return state.record?.unfinished
         }
         // aria2's control file describes the file that has just been replaced.
-        if let unfinished, !isUnchanged { removeControl(of: unfinished) }
+        if let unfinished, !isUnchanged { Aria2Control.remove(of: unfinished.file, in: item.root) }
         if standing?.proof == nil { await save(isDurable: false) } else { await journal.remove(item.key) }
         await download.discard()
         return result(of: file, standing, isUnchanged: isUnchanged)
-    }
-
-    private func removeControl(of unfinished: CompletedFile) {
-        unlink("\(item.root)/\(unfinished.file)\(Aria2Control.suffix)")
     }
 
     private func fail(_ failure: Failure) async -> GetResult {

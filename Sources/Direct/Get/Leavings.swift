@@ -1,4 +1,6 @@
+import HaulBus
 import HaulContract
+import HaulFileStore
 import HaulStorage
 
 /// The downloads that earlier runs of `haul get` left unfinished in a directory or below it.
@@ -9,6 +11,33 @@ struct Leavings {
     init(_ records: [GetRecord], in root: String, _ journal: Journal) {
         all = records.filter { $0.root == root || $0.root.hasPrefix(root == "/" ? "/" : root + "/") }
         self.journal = journal
+    }
+
+    /// Completes the records of downloads that were killed after their files had got their names, so that these files
+    /// are known whatever command finds them next.
+    ///
+    /// - Parameters:
+    ///   - records: The downloads that have begun and not ended.
+    ///   - root: The files in this directory and below it are looked at, and those beside the files of `items`.
+    static func settle(
+        _ records: [GetRecord], in root: String, _ items: [GetItem], _ settings: GetSettings, _ journal: Journal
+    ) async {
+        let directories = Set(items.map(\.directory))
+        let above = root == "/" ? "/" : root + "/"
+        // A directory is listed once, however many downloads were killed in it.
+        var placed: [String: Set<String>] = [:]
+        for record in records where record.run != GetRecord.unbegun && !GetPlace.isBucket(record.root) {
+            guard let item = record.item, directories.contains(item.directory) || item.directory.hasPrefix(above),
+                let store = try? await settings.stores.store(record.root), let files = store as? FileStore
+            else { continue }
+            if placed[item.directory] == nil { placed[item.directory] = await files.placedKeys(in: item.folder) }
+            guard placed[item.directory]?.contains(record.key) == true,
+                let (lock, last) = await journal.claim(record.key), var last, last.isOpen
+            else { continue }
+            // What cannot be settled now is found again by the next command.
+            _ = try? await last.settle(in: store, journal, isDurable: settings.isDurable)
+            withExtendedLifetime(lock) {}
+        }
     }
 
     /// The records that no process works on, and that are not among `items`.
@@ -38,6 +67,9 @@ struct Leavings {
         guard let lock = await journal.lock(record.key) else { return }
         defer { withExtendedLifetime(lock) {} }
         // The last run may have been killed before it recorded its partial file.
+        if let files = store as? FileStore {
+            _ = try? await files.placed(record.key, in: record.item?.folder ?? "", by: Token.make(), continuing: nil)
+        }
         if let file = record.resume?.file ?? record.item?.likelyPath {
             await store.discardUnplaced(
                 [record.resume?.generation, record.run].compactMap(\.self).map {

@@ -2,6 +2,7 @@ import Glibc
 import HaulActivities
 import HaulContract
 import HaulExecutors
+import HaulFileStore
 import HaulHTTP
 import HaulStorage
 import HaulTerminal
@@ -20,6 +21,7 @@ final class StandingFile: ExistingFile {
 
     private let item: GetItem
     private let store: String
+    private let files: FileStore?
     /// The file that this download completed before. It may be replaced.
     private let own: CompletedFile?
     private let journal: Journal
@@ -44,6 +46,7 @@ final class StandingFile: ExistingFile {
         _ names: GetNames
     ) {
         (self.item, self.store, self.own) = (item, store.id, own)
+        files = store as? FileStore
         (self.journal, self.names) = (journal, names)
         let path = item.likelyPath.map { item.root + "/" + $0 }
         let status = path.flatMap(Self.status)
@@ -117,6 +120,11 @@ final class StandingFile: ExistingFile {
         }
         if let file = try await foreign(path, status, offer, owner: known != nil && !isOwn ? owner : nil) {
             return file
+        }
+        // Another run has given the file its name, and not yet recorded that. Size and date say nothing about it.
+        if known == nil, await files?.isPlaced(path, besides: item.key) == true {
+            throw refusal(
+                path, "is the file of another haul get, which has not ended yet", or: "run the same command again")
         }
         if offer.isUnmodified { return record(path, status, offer.entity, offer.source, by: .notNewer) }
         let control = await Self.pool.run { [item] in

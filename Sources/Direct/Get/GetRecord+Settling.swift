@@ -1,0 +1,41 @@
+import HaulBus
+import HaulContract
+import HaulFileStore
+import HaulHTTP
+import HaulStorage
+
+extension GetRecord {
+    /// Removes the hidden files that the last run has left beside a completed file. If that run was killed after it gave
+    /// the file its name and before it recorded that, this becomes the record of the completed file. The caller has the
+    /// lock of the download.
+    ///
+    /// - Returns: Whether it is certain that nothing hidden is left of the download.
+    mutating func settle(
+        in store: any Store, _ journal: Journal, isDurable: Bool
+    ) async throws(TransferError) -> Bool {
+        guard run != Self.unbegun else { return true }
+        guard let files = store as? FileStore else { return false }
+        guard isOpen else {
+            guard let hidden else { return false }
+            if !hidden.isEmpty, let file = completed?.file {
+                await files.discard(PartialPlace(file: file, key: key, generation: "", name: hidden))
+            }
+            return true
+        }
+        let (resume, item) = (resume, item)
+        let found = try await files.placed(
+            key, in: item?.folder ?? "", by: Token.make(), continuing: resume?.generation)
+        guard let (file, proof) = found else { return resume == nil }
+        let known = resume.flatMap { $0.generation == proof.generation ? $0 : nil }
+        completed = CompletedFile(
+            file: file.file, bytes: file.bytes, store: store.id, inode: file.identity, modified: file.modified,
+            // Without a checkpoint nobody knows the version. The next request finds out.
+            entity: known?.entity ?? Entity(), source: known?.source ?? item?.urls.first.map(MaskedURL.text) ?? "",
+            validated: UnixTime.milliseconds)
+        if let unfinished { Aria2Control.remove(of: unfinished.file, in: root) }
+        (isOpen, self.resume, unfinished, hidden) = (false, nil, nil, proof.name)
+        await journal.write(self, isDurable: isDurable)
+        await files.discard(proof)
+        return true
+    }
+}
