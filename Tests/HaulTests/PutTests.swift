@@ -46,6 +46,22 @@ import Testing
             result.status == 1 && result.err.contains("connect") && !result.err.contains("again in"), "\(result.err)")
     }
 
+    @Test("a server that creates uploads without a Location, or speaks only TLS, is tried once")
+    func final() async throws {
+        let path = try file("a", [1])
+        let origin = try OriginServer { request in OriginReply(request.method == "OPTIONS" ? 204 : 201) }
+        let tus = try await put("--tus", path, origin.url("/files"))
+        #expect(
+            tus.status == 1 && tus.err.contains("without a Location: \(origin.url("/files"))")
+                && !tus.err.contains("again in"), "\(tus.err)")
+        #expect(origin.requests.count { $0.method == "POST" } == 1)
+        let secure = try OriginServer(certificates: try await Certificates()) { _ in OriginReply(201) }
+        let put = try await put(path, secure.url("/x").replacing("https", with: "http"))
+        #expect(
+            put.status == 1 && put.err.contains("127.0.0.1:\(secure.port) speaks TLS") && !put.err.contains("again in"),
+            "\(put.err)")
+    }
+
     @Test("a failed upload is reported, and the exit status shows it") func refused() async throws {
         let origin = try OriginServer { _ in OriginReply(403, body: Array("no".utf8)) }
         let path = try file("a", [1])
@@ -53,7 +69,9 @@ import Testing
         #expect(refused.status == 1 && refused.err.contains("http_403") && refused.out == "no")
         for (arguments, words) in [
             ([path], "FILE"), ([path, path, "http://h/x"], "ends with /"), ([path, "ftp://h/"], "url: must be"),
-            (["/no/such", "http://h/"], "No such file"), ([directory.path, "http://h/"], "is no file"),
+            (["/no/such", "http://h/"], "No such file"), ([directory.path, "http://h/"], "is a directory"),
+            (["-", "http://h/"], "- is standard input"),
+            (["/dev/null", "http://h/"], "/dev/null is a device"),
             ([path, "http://h/", "--tus", "-X", "POST"], "protocol: goes with"),
             ([path, "http://h/", "--content-digest", "md5"], "content_digest: must be"),
             ([path, "http://h/", "-X", "GET"], "method: must be"),

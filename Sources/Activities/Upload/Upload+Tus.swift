@@ -70,7 +70,12 @@ extension Upload {
         let response = try await keep(transfer, "POST")
         guard 200...299 ~= response.status else { throw .failed(answering.refusal(transfer.head)) }
         guard let location = transfer.head.headers["location"], let place = landing.url.resolve(location) else {
-            throw TransferError(.badResponse, "the tus server does not say where the upload is (Location)")
+            // It would not say so at the next attempt either, and might keep an upload for each.
+            throw .failed(
+                Failure(
+                    .badResponse,
+                    "the server answered \(response.status) to the creation of an upload, without a Location: \(url.text) does not seem to be where a tus server creates uploads",
+                    isFinal: true))
         }
         guard url.scheme == "http" || place.scheme == "https" else {
             throw TransferError(

@@ -119,6 +119,11 @@ final class GetRun: Sendable {
             case .again: continue
             case .failed(let error): failure = error
             }
+            if !state.withLock({ $0.isReached }), let url = item.job.urls.first,
+                let wrong = await settings.wrongScheme(failure, of: url)
+            {
+                return await fail(wrong)
+            }
             await saveCheckpoint(download)
             let retries = settings.retries(
                 after: failure, isReached: state.withLock { $0.isReached }, of: item.job)

@@ -67,6 +67,27 @@ struct GetSettings: Sendable {
 
     func cookies(for urls: [String]) -> CookieJar { cookies.jar(for: urls) }
 
+    /// The failure of a request by http to a port that speaks TLS. Such servers close the connection, and say nothing
+    /// that the client could understand; so the port is asked by https.
+    ///
+    /// - Parameter failure: Why there was no response.
+    /// - Returns: nil if the port does not speak TLS, or if the failure has another reason.
+    func wrongScheme(_ failure: Failure, of url: String) async -> Failure? {
+        guard [.incomplete, .badResponse].contains(failure.code), !failure.isFinal, let address = WebURL(url),
+            address.scheme == "http"
+        else { return nil }
+        var request = Request(url: "https://\(address.hostAndPort)/")
+        request.method = "HEAD"
+        (request.connectTimeout, request.stallTimeout) = (.seconds(5), .seconds(5))
+        do throws(TransferError) { await (try await engine.start(request)).discard() } catch {
+            // The server has a certificate, which need not be a good one.
+            guard case .failed(let failure) = error, failure.code == .tls, failure.isFinal else { return nil }
+        }
+        return Failure(
+            .tls, "\(address.hostAndPort) speaks TLS, and \(MaskedURL.shown(url)) begins with http: give https",
+            isFinal: true)
+    }
+
     /// The number of retries that a failure allows. If no server has ever answered, the host is most likely mistyped.
     /// Then the download fails at once, unless `--retries` is given.
     func retries(after failure: Failure, isReached: Bool, of job: Job) -> Int {

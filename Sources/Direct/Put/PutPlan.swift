@@ -64,14 +64,22 @@ struct PutPlan {
 
     /// The absolute path of a file. Symbolic links are resolved here: jobs may not follow links out of their root.
     private static func absolute(_ path: String) throws -> String {
+        var status = stat()
+        guard path != "-", stat(path, &status) != 0 || status.st_mode & S_IFMT == S_IFREG else {
+            let what =
+                switch path == "-" ? S_IFIFO : status.st_mode & S_IFMT {
+                case S_IFIFO: path == "-" ? "is standard input" : "is a pipe"
+                case S_IFDIR: "is a directory"
+                case S_IFSOCK: "is a socket"
+                default: "is a device"
+                }
+            throw ExitStatus.because(
+                .usage, "\(path) \(what), and only files are sent: write its bytes to a file, and give the file")
+        }
         guard let real = realpath(path, nil) else {
             throw ExitStatus.because(.usage, "\(path): \(String(cString: strerror(errno)))")
         }
         defer { free(real) }
-        var status = stat()
-        guard stat(real, &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
-            throw ExitStatus.because(.usage, "\(path) is no file: a directory, a pipe or a device cannot be sent")
-        }
         return String(cString: real)
     }
 

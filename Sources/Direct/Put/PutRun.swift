@@ -55,6 +55,11 @@ final class PutRun: Sendable {
                 }
                 return .stopped
             }
+            if upload.response == nil, let url = item.job.urls.first,
+                let wrong = await settings.wrongScheme(failure, of: url)
+            {
+                return .failed(wrong, nil)
+            }
             let retries = settings.retries(
                 after: failure, isReached: state.withLock { $0.isReached }, of: item.job)
             let wait: Duration
