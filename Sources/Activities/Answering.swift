@@ -43,7 +43,7 @@ struct Answering: Sendable {
     func refusal(_ head: ResponseHead) -> Failure {
         let now = head.headers["date"].flatMap(HTTPDate.parse) ?? UnixTime.seconds
         return Failure(
-            .http(head.status), "the server answered \(head.status), which is not what the job expects",
+            .http(head.status), "the server answered \(head.status), which is not an expected status",
             retryAfter: head.headers["retry-after"].flatMap { RetryPolicy.retryAfter($0, now: now) })
     }
 

@@ -14,6 +14,9 @@ package enum CertificateStore {
             ERR_clear_error()
             SSL_CTX_free(context)
         }
+        if let why = TransferError.unreadable(file) {
+            throw Failure(.tls, "the file of certificate authorities, \(file), cannot be read: \(why)")
+        }
         guard SSL_CTX_load_verify_locations(context, file, nil) == 1 else {
             throw Failure(
                 .tls, "the file of certificate authorities, \(file), cannot be used: it must hold certificates in PEM")

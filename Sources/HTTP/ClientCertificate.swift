@@ -29,6 +29,10 @@ package struct ClientCertificate: Sendable, Equatable {
         }
         // A key with a passphrase is refused: nobody is there to type it.
         SSL_CTX_set_default_passwd_cb(context) { _, _, _, _ in 0 }
+        for (file, what) in [(file, "client's certificate"), (key ?? file, "key of the client's certificate")] {
+            guard let why = TransferError.unreadable(file) else { continue }
+            throw Failure(.tls, "the \(what), \(file), cannot be read: \(why)")
+        }
         guard SSL_CTX_use_certificate_chain_file(context, file) == 1 else {
             throw Failure(.tls, "the client's certificate, \(file), cannot be used: it must be in PEM")
         }

@@ -22,6 +22,14 @@ extension TransferError {
         )
     }
 
+    /// Why a file cannot be read; nil if it can be.
+    static func unreadable(_ file: String) -> String? {
+        let descriptor = open(file, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { return String(cString: strerror(errno)) }
+        close(descriptor)
+        return nil
+    }
+
     static func unresolved(_ host: String) -> TransferError {
         TransferError(.dns, "\(host) cannot be resolved; check the name and this host's resolver")
     }

@@ -116,6 +116,22 @@ import Testing
         #expect(get.status == 0 && get.err.contains("HTTP 503") && get.err.contains("again in"), "\(get)")
     }
 
+    @Test("an http URL of a port that speaks TLS fails at once, and the message says https")
+    func wrongScheme() async throws {
+        let origin = try OriginServer(certificates: try await Certificates()) { .file(Self.bytes, to: $0) }
+        let get = try await GetBench().get(origin.url("/x").replacing("https", with: "http"))
+        #expect(get.status == 1 && !get.err.contains("again in"), "\(get)")
+        #expect(get.out.contains("127.0.0.1:\(origin.port) speaks TLS") && get.out.contains("give https"), "\(get)")
+        #expect(origin.requests.allSatisfy { $0.method == "HEAD" && $0.path == "/" })
+    }
+
+    @Test("the message about a mirror that fails names it") func mirror() async throws {
+        let origin = try OriginServer { $0.path == "/b" ? .file(Self.bytes, to: $0) : OriginReply(404) }
+        let list = origin.url("/a") + "\t" + origin.url("/b") + "\n"
+        let get = try await GetBench().get("-i", "-", input: list)
+        #expect(get.status == 0 && get.err.contains("the mirror \(origin.url("/a")) failed"), "\(get)")
+    }
+
     @Test("invalid arguments are refused with a message") func refused() async throws {
         let bench = GetBench()
         for (arguments, words) in [
@@ -123,6 +139,11 @@ import Testing
             (["h/x", "-o", String(repeating: "n", count: 300)], "255 bytes"), (["h/a", "h/b", "-o", "-"], "one URL"),
             (["h/a", "--checksum", "sha256:00"], "checksum"), (["h/a", "-H", "Range: x"], "Range"),
             (["h/a", "-H", "none"], "Name: value"), (["h/a", "--limit-rate", "fast"], "--limit-rate"),
+            (["magnet:?xt=1"], "magnet:?xt=1 begins with magnet:"), (["h/a", "-L", "-o", "-"], "'-L'"),
+            (["h/a", "-e", "http://r/", "-o", "-"], "'-e'"),
+            (["h/a", "--ca", "/no/ca"], "/no/ca, cannot be read: No such"),
+            (["h/a", "--client-cert", "/no/cert"], "/no/cert, cannot be read: No such"),
+            (["h/a", "--checksum", String(repeating: "a", count: 64)], "write sha256:aaaa"),
             (["h/a", "-i", "/no/such"], "/no/such"), (["h/a", "-j", "0"], "--parallel"),
             (["h/a", "h/b", "--checksum", "md5:00"], "--checksum-file"), (["h/a", "-N", "--if-exists", "skip"], "-N"),
         ] as [([String], String)] {

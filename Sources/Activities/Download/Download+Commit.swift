@@ -24,7 +24,7 @@ extension Download {
 
     private func check(_ total: Int64) throws(TransferError) {
         if let size = job.size, size != total {
-            throw .failed(Failure(.sizeMismatch, "the file has \(total) bytes, the job says \(size)"))
+            throw .failed(Failure(.sizeMismatch, "the file has \(total) bytes, and \(size) were expected"))
         }
         if let limit = sizeLimit, total > limit { throw .failed(tooLarge(limit)) }
     }

@@ -216,7 +216,7 @@ extension Download {
         }
         if let limit = sizeLimit, result.position > limit { throw .failed(tooLarge(limit)) }
         if let size = job.size, result.position > size {
-            throw .failed(Failure(.sizeMismatch, "the file is longer than the \(size) bytes that the job says"))
+            throw .failed(Failure(.sizeMismatch, "the file is longer than the \(size) bytes that were expected"))
         }
         if transfer.head.length == .untilClose {
             assignment.report(
@@ -256,7 +256,7 @@ extension Download {
         }
         guard let length else { return nil }
         if let size = job.size, size != length {
-            return Failure(.sizeMismatch, "the file has \(length) bytes, the job says \(size)")
+            return Failure(.sizeMismatch, "the file has \(length) bytes, and \(size) were expected")
         }
         if let limit = sizeLimit, length > limit {
             return tooLarge(limit)

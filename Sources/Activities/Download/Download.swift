@@ -154,7 +154,8 @@ package final class Download: Activity {
                     guard restarts < Self.maximumRestarts + job.urls.count else {
                         return .failed(
                             Failure(
-                                .remoteChanged, "the remote file changes again and again while it is fetched: try later"
+                                .remoteChanged,
+                                "the download has begun \(restarts) times and had to begin again (\(why)): try later"
                             ))
                     }
                     assignment.report(hasBytes ? .restarted(why: why) : .warning(why))
@@ -208,8 +209,9 @@ package final class Download: Activity {
                 state.isAlone = true
                 return "the bytes of several responses do not have the right checksum"
             }
+            let url = state.mirrors.all[state.mirrors.current].url
             guard Mirrors.isToBlame(for: failure.code), state.mirrors.drop(state.mirrors.current) else { return nil }
-            return "a mirror failed: \(failure.message)"
+            return "the mirror \(MaskedURL.text(url)) failed: \(failure.message)"
         }
     }
 

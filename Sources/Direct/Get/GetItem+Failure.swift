@@ -15,7 +15,9 @@ extension GetItem {
         }
         if failure.code == .tls {
             if isSchemeAssumed { failure.message += " (the URL has no scheme, so https was meant)" }
-            if failure.message.contains("certificate") { failure.message += "; --ca FILE trusts one more authority" }
+            if failure.message.contains("cannot be trusted") {
+                failure.message += "; --ca FILE trusts one more authority"
+            }
         }
         if failure.code == .http(401) { failure.message += "; -u USER, --bearer and --netrc set credentials" }
         return failure

@@ -103,6 +103,11 @@ struct GetPlan {
         var entry = entry
         let place = entry.origin.map { "\($0): " } ?? ""
         if let server = entry.server { try RemoteList.confine(&entry, of: server) }
+        for url in entry.urls {
+            guard let scheme = Self.foreignScheme(of: url) else { continue }
+            throw ExitStatus.because(
+                .usage, "\(place)url: must be an http or https URL, and \(MaskedURL.shown(url)) begins with \(scheme):")
+        }
         let isSchemeAssumed = entry.urls.contains { Self.completed($0) != $0 }
         entry.urls = entry.urls.map(Self.completed)
         let root = try entry.directory.map { directory in
@@ -128,7 +133,8 @@ struct GetPlan {
         } catch let error as Job.Invalid {
             let isAboutURL = error.field == "url" || error.field == "urls"
             let url = isAboutURL ? entry.urls.first.map { " (\(MaskedURL.shown($0)))" } ?? "" : ""
-            throw ExitStatus.because(.usage, "\(place)\(error)\(url)")
+            let checksum = error.field == "checksum" ? Self.explained(entry) : ""
+            throw ExitStatus.because(.usage, "\(place)\(error)\(url)\(checksum)")
         } catch { throw ExitStatus.because(.usage, "\(place)\(error)") }
         if let url = job.unreadableURL {
             throw ExitStatus.because(.usage, "\(place)url: \(url) has a host that cannot be")
@@ -158,9 +164,30 @@ struct GetPlan {
         items.append(item)
     }
 
+    /// What to write in place of a checksum that was refused.
+    private static func explained(_ entry: Entry) -> String {
+        let json = entry.members.first { $0.0 == "checksum" }?.1
+        guard let text = json.flatMap({ try? JSON($0) })?.string else { return "" }
+        let algorithms = [32: "md5", 40: "sha1", 64: "sha256", 128: "sha512"]
+        let isBare = text.utf8.allSatisfy { 48...57 ~= $0 || 97...102 ~= $0 | 32 }
+        guard isBare, let algorithm = algorithms[text.utf8.count] else { return ", not \(text)" }
+        return ": write \(algorithm):\(text)"
+    }
+
+    /// The scheme of a URL that is neither http nor https; nil without one. "host:8080" has none.
+    private static func foreignScheme(of url: String) -> String? {
+        guard let colon = url.utf8.firstIndex(of: UInt8(ascii: ":")) else { return nil }
+        let scheme = url[..<colon].lowercased()
+        let isScheme = url[colon...].hasPrefix("://") || withoutAuthority.contains(scheme)
+        return isScheme && !["http", "https"].contains(scheme) ? scheme : nil
+    }
+
+    /// Schemes whose URLs have no "//".
+    private static let withoutAuthority: Set = ["magnet", "mailto", "data", "urn", "file", "blob", "about"]
+
     /// A URL without a scheme means https.
     private static func completed(_ url: String) -> String {
-        let url = url.contains("://") || url.hasPrefix("mailto:") ? url : "https://" + url
+        let url = url.contains("://") ? url : "https://" + url
         // An empty path is "/" (RFC 3986 section 6.2.3).
         guard let address = WebURL(url), address.path.isEmpty, address.query == nil, !url.contains("#") else {
             return url

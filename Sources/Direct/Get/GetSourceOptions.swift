@@ -1,4 +1,5 @@
 import ArgumentParser
+import HaulTerminal
 
 /// The options that say what is downloaded and where it goes.
 struct GetSourceOptions: ParsableArguments {
@@ -49,6 +50,26 @@ struct GetSourceOptions: ParsableArguments {
 
     private var mayBeSeveral: Bool { urls.count > 1 || !inputFile.isEmpty || !metalink.isEmpty || continues }
 
+    /// Checks how many files are named. This is no part of `validate`: the value of an unknown option counts as a URL
+    /// there, and the error would be about the wrong thing.
+    ///
+    /// - Throws: `ExitStatus.usage`; the reason has been printed.
+    func checkCount() throws {
+        if checksum != nil, urls.count > 1 || !inputFile.isEmpty || !metalink.isEmpty {
+            throw ExitStatus.because(
+                .usage, "--checksum is about one file, and several may be given: use --checksum-file for several")
+        }
+        guard mayBeSeveral, let output else { return }
+        if output == "-" {
+            throw ExitStatus.because(.usage, "-o - writes one file to standard output: give one URL")
+        }
+        guard GetPlace.isDirectory(output) else {
+            throw ExitStatus.because(
+                .usage,
+                "-o \(output) names one file, and several may be given: end it in / for a directory, or use -d")
+        }
+    }
+
     func validate() throws {
         guard !urls.isEmpty || !inputFile.isEmpty || !metalink.isEmpty || continues || forget else {
             throw ValidationError("Missing expected argument '<urls> ...'")
@@ -58,20 +79,13 @@ struct GetSourceOptions: ParsableArguments {
             throw ValidationError(
                 "-N replaces an older file, and --if-exists \(ifExists.rawValue) does not: give one of them.")
         }
-        if checksum != nil, urls.count > 1 || !inputFile.isEmpty || !metalink.isEmpty {
-            throw ValidationError("--checksum is about one file: use --checksum-file for several.")
-        }
         guard let output else { return }
         guard !output.isEmpty else { throw ValidationError("-o names neither a file nor a directory.") }
         if output == "-" {
-            guard !mayBeSeveral, directory == nil else {
-                throw ValidationError("-o - writes one file to standard output: give one URL, and no directory.")
+            guard directory == nil else {
+                throw ValidationError("-o - writes to standard output: give no directory.")
             }
             return
-        }
-        guard !mayBeSeveral || GetPlace.isDirectory(output) else {
-            throw ValidationError(
-                "-o names one file, but several URLs are given: end it in / for a directory, or use -d.")
         }
         guard directory == nil || !output.hasPrefix("/") && !output.hasSuffix("/") else {
             throw ValidationError("-o names a file in the directory of -d: it can neither begin nor end with /.")
