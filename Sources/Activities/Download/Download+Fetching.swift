@@ -191,6 +191,7 @@ extension Download {
     private func fetchToEnd(_ first: FirstResponse) async throws(TransferError) -> ActivityOutcome {
         var generation = first.generation
         let total = try await receiveToEnd(first)
+        try await confirmEnd(of: first, at: total)
         generation.entity.total = total
         state.withLock { $0.generation?.entity.total = total }
         return try await commit(generation, total)
@@ -223,6 +224,37 @@ extension Download {
                 .warning("the server told the file's end only by closing the connection: it may be cut short"))
         }
         return result.position
+    }
+
+    /// Asks a server of HTTP/2 for what follows the last byte of a file of unknown length. libcurl 7.88 does not report
+    /// whether the stream has ended, or whether the server has reset it without an error, in the middle of the body.
+    private func confirmEnd(of first: FirstResponse, at total: Int64) async throws(TransferError) {
+        guard first.transfer.head.isHTTP2, job.method == "GET", job.size == nil,
+            expectedDigest(of: first.generation.entity) == nil
+        else { return }
+        guard await turn.enter(first.host) else { throw .cancelled }
+        defer { context.hosts.leave(first.host) }
+        let mirrors = mirrors
+        var ends: Bool?
+        do throws(TransferError) {
+            let (transfer, _) = try await exchange.ask(
+                mirrors[mirrors.current], [.identity, HeaderField("Range", "bytes=\(total)-")],
+                from: mirrors[mirrors.current].landing)
+            ends = Question.ends(at: total, transfer.head)
+            await transfer.discard()
+        } catch {
+            // A URL that answers only once cannot be asked again.
+            if Task.isCancelled { throw .cancelled }
+        }
+        switch ends {
+        case true?: break
+        case false?:
+            throw TransferError(
+                .incomplete, "the server ended the response after \(total) bytes, although the file goes on")
+        case nil:
+            assignment.report(
+                .warning("over HTTP/2, the server did not say how long the file is: it may be cut short"))
+        }
     }
 
     var speedFloor: SpeedFloor? {

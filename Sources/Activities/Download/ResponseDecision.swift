@@ -65,6 +65,22 @@ struct Question: Sendable {
         }
     }
 
+    /// Whether a file ends at `position`, by the answer to a request for what follows; nil if the answer does not say.
+    static func ends(at position: Int64, _ head: ResponseHead) -> Bool? {
+        let range = head.headers["content-range"]
+        switch head.status {
+        case 206: return range.flatMap(ContentRange.init)?.range.lowerBound == position ? false : nil
+        case 416:
+            guard let range, range.hasPrefix("bytes */") else { return true }
+            return Int64(range.dropFirst(8)).flatMap { $0 < position ? nil : $0 == position }
+        case 200:
+            // A shorter one may be another version.
+            guard case .bytes(let length) = head.length, length >= position else { return nil }
+            return length == position
+        default: return nil
+        }
+    }
+
     /// A 203 is a 200 that a proxy has changed. For other methods any success may carry the file, like a 201 for POST.
     private func carriesWhole(_ head: ResponseHead) -> Bool {
         switch head.status {
