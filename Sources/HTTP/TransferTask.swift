@@ -100,12 +100,10 @@ final class TransferTask {
     // MARK: The head
 
     private func readHead(_ line: UnsafeRawBufferPointer) -> Int {
-        if state.head == nil {
-            expect()
-        } else {
-            // A trailer is no sign of life: the whole body has arrived.
-            for bucket in request.limits { bucket.take(line.count) }
-        }
+        // A trailer is no sign of life: the whole body has arrived.
+        if state.head == nil { expect() }
+        // Otherwise a server could send any number of large heads with hardly a body, past every limit.
+        for bucket in request.limits { bucket.take(line.count) }
         switch state.parser.consume(line) {
         case .more: break
         case .refused(let why):

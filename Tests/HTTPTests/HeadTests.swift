@@ -134,6 +134,38 @@ struct HeadTests {
         #expect(bucket.use().taken > trailer.utf8.count * 10)
     }
 
+    @Test("all heads count in the rate limits: interim responses, the head and the trailers")
+    func counted() async throws {
+        let long = String(repeating: "a", count: 3000)
+        let before = "HTTP/1.1 103 Early Hints\r\nX: \(long)\r\n\r\n"
+        let head = "HTTP/1.1 200 OK\r\nX: \(long)\r\nTransfer-Encoding: chunked\r\n\r\n"
+        let trailers = "X: \(long)\r\n\r\n"
+        let server = RawServer { connection in
+            _ = connection.readRequest()
+            connection.send(before + head + "5\r\nhello\r\n0\r\n" + trailers)
+        }
+        defer { server.stop() }
+        var request = localRequest(server.url)
+        let bucket = TokenBucket(bytesPerSecond: 1 << 30)
+        request.limits = [bucket]
+        #expect(try await fetch(engine, request) == Array("hello".utf8))
+        let taken = bucket.use().taken
+        #expect(taken >= (before + head + trailers).utf8.count, "\(taken)")
+    }
+
+    @Test("chunk extensions have a limit of their own, by what the socket has received")
+    func extensions() {
+        var framing = Framing(received: 1000, at: 0)
+        #expect(!framing.isDue(999_999_999) && framing.isDue(1_000_000_000) && !framing.isDue(1_500_000_000))
+        let mebibyte: Int64 = 1 << 20
+        // A MiB is always allowed, and then 128 bytes for each byte of the body.
+        #expect(!framing.isExcessive(read: mebibyte + 1000, taken: 0, isHTTP2: false))
+        #expect(framing.isExcessive(read: mebibyte + 1001, taken: 0, isHTTP2: false))
+        #expect(!framing.isExcessive(read: mebibyte + 1000 + 129 * 100, taken: 100, isHTTP2: false))
+        #expect(framing.isExcessive(read: mebibyte + 1001 + 129 * 100, taken: 100, isHTTP2: false))
+        #expect(!framing.isExcessive(read: 33 * mebibyte, taken: 0, isHTTP2: true))
+    }
+
     @Test("a trailer now and then does not keep a transfer alive")
     func slowTrailers() async throws {
         let server = RawServer { connection in
