@@ -15,8 +15,12 @@ struct Landing: Sendable {
     /// The `Entity.resource` of this URL's responses.
     var resource: String { isElsewhere ? url.resource : "" }
 
-    /// The URL as a resume point keeps it. Empty without a redirect, or if the URL has a query, which may be a secret.
-    var text: String { isElsewhere && url.query == nil ? url.withoutCredentials.text : "" }
+    /// The URL as a resume point keeps it. Empty without a redirect, if the URL has a query, which may be a secret, or if
+    /// it is longer than a job's URL may be.
+    var text: String {
+        let text = isElsewhere && url.query == nil ? url.withoutCredentials.text : ""
+        return text.utf8.count > URLRule.maxBytes ? "" : text
+    }
 }
 
 /// A request to a server, with the redirects that it leads to. Credentials and custom headers are sent only to the

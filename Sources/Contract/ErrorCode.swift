@@ -74,7 +74,7 @@ package struct Failure: Error, Sendable, Equatable, CustomStringConvertible {
     package var code: ErrorCode
     /// One sentence that says what to do. Contains no secret: the creator of the message has masked header values,
     /// credentials and query strings of URLs.
-    package var message: String
+    package var message: String { didSet { message = message.clipped(to: Self.maxMessage) } }
     /// The wait that the server asked for in Retry-After, already capped. nil if there was no such field.
     package var retryAfter: Duration?
     /// Whether a retry is useless, even if other failures with the same code may be retried.
@@ -83,8 +83,12 @@ package struct Failure: Error, Sendable, Equatable, CustomStringConvertible {
     package var detail: String?
 
     package init(_ code: ErrorCode, _ message: String, retryAfter: Duration? = nil, isFinal: Bool = false) {
-        (self.code, self.message, self.retryAfter, self.isFinal) = (code, message, retryAfter, isFinal)
+        (self.code, self.retryAfter, self.isFinal) = (code, retryAfter, isFinal)
+        self.message = message.clipped(to: Self.maxMessage)
     }
+
+    /// Bytes. Longer messages are cut: a server's words may be in them.
+    package static let maxMessage = 2000
 
     package var description: String { "\(code): \(message)" }
 }

@@ -1,4 +1,13 @@
 extension String {
+    /// The text, or its first `bytes` bytes and "…". What a server sends may be long, and ends in messages and in Redis.
+    package func clipped(to bytes: Int) -> String {
+        guard utf8.count > bytes else { return self }
+        var end = utf8.index(utf8.startIndex, offsetBy: bytes)
+        // Not in the middle of a character.
+        while utf8[end] & 0xC0 == 0x80 { end = utf8.index(before: end) }
+        return String(self[..<end]) + "…"
+    }
+
     /// The first occurrence of `text`. Compares bytes, so that a combining mark after `text` does not hide it.
     package func byteRange(of text: String) -> Range<Index>? {
         let sought = text.utf8

@@ -5,10 +5,12 @@ package enum URLRule {
         "must be an http or https URL with a host that can be, without spaces or control characters, and without %00 in "
         + "the user or password"
 
+    package static let maxBytes = 8192
+
     /// Whether a job may have this URL. Compares bytes: Swift joins "/" and a combining mark into one character.
     package static func accepts(_ url: String) -> Bool {
         let bytes = Array(url.utf8)
-        guard bytes.count <= 8192, !bytes.contains(where: { $0 <= 32 || $0 == 127 }),
+        guard bytes.count <= maxBytes, !bytes.contains(where: { $0 <= 32 || $0 == 127 }),
             let colon = bytes.firstIndex(of: UInt8(ascii: ":")), bytes[colon...].starts(with: "://".utf8)
         else { return false }
         let scheme = bytes[..<colon].map { 65...90 ~= $0 ? $0 + 32 : $0 }

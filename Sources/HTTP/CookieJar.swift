@@ -8,15 +8,20 @@ package struct CookieJar: Sendable {
     /// Starts with cookies from a file.
     package init(_ stored: [StoredCookie] = []) { self.stored = stored }
 
+    /// The limits that browsers have, too (RFC 6265 section 6.1): for the bytes of a cookie, and for an origin's cookies.
+    static let maxBytes = 4096
+    static let maxCount = 50
+
     /// Takes the value of a Set-Cookie field. Attributes are ignored: they do not matter within one chain. A cookie
-    /// that no request could carry is dropped.
+    /// that no request could carry is dropped, and so is one beyond the limits.
     package mutating func set(_ line: String, from origin: WebURL) {
         let parts = line.prefix { $0 != ";" }.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
         let pair = parts.map(\.trimmed)
-        guard pair.count == 2, !pair[0].isEmpty,
+        guard pair.count == 2, !pair[0].isEmpty, pair[0].utf8.count + pair[1].utf8.count <= Self.maxBytes,
             !pair.contains(where: { $0.utf8.contains { $0 < 0x20 && $0 != 0x09 || $0 == 0x7F } })
         else { return }
         cookies.removeAll { $0.origin.hasSameOrigin(as: origin) && $0.name == pair[0] }
+        guard cookies.count(where: { $0.origin.hasSameOrigin(as: origin) }) < Self.maxCount else { return }
         cookies.append((origin, pair[0], pair[1]))
     }
 

@@ -20,6 +20,17 @@ import Testing
     @Test("a cookie with control characters is dropped", arguments: ["a=\u{1}", "a\u{7F}=1", "a=b\u{1F}c"])
     func control(_ line: String) throws { #expect(try header(line, "b=1") == "b=1") }
 
+    @Test("a cookie of more than 4 KiB is dropped, and so is an origin's fifty-first") func limits() throws {
+        #expect(try header("a=\(String(repeating: "v", count: 4095))") != nil)
+        #expect(try header("a=\(String(repeating: "v", count: 4096))") == nil)
+        let url = try #require(WebURL("http://h/a"))
+        var jar = CookieJar()
+        for number in 0..<60 { jar.set("c\(number)=\(number)", from: url) }
+        jar.set("c3=new", from: url)
+        let sent = jar.header(for: url)?.split(separator: "; ")
+        #expect(sent?.count == 50 && sent?.last == "c3=new")
+    }
+
     @Test("cookies of a file are sent only to their domain, path and scheme")
     func file() throws {
         let lines = [

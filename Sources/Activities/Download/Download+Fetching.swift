@@ -283,7 +283,8 @@ extension Download {
             let sent = head.headers["content-type"].map(MediaType.essence) ?? "none"
             if sent != MediaType.essence(wanted) {
                 return Failure(
-                    .wrongContentType, "the server sent \(sent), not \(wanted): this may be a login or error page")
+                    .wrongContentType,
+                    "the server sent \(sent.clipped(to: 200)), not \(wanted): this may be a login or error page")
             }
         }
         guard let length else { return nil }

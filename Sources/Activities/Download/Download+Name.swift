@@ -6,17 +6,18 @@ import HaulStorage
 extension Download {
     /// The file's name, if the job does not give one.
     func suggestedName(_ head: ResponseHead, _ final: WebURL) -> String {
-        ContentEncoding.name(plainName(head, final), of: head.headers["content-encoding"] ?? "")
+        ContentEncoding.name(plainName(head, final), of: head.encoding)
     }
 
     /// The warning about a body that is compressed though nobody asked for that. nil if the file's name shows the
     /// compression, or if there is none.
     func compressionWarning(_ head: ResponseHead, _ final: WebURL) -> String? {
-        guard let encoding = head.headers["content-encoding"] else { return nil }
+        let encoding = head.encoding
+        guard !encoding.isEmpty else { return nil }
         let given = job.path.flatMap { $0.utf8.last == UInt8(ascii: "/") ? nil : $0 }
         guard !ContentEncoding.isSaid(encoding, by: given ?? plainName(head, final)) else { return nil }
         return "the server sent the file compressed, though nobody asked for it: it is saved as it came ("
-            + ContentEncoding.codings(encoding).joined(separator: ", ") + ")"
+            + ContentEncoding.codings(encoding).joined(separator: ", ").clipped(to: 100) + ")"
     }
 
     private func plainName(_ head: ResponseHead, _ final: WebURL) -> String {

@@ -37,7 +37,7 @@ extension Download {
             switch question.decision(on: transfer.head) {
             case .unchanged where landing.resource != entity.resource: return false
             case .unchanged:
-                if transfer.head.hasContradictoryValidators { return false }
+                if transfer.head.hasUnusableValidators { return false }
                 guard let modified = transfer.head.headers["last-modified"] else { continue }
                 return !entity.isModified(modified)
             case .takeWhole(let found, _): return found.isSame(as: entity)

@@ -2,11 +2,21 @@ import HaulContract
 import HaulHTTP
 
 extension ResponseHead {
+    /// The bytes of a validator or an encoding that are kept with a job, in Redis.
+    static let maxKept = 1024
+
+    /// The content codings. No real list of them is longer than what is kept.
+    var encoding: String { (headers["content-encoding"] ?? "").clipped(to: Self.maxKept) }
+
     /// The ETag; nil for an empty one.
     var etag: String? { headers["etag"].flatMap { $0.isEmptyTag ? nil : $0 } }
 
-    /// The head has several ETags that differ, or several Last-Modified that differ.
-    var hasContradictoryValidators: Bool { headers.contradict("etag") || headers.contradict("last-modified") }
+    /// The head has several ETags that differ, several Last-Modified that differ, or one that is too long to be kept.
+    var hasUnusableValidators: Bool {
+        ["etag", "last-modified"].contains { name in
+            headers.contradict(name) || headers.all(name).contains { $0.utf8.count > Self.maxKept }
+        }
+    }
 }
 
 extension String {
@@ -22,11 +32,11 @@ extension Entity {
     ///   - resource: The `Entity.resource` of the response.
     init(_ head: ResponseHead, total: Int64?, resource: String = "") {
         // If two validators differ, nobody knows which one is right.
-        let tellsVersion = !head.hasContradictoryValidators
+        let tellsVersion = !head.hasUnusableValidators
         self.init(
             etag: tellsVersion ? head.etag : nil,
             lastModified: tellsVersion ? head.headers["last-modified"] : nil, total: total,
-            encoding: head.headers["content-encoding"] ?? "", digest: DigestFields.checksum(head),
+            encoding: head.encoding, digest: DigestFields.checksum(head),
             resource: resource)
         if strongETag == nil, let modified = lastModified.flatMap(HTTPDate.parse),
             let date = head.headers["date"].flatMap(HTTPDate.parse)

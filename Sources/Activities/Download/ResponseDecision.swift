@@ -127,7 +127,7 @@ struct Question: Sendable {
         guard answer.range.lowerBound == position, end.map({ answer.range.upperBound <= $0 }) ?? true else {
             return .restart(why: "the server sent other bytes than were asked for")
         }
-        guard total == entity.total, (head.headers["content-encoding"] ?? "") == entity.encoding else {
+        guard total == entity.total, head.encoding == entity.encoding else {
             return .restart(why: "the remote file has changed its length")
         }
         guard resource == entity.resource || isProven else {
@@ -152,7 +152,7 @@ struct Question: Sendable {
     /// Whether a part repeats the validator that the join relies on. RFC 9110 section 15.3.7 lets a part leave out the
     /// Last-Modified of If-Range. But then only an If-Range that the server honoured would prove the version.
     private func repeatsValidator(_ head: ResponseHead, of entity: Entity) -> Bool {
-        guard !head.hasContradictoryValidators else { return false }
+        guard !head.hasUnusableValidators else { return false }
         if entity.etag != nil, head.etag == nil { return false }
         let isDateNeeded = !isProven && entity.strongETag == nil && entity.lastModifiedIsStrong
         return !isDateNeeded || head.headers["last-modified"] != nil

@@ -109,7 +109,9 @@ struct TusServer: Sendable, Equatable {
         guard 200...299 ~= head.status, !versions.isEmpty else { return }
         guard versions.contains("1.0.0") else {
             throw TransferError(
-                .badResponse, "the server speaks tus \(versions.joined(separator: ", ")), and not 1.0.0", isFinal: true)
+                .badResponse,
+                "the server speaks tus \(versions.joined(separator: ", ").clipped(to: 100)), and not 1.0.0",
+                isFinal: true)
         }
         guard extensions.contains("creation") else {
             throw TransferError(

@@ -81,6 +81,11 @@ extension Upload {
             throw TransferError(
                 .redirectForbidden, "the tus server leads from https to http (\(place.host)); that is refused")
         }
+        guard place.text.utf8.count <= URLRule.maxBytes else {
+            throw TransferError(
+                .badResponse, "the tus server's URL of the upload is longer than \(URLRule.maxBytes) bytes (Location)",
+                isFinal: true)
+        }
         state.withLock { state in
             state.uploads += 1
             state.tus = TusUpload(
@@ -131,10 +136,11 @@ extension Upload {
         }
         guard let offset = response["upload-offset"].flatMap({ Int64($0) }), 0...size ~= offset else {
             throw TransferError(
-                .badResponse, "the tus server has \(response["upload-offset"] ?? "no number of") bytes of \(size)")
+                .badResponse,
+                "the tus server has \(response["upload-offset"]?.clipped(to: 40) ?? "no number of") bytes of \(size)")
         }
         if let length = response["upload-length"], length != String(size) {
-            return .forgotten("the server's upload is one of \(length) bytes")
+            return .forgotten("the server's upload is one of \(length.clipped(to: 40)) bytes")
         }
         return .at(offset)
     }

@@ -44,7 +44,7 @@ struct GetLists: Sendable {
                 json: try JSON(
                     JSON.object([
                         ("url", JSON.quoted(credentials.apply(to: url))), ("path", JSON.quoted(name)),
-                        ("max_bytes", String(TextFile.largest)),
+                        ("max_bytes", String(RemoteList.maxBytes)),
                     ])))
         } catch { throw ExitStatus.because(.usage, "\(TextFile.name(url)): \(error)") }
         job.headers = headers.map { HeaderField($0.0, $0.1) }
@@ -59,5 +59,11 @@ struct GetLists: Sendable {
     /// The lines of a list, without LF or CRLF.
     ///
     /// - Throws: `ExitStatus.usage`, also if a line is not UTF-8; the reason has been printed.
-    func lines(of path: String) throws -> [String] { try TextFile.lines(try bytes(of: path), of: path) }
+    func lines(of path: String) throws -> [String] {
+        let bytes = try bytes(of: path)
+        if fetched[path] != nil {
+            try RemoteList.admit(bytes.count { $0 == UInt8(ascii: "\n") }, "lines", of: path)
+        }
+        return try TextFile.lines(bytes, of: path)
+    }
 }

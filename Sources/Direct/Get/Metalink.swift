@@ -13,6 +13,7 @@ enum Metalink {
         do throws(Malformed) { files = try read(bytes) } catch {
             throw ExitStatus.because(.usage, "\(origin): \(error.why)")
         }
+        if TextFile.isURL(path) { try RemoteList.admit(files.count, "files", of: path) }
         guard !files.isEmpty else {
             throw ExitStatus.because(.usage, "\(origin) names no file: it is no Metalink 4 file (RFC 5854)")
         }
@@ -59,7 +60,7 @@ enum Metalink {
             throw Malformed(why: "out of memory")
         }
         defer { XML_ParserFree(parser) }
-        let reader = Reader()
+        let reader = Reader(parser)
         XML_SetUserData(parser, Unmanaged.passUnretained(reader).toOpaque())
         XML_SetElementHandler(
             parser,
@@ -73,6 +74,7 @@ enum Metalink {
         }
         guard status == XML_STATUS_OK else {
             let line = XML_GetCurrentLineNumber(parser)
+            guard !reader.isTooDeep else { throw Malformed(why: "line \(line): nested deeper than \(Reader.maxDepth)") }
             let words = XML_ErrorString(XML_GetErrorCode(parser)).map { String(cString: $0) } ?? "no XML"
             throw Malformed(why: "line \(line): \(words)")
         }
@@ -87,6 +89,11 @@ enum Metalink {
 
     /// Collects the files from the parser's callbacks.
     private final class Reader {
+        /// Each open element costs memory. A Metalink has four of them, one in the other.
+        static let maxDepth = 32
+
+        private let parser: XML_Parser
+        private(set) var isTooDeep = false
         private(set) var files: [File] = []
         private var file: File?
         private var attributes: [String: String] = [:]
@@ -95,7 +102,14 @@ enum Metalink {
 
         private static let space = "urn:ietf:params:xml:ns:metalink|"
 
+        init(_ parser: XML_Parser) { self.parser = parser }
+
         func begin(_ name: String, _ pairs: UnsafeMutablePointer<UnsafePointer<CChar>?>?) {
+            guard path.count < Self.maxDepth else {
+                isTooDeep = true
+                XML_StopParser(parser, XML_Bool(XML_FALSE))
+                return
+            }
             path.append(name.hasPrefix(Self.space) ? String(name.dropFirst(Self.space.count)) : "?" + name)
             (attributes, text) = ([:], [])
             var next = pairs

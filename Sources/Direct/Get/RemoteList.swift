@@ -5,6 +5,21 @@ import HaulTerminal
 /// What a list may say that a server has sent. The user gives the directory, and decides about the user's files and
 /// passwords; the list only names files beneath that directory.
 enum RemoteList {
+    /// The largest list of a server: its bytes, and its lines or files. Each of them becomes a download, in memory.
+    static let maxBytes = 16 << 20
+    static let maxEntries = 100_000
+
+    /// Refuses a list that has too many entries.
+    ///
+    /// - Throws: `ExitStatus.usage`; the reason has been printed.
+    static func admit(_ entries: Int, _ what: String, of path: String) throws {
+        guard entries > maxEntries else { return }
+        throw ExitStatus.because(
+            .usage,
+            "\(TextFile.name(path)) has more than \(maxEntries) \(what), which is refused in a list from a server: look at the list, and give it as a file if it is right"
+        )
+    }
+
     /// The members of a job that choose neither files of the user nor what is sent to servers.
     private static let allowed: Set<String> = [
         "kind", "id", "url", "urls", "checksum", "size", "content_type", "connections", "limit_rate", "max_bytes",

@@ -154,7 +154,9 @@ extension BucketClient {
         var objects: [ListedObject] = []
         var now = time
         var token: String?
+        var pages = 0
         repeat {
+            try Self.turn(&pages)
             var request = StoreRequest("GET", "")
             request.query = [("list-type", "2"), ("prefix", prefix), ("max-keys", "1000"), ("encoding-type", "url")]
             if let token { request.query.append(("continuation-token", token)) }
@@ -186,7 +188,9 @@ extension BucketClient {
         request.query = [("uploads", "")]
         request.headers = mark.fields
         let reply = try await send(request)
-        guard let id = reply.xml?.text("UploadId"), !id.isEmpty else { throw Self.unreadable(reply) }
+        guard let id = reply.xml?.text("UploadId"), !id.isEmpty, id.utf8.count <= StoreReply.maxToken else {
+            throw Self.unreadable(reply)
+        }
         return id
     }
 
@@ -218,7 +222,9 @@ extension BucketClient {
     func parts(of upload: String, _ key: String) async throws(StoreRefusal) -> [ListedPart] {
         var parts: [ListedPart] = []
         var marker: String?
+        var pages = 0
         repeat {
+            try Self.turn(&pages)
             var request = StoreRequest("GET", key)
             request.query = [("uploadId", upload), ("max-parts", "1000")]
             if let marker { request.query.append(("part-number-marker", marker)) }
@@ -291,7 +297,9 @@ extension BucketClient {
     func uploads(_ prefix: String) async throws(StoreRefusal) -> [ListedUpload] {
         var uploads: [ListedUpload] = []
         var markers: (key: String, id: String)?
+        var pages = 0
         repeat {
+            try Self.turn(&pages)
             var request = StoreRequest("GET", "")
             request.query = [("uploads", ""), ("prefix", prefix), ("max-uploads", "1000"), ("encoding-type", "url")]
             if let markers {
@@ -332,6 +340,21 @@ extension BucketClient {
             parts.append((index + 1, etag))
         }
         return parts
+    }
+
+    /// The pages of a listing: a million entries. A server that always names one page more would be asked forever.
+    private static let maxPages = 1000
+
+    /// Counts a page of a listing.
+    ///
+    /// - Throws: If there are too many.
+    private static func turn(_ pages: inout Int) throws(StoreRefusal) {
+        pages += 1
+        guard pages <= maxPages else {
+            throw StoreRefusal(
+                status: 200, code: "EndlessListing", message: "a listing has more than \(maxPages) pages",
+                meaning: .final)
+        }
     }
 
     private static func unreadable(_ reply: StoreReply) -> StoreRefusal {

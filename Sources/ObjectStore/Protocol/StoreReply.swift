@@ -40,9 +40,9 @@ struct StoreRefusal: Error, Sendable, Equatable {
     init(status: Int, headers: HeaderFields, body: XMLElement?) {
         let error = body?.name == "Error" ? body : nil
         self.status = status
-        code = error?.text("Code") ?? headers["x-amz-error-code"] ?? "HTTP \(status)"
-        message = error?.text("Message") ?? ""
-        let region = headers["x-amz-bucket-region"] ?? error?.text("Region")
+        code = (error?.text("Code") ?? headers["x-amz-error-code"] ?? "HTTP \(status)").clipped(to: 100)
+        message = (error?.text("Message") ?? "").clipped(to: 200)
+        let region = (headers["x-amz-bucket-region"] ?? error?.text("Region"))?.clipped(to: 100)
         meaning = Self.meaning(of: code, status, region: region)
     }
 
@@ -93,7 +93,7 @@ struct StoreRefusal: Error, Sendable, Equatable {
         // There was no reply.
         if status == 0 { return "\(code): \(message)" }
         let isAboutSignature = code == "SignatureDoesNotMatch"
-        let said = isAboutSignature || message.isEmpty ? "" : ": \(message.prefix(200))"
+        let said = isAboutSignature || message.isEmpty ? "" : ": \(message)"
         return "\(code) (HTTP \(status))\(said)"
     }
 
@@ -130,13 +130,17 @@ struct StoreReply: Sendable {
     let headers: HeaderFields
     let body: [UInt8]
 
+    /// The bytes of an ETag or an upload's id. Both are kept for each part, and sent back.
+    static let maxToken = 1024
+
     var xml: XMLElement? { body.isEmpty ? nil : XMLElement(body) }
 
     /// The ETag without its quotes; nil if there is none.
     var etag: String? { headers["etag"].flatMap(Self.unquoted) }
 
-    /// An ETag without its quotes; nil if it is empty, as some servers send it.
+    /// An ETag without its quotes; nil if it is empty, as some servers send it, or too long to be kept.
     static func unquoted(_ text: String) -> String? {
+        guard text.utf8.count <= maxToken else { return nil }
         let bare = text.replacing("\"", with: "")
         return bare.isEmpty ? nil : bare
     }

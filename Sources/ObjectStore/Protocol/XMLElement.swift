@@ -11,8 +11,12 @@ struct XMLElement: Sendable, Equatable {
     /// Bytes. No reply to a request that is made here is longer.
     static let longest = 8 << 20
     private static let deepest = 32
+    /// A page of a listing has a thousand entries, each of some ten elements. An element costs far more memory than the
+    /// four bytes that it may have in a reply.
+    private static let maxElements = 50_000
 
-    /// Parses a reply; nil if it is not XML, has a document type declaration, or is too long or too deep.
+    /// Parses a reply; nil if it is not XML, has a document type declaration, or is too long or too deep, or has
+    /// too many elements.
     init?(_ bytes: [UInt8]) {
         guard bytes.count <= Self.longest, let parser = XML_ParserCreateNS(nil, CChar(UInt8(ascii: "|"))) else {
             return nil
@@ -58,12 +62,14 @@ struct XMLElement: Sendable, Equatable {
         private let parser: XML_Parser
         private var open: [XMLElement] = []
         private var texts: [[UInt8]] = []
+        private var count = 0
         private(set) var root: XMLElement?
 
         init(_ parser: XML_Parser) { self.parser = parser }
 
         func begin(_ name: String) {
-            guard open.count < XMLElement.deepest else { return stop() }
+            count += 1
+            guard open.count < XMLElement.deepest, count <= XMLElement.maxElements else { return stop() }
             open.append(XMLElement(name: name.split(separator: "|").last.map(String.init) ?? ""))
             texts.append([])
         }
