@@ -64,11 +64,12 @@ def tuswsgi(place, port):
     class Server(ThreadingMixIn, WSGIServer):
         daemon_threads = True
 
-    def nothing(environ, respond):
-        respond("404 Not Found", [])
+    def finished(environ, respond):
+        """Is asked once an upload is whole, and answers its last PATCH."""
+        respond("200 OK", [])
         return [b""]
 
-    app = tuswsgi.TusMiddleware(nothing, upload_path="/uploads", tmp_dir=place)
+    app = tuswsgi.TusMiddleware(finished, upload_path="/uploads", tmp_dir=place)
     make_server("127.0.0.1", port, app, server_class=Server).serve_forever()
 
 
@@ -134,9 +135,22 @@ class Trial:
         self.wait(f"{id} to end", lambda: self.field(id, "state") in ("completed", "failed"), 90)
         sent = int(self.field(id, "received") or 0)
         right = self.field(id, "state") == "completed" and sent == SIZE and self.has(self.data)
-        why = "" if right else f"WRONG {self.field(id, 'error') or ''} {self.field(id, 'message') or ''}"
+        why = "" if right else (
+            f"WRONG {self.field(id, 'state')}, {sent} of {SIZE} sent, the server has {self.sizes()} "
+            f"{self.field(id, 'error') or ''} {self.field(id, 'message') or ''}")
         print(f"{self.name:<12} {id:<10} {'right' if right else why}", flush=True)
         return right
+
+    def sizes(self):
+        """The sizes of the server's files, and where each first differs from the file that was sent last."""
+        found = []
+        for folder, _, names in os.walk(self.place):
+            for name in names:
+                with open(os.path.join(folder, name), "rb") as file:
+                    data = file.read()
+                same = len(os.path.commonprefix([data, self.data]))
+                found.append(f"{name}: {len(data)} bytes, {same} right")
+        return found
 
     def has(self, data):
         """Whether the server has a file of these bytes, under whatever name."""
