@@ -37,6 +37,11 @@ extension API {
         }
         if path.count == 5, path[2] == "jobs", path[4] == "pushed" { return .respond(try await pushed(path, caller)) }
         guard let resource = try resource(path, query, caller) else { throw .notFound("this path") }
+        let hold = resource.isSearch ? calls.hold(counter.next(), for: caller) : nil
+        guard !resource.isSearch || hold != nil else {
+            throw APIError(429, "too_many", "too many searches run at once: wait for the answer of an earlier one")
+        }
+        defer { withExtendedLifetime(hold) {} }
         return .respond(Self.json(200, try await text(of: resource)))
     }
 
@@ -178,6 +183,7 @@ extension API {
         return Self.json(202, #"{"pushed":[\#(pushed.joined(separator: ","))]}"#)
     }
 
+    private static let controlNames: Set<String> = ["action", "ids", "where", "limit", "batch"]
     private static let actions: [String: Request] = [
         "pause": .paused, "resume": .running, "retry": .running, "cancel": .cancelled, "remove": .removed,
         "delete": .deleted,
@@ -191,28 +197,45 @@ extension API {
         guard let action = json["action"]?.string, let request = Self.actions[action] else {
             throw APIError(422, "bad_request", "action must be pause, resume, retry, cancel, remove or delete")
         }
+        if let unknown = json.members?.first(where: { !Self.controlNames.contains($0.name) }) {
+            throw APIError(422, "bad_request", "there is no \(unknown.name). Nothing was requested.")
+        }
+        // To ignore one of them would select other jobs than were meant.
+        let selections = ["ids", "where", "batch"].filter { json[$0] != nil }
+        guard selections.count == 1, json["limit"] == nil || selections == ["where"] else {
+            throw APIError(
+                422, "bad_request", "give one of ids, where with a state, and batch; limit goes with where only")
+        }
         if let batch = json["batch"] { return try await control(batch, action, desk.queue, &change) }
         change = AuditLog.Change(action: action, queue: desk.queue.name)
         var ids: [String]
         var isWhole = true
-        if let given = json["ids"]?.array {
+        if let selected = json["ids"] {
+            let given = selected.array ?? []
             ids = given.compactMap(\.string)
             guard ids.count == given.count, ids.allSatisfy(JobField.isID), (1...10_000).contains(ids.count) else {
                 throw APIError(422, "bad_request", "ids must be a list of 1 to 10000 job ids")
             }
         } else {
             guard let place = json["where"], let state = JobState(rawValue: place["state"]?.string ?? "") else {
-                throw APIError(422, "bad_request", "give ids, or where with a state, or batch")
+                let states = JobState.allCases.map(\.rawValue).joined(separator: ", ")
+                throw APIError(422, "bad_request", "where must have a state: \(states)")
             }
-            // To ignore an unknown filter would select more jobs than were meant.
-            if let unknown = place.members?.first(where: { $0.name != "state" && !JobFilter.names.contains($0.name) }) {
-                throw APIError(422, "bad_request", "where has no \(unknown.name). Nothing was asked for.")
+            // To ignore an unknown filter, or one that is no text, would select more jobs than were meant.
+            for member in place.members ?? [] where member.name != "state" {
+                guard JobFilter.names.contains(member.name) else {
+                    throw APIError(422, "bad_request", "where has no \(member.name). Nothing was requested.")
+                }
+                guard member.value.string != nil else {
+                    throw APIError(422, "bad_request", "where.\(member.name) must be a string. Nothing was requested.")
+                }
             }
-            let limit = json["limit"]?.integer ?? 10_000
+            let limit = json["limit"].map { $0.integer ?? 0 } ?? 10_000
             guard (1...100_000).contains(limit) else {
-                throw APIError(422, "bad_request", "limit must be from 1 to 100000")
+                throw APIError(422, "bad_request", "limit must be a whole number from 1 to 100000")
             }
             let filter = JobFilter(place)
+            if let problem = filter.problem { throw APIError(422, "bad_request", "\(problem). Nothing was requested.") }
             change.details["where"] = .string(AuditLog.cut("state=\(state.rawValue) \(filter)", to: 300))
             (ids, isWhole) = try await desk.ids(in: state, filter, limit: Int(limit))
         }

@@ -15,7 +15,7 @@ extension API {
         var resources: [(name: String, resource: Resource)] = []
         for (name, value) in query.pairs where name == "watch" {
             let parts = value.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
-            let path = (parts.first ?? "").split(separator: "/").map { Query.decoded($0) ?? "" }
+            let path = (parts.first ?? "").split(separator: "/").map { Query.segment($0) ?? "" }
             guard let resource = try resource(path, Query(parts.count > 1 ? parts[1] : ""), caller, isWatched: true)
             else {
                 throw APIError(400, "bad_request", "nothing that can be watched is at \(value)")

@@ -14,6 +14,8 @@ struct API: Sendable {
     /// Streams by their numbers, and lists that streams search again and again, by the keys of their texts.
     let streams: Quota<UInt64>
     let searches = Quota<String>(maxEach: 16)
+    /// Searches that requests wait for. Each is a call that examines many jobs.
+    let calls = Quota<UInt64>(maxEach: 2, maxViewers: 8)
     /// The number of the next stream.
     let counter = Counter()
 
@@ -76,11 +78,11 @@ struct API: Sendable {
             let id = path[3]
             guard JobField.isID(id) else { throw .notFound("a job of such an id") }
             let isOpen = caller.role == .operator
-            let looks = query["line"] == "true"
+            let looks = try query.flag("line")
             guard !looks || !isWatched else {
                 throw APIError(400, "bad_request", "the line is not looked at again and again")
             }
-            return Resource(key: "\(key) \(isOpen) \(looks)", age: .milliseconds(400)) {
+            return Resource(key: "\(key) \(isOpen) \(looks)", isSearch: looks, age: .milliseconds(400)) {
                 try await Self.job(id, of: desk.queue, isOpen: isOpen, looksInLine: looks)
             }
         case ("history", 3): return try history(desk, key, query)
@@ -129,6 +131,7 @@ struct API: Sendable {
             throw APIError(400, "bad_request", "state must be one of \(states)")
         }
         let filter = JobFilter(query)
+        if let problem = filter.problem { throw APIError(400, "bad_request", problem) }
         let start = Int(try query.integer("from", in: 0...100_000_000, else: 0))
         let limit = Int(try query.integer("limit", in: 1...500, else: 100))
         let key = [

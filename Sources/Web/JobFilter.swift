@@ -21,6 +21,11 @@ struct JobFilter: Sendable, Hashable, CustomStringConvertible {
             .filter { !$0.1.isEmpty }.map { "\($0.0)=\($0.1)" }.joined(separator: " ")
     }
 
+    /// What is wrong with the filter; nil if nothing is.
+    var problem: String? {
+        batch.isEmpty || JobField.isID(batch) ? nil : "batch must be a batch's name, not \(JSON.quoted(batch))"
+    }
+
     init() {}
 
     init(_ query: Query) {

@@ -29,6 +29,23 @@ struct Query: Sendable {
         return number
     }
 
+    /// `true` or `false`; false if it is missing or empty.
+    ///
+    /// - Throws: `bad_request` for anything else.
+    func flag(_ name: String) throws(APIError) -> Bool {
+        switch self[name] ?? "" {
+        case "true": true
+        case "false", "": false
+        default: throw APIError(400, "bad_request", "\(name) must be true or false")
+        }
+    }
+
+    /// Decodes a segment of a path; nil as for `decoded`. URL clients remove the segments "." and ".." from a path, even
+    /// when they are percent-encoded. So a job or a batch of such a name has "=" before it, which no name contains.
+    static func segment(_ text: some StringProtocol) -> String? {
+        decoded(text).map { $0.hasPrefix("=") ? String($0.dropFirst()) : $0 }
+    }
+
     /// Decodes percent-encoding; nil for a broken escape or invalid UTF-8.
     static func decoded(_ text: some StringProtocol, plusIsSpace: Bool = false) -> String? {
         var bytes: [UInt8] = []

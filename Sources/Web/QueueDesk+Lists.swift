@@ -81,7 +81,7 @@ extension QueueDesk {
             let page = try await matches(
                 filter, matcher, in: state, lists, from: position, limit: min(step, end - position))
             if page.read == 0 {
-                position = total
+                position = max(start, total)
                 break
             }
             step = page.next

@@ -85,21 +85,24 @@ enum SettingsJSON {
     /// - Throws: `bad_request`, with a sentence that says what is wrong.
     static func changes(_ json: JSON) throws(APIError) -> [Change] {
         var changes: [Change] = []
-        for member in json.members ?? [] {
+        guard let members = json.members, !members.isEmpty else {
+            throw refusal("give a setting, base, defaults or limits")
+        }
+        for member in members {
             switch member.name {
             case QueueDefault.base.name: changes.append(try ofJobs(.base, member.value, "base"))
             case "defaults":
-                for field in try members(of: member) {
+                for field in try Self.members(of: member) {
                     guard let known = QueueDefault(name: field.name), known != .base else {
                         throw refusal("\(field.name) can have no default")
                     }
                     changes.append(try ofJobs(known, field.value, "defaults.\(field.name)"))
                 }
-            case "limits": for host in try members(of: member) { changes.append(try ofHost(host.name, host.value)) }
+            case "limits":
+                for host in try Self.members(of: member) { changes.append(try ofHost(host.name, host.value)) }
             default: changes.append(try setting(member.name, member.value))
             }
         }
-        guard !changes.isEmpty else { throw refusal("give a setting, base, defaults or limits") }
         return changes
     }
 

@@ -89,7 +89,7 @@ package final class WebServer: Sendable {
             return .respond(ServerResponse(308, fields: [("Location", configuration.prefix + "/")]))
         }
         let parts = path.split(separator: "/", omittingEmptySubsequences: false)
-        let decoded = parts.compactMap { Query.decoded($0) }
+        let decoded = parts.compactMap { Query.segment($0) }
         guard decoded.count == parts.count else { throw .notFound("this path") }
         let isAPI = decoded.count > 1 && decoded[0] == "api"
         let methods = API.methods(of: isAPI ? Array(decoded.dropFirst()) : [])

@@ -1,3 +1,4 @@
+import Foundation
 import HaulBus
 import HaulContract
 import HaulHTTPServer
@@ -146,6 +147,9 @@ import Testing
         #expect(await found("worker=w1&q=f1199") == ["j1199"])
         #expect(await found("worker=w&q=f1199") == [])
         #expect(await found("host=a.exampl") == [])
+        // A page behind the end has examined nothing.
+        let beyond = await fixture.get(WebFixture.jobs + "?state=queued&from=100000&q=film").json
+        #expect(beyond?["examined"]?.integer == 0 && beyond?["jobs"]?.array == [] && beyond?["next"] == nil)
     }
 
     @Test func theHistoryIsToldInSteps() async throws {
@@ -362,6 +366,68 @@ import Testing
         }
         let after = try await fixture.server.statistic("total_commands_processed")
         #expect(after - before < 20, "\(after - before) commands")
+    }
+
+    @Test(
+        "names that URL clients take for steps in a path are reached with = before them", arguments: [".", "..", "a"])
+    func dots(_ name: String) async throws {
+        let fixture = try await WebFixture()
+        _ = await fixture.push(#"{"url":"http://h/a","id":"\#(name)","batch":"\#(name)"}"#)
+        _ = try await fixture.claim()
+        let path = "/api/queues/default/"
+        #expect(await fixture.get(path + "jobs/=\(name)").json?["id"]?.string == name)
+        #expect(await fixture.get(path + "jobs/=\(name)/wait?timeout=0").status == 202)
+        #expect(await fixture.get(path + "jobs/%3D\(name)/pushed").status == 200)
+        #expect(await fixture.get(path + "batches/=\(name)").json?["name"]?.string == name)
+        #expect(await fixture.get(path + "jobs/==\(name)").status == 404)
+    }
+
+    @Test("an action that does not say clearly for which jobs it is is refused, and changes nothing")
+    func unclear() async throws {
+        let fixture = try await WebFixture()
+        _ = await fixture.push(#"{"url":"http://h/a","id":"a","batch":"b"}"#)
+        for (selection, words) in [
+            ("", "give one of ids"), (#","ids":["a"],"batch":"b""#, "give one of ids"),
+            (#","ids":["a"],"where":{"state":"queued"}"#, "give one of ids"),
+            (#","ids":["a"],"limit":1"#, "limit goes with where"), (#","ids":"a""#, "ids must be"),
+            (#","ids":null,"where":{"state":"queued"}"#, "give one of ids"),
+            (#","where":{"state":"queued","host":7}"#, "where.host must be a string"),
+            (#","where":{"state":"queued","q":null}"#, "where.q must be a string"),
+            (#","where":{"state":"queued","batch":"a b"}"#, #"not "a b""#),
+            (#","where":{"state":"asleep"}"#, "queued, scheduled"), (#","where":"queued""#, "must have a state"),
+            (#","where":{"state":"queued"},"limit":"5""#, "limit must be"), (#","ids":["a"],"id":"b""#, "no id"),
+        ] {
+            let answer = await fixture.ask("POST", WebFixture.control, #"{"action":"cancel"\#(selection)}"#)
+            let message = answer.json?["message"]?.string ?? ""
+            #expect(answer.status == 422 && message.contains(words), "\(selection): \(answer)")
+        }
+        #expect(try await fixture.server.cli("EXISTS", fixture.queue.keys.want) == "0")
+        for target in ["?batch=a%20b", "/a?line=maybe"] {
+            #expect(await fixture.get(WebFixture.jobs + target).status == 400, "\(target)")
+        }
+    }
+
+    @Test("the description of a new job is that of an element, and the page's errors are those that it names")
+    func newJob() throws {
+        typealias Schema = [String: Any]
+        let page = try JSON(PageFiles.all.first { $0.name.hasSuffix("openapi.json") }!.bytes)
+        let data = try Data(contentsOf: SchemaValidator.repository.appending(path: "docs/schema/element.json"))
+        let element = try JSON(data)
+        let text = try #require(element.at("$defs", "job")).text
+            .replacingOccurrences(of: "#/$defs/id", with: "#/components/schemas/ID")
+            .replacingOccurrences(of: "#/$defs/url", with: "#/components/schemas/URL")
+        // Other members are ignored in an element, and refused by the API.
+        func members(_ text: String) throws -> NSDictionary {
+            let schema = try JSONSerialization.jsonObject(with: Data(text.utf8)) as? Schema ?? [:]
+            return schema.filter { !["title", "description", "additionalProperties"].contains($0.key) } as NSDictionary
+        }
+        let schemas = try #require(page.at("components", "schemas"))
+        #expect(try members(schemas["NewJob"]?.text ?? "") == members(text))
+        for (name, definition) in [("ID", "id"), ("URL", "url")] {
+            #expect(schemas.at(name, "pattern") == element.at("$defs", definition, "pattern"))
+        }
+        let defaults = schemas.at("SettingsChange", "properties", "defaults", "properties")?.members ?? []
+        #expect(Set(defaults.map(\.name)) == Set(QueueDefault.all.map(\.name)).subtracting(["base"]))
     }
 
     @Test func otherQueuesAreNotReached() async throws {

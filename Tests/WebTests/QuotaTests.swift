@@ -1,3 +1,4 @@
+import Glibc
 import HaulHTTPServer
 import HaulTestSupport
 import Testing
@@ -58,6 +59,30 @@ import Testing
         #expect(await open("/api/live?watch=queues/default", operating).1 == 200)
         held = []
         #expect(await open("/api/live?watch=queues/default", viewer).1 == 200)
+    }
+
+    @Test("an account waits for two searches at once, and others search meanwhile")
+    func calls() async throws {
+        let fixture = try await WebFixture()
+        // While Redis is stopped, no search has its answer.
+        fixture.server.signal(SIGSTOP)
+        let statuses = Shared<[Int]>([])
+        let targets = ["?q=a", "?host=b", "?worker=c", "/unseen?line=true", "?batch=e"]
+        let searches = targets.map { target in
+            Task {
+                let status = await fixture.get(WebFixture.jobs + target).status
+                statuses.change { $0.append(status) }
+            }
+        }
+        try await eventually("the refusals") { statuses.value == [429, 429, 429] }
+        let other = Task { await fixture.ask("GET", WebFixture.jobs + "?q=f", from: "10.1.2.3") }
+        let list = Task { await fixture.get(WebFixture.jobs + "?state=queued") }
+        fixture.server.signal(SIGCONT)
+        for search in searches { await search.value }
+        #expect(await other.value.status == 200)
+        #expect(await list.value.status == 200)
+        #expect(!statuses.value.dropFirst(3).contains(429))
+        #expect(await fixture.get(WebFixture.jobs + "?q=g").status == 200)
     }
 
     @Test("a viewer watches some different searches at once, and the same one in many streams")
