@@ -204,7 +204,7 @@ class Hour:
         self.act("choose all", "[...document.querySelectorAll('main label')].find((l) => l.textContent.includes('All that match')).querySelector('input').click()")
         self.press("ask to cancel", "Cancel", "Keep as it is")
         begun = time.monotonic()
-        self.press("cancel 500", "Cancel", "Cancel: asked for ", inside="dialog")
+        self.press("cancel 500", "Yes, cancel", "Cancel: asked for ", inside="dialog")
         print(f"    {bench_notice(self.bench)} ({1000 * (time.monotonic() - begun):.0f} ms with the driver)", flush=True)
         self.effect("500 cancelled", lambda: self.counts()["cancelled"] >= before + limit * 0.9, 60)
         self.effect("fleet full again", self.is_full, 120)

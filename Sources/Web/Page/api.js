@@ -18,7 +18,22 @@ export const get = (path) => ask(path);
 export const send = (method, path, body) =>
   ask(path, { method, headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
 
-export const inQueue = (queue, ...parts) => ["queues", queue, ...parts].map(encodeURIComponent).join("/");
+/// A segment of a path. Browsers remove the segments "." and "..", so the server takes "=" before them.
+const segment = (part) => (/^\.\.?$/.test(part) ? `=${part}` : encodeURIComponent(part));
+export const inQueue = (queue, ...parts) => ["queues", queue, ...parts].map(segment).join("/");
+
+/// Whether a job or a batch can have this name.
+export const isID = (text) => /^[A-Za-z0-9._:-]{1,128}$/.test(text);
+
+/// Reads a path. Waits and tries again while the server says that too much is asked for at once.
+export async function patiently(path) {
+  for (;;) {
+    try { return await get(path); } catch (error) {
+      if (error.status !== 429) throw error;
+      await new Promise((resolve) => { setTimeout(resolve, 2000); });
+    }
+  }
+}
 
 /// `path` with the members of `query` that are not empty.
 export function withQuery(path, query) {

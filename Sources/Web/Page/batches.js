@@ -1,6 +1,6 @@
 // Batches: sets of jobs that are counted together.
 
-import { inQueue, withQuery } from "./api.js";
+import { inQueue, isID, withQuery } from "./api.js";
 import { el, link, rows, table, write } from "./dom.js";
 import { count, time } from "./format.js";
 import { act, title } from "./jobs.js";
@@ -20,7 +20,7 @@ function progress(batch) {
 function stateOf(batch) {
   if (batch.finished) return batch.failed || batch.rejected ? ["over, with failures", "bad"] : ["over", "good"];
   if (batch.wanted) return [`to be ${batch.wanted}`, "warn"];
-  return batch.pending ? ["pending", ""] : ["waits for jobs", ""];
+  return batch.pending ? ["pending", ""] : ["waiting for jobs", ""];
 }
 
 export function batches(context) {
@@ -125,10 +125,18 @@ function one(context, name) {
     ].filter(Boolean);
     facts.replaceChildren(...known.flatMap(([what, value]) => [el("dt", {}, what), el("dd", {}, value)]));
   }
+  if (!isID(name)) {
+    write(state, "not known");
+    write(trouble, `“${name}” is not a valid batch name: it has 1 to 128 of the characters A-Z a-z 0-9 . _ : -`);
+    live.watch([]);
+    return;
+  }
   live.watch([[inQueue(queue, "batches", name), (data, problem) => {
     if (data) return draw(data);
     if (problem.error !== "not_found") return;
     write(state, "not known");
+    write(far, "");
+    for (const button of buttons) button.disabled = true;
     write(trouble, "No worker has seen a job of it yet, or it was forgotten.");
   }]]);
 }

@@ -67,15 +67,16 @@ export function tell(text) {
   timer = setTimeout(() => { notice.textContent = ""; }, 6000);
 }
 
-/// Asks before an action that cannot be undone. Resolves to true if the user agrees.
-export function confirmed(question, verb) {
+/// Asks before an action that cannot be undone. `consequence` says what it does, `verb` names it. Resolves to true if
+/// the user agrees. The focus is on the button that changes nothing, so that Enter does no harm.
+export function confirmed(question, consequence, verb) {
   return new Promise((resolve) => {
     const answer = (value) => { dialog.close(); dialog.remove(); resolve(value); };
     const dialog = el("dialog", { "aria-label": question },
-      el("p", {}, question),
+      el("p", {}, el("strong", {}, question), " ", consequence),
       el("div", { class: "row" },
-        el("button", { type: "button", class: "danger", onclick: () => answer(true) }, verb),
-        el("button", { type: "button", onclick: () => answer(false) }, "Keep as it is")));
+        el("button", { type: "button", autofocus: true, onclick: () => answer(false) }, "Keep as it is"),
+        el("button", { type: "button", class: "danger", onclick: () => answer(true) }, verb)));
     dialog.addEventListener("cancel", () => answer(false));
     document.body.append(dialog);
     dialog.showModal();

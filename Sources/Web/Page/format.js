@@ -2,7 +2,8 @@
 
 import { el } from "./dom.js";
 
-const units = ["B", "kB", "MB", "GB", "TB", "PB"];
+// As in the terminal.
+const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 const whole = new Intl.NumberFormat();
 const dates = new Intl.DateTimeFormat(undefined, {
   year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit",
@@ -13,7 +14,7 @@ export const count = (number) => whole.format(number);
 
 export function bytes(number) {
   let unit = 0;
-  while (number >= 1000 && unit < units.length - 1) { number /= 1000; unit += 1; }
+  while (number >= 1024 && unit < units.length - 1) { number /= 1024; unit += 1; }
   const digits = unit > 0 && number < 100 ? 1 : 0;
   return `${number.toLocaleString(undefined, { minimumFractionDigits: digits, maximumFractionDigits: digits })} ${units[unit]}`;
 }

@@ -1,10 +1,10 @@
 // The page of one job.
 
 import { answer } from "./answer.js";
-import { get, inQueue } from "./api.js";
+import { get, inQueue, isID, patiently } from "./api.js";
 import { batchLinks, el, link, svg, table, tell, write } from "./dom.js";
 import { bytes, count, duration, progress, speed, time } from "./format.js";
-import { act, actions, title } from "./jobs.js";
+import { act, actions, title, waitsFor } from "./jobs.js";
 
 const moments = new Set(["created", "started", "updated", "finished", "deadline_at", "validated"]);
 const sizes = new Set(["received", "total"]);
@@ -116,6 +116,7 @@ export function job(context) {
     el("div", { class: "cards few" }, bar.box, files.box, reply.box, el("section", { class: "card" }, el("h2", {}, "Record"), facts), lines.box, secrets));
 
   let shownTools = "";
+  let received = 0;
   function draw(data) {
     write(state, data.state);
     state.className = data.state === "failed" ? "bad" : data.state === "completed" ? "good" : "";
@@ -124,7 +125,9 @@ export function job(context) {
     write(far, data.kind === "upload" && text ? `${text} sent` : text);
     const left = data.total && data.speed > 0 ? `, ${duration((data.total - (data.received ?? 0)) / data.speed)} left` : "";
     write(rate, data.state === "running" && data.speed ? `${speed(data.speed)}${left}` : "");
-    write(trouble, data.error ? `${data.error}: ${data.message ?? ""}` : data.waiting ? `It waits: ${data.waiting}` : "");
+    write(trouble, data.error ? `${data.error}: ${data.message ?? ""}` : data.waiting ? waitsFor(data.waiting) : "");
+    trouble.className = data.error ? "bad" : "warn";
+    received = data.kind || data.state === "completed" ? 0 : data.received ?? 0;
     bar.box.hidden = Boolean(data.kind);
     files.draw(data);
     bar.draw(data);
@@ -137,10 +140,16 @@ export function job(context) {
     const verbs = [...actions[data.state], ...(data.state === "completed" && data.file ? ["delete"] : [])];
     tools.replaceChildren(...verbs.map((action) => el("button", {
       type: "button", class: ["cancel", "remove", "delete"].includes(action) ? "danger" : "",
-      onclick: () => act(queue, action, { ids: [id] }, `the job ${id}`),
+      onclick: () => act(queue, action, { ids: [id] }, `the job ${id}`, received ? `${bytes(received)} have arrived.` : ""),
     }, title(action))), link(path("jobs", [data.state]), `All that are ${data.state}`));
   }
 
+  if (!isID(id)) {
+    write(state, "not known");
+    write(trouble, `“${id}” is not a valid job id: it has 1 to 128 of the characters A-Z a-z 0-9 . _ : -`);
+    live.watch([]);
+    return;
+  }
   const place = inQueue(queue, "jobs", id);
   live.watch([[place, (data, problem) => {
     if (data) return draw(data);
@@ -155,7 +164,7 @@ export function job(context) {
   // Looks for the job in the queue. This is done only once, since the server reads all waiting elements for it. When a
   // worker sees the job, the stream reports the change.
   async function lookInLine() {
-    const data = await get(`${place}?line=true`).catch(() => null);
+    const data = await patiently(`${place}?line=true`).catch(() => null);
     if (!data || shownTools) return;
     draw(data);
     write(trouble, "No worker has seen it yet.");

@@ -1,6 +1,6 @@
 // Jobs by state: a page of rows, filters, and actions for many jobs at once.
 
-import { get, inQueue, send, withQuery } from "./api.js";
+import { inQueue, isID, patiently, send, withQuery } from "./api.js";
 import { batchLinks, confirmed, el, field, link, rows, table, tell, write } from "./dom.js";
 import { count, progress, speed, time } from "./format.js";
 
@@ -15,12 +15,25 @@ export const actions = {
 const names = {
   pause: "Pause", resume: "Resume", retry: "Retry", cancel: "Cancel", remove: "Remove", delete: "Delete the file",
 };
-const lasting = new Set(["cancel", "remove", "delete"]);
+/// The actions that cannot be undone, and what they do.
+const lasting = {
+  cancel: "It ends for good: what has arrived is deleted, and it cannot be resumed or retried.",
+  remove: "It ends, if it has not ended yet, and is forgotten. What has arrived is deleted; a finished file stays.",
+  delete: "The finished file is deleted from the disk, and the job is forgotten.",
+};
+/// Why a job waits, as the record of the job says it.
+const reasons = {
+  host: "for its host, which has a limit or is left alone", disk: "for room on the disk",
+  store: "for a worker that has its file", replicas: "for replicas of Redis to have its end",
+};
+export const waitsFor = (reason) => `It waits ${reasons[reason] ?? `for ${reason}`}.`;
 export const title = (action) => names[action];
 
-/// Requests an action. Asks the user first if it cannot be undone. Returns whether the request succeeded.
-export async function act(queue, action, body, many) {
-  if (lasting.has(action) && !(await confirmed(`${names[action]} ${many}?`, names[action]))) return false;
+/// Requests an action. Asks the user first if it cannot be undone; `loss` is one more sentence about that. Returns
+/// whether the request succeeded.
+export async function act(queue, action, body, many, loss = "") {
+  const verb = action === "delete" ? "Yes, delete" : `Yes, ${action}`;
+  if (lasting[action] && !(await confirmed(`${names[action]} ${many}?`, `${lasting[action]} ${loss}`, verb))) return false;
   try {
     const answer = await send("POST", inQueue(queue, "control"), { action, ...body });
     tell(`${names[action]}: asked for ${count(answer.requested)} ${answer.requested === 1 ? "job" : "jobs"}${answer.more ? "; there are more" : ""}.`);
@@ -106,7 +119,7 @@ export function jobs(context) {
   const summary = el("p", { class: "dim", role: "status" }, "Reading …");
   const hit = el("p", { hidden: true });
   const { box, body: lineBody } = table(`Jobs that are ${state}`, [
-    ...(context.isOperator ? [["", ""]] : []), ["Job", ""], ["What", "lesser"], ["Progress", ""], ["Speed", "number lesser"], ["Worker", "less"],
+    ...(context.isOperator ? [["Choose", ""]] : []), ["Job", ""], ["What", "lesser"], ["Progress", ""], ["Speed", "number lesser"], ["Worker", "less"],
     [state === "scheduled" ? "Due" : "When", "less"],
   ]);
   const fillRows = rows(lineBody, () => row(context, chosen, draw));
@@ -114,7 +127,7 @@ export function jobs(context) {
   const whole = el("input", { type: "checkbox" });
   const wholeLabel = el("span");
   const buttons = actions[state].map((action) => el("button", {
-    type: "button", class: lasting.has(action) ? "danger" : "", disabled: true,
+    type: "button", class: lasting[action] ? "danger" : "", disabled: true,
     onclick: async () => {
       const where = { where: { state, ...filter }, limit: 100_000 };
       const isWhole = whole.checked;
@@ -165,7 +178,7 @@ export function jobs(context) {
     isSearching = true;
     try {
       while (isCurrent && next !== undefined && lines.length < LIMIT) {
-        const page = await get(place(next));
+        const page = await patiently(place(next));
         if (!isCurrent) return;
         more.push(...page.jobs);
         total = page.total;
@@ -183,8 +196,8 @@ export function jobs(context) {
   let isBegun = false;
   async function search() {
     // A job with exactly this id is shown first, whatever its state is.
-    if (/^[A-Za-z0-9._:-]{1,128}$/.test(filter.q)) {
-      const job = await get(`${inQueue(queue, "jobs", filter.q)}?line=true`).catch(() => null);
+    if (isID(filter.q)) {
+      const job = await patiently(`${inQueue(queue, "jobs", filter.q)}?line=true`).catch(() => null);
       if (!isCurrent) return;
       hit.hidden = !job;
       if (job) hit.replaceChildren("The job ", link(path("job", [job.id]), job.id), ` is ${job.state}.`);

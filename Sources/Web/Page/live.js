@@ -1,6 +1,5 @@
-// One stream with all changes. It reports a lost connection, and connects again by itself. The server sends everything
-// anew on each connection.
-
+// One stream with all changes. It reports a lost connection or a refusal, and connects again by itself. The server sends
+// everything anew on each connection.
 
 const SILENCE = 12_000;
 
@@ -12,7 +11,7 @@ export class Live {
   #status;
   #retry = null;
 
-  /// `status` is called with "live" or "lost", and perhaps a message.
+  /// `status` is called with "live", "lost" or "refused", and perhaps a message.
   constructor(status) {
     this.#status = status;
     setInterval(() => { if (this.#source && Date.now() - this.#heard > SILENCE) this.#again(0); }, 1000);
@@ -33,7 +32,8 @@ export class Live {
     const query = new URLSearchParams();
     for (const path of this.#watches.keys()) query.append("watch", path);
     if (this.#events) query.append("events", this.#events[0]);
-    const source = new EventSource(`api/live?${query}`);
+    const place = `api/live?${query}`;
+    const source = new EventSource(place);
     this.#source = source;
     this.#heard = Date.now();
     const on = (name, body) => source.addEventListener(name, (message) => {
@@ -49,11 +49,27 @@ export class Live {
       this.#watches.get(trouble.watch)?.(null, trouble);
     });
     on("event", (event) => this.#events?.[1](event));
-    source.addEventListener("error", () => { if (source === this.#source) this.#again(1000); });
+    source.addEventListener("error", () => { if (source === this.#source) this.#explain(source, place); });
   }
 
-  #again(delay) {
-    this.#status("lost");
+  /// Asks why a stream has ended: an EventSource does not tell whether the server has refused it.
+  async #explain(source, place) {
+    source.close();
+    const abortion = new AbortController();
+    let [reason, seconds] = [null, 1];
+    try {
+      const response = await fetch(place, { cache: "no-store", signal: abortion.signal });
+      if (!response.ok) {
+        reason = (await response.json()).message;
+        seconds = Number(response.headers.get("Retry-After")) || 5;
+      }
+    } catch { /* The server does not answer. */ }
+    abortion.abort();
+    if (source === this.#source) this.#again(1000 * seconds, reason);
+  }
+
+  #again(delay, reason = null) {
+    this.#status(reason ? "refused" : "lost", reason ?? undefined);
     this.#source?.close();
     this.#source = null;
     clearTimeout(this.#retry);

@@ -23,7 +23,8 @@ const picker = document.getElementById("queue");
 
 function showConnection(state, message) {
   connection.hidden = state === "live";
-  write(connection, state === "live" ? "" : `The connection is lost: what is shown may be old. Trying again … ${message ?? ""}`);
+  const what = state === "lost" ? "The connection is lost: what is shown may be old." : "The server sends no changes now, so what is shown may be old.";
+  write(connection, state === "live" ? "" : `${what} Trying again … ${message ?? ""}`);
 }
 
 const live = new Live(showConnection);

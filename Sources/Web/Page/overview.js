@@ -74,7 +74,7 @@ export function overview({ queue, live, body, path, title }) {
     const place = state === "rejected" ? path("rejected") : path("jobs", [state]);
     return [state, { number, item: el("li", {}, link(place, number, state)) }];
   }));
-  const facts = Object.fromEntries(["state", "workers", "oldest", "speed"].map((name) => [name, el("dd", {}, "–")]));
+  const facts = Object.fromEntries(["state", "workers", "oldest", "speed"].map((name) => [name, el("dd", {}, name === "state" ? "Reading …" : "–")]));
   const past = history(queue, () => watch());
   const [traffic, waiting, running] = [chart("Bytes per second"), chart("Jobs waiting"), chart("Jobs running")];
   const [byError, byHost] = [ranking("Failures by reason"), ranking("Failures by host")];

@@ -89,9 +89,10 @@ const kinds = {
   upload: ["file", "files", "each", "protocol", "upload_method", "upload_form", "content_digest", "expect", "max_response", "idempotent", "query", ...shared],
 };
 
-export function push({ queue, live, body, path, title }) {
+export function push({ queue, live, body, path, title, isOperator }) {
   title("Push");
   live.watch([]);
+  if (!isOperator) return body.append(el("p", {}, "Only operators push jobs."));
   const kind = el("select", {}, Object.keys(kinds).map((name) => el("option", { value: name }, name)));
   const urls = el("textarea", { rows: 3, required: true, spellcheck: "false", autocomplete: "off" });
   const id = text({ pattern: "[A-Za-z0-9._:\\-]{1,128}" });

@@ -30,7 +30,6 @@ function kept(attributes) {
 
 export function settings({ queue, live, body, title, isOperator }) {
   title(`Settings of ${queue}`);
-  const disabled = !isOperator;
 
   /// Sends a change. Returns whether it succeeded, and shows the server's message if it did not.
   async function change(body, said) {
@@ -46,16 +45,16 @@ export function settings({ queue, live, body, title, isOperator }) {
 
   // Pause
   const state = el("p", { role: "status" }, "Reading …");
-  const toggle = el("button", { type: "button", disabled });
+  const toggle = el("button", { type: "button" });
   let paused = false;
   toggle.addEventListener("click", () => change({ paused: !paused }, paused ? "The queue is open." : "The queue is paused."));
 
   // Numbers
   const limits = el("ul", {});
-  const inputs = Object.fromEntries(Object.keys(numbers).map((name) => [name, kept(name === "starts" ? { disabled } : { type: "number", min: 0, step: 1, disabled })]));
+  const inputs = Object.fromEntries(Object.keys(numbers).map((name) => [name, kept(name === "starts" ? {} : { type: "number", min: 0, step: 1 })]));
   const numberForm = el("form", {},
     el("div", { class: "fields" }, Object.entries(inputs).map(([name, { input }]) => field(numbers[name][0], input))),
-    el("div", { class: "row" }, el("button", { disabled }, "Set")));
+    el("div", { class: "row" }, el("button", {}, "Set")));
   numberForm.addEventListener("submit", async (event) => {
     event.preventDefault();
     const touched = Object.entries(inputs).filter(([, { isTouched }]) => isTouched());
@@ -66,16 +65,17 @@ export function settings({ queue, live, body, title, isOperator }) {
   });
 
   // Base and defaults
-  const base = kept({ type: "url", disabled });
-  const baseForm = el("form", { class: "row" }, field("Base of relative URLs (empty: none)", base.input), el("button", { disabled }, "Set the base"));
+  const baseText = el("p", { class: "any" });
+  const base = kept({ type: "url" });
+  const baseForm = el("form", { class: "row" }, field("Base of relative URLs (empty: none)", base.input), el("button", {}, "Set the base"));
   baseForm.addEventListener("submit", async (event) => {
     event.preventDefault();
     if (await change({ base: base.input.value.trim() || null }, "The base is set.")) base.release();
   });
   const defaults = list("Defaults", "Field", "default", (name) => ({ defaults: { [name]: null } }));
-  const [name, value] = [el("input", { autocomplete: "off", required: true, disabled }), el("input", { autocomplete: "off", required: true, disabled })];
+  const [name, value] = [el("input", { autocomplete: "off", required: true }), el("input", { autocomplete: "off", required: true })];
   const defaultForm = el("form", { class: "row" },
-    field("Field of a job, like retries", name), field("Its default: JSON, or a text", value), el("button", { disabled }, "Set the default"));
+    field("Field of a job, like retries", name), field("Its default: JSON, or a text", value), el("button", {}, "Set the default"));
   defaultForm.addEventListener("submit", async (event) => {
     event.preventDefault();
     let content;
@@ -85,15 +85,15 @@ export function settings({ queue, live, body, title, isOperator }) {
 
   // Hosts
   const hosts = list("Hosts", "Host", "limit", (host) => ({ limits: { [host]: null } }));
-  const host = el("input", { autocomplete: "off", required: true, disabled });
+  const host = el("input", { autocomplete: "off", required: true });
   const ofHost = {
-    connections: el("input", { type: "number", min: 0, step: 1, disabled }),
-    starts: el("input", { autocomplete: "off", disabled }),
-    rate: el("input", { type: "number", min: 1, step: 1, disabled }),
+    connections: el("input", { type: "number", min: 0, step: 1 }),
+    starts: el("input", { autocomplete: "off" }),
+    rate: el("input", { type: "number", min: 1, step: 1 }),
   };
   const hostForm = el("form", { class: "row" },
     field("Host, perhaps with a port", host), field("Most jobs at work on it", ofHost.connections),
-    field("Starts there, like 10/s", ofHost.starts), field("Its rate, bytes per second", ofHost.rate), el("button", { disabled }, "Set the limit"));
+    field("Starts there, like 10/s", ofHost.starts), field("Its rate, bytes per second", ofHost.rate), el("button", {}, "Set the limit"));
   let known = {};
   hostForm.addEventListener("submit", async (event) => {
     event.preventDefault();
@@ -107,7 +107,7 @@ export function settings({ queue, live, body, title, isOperator }) {
 
   /// A table of names and values, with a button that removes each.
   function list(label, head, what, removal) {
-    const { box, body: lines } = table(label, [[head, ""], ["Value", ""], ...(isOperator ? [["", ""]] : [])]);
+    const { box, body: lines } = table(label, [[head, ""], ["Value", ""], ...(isOperator ? [["Change", ""]] : [])]);
     let text = "";
     return {
       box,
@@ -135,18 +135,19 @@ export function settings({ queue, live, body, title, isOperator }) {
     limits.replaceChildren(...said.map((words) => el("li", {}, words)));
     for (const [name, { show }] of Object.entries(inputs)) show(now[name] ?? "");
     base.show(now.base ?? "");
+    write(baseText, now.base ? `Base of relative URLs: ${now.base}` : "");
     defaults.draw(Object.entries(now.defaults ?? {}));
     known = now.limits ?? {};
     hosts.draw(Object.entries(known));
     write(ignored, now.ignored ? `These have no effect; haul check says why: ${now.ignored.join(", ")}` : "");
   }
   body.append(ignored, el("div", { class: "cards" },
-    el("section", { class: "card" }, el("h2", {}, "Start of jobs"), state, toggle),
-    el("section", { class: "card" }, el("h2", {}, "Limits"), limits, numberForm),
+    el("section", { class: "card" }, el("h2", {}, "Start of jobs"), state, isOperator ? toggle : ""),
+    el("section", { class: "card" }, el("h2", {}, "Limits"), limits, isOperator ? numberForm : ""),
     el("section", { class: "card" }, el("h2", {}, "Defaults of jobs"),
-      el("p", { class: "dim" }, "What a job has where it does not say it itself."), baseForm, defaults.box, defaultForm),
+      el("p", { class: "dim" }, "What a job has where it does not say it itself."), isOperator ? baseForm : baseText, defaults.box, isOperator ? defaultForm : ""),
     el("section", { class: "card" }, el("h2", {}, "Hosts"),
-      el("p", { class: "dim" }, "What the whole fleet keeps to with one host."), hosts.box, hostForm)),
+      el("p", { class: "dim" }, "What the whole fleet keeps to with one host."), hosts.box, isOperator ? hostForm : "")),
     isOperator ? "" : el("p", { class: "dim" }, "Only operators change settings, and see what header fields hold."));
   live.watch([[inQueue(queue, "settings"), (data, trouble) => {
     if (trouble) return write(state, trouble.message);
