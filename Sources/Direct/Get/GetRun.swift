@@ -65,7 +65,7 @@ final class GetRun: Sendable {
             guard case .failed(let failure) = error else { return GetResult(end: .stopped) }
             return GetResult(end: .failed(failure))
         }
-        let (own, other) = await owner(before)
+        let (own, other) = await owner(before, store.id)
         // In a bucket the store handles an object that has the name.
         let standing =
             GetPlace.isBucket(item.root)
@@ -83,7 +83,7 @@ final class GetRun: Sendable {
 
     /// The file that an earlier download of this URL completed, and whether the file of the likely name is known to be
     /// of another URL.
-    private func owner(_ before: GetRecord?) async -> (own: CompletedFile?, isOfOther: Bool) {
+    private func owner(_ before: GetRecord?, _ store: String) async -> (own: CompletedFile?, isOfOther: Bool) {
         var own: CompletedFile?
         // The record may be of another URL whose file has the same name. That file is not reused.
         if let before, before.isFile(of: item.urls) { own = before.completed }
@@ -91,7 +91,13 @@ final class GetRun: Sendable {
             let owner = await journal.owner(of: path, in: item.root)
         else { return (own, false) }
         guard owner.isFile(of: item.urls) else { return (own, true) }
-        return (own ?? owner.completed, false)
+        var file = owner.completed
+        // A record of another directory describes the same file by another path.
+        if owner.root != item.root {
+            file?.file = path
+            file?.store = store
+        }
+        return (own ?? file, false)
     }
 
     /// Waits for the lock. nil if the task is cancelled before that.
