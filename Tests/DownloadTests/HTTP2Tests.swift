@@ -77,15 +77,18 @@ struct HTTP2DownloadTests {
                 guard connection.readBody(count) != nil else { return }
                 let stream = Array(head[5...])
                 if head[3] == 4, head[4] & 1 == 0 { send(4, 1, [0, 0, 0, 0], []) }
+                // The answer to the PING: all bytes have arrived. libcurl drops what it has not read when the RST_STREAM
+                // with NO_ERROR comes.
+                if head[3] == 6, head[4] & 1 == 1 { send(3, 0, [0, 0, 0, 1], [0, 0, 0, 0]) }
                 guard head[3] == 1 else { continue }
                 requests.change { $0 += 1 }
                 if requests.value == 1 {
-                    // ":status: 200" of HPACK's table (RFC 7541 appendix A), the body, and RST_STREAM with NO_ERROR.
+                    // ":status: 200" of HPACK's table (RFC 7541 appendix A), the body, and a PING.
                     send(1, 4, stream, [0x88])
                     for start in stride(from: 0, to: body.count, by: 10_000) {
                         send(0, 0, stream, Array(body[start..<(start + 10_000)]))
                     }
-                    send(3, 0, stream, [0, 0, 0, 0])
+                    send(6, 0, [0, 0, 0, 0], [UInt8](repeating: 0, count: 8))
                 } else {
                     // Literal fields: the name is an entry of the table, the value has its length before it.
                     let field = range.isEmpty ? [] : [0x0F, 0x0F, UInt8(range.utf8.count)] + Array(range.utf8)

@@ -361,7 +361,7 @@ struct HostileServerTests {
         let services = [
             "169.254.169.254", "169.254.170.2", "169.254.170.23", "[fd00:ec2::254]", "[fd00:ec2::23]",
             "[fd20:ce::254]", "168.63.129.16", "100.100.100.200", "[fd00:c1::a9fe:a9fe]", "[fd00:42::42]",
-            "[fe80::a9fe:a9fe]", "192.0.0.192", "[::ffff:169.254.169.254]", "2852039166",
+            "[fe80::a9fe:a9fe]", "192.0.0.192", "[::ffff:169.254.169.254]",
         ]
         let redirecting = try OriginServer { request in
             OriginReply(302, headers: [("Location", "http://\(services[Int(request.path.dropFirst()) ?? 0])/")])
