@@ -12,9 +12,10 @@ do
 
   -- Asks for a round. Writes recheck.
   function fleet.recheck_soon()
-    if fleet.is_recheck_due then return end
+    -- Nothing waits yet, but this call may still set an element aside.
+    if fleet.is_recheck_due or call('EXISTS', PREFIX .. KEY.waitingHosts, kinds.key) == 0 then return end
     fleet.is_recheck_due = true
-    if call('EXISTS', PREFIX .. KEY.waitingHosts, kinds.key) > 0 then call('HSET', PREFIX .. KEY.recheck, 'asked', NOW) end
+    call('HSET', PREFIX .. KEY.recheck, 'asked', NOW)
   end
 
   -- Adds a list to the round. Writes recheck.
