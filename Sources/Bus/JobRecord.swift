@@ -45,7 +45,7 @@ package struct JobRecord: Sendable {
 
     /// Fields that only the functions and workers need.
     package static let hidden: Set<String> = [
-        "again", "ahead", "asof", "behind", "bytes", "doomed", "journal", "lost", "pushed", "question", "resumed",
-        "retried", "sent", "settled", "ticket", "token", "untold", "wantat",
+        "again", "ahead", "asof", "behind", "bytes", "doomed", "host", "journal", "lost", "pushed", "question",
+        "resumed", "retried", "sent", "settled", "ticket", "token", "untold", "wantat",
     ]
 }

@@ -85,6 +85,19 @@ import Testing
         #expect(await found("error=dns") == [])
     }
 
+    @Test("a job has its host once, while it counts at a limited host as well") func host() async throws {
+        let fixture = try await WebFixture()
+        _ = await fixture.push(#"{"url":"http://A.example/f","id":"j"}"#)
+        let redis = Redis(try RedisURL(fixture.server.url), name: "test")
+        try await redis.send(Command("HSET", fixture.queue.keys.limits, "a.example", #"{"connections":1}"#))
+        _ = try #require(try await fixture.claim())
+        #expect(try await redis.send(Command("HGET", fixture.queue.keys.job("j"), "host")).string == "a.example")
+        let text = await fixture.get(WebFixture.jobs + "/j").text
+        let hosts = text.components(separatedBy: #""host":"#).dropFirst()
+        #expect(hosts.count == 1 && hosts.allSatisfy { $0.hasPrefix(#""a.example""#) }, "\(text)")
+        await redis.close()
+    }
+
     @Test func listsAreReadInPagesAndFiltered() async throws {
         let fixture = try await WebFixture()
         let jobs = (0..<30).map { #"{"url":"http://\#($0 % 3 == 0 ? "a" : "b").example/f\#($0)?k=1","id":"j\#($0)"}"# }
