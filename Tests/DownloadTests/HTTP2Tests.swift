@@ -62,7 +62,7 @@ struct HTTP2DownloadTests {
     func resetWithoutError(_ status: String, _ range: String, _ expected: ErrorCode?, _ isWarned: Bool) async throws {
         let certificates = try await Certificates()
         let body = [UInt8](repeating: 7, count: 100_000)
-        let requests = Shared(0)
+        let (requests, received) = (Shared(0), Latch())
         let server = RawServer(certificates: certificates) { connection in
             // Whoever does not speak HTTP/2 is not answered.
             guard connection.peek(3).elementsEqual("PRI".utf8), connection.readBody(24) != nil else { return }
@@ -77,18 +77,17 @@ struct HTTP2DownloadTests {
                 guard connection.readBody(count) != nil else { return }
                 let stream = Array(head[5...])
                 if head[3] == 4, head[4] & 1 == 0 { send(4, 1, [0, 0, 0, 0], []) }
-                // The answer to the PING: all bytes have arrived. libcurl drops what it has not read when the RST_STREAM
-                // with NO_ERROR comes.
-                if head[3] == 6, head[4] & 1 == 1 { send(3, 0, [0, 0, 0, 1], [0, 0, 0, 0]) }
                 guard head[3] == 1 else { continue }
                 requests.change { $0 += 1 }
                 if requests.value == 1 {
-                    // ":status: 200" of HPACK's table (RFC 7541 appendix A), the body, and a PING.
+                    // ":status: 200" of HPACK's table (RFC 7541 appendix A), the body, and RST_STREAM with NO_ERROR, for
+                    // which libcurl drops what the download has not received yet.
                     send(1, 4, stream, [0x88])
                     for start in stride(from: 0, to: body.count, by: 10_000) {
                         send(0, 0, stream, Array(body[start..<(start + 10_000)]))
                     }
-                    send(6, 0, [0, 0, 0, 0], [UInt8](repeating: 0, count: 8))
+                    received.wait()
+                    send(3, 0, stream, [0, 0, 0, 0])
                 } else {
                     // Literal fields: the name is an entry of the table, the value has its length before it.
                     let field = range.isEmpty ? [] : [0x0F, 0x0F, UInt8(range.utf8.count)] + Array(range.utf8)
@@ -98,7 +97,13 @@ struct HTTP2DownloadTests {
         }
         defer { server.stop() }
         let bench = try DownloadBench { $0.certificateAuthorities = certificates.file("ca.pem") }
-        let outcome = await bench.run(Job(id: "j", urls: ["https://127.0.0.1:\(server.port)/a"]))
+        let download = bench.download(Job(id: "j", urls: ["https://127.0.0.1:\(server.port)/a"]))
+        let run = Task { await download.run() }
+        defer { received.open() }
+        try await eventually("the whole body") { download.progress().received == body.count }
+        received.open()
+        let outcome = await run.value
+        if outcome.file != nil { await download.discard() }
         #expect(outcome.code == expected && (outcome.file?.bytes == 100_000) == (expected == nil), "\(outcome)")
         #expect(bench.directory.contents("a") == (expected == nil ? body : nil))
         #expect(bench.events.withLock { $0.contains("warning") } == isWarned)
