@@ -31,11 +31,11 @@ package protocol Activity: AnyObject, Sendable {
     func checkpoint() async -> ResumePoint?
 
     /// The last checkpoint did not cover all received bytes: another checkpoint is due.
-    var hasMoreToTell: Bool { get }
+    var hasMoreToReport: Bool { get }
 
     /// The place of the partial file, or of the upload at a server, as a resume point that need not name durable bytes.
     /// nil if there is none yet, or if its generation is `generation`.
-    func place(otherThan generation: String?) -> ResumePoint?
+    func location(otherThan generation: String?) -> ResumePoint?
 
     /// The run does something that cannot be repeated. While there is time, it is better not to interrupt the run.
     var mustGoOn: Bool { get }
@@ -49,13 +49,13 @@ package protocol Activity: AnyObject, Sendable {
     var isRepeatable: Bool { get }
 
     /// Whether this run has made so much progress that the next attempt does not count as a retry.
-    var hasMadeHeadway: Bool { get }
+    var hasMadeProgress: Bool { get }
 
     /// The last checkpoint of a run that ended before its job was done.
     func finalCheckpoint() async -> ResumePoint?
 
     /// The place of the partial file that this run has opened, or that an earlier run has left. nil if there is none.
-    var partialPlace: PartialPlace? { get }
+    var partialLocation: PartialLocation? { get }
 
     /// Removes everything that only a later run would need. The job is cancelled, or `completed` is settled.
     ///
@@ -71,11 +71,11 @@ extension Activity {
     package var isSending: Bool { false }
     package var mustGoOn: Bool { false }
     package var response: StoredResponse? { nil }
-    package var hasMadeHeadway: Bool { false }
-    package var hasMoreToTell: Bool { false }
-    package var partialPlace: PartialPlace? { nil }
+    package var hasMadeProgress: Bool { false }
+    package var hasMoreToReport: Bool { false }
+    package var partialLocation: PartialLocation? { nil }
     package func checkpoint() async -> ResumePoint? { nil }
-    package func place(otherThan generation: String?) -> ResumePoint? { nil }
+    package func location(otherThan generation: String?) -> ResumePoint? { nil }
     package func finalCheckpoint() async -> ResumePoint? { nil }
     package func discard(soon: Bool) async {}
     package func discardUseless() async -> Bool { false }

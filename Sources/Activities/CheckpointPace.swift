@@ -14,12 +14,12 @@ package struct CheckpointPace: Sendable {
     ///
     /// - Parameter arrived: Bytes since the run began.
     package mutating func next(arrived: Int64, interval: Duration?, now: ContinuousClock.Instant = .now) -> Due? {
-        let untold = arrived - bytes
-        let isTime = interval.map { untold > 0 && now - last >= $0 } ?? false
-        guard untold >= 32 << 20 || isTime else { return nil }
+        let unreported = arrived - bytes
+        let isTime = interval.map { unreported > 0 && now - last >= $0 } ?? false
+        guard unreported >= 32 << 20 || isTime else { return nil }
         previous = (bytes, last)
         (bytes, last) = (arrived, now)
-        return untold >= 16 << 20 ? .urgent : .canWait
+        return unreported >= 16 << 20 ? .urgent : .canWait
     }
 
     /// The checkpoint failed, or covered only a part of the bytes: it is still due.

@@ -9,5 +9,5 @@ package struct CheckpointTurns: Sendable {
     package var interval: Duration? { left > 0 ? pause : nil }
 
     /// An urgent checkpoint takes no turn, however often it comes, so that fast runs do not displace slow ones.
-    package mutating func note(_ due: CheckpointPace.Due?) { if due == .canWait { left -= 1 } }
+    package mutating func record(_ due: CheckpointPace.Due?) { if due == .canWait { left -= 1 } }
 }

@@ -28,7 +28,7 @@ package final class Checkpoints: Sendable {
         done: @escaping @Sendable (ResumePoint?, CheckpointPace.Due?, Duration) async -> Void
     ) -> CheckpointPace.Due? {
         let moved = activity.moved
-        let place = activity.place(otherThan: known)
+        let place = activity.location(otherThan: known)
         return state.withLock { state in
             guard state.current == nil, !state.hasEnded else { return nil }
             let isWanted = place.map(found) ?? false
@@ -37,7 +37,7 @@ package final class Checkpoints: Sendable {
             state.current = Task(executorPreference: activity.executor) {
                 let begun = ContinuousClock.now
                 let point = due == nil ? nil : await activity.checkpoint()
-                if due != nil, point == nil || activity.hasMoreToTell { self.state.withLock { $0.pace.takeBack() } }
+                if due != nil, point == nil || activity.hasMoreToReport { self.state.withLock { $0.pace.takeBack() } }
                 await done(point, due, .now - begun)
                 self.state.withLock { $0.current = nil }
             }

@@ -21,7 +21,7 @@ extension RetryPolicy {
     ) -> Verdict {
         let isRetryable = isRetryable(failure) && activity.isRepeatable
         // The bytes of a file that has changed are useless, so they are no progress.
-        let isFurther = failure.code != .remoteChanged && activity.hasMadeHeadway
+        let isFurther = failure.code != .remoteChanged && activity.hasMadeProgress
         let attempt = isFurther ? 1 : failed + 1
         guard isRetryable, isFurther || attempt <= retries else { return .end(isRetryable: isRetryable) }
         var generator = SystemRandomNumberGenerator()

@@ -34,12 +34,12 @@ package struct Claim: Sendable {
     /// An earlier run has sent the request, or was about to send it, and its outcome is unknown.
     package let wasSent: Bool
     /// A file that the run must delete before anything else.
-    package let doomed: DoomedFile?
+    package let pendingDeletion: PendingDeletion?
     /// The fleet counts connections to the job's host, so the job may have one.
     package let isLimited: Bool
     /// The queue's defaults: names of fields, and their values as JSON. Sorted by name.
     package let defaults: [(name: String, text: String)]
-    /// The state of the job before the push, packed by Lua/take.lua; empty if the job was not known or was queued. It
+    /// The state of the job before the push, packed by Lua/claiming.lua; empty if the job was not known or was queued. It
     /// goes back to Redis in `Settlement.rejected`.
     package let before: [UInt8]
 
@@ -52,7 +52,7 @@ package struct Claim: Sendable {
         self.spec = spec
         renewal = reply["renewed"]?.bytes
         previous = reply["previous"]?.string.flatMap(JobState.init)
-        clock = SharedClock(told: Int64(reply["now"]?.int ?? 0))
+        clock = SharedClock(serverTime: Int64(reply["now"]?.int ?? 0))
         let hash = reply["hash"]?.dictionary ?? [:]
         attempt = min(max(Int(hash["attempt"] ?? "") ?? 0, 0), Int(Int32.max))
         wasLost = hash["crashes"] != nil
@@ -62,7 +62,7 @@ package struct Claim: Sendable {
         answered = StoredResponse(hash: hash)
         hasResponse = hash["status"]?.isEmpty == false
         wasSent = hash["sent"].map { !$0.isEmpty } ?? false
-        doomed = hash["doomed"].flatMap(DoomedFile.init)
+        pendingDeletion = hash["pending_deletion"].flatMap(PendingDeletion.init)
         before = reply["before"]?.bytes ?? []
         isLimited = reply["is_limited"] != nil
         defaults = (reply["defaults"]?.dictionary ?? [:]).sorted { $0.key < $1.key }.map { ($0.key, $0.value) }

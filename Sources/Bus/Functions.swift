@@ -12,8 +12,8 @@ struct Functions: Sendable {
     let leave: Function
     let inspect: Function
     let recover: Function
-    let tell: Function
-    let share: Function
+    let announce: Function
+    let leaseRates: Function
     let pace: Function
 
     static let product = Functions()
@@ -32,8 +32,8 @@ struct Functions: Sendable {
         leave = all.function("leave")
         inspect = all.function("inspect")
         recover = all.function("recover")
-        tell = all.function("tell")
-        share = all.function("share")
+        announce = all.function("announce")
+        leaseRates = all.function("lease_rates")
         pace = all.function("pace")
     }
 

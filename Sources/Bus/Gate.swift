@@ -19,19 +19,19 @@ enum Gate {
         return """
             local LARGEST = { element = \(JobField.largestElement), element_rule = [[\(JobField.elementRule)]],
               skeleton = \(JobField.largestSkeleton), skeleton_rule = [[\(JobField.skeletonRule)]],
-              depth = \(JSON.deepest), default = \(JobField.largestDefault), headers = \(JobField.mostHeaders),
-              batch = \(Job.Batch.largest), told = \(Settlement.largestTold), answers = \(Settlement.largestAnswers) }
+              depth = \(JSON.deepest), default = \(JobField.largestDefault), headers = \(JobField.maxHeaders),
+              batch = \(Job.Batch.largest), published = \(Settlement.largestPublished), replies = \(Settlement.largestReplies) }
             local KEY = { \(keys.joined(separator: ", ")) }
-            local MOMENTS = { least = \(JobField.moments.lowerBound), most = \(JobField.moments.upperBound),
-              rule = [[\(JobField.momentRule)]] }
-            local KEPT = { least = \(QueueSetting.kept.lowerBound), most = \(QueueSetting.kept.upperBound),
-              responses = \(QueueSetting.usualResponsesBytes), replies = \(QueueSetting.usualRepliesBytes) }
+            local TIMESTAMPS = { min = \(JobField.timestamps.lowerBound), max = \(JobField.timestamps.upperBound),
+              rule = [[\(JobField.timestampRule)]] }
+            local KEPT = { min = \(QueueSetting.kept.lowerBound), max = \(QueueSetting.kept.upperBound),
+              responses = \(QueueSetting.defaultResponsesBytes), replies = \(QueueSetting.defaultRepliesBytes) }
             local OWN_HEADERS = { \(headers.joined(separator: ", ")) }
-            local OWN_BEGINNING = '\(JobField.forbiddenBeginning)'
+            local OWN_PREFIX = '\(JobField.forbiddenPrefix)'
             -- About kinds of jobs (kinds.lua). `rules`: the reason for rejecting a field that a kind does not have.
             local kinds = { rules = { \(kinds.joined(separator: ", ")) },
               all = '\(Job.Kind.allCases.map(\.rawValue).joined(separator: " "))', body_rule = [[\(JobField.bodyRule)]],
-              not_in_requests = { \(inRequests.joined(separator: ", ")) }, most_files = \(Job.Upload.mostFiles),
+              not_in_requests = { \(inRequests.joined(separator: ", ")) }, most_files = \(Job.Upload.maxFiles),
               upload = { file = [[\(Job.Upload.fileRule)]], each = [[\(Job.Upload.eachRule)]],
                 form = [[\(Job.Upload.formRule)]], protocol = [[\(Job.Upload.protocolRule)]] } }
             -- About limits and defaults of the whole queue. `defaultable`: the fields that may have a default.

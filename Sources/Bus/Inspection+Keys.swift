@@ -31,20 +31,20 @@ extension Inspection {
         .tick: "nobody looks after the queue: no request is heard, and no lost job runs again",
         .workers: "nobody looks after the queue: no request is heard, and no lost job runs again",
         .want: "no job is claimed, and no request is heard",
-        .totals: "no figures of the whole fleet are kept", .places: "workers take it away by themselves",
+        .totals: "no figures of the whole fleet are kept", .permits: "workers take it away by themselves",
         .epoch: "workers write it anew by themselves",
         .defaults: "jobs have no defaults, and a relative url is rejected",
-        .shares: "workers take it away by themselves", .starts: "workers take it away by themselves",
+        .rateLeases: "workers take it away by themselves", .starts: "workers take it away by themselves",
         .limits: "hosts have no limits of their own",
         .hosts: "jobs that wait for a host may overtake each other",
-        .waitingHosts: "no host is limited, and jobs that wait for one stay there",
-        .shut: "hosts that ask for a pause get none",
+        .deferredHosts: "no host is limited, and jobs that wait for one stay there",
+        .backoff: "hosts that ask for a pause get none",
         .responses: "responses are not bounded", .responseBytes: "responses are not bounded",
         .replyBytes: "answers in reply lists are not bounded",
         .batches: "batches are counted, but not listed",
         .recheck: "requests for jobs that wait for a host or a kind are done only when these are taken",
         .removed: "what killed workers left of removed jobs stays for 8 days",
-        .kinds: "jobs of a kind that some workers do not do are not taken by others",
+        .deferredKinds: "jobs of a kind that some workers do not do are not taken by others",
     ]
 
     private static let mortalTroubles: [KeyName: String] = [
@@ -67,6 +67,15 @@ extension Inspection {
 
     func wrong(_ key: String, _ type: String, _ right: String, _ trouble: String) -> Finding {
         Finding(key, "it is a \(type), and must be a \(right)", "rename or delete it: meanwhile \(trouble)")
+    }
+
+    func unknownKey(_ key: String) -> Finding {
+        guard KeyName.isOfVersion01(key.dropFirst(queue.keys.prefix.count)) else {
+            return Finding(key, "the contract has no such key", "see what wrote it, and delete it")
+        }
+        return Finding(
+            key, "Haul 0.1 wrote it, and this version does not read it",
+            "finish what it holds with workers of 0.1, then delete it: docs/operations.md, \"From 0.1 to 0.2\"")
     }
 
     /// The types of keys; nil for a key that does not exist, or whose type this user may not read.
@@ -168,18 +177,18 @@ extension Inspection {
     /// delete its files.
     func checkWaiting() async throws(RedisError) -> [Finding] {
         let keys = queue.keys
-        let now = try await queue.moment()
+        let now = try await queue.timestamp()
         var findings: [Finding] = []
         let replies = try await queue.redis.pipeline([
             .command(Command("HLEN", keys.want)), .command(Command("GET", keys.tick)),
         ])
-        let look = replies[1].string.flatMap { Int64($0.prefix { $0 != " " }) } ?? 0
-        if let count = replies[0].int, count > 0, now - look > 10_000 {
+        let examine = replies[1].string.flatMap { Int64($0.prefix { $0 != " " }) } ?? 0
+        if let count = replies[0].int, count > 0, now - examine > 10_000 {
             findings.append(
                 Finding(keys.want, "\(count) requests wait, and no worker looks after the queue", "start a worker"))
         }
         var lists: Set<String> = []
-        try await forEachPageOfKeys(.drops) { names throws(RedisError) in lists.formUnion(names) }
+        try await forEachPageOfKeys(.deletions) { names throws(RedisError) in lists.formUnion(names) }
         for list in lists.sorted() {
             let replies = try await queue.redis.pipeline([
                 .command(Command("LLEN", list)), .command(Command("LINDEX", list, -1)),
@@ -202,12 +211,12 @@ extension Inspection {
     /// Checks for elements of kinds that this version does not know. They may be a later version's, or a mistake.
     private func checkKinds(_ now: Int64) async throws(RedisError) -> [Finding] {
         let reply = try await queue.redis.pipeline([
-            .command(Command("HRANDFIELD", queue.keys.kinds, 100, "WITHVALUES"))
+            .command(Command("HRANDFIELD", queue.keys.deferredKinds, 100, "WITHVALUES"))
         ])[0]
         return reply.dictionary.sorted { $0.key < $1.key }.compactMap { kind, time in
             guard Job.Kind(rawValue: kind) == nil, now - (Int64(time) ?? 0) > 60_000 else { return nil }
             return Finding(
-                queue.keys.kind(kind), "its elements wait for a worker that does this kind",
+                queue.keys.deferredKind(kind), "its elements wait for a worker that does this kind",
                 "start a worker of a version that does, or delete the list; it expires a week after its last element")
         }
     }
@@ -215,7 +224,7 @@ extension Inspection {
     /// Checks for files that a worker should have unlinked. Another worker of the store gets them after 10 s.
     private func checkDropping(_ now: Int64) async throws(RedisError) -> [Finding] {
         var keys: Set<String> = []
-        try await forEachPageOfKeys(.dropping) { names throws(RedisError) in keys.formUnion(names) }
+        try await forEachPageOfKeys(.deleting) { names throws(RedisError) in keys.formUnion(names) }
         var findings: [Finding] = []
         for key in keys.sorted() {
             let reply = try await queue.redis.pipeline([.command(Command("HGETALL", key))])[0]
@@ -256,17 +265,17 @@ extension Inspection {
 
     /// Checks for elements that wait for a host or for a kind of which no worker knows that something waits.
     func checkDeferred(repairing: Bool) async throws(RedisError) -> [Finding] {
-        let now = try await queue.moment()
-        let (hosts, kinds) = (queue.keys[.waitingHosts], queue.keys.kinds)
+        let now = try await queue.timestamp()
+        let (hosts, kinds) = (queue.keys[.deferredHosts], queue.keys.deferredKinds)
         var findings: [Finding] = []
-        for name in [KeyName.aside, .kind] {
+        for name in [KeyName.deferredHost, .deferredKind] {
             for list in try await lists(name) {
                 let owner = String(list.dropFirst(queue.keys[name].count))
-                let index = name == .aside ? hosts : kinds
+                let index = name == .deferredHost ? hosts : kinds
                 // In one call, because a worker may bring the elements back meanwhile.
                 let replies = try await queue.redis.pipeline(
                     [.command(Command("LLEN", list))]
-                        + (name == .aside
+                        + (name == .deferredHost
                             // A worker of an earlier version notes hosts in the hash.
                             ? [
                                 .command(Command("ZSCORE", hosts, owner)),
@@ -278,7 +287,8 @@ extension Inspection {
                 } else if replies[0].int ?? 0 > 0, replies.dropFirst().allSatisfy({ $0 == .null }) {
                     if repairing {
                         try await queue.redis.send(
-                            name == .aside ? Command("ZADD", hosts, now, owner) : Command("HSET", kinds, owner, now))
+                            name == .deferredHost
+                                ? Command("ZADD", hosts, now, owner) : Command("HSET", kinds, owner, now))
                     }
                     findings.append(
                         Finding(

@@ -21,7 +21,8 @@ extension Inspection {
 
     func line() async throws(RedisError) -> Line {
         var line = Line()
-        for list in [queue.keys.jobs] + (try await lists(.aside)) + (try await lists(.kind)) + (try await heldLists()) {
+        let deferred = try await lists(.deferredHost) + lists(.deferredKind)
+        for list in [queue.keys.jobs] + deferred + (try await heldLists()) {
             for start in stride(from: 0, to: Int.max, by: Self.pageOfElements) {
                 // From the left end: pushes during the reading move elements to the right, so none is skipped. A key of
                 // another type holds nothing.

@@ -8,7 +8,7 @@ package import HaulRedis
 package struct Inspection: Sendable {
     /// How many jobs one call checks, which takes Redis some milliseconds.
     private static let batch = 200
-    private static let looks = 2
+    private static let maxReadings = 2
     private static let pause = Duration.milliseconds(300)
 
     let queue: Queue
@@ -23,7 +23,7 @@ package struct Inspection: Sendable {
         findings += try await checkWaiting()
         var (suspects, others) = try await survey(repairing: repairing)
         findings += others
-        for _ in 0..<Self.looks where !suspects.isEmpty {
+        for _ in 0..<Self.maxReadings where !suspects.isEmpty {
             try? await Task.sleep(for: Self.pause)
             if !suspects.missing.isEmpty { suspects.found(try await line()) }
             try await suspects.keep(check(suspects).findings)
@@ -67,7 +67,7 @@ package struct Inspection: Sendable {
         let line = try await line()
         var suspects = Suspects()
         var others: [Finding] = []
-        func look(_ ids: Set<String>) async throws(RedisError) {
+        func examine(_ ids: Set<String>) async throws(RedisError) {
             let (findings, queued) = try await check(Suspects(ids: ids))
             suspects.ids.formUnion(findings.map(\.subject))
             for (id, element) in queued where !line.holds(element) {
@@ -85,17 +85,17 @@ package struct Inspection: Sendable {
                 case .part(let id): parts.insert(id)
                 case .mortal: mortal.append(name)
                 case .unknown:
-                    others.append(Finding(name, "the contract has no such key", "see what wrote it, and delete it"))
+                    others.append(unknownKey(name))
                 case .fixed: break
                 }
             }
-            try await look(ids.union(withoutJob(parts)))
+            try await examine(ids.union(withoutJob(parts)))
             // SCAN may return a key twice.
             others += try await checkSpecs(of: ids).filter { !others.contains($0) }
             others += try await checkMortal(mortal, repairing: repairing)
         }
         for index in try await soundIndexes() {
-            try await forEachPage(of: index) { ids throws(RedisError) in try await look(withoutJob(Set(ids))) }
+            try await forEachPage(of: index) { ids throws(RedisError) in try await examine(withoutJob(Set(ids))) }
         }
         return (suspects, others)
     }

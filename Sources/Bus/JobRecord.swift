@@ -34,18 +34,19 @@ package struct JobRecord: Sendable {
     package var hasEnded: Bool { state.isFinal && (state != .completed || self["waiting"] != "replicas") }
 
     /// Whether the push of `moment` (unix ms) has come to its end: the job has ended, and its event was published.
-    package func hasEnded(since moment: Int64) -> Bool {
-        hasEnded && Self.isSettled(moment, asof: fields["asof"], ahead: fields["ahead"])
+    package func hasEnded(since timestamp: Int64) -> Bool {
+        hasEnded && Self.isSettled(timestamp, settledUntil: fields["settled_until"], ahead: fields["ahead"])
     }
 
     /// Whether a push of `moment` (unix ms) would count as a repeat: is_repeat() in Lua/push.lua.
-    static func isSettled(_ moment: Int64, asof: String?, ahead: String?) -> Bool {
-        asof.flatMap { Int64($0) } ?? 0 >= moment || ahead.flatMap { Int64($0) } == moment
+    static func isSettled(_ timestamp: Int64, settledUntil: String?, ahead: String?) -> Bool {
+        settledUntil.flatMap { Int64($0) } ?? 0 >= timestamp || ahead.flatMap { Int64($0) } == timestamp
     }
 
     /// Fields that only the functions and workers need.
     package static let hidden: Set<String> = [
-        "again", "ahead", "asof", "behind", "bytes", "doomed", "host", "journal", "lost", "pushed", "question",
-        "resumed", "retried", "sent", "settled", "ticket", "token", "untold", "wantat",
+        "next_push", "ahead", "settled_until", "want_next", "bytes", "pending_deletion", "host", "store_state", "lost",
+        "pushed", "request_digest",
+        "resumed", "retried", "sent", "settled", "ticket", "token", "unannounced", "want_at",
     ]
 }

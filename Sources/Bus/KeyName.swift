@@ -2,12 +2,14 @@
 /// list.
 enum KeyName: String, CaseIterable {
     case jobs, want, tick, leases, scheduled, paused, completed, failed, cancelled, deadlines, rejected, workers
-    case settings, places, untold, epoch, totals, kinds, defaults, limits, hosts, shares, starts, responses, batches,
+    case settings, permits, unannounced, epoch, totals, defaults, limits, hosts, starts, responses, batches,
         removed, recheck
     case responseBytes = "response_bytes"
     case replyBytes = "reply_bytes"
-    case waitingHosts = "waiting_hosts"
-    case shut
+    case deferredHosts = "deferred_hosts"
+    case deferredKinds = "deferred_kinds"
+    case rateLeases = "rate_leases"
+    case backoff
     // One key for each job, worker, machine, name, store, hour or kind, which follows the colon.
     case job = "job:"
     case spec = "spec:"
@@ -16,31 +18,32 @@ enum KeyName: String, CaseIterable {
     case worker = "worker:"
     case host = "host:"
     case reply = "reply:"
-    case drops = "drops:"
-    case dropping = "dropping:"
+    case deletions = "deletions:"
+    case deleting = "deleting:"
     case history = "history:"
-    case kind = "kind:"
+    case deferredKind = "deferred_kind:"
     // One key for each batch.
     case batch = "batch:"
     case members = "members:"
     // One key for each host.
     case busy = "busy:"
-    case aside = "aside:"
-    case lent = "lent:"
-    case shutHost = "shut:"
+    case deferredHost = "deferred_host:"
+    case hostRateLeases = "rate_leases:"
+    case hostBackoff = "backoff:"
 
     /// The type of the key, as TYPE returns it.
     var type: String {
         switch self {
-        case .jobs, .rejected, .places, .held, .reply, .drops, .kind, .aside: "list"
-        case .want, .settings, .totals, .job, .spec, .offsets, .worker, .host, .history, .kinds, .defaults, .limits,
-            .hosts, .shares, .starts, .lent, .responseBytes, .replyBytes, .batch, .members, .dropping,
+        case .jobs, .rejected, .permits, .held, .reply, .deletions, .deferredKind, .deferredHost: "list"
+        case .want, .settings, .totals, .job, .spec, .offsets, .worker, .host, .history, .deferredKinds, .defaults,
+            .limits,
+            .hosts, .rateLeases, .starts, .hostRateLeases, .responseBytes, .replyBytes, .batch, .members, .deleting,
             .recheck:
             "hash"
         case .busy: "set"
-        case .tick, .epoch, .shut, .shutHost: "string"
-        case .leases, .scheduled, .paused, .completed, .failed, .cancelled, .deadlines, .workers, .untold,
-            .responses, .batches, .removed, .waitingHosts:
+        case .tick, .epoch, .backoff, .hostBackoff: "string"
+        case .leases, .scheduled, .paused, .completed, .failed, .cancelled, .deadlines, .workers, .unannounced,
+            .responses, .batches, .removed, .deferredHosts:
             "zset"
         }
     }
@@ -54,6 +57,19 @@ enum KeyName: String, CaseIterable {
         if let name = KeyName(rawValue: String(rest)), !name.isOfMany { return (name, "") }
         guard let colon = rest.utf8.firstIndex(of: UInt8(ascii: ":")) else { return nil }
         return KeyName(rawValue: String(rest[...colon])).map { ($0, String(rest[rest.index(after: colon)...])) }
+    }
+}
+
+extension KeyName {
+    /// Names of keys that only version 0.1 used. A queue that still has one was not drained before the upgrade.
+    private static let version01: Set<Substring> = [
+        "untold", "places", "kinds", "shares", "waiting_hosts", "shut", "kind:", "aside:", "lent:", "drops:",
+        "dropping:",
+    ]
+
+    /// Whether version 0.1 wrote this key. `rest` is the part behind the prefix.
+    static func isOfVersion01(_ rest: Substring) -> Bool {
+        version01.contains(rest.firstIndex(of: ":").map { rest[...$0] } ?? rest)
     }
 }
 

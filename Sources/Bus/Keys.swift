@@ -20,17 +20,17 @@ package struct Keys: Sendable {
     package func worker(_ name: String) -> String { self[.worker] + name }
     package func host(_ place: String) -> String { self[.host] + place }
     package var settings: String { self[.settings] }
-    package var places: String { self[.places] }
+    package var permits: String { self[.permits] }
     package var defaults: String { self[.defaults] }
     package var limits: String { self[.limits] }
     package var hosts: String { self[.hosts] }
     package var responses: String { self[.responses] }
     package var responseBytes: String { self[.responseBytes] }
-    package var untold: String { self[.untold] }
+    package var unannounced: String { self[.unannounced] }
     package var epoch: String { self[.epoch] }
     package var totals: String { self[.totals] }
-    package var kinds: String { self[.kinds] }
-    package func kind(_ name: String) -> String { self[.kind] + name }
+    package var deferredKinds: String { self[.deferredKinds] }
+    package func deferredKind(_ name: String) -> String { self[.deferredKind] + name }
     /// `hour` is the unix time divided by 3600.
     package func history(hour: Int64) -> String { self[.history] + "\(hour)" }
     package var batches: String { self[.batches] }
@@ -38,7 +38,7 @@ package struct Keys: Sendable {
     /// The state in which each member of a batch is counted.
     package func members(_ batch: String) -> String { self[.members] + batch }
     /// Files that a worker of a store has been given to unlink and has not reported as done.
-    package func dropping(_ store: String) -> String { self[.dropping] + store }
+    package func deleting(_ store: String) -> String { self[.deleting] + store }
     /// Jobs that were removed within the last hour and may have left partial files.
     package var removed: String { self[.removed] }
     package var deadlines: String { self[.deadlines] }

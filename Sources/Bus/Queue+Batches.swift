@@ -88,7 +88,7 @@ extension Queue {
     /// Writes a request for all members of a batch, and for members that join later. Ticks pass it to the members, some
     /// at a time.
     package func request(_ request: BatchRequest, ofBatch name: String) async throws(RedisError) {
-        let moment = try await moment()
-        try await redis.send(Command("HSET", keys.want, "batch/\(name)", "\(request.rawValue) \(moment)"))
+        let timestamp = try await timestamp()
+        try await redis.send(Command("HSET", keys.want, "batch/\(name)", "\(request.rawValue) \(timestamp)"))
     }
 }

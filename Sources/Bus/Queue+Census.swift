@@ -34,7 +34,9 @@ extension Queue {
         let replies = try await redis.pipeline(calls)
         for reply in replies.prefix(ended.count) { census.ended += try reply.get().int ?? 0 }
         census.workers = try replies[ended.count].get().scored.map { ($0.member, $0.score) }
-        census.failures = try replies[ended.count + 1].get().scored.map { ListedJob(id: $0.member, moment: $0.score) }
+        census.failures = try replies[ended.count + 1].get().scored.map {
+            ListedJob(id: $0.member, timestamp: $0.score)
+        }
         return census
     }
 

@@ -8,7 +8,7 @@ extension Queue {
 
     /// The time by Redis' clock, unix ms, as the moment of a push or a request. Moments of this process grow. Those of
     /// several processes are in order if one call begins after the other has ended.
-    package func moment() async throws(RedisError) -> Int64 {
+    package func timestamp() async throws(RedisError) -> Int64 {
         let now = try await time()
         return Self.last.withLock { last in
             // If the clock is behind by a second or more, it is another server's. Its time is used as it is.

@@ -2,7 +2,7 @@ import HaulContract
 package import HaulRedis
 
 /// What an operator wants of a job.
-package enum Request: String, Sendable {
+package enum ControlOperation: String, Sendable {
     case paused, cancelled
     /// Resume a paused job, or retry a failed one.
     case running
@@ -16,12 +16,12 @@ extension Queue {
     ///
     /// - Parameter moment: The requests stop pushes that are no newer, unix ms; nil: now, by Redis' clock.
     package func request(
-        _ request: Request, of ids: [String], at moment: Int64? = nil
+        _ request: ControlOperation, of ids: [String], at timestamp: Int64? = nil
     ) async throws(RedisError) {
-        let moment = if let moment { moment } else { try await self.moment() }
+        let timestamp = if let timestamp { timestamp } else { try await self.timestamp() }
         for batch in stride(from: 0, to: ids.count, by: 500) {
             let ids = ids[batch..<min(batch + 500, ids.count)]
-            let pairs = ids.flatMap { [$0, "\(request.rawValue) \(moment)"] }
+            let pairs = ids.flatMap { [$0, "\(request.rawValue) \(timestamp)"] }
             // In a call of its own. A pipeline follows a slot to another node only if all its commands are redirected,
             // and any node accepts PUBLISH.
             try await redis.send(Command(arguments: ["HSET", keys.want] + pairs))

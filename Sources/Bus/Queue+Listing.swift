@@ -9,14 +9,14 @@ package struct ListedJob: Sendable, Hashable {
     /// The first URL without secrets, of a queued job as its element gives it; nil for others.
     package var maskedURL: String?
     /// The score of the job in its index, unix ms. For a queued job the moment of its push, if the element has one.
-    package var moment: Int64?
+    package var timestamp: Int64?
     /// The batch that the element of a queued job names.
     package var batch: String?
     /// What a queued job waits for besides its turn, for people; nil for others.
     package var waits: String?
 
-    package init(id: String, maskedURL: String? = nil, moment: Int64? = nil, batch: String? = nil) {
-        (self.id, self.maskedURL, self.moment, self.batch) = (id, maskedURL, moment, batch)
+    package init(id: String, maskedURL: String? = nil, timestamp: Int64? = nil, batch: String? = nil) {
+        (self.id, self.maskedURL, self.timestamp, self.batch) = (id, maskedURL, timestamp, batch)
     }
 }
 
@@ -46,7 +46,7 @@ extension Queue {
         let reply = try await redis.send(Command(arguments: ["ZRANGE"] + range + order + ["WITHSCORES"]))
         let texts = (reply.array ?? []).map { $0.string ?? "" }
         return stride(from: 0, to: texts.count - 1, by: 2).map {
-            ListedJob(id: texts[$0], moment: Double(texts[$0 + 1]).flatMap { Int64(exactly: $0) })
+            ListedJob(id: texts[$0], timestamp: Double(texts[$0 + 1]).flatMap { Int64(exactly: $0) })
         }
     }
 
@@ -108,8 +108,8 @@ extension Queue {
         guard let json = try? JSON(element) else { return nil }
         if let element = try? Element(json) {
             return ListedJob(
-                id: element.id, maskedURL: element.maskedURL, moment: element.moment, batch: element.batch)
+                id: element.id, maskedURL: element.maskedURL, timestamp: element.timestamp, batch: element.batch)
         }
-        return json["id"]?.string.map { ListedJob(id: $0, moment: json["at"]?.integer) }
+        return json["id"]?.string.map { ListedJob(id: $0, timestamp: json["at"]?.integer) }
     }
 }

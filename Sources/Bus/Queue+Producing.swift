@@ -10,12 +10,12 @@ package struct Element: Sendable {
     /// The batch that the job joins.
     package let batch: String?
     /// The field `at`, unix ms.
-    package let moment: Int64?
+    package let timestamp: Int64?
 
-    /// Computes the id as identify() of Lua/take.lua does. Throws `Job.Invalid` if `json` is no valid job.
+    /// Computes the id as identify() of Lua/claiming.lua does. Throws `Job.Invalid` if `json` is no valid job.
     package init(_ json: JSON) throws(Job.Invalid) {
         let job = try Job(json: json)
-        moment = job.at
+        timestamp = job.at
         batch = job.batch?.name
         text = json.text
         try Job.checkSize(text.utf8)
@@ -33,11 +33,11 @@ package struct Element: Sendable {
 extension Element {
     /// The same element with `at`, unless it has one. The id stays the same: an id that would be computed from the
     /// whole element is written into it.
-    package func made(at moment: Int64) -> Element {
+    package func made(at timestamp: Int64) -> Element {
         guard let json = try? JSON(text), json["at"] == nil else { return self }
         var members = (json.members ?? []).map { "\(JSON.quoted($0.name)):\($0.raw)" }
         if json["id"] == nil { members.append("\"id\":\(JSON.quoted(id))") }
-        members.append("\"at\":\(moment)")
+        members.append("\"at\":\(timestamp)")
         return (try? Element(JSON("{\(members.joined(separator: ","))}"))) ?? self
     }
 }
@@ -49,10 +49,10 @@ extension Queue {
     /// - Returns: The moment of each push, unix ms, by the id of the job.
     @discardableResult
     package func push(now elements: [Element]) async throws(RedisError) -> [String: Int64] {
-        let moment = try await moment()
-        let made = elements.map { $0.made(at: moment) }
+        let timestamp = try await timestamp()
+        let made = elements.map { $0.made(at: timestamp) }
         try await push(made)
-        return Dictionary(made.map { ($0.id, $0.moment ?? moment) }) { max($0, $1) }
+        return Dictionary(made.map { ($0.id, $0.timestamp ?? timestamp) }) { max($0, $1) }
     }
 
     /// Puts jobs at the end of the line by LPUSH, of at most 500 jobs each, in one round trip.

@@ -10,7 +10,7 @@ package struct QueueStats: Sendable {
     /// Where the queued elements wait.
     package var waiting = WaitingLists()
     /// How many elements were set aside because the worker that took them does not do their kind, by kind.
-    package var setAside: [String: Int] { waiting.kinds }
+    package var deferred: [String: Int] { waiting.kinds }
     /// Whether Redis has any key of the queue that jobs, workers or operators have written.
     package var isKnown = false
     /// How many workers ticked within the last `Queue.silence` seconds.
@@ -18,7 +18,7 @@ package struct QueueStats: Sendable {
     /// Redis' clock, unix ms.
     package var now: Int64 = 0
     /// When a worker last ticked, unix ms by Redis' clock; nil if none ever did.
-    package var lastLook: Int64?
+    package var lastTick: Int64?
 }
 
 extension Queue {
@@ -53,11 +53,11 @@ extension Queue {
         var result: [String] = []
         for pushes in Array(pushes).pages(of: 500) {
             let replies = try await redis.pipeline(
-                pushes.map { .command(Command("HMGET", keys.job($0.key), "state", "asof", "ahead")) })
-            for ((id, moment), reply) in zip(pushes, replies) {
+                pushes.map { .command(Command("HMGET", keys.job($0.key), "state", "settled_until", "ahead")) })
+            for ((id, timestamp), reply) in zip(pushes, replies) {
                 let values = (try reply.get().array ?? []).map(\.string)
                 guard values.count == 3, values[0] == nil else { continue }
-                if JobRecord.isSettled(moment, asof: values[1], ahead: values[2]) { result.append(id) }
+                if JobRecord.isSettled(timestamp, settledUntil: values[1], ahead: values[2]) { result.append(id) }
             }
         }
         return result
@@ -100,9 +100,9 @@ extension Queue {
 
     /// The ids that got into `state`, which is final or `paused`, at `moment` (unix ms) or later. Oldest first, at most
     /// 100,000.
-    package func ids(in state: JobState, since moment: Int64) async throws(RedisError) -> [String] {
+    package func ids(in state: JobState, since timestamp: Int64) async throws(RedisError) -> [String] {
         let reply = try await redis.send(
-            Command("ZRANGE", keys.index(state), moment, "+inf", "BYSCORE", "LIMIT", 0, 100_000))
+            Command("ZRANGE", keys.index(state), timestamp, "+inf", "BYSCORE", "LIMIT", 0, 100_000))
         return (reply.array ?? []).compactMap(\.string)
     }
 
@@ -121,8 +121,8 @@ extension Queue {
         try await workerCount(since: time() - Int64(seconds) * 1000)
     }
 
-    private func workerCount(since moment: Int64) async throws(RedisError) -> Int {
-        try await redis.send(Command("ZCOUNT", keys.workers, moment, "+inf")).int ?? 0
+    private func workerCount(since timestamp: Int64) async throws(RedisError) -> Int {
+        try await redis.send(Command("ZCOUNT", keys.workers, timestamp, "+inf")).int ?? 0
     }
 
     /// The settings that keep all jobs from starting. `maxRunning` is nil if there is no such limit.
@@ -159,8 +159,8 @@ extension Queue {
         stats.isKnown =
             stats.rejected > 0 || stats.counts.values.contains { $0 > 0 } || others[2].int ?? 0 > 0
             || others[3].int ?? 0 > 0 || others[4].string != nil
-        // The first number of the key: Lua/watch.lua.
-        stats.lastLook = others[4].string.flatMap { Int64($0.prefix { $0 != " " }) }
+        // The first number of the key: Lua/silence.lua.
+        stats.lastTick = others[4].string.flatMap { Int64($0.prefix { $0 != " " }) }
         // In a call of its own. TIME has no slot, so any node answers it, and a pipeline follows a slot to another node
         // only if all its commands are redirected.
         stats.now = try await time()

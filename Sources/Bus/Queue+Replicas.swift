@@ -2,10 +2,10 @@ import HaulContract
 package import HaulRedis
 
 /// The result of an attempt to publish events that wait for replicas.
-package enum ReplicatedTelling: Sendable, Equatable {
+package enum ReplicatedAnnouncing: Sendable, Equatable {
     /// No event waits.
     case nothing
-    case told(Int)
+    case announced(Int)
     /// Only so many replicas have confirmed, which is too few.
     case tooFew(Int)
 }
@@ -17,15 +17,15 @@ extension Queue {
     /// the jobs.
     ///
     /// - Parameter waiter: A client that is used for nothing else, because WAIT blocks its connection.
-    package func tellReplicated(
+    package func announceReplicated(
         to count: Int, within wait: Duration, on waiter: Redis
-    ) async throws(RedisError) -> ReplicatedTelling {
+    ) async throws(RedisError) -> ReplicatedAnnouncing {
         let replies = try await waiter.pipeline(
             [
-                .command(Command("ZRANGE", keys.untold, 0, Self.batch - 1)),
+                .command(Command("ZRANGE", keys.unannounced, 0, Self.batch - 1)),
                 // WAIT covers only writes of its own connection. This write comes after all writes of these jobs, so
                 // replicas that have it have those, too.
-                .command(Command("PEXPIRE", keys.untold, 7 * 86_400_000)),
+                .command(Command("PEXPIRE", keys.unannounced, 7 * 86_400_000)),
                 .command(Command("WAIT", count, wait.milliseconds)),
             ], blocking: wait)
         let ids = (try replies[0].get().array ?? []).compactMap(\.string)
@@ -33,7 +33,7 @@ extension Queue {
         let acknowledged = try replies[2].get().int ?? 0
         if ids.isEmpty { return .nothing }
         guard acknowledged >= count else { return .tooFew(acknowledged) }
-        try await redis.run(functions.tell, keys: keys.given(to: "-"), arguments: [Token.make()] + ids)
-        return .told(ids.count)
+        try await redis.run(functions.announce, keys: keys.given(to: "-"), arguments: [Token.make()] + ids)
+        return .announced(ids.count)
     }
 }

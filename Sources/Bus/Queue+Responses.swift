@@ -22,7 +22,7 @@ extension Queue {
         }
         return KeptResponses(
             bytes: try replies[0].get().string.flatMap { Int64($0) } ?? 0,
-            most: most ?? Int64(QueueSetting.usualResponsesBytes))
+            most: most ?? Int64(QueueSetting.defaultResponsesBytes))
     }
 }
 

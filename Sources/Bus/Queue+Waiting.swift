@@ -6,7 +6,7 @@ package struct WaitingPage: Sendable {
     /// How many elements were read; 0 at the end.
     package var read: Int
     /// How many elements the next call should read, if they are as long as these.
-    package var next = Queue.leastInLine
+    package var next = Queue.minPageOfElements
     /// The jobs that may match, each with the place of its element in the page.
     package var jobs: [(place: Int, job: ListedJob)] = []
 
@@ -14,10 +14,10 @@ package struct WaitingPage: Sendable {
 }
 
 extension Queue {
-    /// The first page has so many elements, and no page has more than `mostInLine`. Their number is chosen so that they
+    /// The first page has so many elements, and no page has more than `maxPageOfElements`. Their number is chosen so that they
     /// have about `bytesOfPage` bytes together.
-    package static let leastInLine = 500
-    private static let mostInLine = 16_000
+    package static let minPageOfElements = 500
+    private static let maxPageOfElements = 16_000
     private static let bytesOfPage = 2 << 20
     /// A page is read in so many pieces at once: Redis reads one piece while another is searched.
     private static let piecesOfPage = 16
@@ -61,7 +61,7 @@ extension Queue {
             return element.contains(UInt8(ascii: "\\")) || (name == nil || mayFollow) && ElementID.quick(element) == nil
         }
         var found: [String: ListedJob] = [:]
-        var (start, limit) = (0, Self.leastInLine)
+        var (start, limit) = (0, Self.minPageOfElements)
         while !Task.isCancelled, start < lists.count, found.count < ids.count {
             let page = try await page(in: lists, from: start, limit: limit) { elements in
                 elements.enumerated().compactMap { place, element in
@@ -114,7 +114,7 @@ extension Queue {
             read += piece.read
             bytes += piece.bytes
         }
-        page.next = min(max(Self.bytesOfPage / max(1, bytes / max(1, read)), 10), Self.mostInLine)
+        page.next = min(max(Self.bytesOfPage / max(1, bytes / max(1, read)), 10), Self.maxPageOfElements)
         return page
     }
 

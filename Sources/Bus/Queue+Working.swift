@@ -11,7 +11,7 @@ package struct WorkerIdentity: Sendable {
     package let store: String
     /// The machine and the namespaces in which processes can see each other; empty if that is unknown.
     package var place = ""
-    /// How another process at the same place can recognise this one: Lua/neighbours.lua.
+    /// How another process at the same place can recognise this one: Lua/colocated.lua.
     package var process = ""
     /// Grows with each registration of this process. A claim under an earlier session gets no job.
     package var session = 0
@@ -48,7 +48,7 @@ extension Queue {
         let seconds = String(block.secondsValue)
         let wait =
             isFull
-            ? Command("BLPOP", keys.places, seconds)
+            ? Command("BLPOP", keys.permits, seconds)
             : Command("BLMOVE", keys.jobs, keys.held(worker.name), "RIGHT", "LEFT", seconds)
         let replies = try await waiter.pipeline(
             [.command(wait), claimCall(worker, tokens)], timeout: .seconds(1), blocking: block)
@@ -119,9 +119,9 @@ extension Queue {
 
     /// Reports that files of a tick's reply are unlinked. If Redis does not get the report, a later tick returns the
     /// files again.
-    package func tellUnlinked(_ files: [DroppedFile]) async {
+    package func reportUnlinked(_ files: [DroppedFile]) async {
         let calls = Dictionary(grouping: files, by: \.store).map { store, files in
-            Call.command(Command(arguments: ["HDEL", keys.dropping(store)] + files.map(\.entry)))
+            Call.command(Command(arguments: ["HDEL", keys.deleting(store)] + files.map(\.entry)))
         }
         guard !calls.isEmpty else { return }
         _ = try? await redis.pipeline(calls)

@@ -25,9 +25,9 @@ package enum QueueSetting: Sendable, Hashable {
     package static let kept = 60...315_360_000
 
     /// The value of `max_responses_bytes` if it is not set.
-    package static let usualResponsesBytes = 256 << 20
+    package static let defaultResponsesBytes = 256 << 20
     /// The value of `max_replies_bytes` if it is not set.
-    package static let usualRepliesBytes = 256 << 20
+    package static let defaultRepliesBytes = 256 << 20
 
     /// All settings but those of single workers.
     package static let fixed: [QueueSetting] = [
@@ -35,7 +35,7 @@ package enum QueueSetting: Sendable, Hashable {
         .keepCompleted, .keepFailed, .keepCancelled,
     ]
 
-    private static let quietBeginning = "quiet:"
+    private static let quietPrefix = "quiet:"
 
     /// nil if there is no setting of this name.
     package init?(name: String) {
@@ -51,8 +51,8 @@ package enum QueueSetting: Sendable, Hashable {
         case "keep_failed": self = .keepFailed
         case "keep_cancelled": self = .keepCancelled
         default:
-            guard name.hasPrefix(Self.quietBeginning) else { return nil }
-            self = .quiet(worker: String(name.dropFirst(Self.quietBeginning.count)))
+            guard name.hasPrefix(Self.quietPrefix) else { return nil }
+            self = .quiet(worker: String(name.dropFirst(Self.quietPrefix.count)))
         }
     }
 
@@ -68,7 +68,7 @@ package enum QueueSetting: Sendable, Hashable {
         case .keepCompleted: "keep_completed"
         case .keepFailed: "keep_failed"
         case .keepCancelled: "keep_cancelled"
-        case .quiet(let worker): Self.quietBeginning + worker
+        case .quiet(let worker): Self.quietPrefix + worker
         }
     }
 

@@ -26,7 +26,8 @@ extension ResumePoint {
         let checks = blockChecks.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }.joined(separator: " ")
         return entity.fields + [
             ("generation", generation), ("store", store), ("file", file), ("source", source),
-            ("landing", landing), ("mixed", isMixed ? "1" : "0"), ("block_checks", checks), ("journal", journal),
+            ("final_url", finalURL), ("mixed", isMixed ? "1" : "0"), ("block_checks", checks),
+            ("store_state", storeState),
         ]
     }
 
@@ -36,7 +37,7 @@ extension ResumePoint {
         self.init(
             generation: generation, store: hash["store"] ?? "", file: hash["file"] ?? "", entity: Entity(hash: hash),
             source: hash["source"] ?? "",
-            landing: hash["landing"] ?? "", isMixed: hash["mixed"] == "1", journal: hash["journal"] ?? "")
+            finalURL: hash["final_url"] ?? "", isMixed: hash["mixed"] == "1", storeState: hash["store_state"] ?? "")
         for (start, end) in offsets {
             guard let start = Int64(start), let end = Int64(end), start >= 0, start < end else { continue }
             self.offsets.insert(start..<end)
@@ -53,7 +54,8 @@ extension CompletedFile {
         entity.fields + [
             ("file", file), ("received", String(bytes)), ("store", store), ("inode", String(inode)),
             ("mtime", String(modified)), ("validated", String(validated)), ("checksum", checksum ?? ""),
-            ("source", source), ("generation", ""), ("journal", ""), ("bytes", ""), ("content_type", contentType ?? ""),
+            ("source", source), ("generation", ""), ("store_state", ""), ("bytes", ""),
+            ("content_type", contentType ?? ""),
         ]
     }
 
@@ -76,14 +78,14 @@ extension StoredResponse {
             ("status", String(status)), ("headers", headersText), ("body", text ?? ""),
             ("body_base64", text == nil ? Base64.encode(body) : ""), ("received", String(bytes)),
             ("total", String(bytes)), ("etag", self["etag"] ?? ""),
-            ("last_modified", self["last-modified"] ?? ""), ("question", question), ("method", method),
+            ("last_modified", self["last-modified"] ?? ""), ("request_digest", requestDigest), ("method", method),
             ("validated", String(validated)), ("files", files ?? ""), ("response_dropped", ""),
         ]
     }
 
     /// Fields that remove an earlier response from the hash.
     static let noFields = [
-        "status", "headers", "body", "body_base64", "question", "method", "files", "response_dropped",
+        "status", "headers", "body", "body_base64", "request_digest", "method", "files", "response_dropped",
     ].map { ($0, "") }
 
     /// The number of bytes that the event reports: what was sent of an upload, else the size of the body.
@@ -91,7 +93,8 @@ extension StoredResponse {
 
     /// nil if the job got no response, or if its response was dropped.
     package init?(hash: [String: String]) {
-        guard let status = hash["status"].flatMap({ Int($0) }), let question = hash["question"].nonEmpty else {
+        guard let status = hash["status"].flatMap({ Int($0) }), let requestDigest = hash["request_digest"].nonEmpty
+        else {
             return nil
         }
         let headers = hash["headers"].nonEmpty.flatMap { try? JSON($0) }?.members ?? []
@@ -99,7 +102,7 @@ extension StoredResponse {
         self.init(
             status: status,
             headers: headers.compactMap { field in field.value.string.map { HeaderField(field.name, $0) } },
-            body: body, question: question, method: hash["method"] ?? "",
+            body: body, requestDigest: requestDigest, method: hash["method"] ?? "",
             validated: hash["validated"].flatMap { Int64($0) } ?? 0)
     }
 }

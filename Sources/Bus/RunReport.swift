@@ -27,15 +27,15 @@ package struct RunReport: Sendable {
 
     package init() {}
 
-    package var tellsOfWait: Bool { fields.contains { $0.0 == "waiting" } }
+    package var reportsWaiting: Bool { fields.contains { $0.0 == "waiting" } }
 
-    package var tellsOfWork: Bool { fields.contains { $0.0 == "begun" } }
+    package var reportsActivity: Bool { fields.contains { $0.0 == "active_token" } }
 
     /// Reports whether the run is at work or only waits. If its worker is lost, only a run that was at work counts as a
     /// crash.
     package mutating func set(isAtWork: Bool, of run: Run) {
-        fields.append(("begun", isAtWork ? run.token : ""))
-        // The end of a run deletes `begun` only if the hash has a `speed`: finish_run() in Lua/states.lua.
+        fields.append(("active_token", isAtWork ? run.token : ""))
+        // The end of a run deletes `active_token` only if the hash has a `speed`: finish_run() in Lua/states.lua.
         if !fields.contains(where: { $0.0 == "speed" }) { fields.append(("speed", "0")) }
     }
 

@@ -23,9 +23,9 @@ package enum Settlement: Sendable {
 
     /// The most bytes of a response in a published event, and in an answer that is made from a job's hash after its end.
     /// To copy and quote more would occupy Redis.
-    static let largestTold = 16 << 10
+    static let largestPublished = 16 << 10
     /// The most bytes of responses in all the answers to one end of a job.
-    static let largestAnswers = 4 << 20
+    static let largestReplies = 4 << 20
 
     /// Whether the run's partial file has no further use.
     package var isLast: Bool {
@@ -117,7 +117,7 @@ package enum Settlement: Sendable {
         case .answered(let response, let seconds, let unchanged):
             response.fields
                 + [
-                    ("error", ""), ("message", ""), ("sent", ""), ("generation", ""), ("journal", ""),
+                    ("error", ""), ("message", ""), ("sent", ""), ("generation", ""), ("store_state", ""),
                     ("seconds", "\(seconds)"),
                 ]
                 + (unchanged ? [("unchanged", "1")] : [])
@@ -139,7 +139,7 @@ package struct RunEnd: Sendable {
     let report: RunReport
     /// The job's hash has no fields of an earlier run, so empty fields need not be written.
     let isFresh: Bool
-    /// The event `completed` waits until replicas have the job: `Queue.tellReplicated`.
+    /// The event `completed` waits until replicas have the job: `Queue.announceReplicated`.
     let awaitsReplicas: Bool
     /// The response to a request that failed.
     let response: StoredResponse?

@@ -29,9 +29,9 @@ package struct Tick: Sendable {
     }
 
     /// How many runs one call reports at most. Each takes Redis about 20 µs.
-    package static let mostRuns = 32
+    package static let maxRuns = 32
     /// How many arguments one call has at most. Each takes Redis half a microsecond, and a run may have many offsets.
-    private static let mostArguments = 2000
+    private static let maxArguments = 2000
     /// After this time a tick only reports its remaining runs: their leases are extended again only by the next tick.
     private static let patience: Duration = .seconds(1)
 
@@ -43,24 +43,24 @@ package struct Tick: Sendable {
     /// The worker waits for a place under `max_running`.
     let isHeld: Bool
     /// Workers on this machine whose processes have certainly ended.
-    let gone: [Neighbour]
+    let gone: [ColocatedWorker]
     private let most: Int
     private let end = ContinuousClock.now + Self.patience
 
     /// The replies of all calls so far.
     package private(set) var reply = TickReply()
     /// How many of the runs, in their order, Redis has the reports of.
-    package var reported: Int { min(heard, runs.count) }
-    private var heard = 0
+    package var reported: Int { min(applied, runs.count) }
+    private var applied = 0
     private var rest: ArraySlice<(Run, RunReport)>
     /// Runs that were reported while requests still waited, which may be for them. They are reported again.
     private var unsure: [(Run, RunReport)] = []
     private var isBegun = false
-    private var hasLooked = false
+    private var hasTicked = false
 
     package init(
         _ worker: WorkerIdentity, _ extent: Extent = .queue, runs: [(Run, RunReport)], fields: [(String, String)] = [],
-        isHeld: Bool = false, gone: [Neighbour] = [], most: Int = Tick.mostRuns
+        isHeld: Bool = false, gone: [ColocatedWorker] = [], most: Int = Tick.maxRuns
     ) {
         (self.worker, self.extent, self.runs, self.fields) = (worker, extent, runs, fields)
         (self.isHeld, self.gone, self.most) = (isHeld, gone, most)
@@ -74,11 +74,13 @@ package struct Tick: Sendable {
         switch extent {
         case .runs: return batch.isEmpty ? nil : Step(kind: .report, runs: batch)
         case .requests:
-            if !isBegun || reply.leavesRequests && hasTime { return Step(kind: .tick(isLast: false), runs: batch) }
+            if !isBegun || reply.hasUnappliedOperations && hasTime {
+                return Step(kind: .tick(isLast: false), runs: batch)
+            }
             return batch.isEmpty ? nil : Step(kind: .report, runs: batch)
         case .queue:
-            let looks = isLast && (!hasLooked || reply.isMoreToDo && hasTime)
-            if looks || !isBegun || reply.leavesRequests && hasTime && !isLast {
+            let looks = isLast && (!hasTicked || reply.hasMoreWork && hasTime)
+            if looks || !isBegun || reply.hasUnappliedOperations && hasTime && !isLast {
                 return Step(kind: .tick(isLast: looks), runs: batch)
             }
             return batch.isEmpty ? nil : Step(kind: .report, runs: batch)
@@ -89,10 +91,10 @@ package struct Tick: Sendable {
     mutating func take(_ answer: RedisValue, to step: Step) throws(RedisError) {
         try reply.add(answer, looked: step.kind != .report)
         isBegun = true
-        if step.kind == .tick(isLast: true) { hasLooked = true }
-        heard += step.runs.count
+        if step.kind == .tick(isLast: true) { hasTicked = true }
+        applied += step.runs.count
         rest = rest.dropFirst(step.runs.count)
-        if reply.leavesRequests {
+        if reply.hasUnappliedOperations {
             unsure += step.runs.map { ($0.0, RunReport()) }
         } else if !unsure.isEmpty {
             rest += unsure
@@ -106,7 +108,7 @@ package struct Tick: Sendable {
         var size = 0
         let count = rest.prefix(most).prefix { _, report in
             defer { size += report.size }
-            return size < Self.mostArguments
+            return size < Self.maxArguments
         }.count
         return rest.prefix(count)
     }

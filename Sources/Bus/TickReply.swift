@@ -6,7 +6,7 @@ package struct TickReply: Sendable {
     /// Tokens of runs that this worker no longer owns. It must touch nothing of their jobs.
     package var fenced: Set<String> = []
     /// Requests for this worker's runs, by token.
-    package var requests: [String: Request] = [:]
+    package var requests: [String: ControlOperation] = [:]
     package var gate = QueueGate.open
     /// The queue has a limit of rate that workers share: `Queue.shares`.
     package var hasRate = false
@@ -17,15 +17,15 @@ package struct TickReply: Sendable {
     /// After which time this worker must call `Queue.pace`, because jobs wait for a start; nil if it need not.
     package var pace: Duration?
     /// There is more to do for the queue than a tick has time for.
-    package var isMoreToDo = false
+    package var hasMoreWork = false
     /// Further requests wait in `want`.
-    package var leavesRequests = false
+    package var hasUnappliedOperations = false
     /// Files that this worker must unlink: their jobs were cancelled or removed while nobody ran them.
     package var dropped: [DroppedFile] = []
     /// Kinds of jobs that wait for another worker, because this one does not do them.
-    package var aside: [String] = []
+    package var deferredKinds: [String] = []
     /// Workers at this place that have been silent for longer than a tick.
-    package var silent: [Neighbour] = []
+    package var silent: [ColocatedWorker] = []
 
     package init() {}
 
@@ -35,23 +35,23 @@ package struct TickReply: Sendable {
         let members = reply.members
         func list(_ name: String) -> [String] { (members[name]?.array ?? []).compactMap(\.string) }
         fenced.formUnion(list("fenced"))
-        requests.merge((members["requests"] ?? .null).dictionary.compactMapValues(Request.init)) { $1 }
+        requests.merge((members["requests"] ?? .null).dictionary.compactMapValues(ControlOperation.init)) { $1 }
         guard looked else { return }
         gate = QueueGate(rawValue: members["gate"]?.string ?? "") ?? .open
         hasRate = members["rate"] != nil
         hasHostLimits = members["limits"] != nil
         ignored = list("ignored").sorted()
         pace = members["pace"]?.string.flatMap { Int64($0) }.map { .milliseconds($0) }
-        isMoreToDo = members["more"] != nil
-        leavesRequests = members["unheard"] != nil
-        aside = list("aside")
+        hasMoreWork = members["more"] != nil
+        hasUnappliedOperations = members["unheard"] != nil
+        deferredKinds = list("deferred_kinds")
         let dropped = list("dropped")
         for index in stride(from: 0, to: dropped.count - 5, by: 6) {
             self.dropped.append(DroppedFile(dropped[index..<index + 6].map { $0 }))
         }
         let silent = list("silent")
         self.silent = stride(from: 0, to: silent.count - 1, by: 2).map {
-            Neighbour(worker: silent[$0], process: silent[$0 + 1])
+            ColocatedWorker(worker: silent[$0], process: silent[$0 + 1])
         }
     }
 }
@@ -66,7 +66,7 @@ package struct DroppedFile: Sendable {
     package let generation: String
     /// The identity of the finished file to delete; nil if it is kept.
     package let finished: FinishedIdentity?
-    /// The entry of `dropping` that is deleted once the file is unlinked.
+    /// The entry of `deleting` that is deleted once the file is unlinked.
     package let entry: String
 
     /// Six texts of the list `dropped`: Lua/tick.lua.

@@ -2,7 +2,7 @@ import HaulContract
 package import HaulRedis
 
 /// Where an element waits for its turn.
-package enum WaitingPlace: Sendable, Hashable {
+package enum WaitingLocation: Sendable, Hashable {
     /// In the list `jobs`.
     case queue
     /// A worker has taken the element, and has not claimed its job yet.
@@ -18,7 +18,7 @@ package enum WaitingPlace: Sendable, Hashable {
 /// counted is missing elsewhere.
 package struct WaitingLists: Sendable {
     package struct List: Sendable {
-        package let place: WaitingPlace
+        package let place: WaitingLocation
         let key: String
         package fileprivate(set) var length = 0
         /// What the elements wait for, for people; nil if they only wait for their turn.
@@ -89,7 +89,7 @@ extension Queue {
     package func waitingLists() async throws(RedisError) -> WaitingLists {
         let names = try await redis.pipeline([
             .command(Command("ZRANGE", keys.workers, 0, -1)), .command(Command("HGETALL", keys.hosts)),
-            .command(Command("HGETALL", keys.kinds)), .command(Command("ZRANGE", keys[.waitingHosts], 0, -1)),
+            .command(Command("HGETALL", keys.deferredKinds)), .command(Command("ZRANGE", keys[.deferredHosts], 0, -1)),
         ])
         // A worker of an earlier version notes hosts in the hash.
         let noted = names[1].dictionary.keys.compactMap { $0.hasPrefix("line ") ? String($0.dropFirst(5)) : nil }
@@ -99,10 +99,12 @@ extension Queue {
             found.lists.append(WaitingLists.List(place: .held(worker: name), key: keys.held(name)))
         }
         found.lists.append(WaitingLists.List(place: .queue, key: keys.jobs))
-        for host in waited { found.lists.append(WaitingLists.List(place: .host(host), key: keys[.aside] + host)) }
+        for host in waited {
+            found.lists.append(WaitingLists.List(place: .host(host), key: keys[.deferredHost] + host))
+        }
         for kind in names[2].dictionary.keys.sorted() {
             let reason = "a worker that does jobs of the kind \(kind)"
-            found.lists.append(WaitingLists.List(place: .kind(kind), key: keys.kind(kind), reason: reason))
+            found.lists.append(WaitingLists.List(place: .kind(kind), key: keys.deferredKind(kind), reason: reason))
         }
         let lengths = try await redis.pipeline(found.lists.map { .command(Command("LLEN", $0.key)) })
         for (index, length) in lengths.enumerated() { found.lists[index].length = length.int ?? 0 }
@@ -121,7 +123,7 @@ extension Queue {
             [
                 .command(Command(arguments: ["HMGET", keys.limits] + hosts)),
                 .command(Command("HGET", keys.settings, "host_connections")),
-            ] + hosts.map { .command(Command("GET", keys[.shutHost] + $0)) })
+            ] + hosts.map { .command(Command("GET", keys[.hostBackoff] + $0)) })
         let now = try await time()
         // A user that may not read the limits sees only the host.
         let limits = replies[0].array?.map(\.string) ?? hosts.map { _ in nil }

@@ -63,7 +63,7 @@ extension Job {
         guard !urls.isEmpty else { throw Invalid(field: "url", reason: "is missing") }
         if kind == .upload {
             if let (field, reason) = Upload.contradiction(in: json) { throw Invalid(field: field, reason: reason) }
-            if json["method"] == nil { method = upload.usualMethod }
+            if json["method"] == nil { method = upload.defaultMethod }
             return
         }
         let bodies = ["body", "json", "form", "body_base64"].count { json[$0] != nil }

@@ -44,10 +44,10 @@ extension Job {
         /// An upload without files.
         public init() {}
 
-        package static let mostFiles = 64
+        package static let maxFiles = 64
 
         /// The method of an upload that names none: POST for a form, PUT for a file.
-        package var usualMethod: String { files.isEmpty || isEach ? "PUT" : "POST" }
+        package var defaultMethod: String { files.isEmpty || isEach ? "PUT" : "POST" }
     }
 
     /// A job that sends one file of the workers' root. If the URL's path ends with "/", the file's name is appended.
@@ -106,7 +106,7 @@ extension Job.Upload {
 
     /// Reads the value of a job's field `files`. nil if the value is not valid.
     static func files(_ value: JSON) -> [File]? {
-        guard let list = value.array, 1...mostFiles ~= list.count else { return nil }
+        guard let list = value.array, 1...maxFiles ~= list.count else { return nil }
         var files: [File] = []
         for element in list {
             guard let members = element.members, let path = element["file"]?.string, JobField.isFile(path) else {

@@ -18,7 +18,7 @@ extension Job {
         object.set("checksum", checksum?.description)
         object.set("size", size)
         object.set("content_type", contentType)
-        if method != usualMethod { object.set("method", method) }
+        if method != defaultMethod { object.set("method", method) }
         if !headers.isEmpty {
             var fields = JSONObject()
             for header in headers { fields.set(header.name, header.value) }
@@ -43,13 +43,13 @@ extension Job {
     }
 
     /// The method that a job has if its element names none.
-    private var usualMethod: String {
+    private var defaultMethod: String {
         switch kind {
         case .download: return "GET"
         case .request:
             let hasBody = body != nil || request.json != nil || request.bodyBase64 != nil || !request.form.isEmpty
             return hasBody ? "POST" : "GET"
-        case .upload: return upload.usualMethod
+        case .upload: return upload.defaultMethod
         }
     }
 

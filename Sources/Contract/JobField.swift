@@ -41,7 +41,7 @@ package struct JobField: Sendable {
     /// than a byte of a string.
     package static let largestSkeleton = 6 << 10
     package static let skeletonRule = "must be at most \(largestSkeleton) bytes besides its texts"
-    package static let mostHeaders = 256
+    package static let maxHeaders = 256
     package static let version: Int64 = 1
     /// The fields that a continuation may have.
     package static let continuation: Set<String> = ["id", "v", "at", "t"]
@@ -50,7 +50,7 @@ package struct JobField: Sendable {
         "range", "accept-encoding", "host", "content-length", "transfer-encoding", "connection",
     ]
     /// In a download, headers with this prefix are forbidden as well.
-    package static let forbiddenBeginning = "if-"
+    package static let forbiddenPrefix = "if-"
     /// Headers that only the engine may set in a request or an upload (lower case). These may have conditions, ranges
     /// and content codings of their own, because they fetch no file.
     package static let forbiddenInRequests: Set<String> = [
@@ -58,15 +58,15 @@ package struct JobField: Sendable {
     ]
 
     /// Unix milliseconds from 2001 to 5138. Smaller numbers are seconds, larger ones are microseconds or nanoseconds.
-    package static let moments: ClosedRange<Int64> = 1_000_000_000_000...99_999_999_999_999
-    package static let momentRule =
+    package static let timestamps: ClosedRange<Int64> = 1_000_000_000_000...99_999_999_999_999
+    package static let timestampRule =
         "must be unix milliseconds like 1763712000000, not seconds, microseconds or nanoseconds"
 
-    private static let mostSeconds = 1e10
-    private static let seconds = "must be a number of seconds from 0 to \(Int64(mostSeconds))"
+    private static let maxSeconds = 1e10
+    private static let seconds = "must be a number of seconds from 0 to \(Int64(maxSeconds))"
     private static let count = "must be a whole number from 0 to \(largest)"
 
-    private static let items = "an object of at most \(mostHeaders) names and texts, numbers, true or false"
+    private static let items = "an object of at most \(maxHeaders) names and texts, numbers, true or false"
 
     package static let all: [JobField] = [
         JobField("kind", .choice(Job.Kind.allCases.map(\.rawValue)), kindRule),
@@ -80,7 +80,7 @@ package struct JobField: Sendable {
         JobField(
             "if_exists", .choice(["reuse", "overwrite", "rename", "fail"]), "must be reuse, overwrite, rename or fail",
             of: [.download]),
-        JobField("fresh_for", .number(0...mostSeconds), seconds, of: [.download, .request]),
+        JobField("fresh_for", .number(0...maxSeconds), seconds, of: [.download, .request]),
         JobField(
             "checksum", .checksum, "must be sha256:, sha512:, sha1: or md5: and the digest in hexadecimal",
             of: [.download]),
@@ -92,7 +92,7 @@ package struct JobField: Sendable {
             "must be a method in capital letters: for a download not HEAD, for an upload PUT, POST or PATCH"),
         JobField(
             "headers", .headers,
-            "must be an object of at most \(mostHeaders) header names and texts, without the engine's own headers"),
+            "must be an object of at most \(maxHeaders) header names and texts, without the engine's own headers"),
         JobField("body", .text(largestElement), "must be a text", of: [.download, .request]),
         JobField("json", .json, "must be JSON", of: [.request]),
         JobField("form", .items, "must be " + items, of: answered),
@@ -109,7 +109,7 @@ package struct JobField: Sendable {
         JobField("file", .file, "must be the path of a file, as path says it, without / at its end", of: [.upload]),
         JobField(
             "files", .files,
-            "must be a list of 1 to \(Job.Upload.mostFiles) objects with file, and perhaps name, type and filename",
+            "must be a list of 1 to \(Job.Upload.maxFiles) objects with file, and perhaps name, type and filename",
             of: [.upload]),
         JobField("each", .flag, "must be true or false", of: [.upload]),
         JobField("protocol", .choice(Job.Upload.Method.allCases.map(\.rawValue)), "must be tus", of: [.upload]),
@@ -123,12 +123,12 @@ package struct JobField: Sendable {
         JobField("retries", .integer(0...1000), "must be a whole number from 0 to 1000"),
         JobField("connect_timeout", .number(0.1...86400), "must be a number of seconds from 0.1 to 86400"),
         JobField("stall_timeout", .number(0.1...86400), "must be a number of seconds from 0.1 to 86400"),
-        JobField("delay", .number(0...mostSeconds), seconds),
-        JobField("deadline", .number(0...mostSeconds), seconds),
+        JobField("delay", .number(0...maxSeconds), seconds),
+        JobField("deadline", .number(0...maxSeconds), seconds),
         JobField("reply_to", .id, "must be 1 to 128 of the characters A-Z a-z 0-9 . _ : -"),
         JobField("batch", .batch, Job.Batch.rule),
         JobField("meta", .meta, "must be at most 4096 bytes of JSON"),
-        JobField("at", .integer(moments), momentRule),
+        JobField("at", .integer(timestamps), timestampRule),
         JobField("v", .integer(version...version), "must be \(version): no other version of the contract is known"),
         JobField("t", .ticket, "is Redis' own"),
     ]
@@ -154,7 +154,7 @@ package struct JobField: Sendable {
                     && (job != .upload || ["PUT", "POST", "PATCH"].contains(text))
             } ?? false
         case .headers: value.headers.map { Self.areHeaders($0, of: job) } ?? false
-        case .items: value.headers.map { $0.count <= Self.mostHeaders && $0.allSatisfy { $0.itemText != nil } } ?? false
+        case .items: value.headers.map { $0.count <= Self.maxHeaders && $0.allSatisfy { $0.itemText != nil } } ?? false
         case .json: true
         case .base64: value.string.map { Base64.decode($0.utf8) != nil } ?? false
         case .statuses: value.array.map { 1...16 ~= $0.count && $0.allSatisfy { $0.statuses != nil } } ?? false
@@ -197,7 +197,7 @@ package struct JobField: Sendable {
     package static func isFile(_ text: String) -> Bool { isPath(text) && text.utf8.last != UInt8(ascii: "/") }
 
     private static func areHeaders(_ members: [JSON.Member], of job: Job.Kind) -> Bool {
-        members.count <= mostHeaders
+        members.count <= maxHeaders
             && members.allSatisfy { member in
                 guard let value = member.value.string, !value.utf8.contains(where: { $0 == 0 || $0 == 10 || $0 == 13 })
                 else {
@@ -206,7 +206,7 @@ package struct JobField: Sendable {
                 let name = member.name.lowercased()
                 return !name.isEmpty && name.utf8.allSatisfy { $0 > 32 && $0 < 127 && $0 != UInt8(ascii: ":") }
                     && (job == .download
-                        ? !forbiddenHeaders.contains(name) && !name.hasPrefix(forbiddenBeginning)
+                        ? !forbiddenHeaders.contains(name) && !name.hasPrefix(forbiddenPrefix)
                         : !forbiddenInRequests.contains(name))
             }
     }

@@ -14,7 +14,7 @@ package struct ResumePoint: Sendable, Equatable {
     package var source: String
     /// The URL to which redirects of `source` led, from which the rest is requested. "" without redirects, and if the
     /// URL may be a secret.
-    package var landing: String
+    package var finalURL: String
     /// Whether bytes of several mirrors are mixed. If so, only a digest of the whole file can prove that it is right.
     package var isMixed: Bool
     /// The durable bytes.
@@ -23,16 +23,16 @@ package struct ResumePoint: Sendable, Equatable {
     /// restored volume.
     package var blockChecks: [Int64: UInt32]
     /// Further state of the store that holds the bytes. Only this store understands the text.
-    package var journal: String
+    package var storeState: String
 
     package init(
-        generation: String, store: String, file: String, entity: Entity, source: String, landing: String = "",
+        generation: String, store: String, file: String, entity: Entity, source: String, finalURL: String = "",
         isMixed: Bool = false, offsets: ByteIntervals = ByteIntervals(), blockChecks: [Int64: UInt32] = [:],
-        journal: String = ""
+        storeState: String = ""
     ) {
         (self.generation, self.store, self.file, self.entity, self.source) = (generation, store, file, entity, source)
-        (self.landing, self.isMixed) = (landing, isMixed)
-        (self.offsets, self.blockChecks, self.journal) = (offsets, blockChecks, journal)
+        (self.finalURL, self.isMixed) = (finalURL, isMixed)
+        (self.offsets, self.blockChecks, self.storeState) = (offsets, blockChecks, storeState)
     }
 }
 

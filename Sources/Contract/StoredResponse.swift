@@ -5,7 +5,7 @@ package struct StoredResponse: Sendable, Equatable {
     package var headers: [HeaderField]
     package var body: [UInt8]
     /// A digest of the request. The response may be reused only for a request with the same digest.
-    package var question: String
+    package var requestDigest: String
     package var method: String
     /// When the server sent the response or confirmed that it is still valid: unix milliseconds by Redis' clock.
     package var validated: Int64
@@ -15,9 +15,9 @@ package struct StoredResponse: Sendable, Equatable {
     package var files: String?
 
     package init(
-        status: Int, headers: [HeaderField], body: [UInt8], question: String, method: String, validated: Int64
+        status: Int, headers: [HeaderField], body: [UInt8], requestDigest: String, method: String, validated: Int64
     ) {
-        (self.status, self.headers, self.body, self.question) = (status, headers, body, question)
+        (self.status, self.headers, self.body, self.requestDigest) = (status, headers, body, requestDigest)
         (self.method, self.validated) = (method, validated)
     }
 

@@ -14,7 +14,7 @@ final class BlockPool: Sendable {
         var smallMade = 0
         /// Free holders of one page: as many as slow streams have used at once.
         var pages: [Block] = []
-        /// Callers that found no block, in order. Each is called once when there is a block.
+        /// PendingCalls that found no block, in order. Each is called once when there is a block.
         var waitingForLarge: [@Sendable () -> Void] = []
         var waitingForSmall: [@Sendable () -> Void] = []
 

@@ -19,8 +19,8 @@ package struct FileAttributes: Sendable {
         if let mode, fchmod(descriptor, mode) != 0 { throw TransferError(file: "the file's mode cannot be set", errno) }
         guard keepsRemoteTime, let time = lastModified.flatMap(HTTPDate.parse) else { return mode != nil }
         // A server's clock may be wrong, and a time in the future confuses programs that compare times.
-        let moment = timespec(tv_sec: Int(min(time, UnixTime.seconds)), tv_nsec: 0)
-        guard futimens(descriptor, [moment, moment]) == 0 else {
+        let timestamp = timespec(tv_sec: Int(min(time, UnixTime.seconds)), tv_nsec: 0)
+        guard futimens(descriptor, [timestamp, timestamp]) == 0 else {
             throw TransferError(file: "the file's time cannot be set", errno)
         }
         return true

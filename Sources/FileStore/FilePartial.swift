@@ -58,9 +58,9 @@ final class FilePartial: Partial {
         }
     }
 
-    var place: PartialPlace? {
+    var place: PartialLocation? {
         traces.map { hidden, target in
-            PartialPlace(file: target.path, key: request.key, generation: generation, name: hidden.name)
+            PartialLocation(file: target.path, key: request.key, generation: generation, name: hidden.name)
         }
     }
 
@@ -215,7 +215,7 @@ final class FilePartial: Partial {
         var placing = Placing(
             opened.hidden, in: store, folder: target.folder, isDurable: store.options.durability == .disk)
         let isOwn: Bool
-        do throws(Target.PlaceError) {
+        do throws(Target.NamingError) {
             isOwn = try target.place(&placing, request.ifExists) { found throws(TransferError) in
                 // A file that this job completed under a numbered name stays, and the next number is tried.
                 try found.name == opened.target.name

@@ -50,7 +50,7 @@ extension FileStore {
     }
 
     /// Unlinks the partial file of a job that will not continue, and the proof that it has its final name. Blocks.
-    func unlink(_ place: PartialPlace) {
+    func unlink(_ place: PartialLocation) {
         guard let directory = folder(of: place.file) else { return }
         for name in names(of: place, in: directory) {
             directory.unlink(name.text)
@@ -60,7 +60,7 @@ extension FileStore {
 
     /// Does the same, but keeps a file that already has its final name although Redis does not know: it proves that the
     /// finished file is the job's own. Blocks.
-    func unlinkUnplaced(_ place: PartialPlace) {
+    func unlinkUnplaced(_ place: PartialLocation) {
         guard let directory = folder(of: place.file) else { return }
         for name in names(of: place, in: directory) where name.kind == .partial {
             // While the partial file exists, its proof is not valid.
@@ -69,7 +69,7 @@ extension FileStore {
         }
     }
 
-    private func names(of place: PartialPlace, in directory: Directory) -> [HiddenName] {
+    private func names(of place: PartialLocation, in directory: Directory) -> [HiddenName] {
         if let name = place.name { return HiddenName(name).map { [$0] } ?? [] }
         // Most files were never taken over. So a directory of many files is not read for each of them.
         let first = HiddenName(place.key, place.generation)

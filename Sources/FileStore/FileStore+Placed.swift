@@ -38,7 +38,7 @@ extension FileStore {
     ///   - run: The token of the run that takes over what is left.
     package func placed(
         _ key: String, in folder: String, by run: String, continuing generation: String?
-    ) async throws(TransferError) -> (file: StoredFile, proof: PartialPlace)? {
+    ) async throws(TransferError) -> (file: StoredFile, proof: PartialLocation)? {
         try await onDisk { () throws(TransferError) in
             guard let directory = self.directory.beneath(folder) else { return nil }
             let left = try Inheritance(of: key, in: directory, by: run, continuing: generation)
@@ -51,7 +51,7 @@ extension FileStore {
                 modified: placed.status.modifiedNanoseconds, checksum: nil)
             return (
                 file,
-                PartialPlace(file: path, key: key, generation: placed.generation, name: placed.hidden.text)
+                PartialLocation(file: path, key: key, generation: placed.generation, name: placed.hidden.text)
             )
         }
     }

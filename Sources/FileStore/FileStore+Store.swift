@@ -13,7 +13,7 @@ extension FileStore: Store {
         FilePartial(self, request, generation: generation, suggested: suggested)
     }
 
-    package func resume(_ request: FileRequest, from resume: ResumePoint) async throws(TransferError) -> Remains {
+    package func resume(_ request: FileRequest, from resume: ResumePoint) async throws(TransferError) -> Remainder {
         guard let target = try? await target(of: resume.file, for: request) else { return .nothing }
         return try await onDisk { () throws(TransferError) in
             let left = try Inheritance(
@@ -47,7 +47,7 @@ extension FileStore: Store {
             }
             return HeldFile(
                 proof: left.placed.first.map { placed in
-                    PartialPlace(
+                    PartialLocation(
                         file: file.file, key: request.key, generation: placed.generation, name: placed.hidden.text)
                 })
         }
@@ -71,9 +71,9 @@ extension FileStore: Store {
 
     // MARK: Files that belong to no run
 
-    package func discard(_ place: PartialPlace) async { await path.blocking.run { self.unlink(place) } }
+    package func discard(_ place: PartialLocation) async { await path.blocking.run { self.unlink(place) } }
 
-    package func discardUnplaced(_ places: [PartialPlace]) async {
+    package func discardUnplaced(_ places: [PartialLocation]) async {
         await path.blocking.run { for place in places { self.unlinkUnplaced(place) } }
     }
 

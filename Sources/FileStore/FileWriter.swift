@@ -39,7 +39,7 @@ final class FileWriter: BodySink {
     }
 
     /// Takes all of `count` bytes (at most 64 KiB) or none.
-    func append(_ bytes: UnsafeRawPointer, _ count: Int) -> SinkAnswer {
+    func append(_ bytes: UnsafeRawPointer, _ count: Int) -> SinkResult {
         state.withLock { state in
             if let error = file.error { return .failed(error) }
             if state.block?.isHolder ?? true {

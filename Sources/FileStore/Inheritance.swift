@@ -73,7 +73,7 @@ struct Inheritance {
             }
             return twin.map { Placed(generation: hidden.generation, name: $0, status: proof, hidden: hidden) }
         }
-        guard hidden.kind == .proof, let note = PlacedNote(at: hidden.text, in: directory),
+        guard hidden.kind == .proof, let note = PlacementRecord(at: hidden.text, in: directory),
             let status = directory.status(of: note.name), note.isOf(status)
         else { return nil }
         return Placed(generation: hidden.generation, name: note.name, status: status, hidden: hidden)
@@ -89,7 +89,7 @@ extension Directory {
         try names().contains { other in
             guard let hidden = HiddenName(other), isWanted(hidden.key) else { return false }
             if status.st_nlink > 1 { return self.status(of: other)?.st_ino == status.st_ino }
-            guard hidden.kind == .proof, let note = PlacedNote(at: other, in: self) else { return false }
+            guard hidden.kind == .proof, let note = PlacementRecord(at: other, in: self) else { return false }
             return note.name == name && note.isOf(status)
         }
     }

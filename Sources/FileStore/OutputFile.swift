@@ -124,7 +124,7 @@ package final class OutputFile: BodyDestination {
 
     func submit(_ block: Block, from writer: FileWriter) {
         digest?.offer(block)
-        path.note(waiting: 1)
+        path.record(waiting: 1)
         let most = path.threadsForFile
         let needsThread = state.withLock { state in
             state.submitted += 1
@@ -145,7 +145,7 @@ package final class OutputFile: BodyDestination {
                 return next
             }
             guard let next else { return }
-            path.note(waiting: -1)
+            path.record(waiting: -1)
             write(next.block)
             next.writer.blockWritten()
         }
@@ -190,7 +190,7 @@ package final class OutputFile: BodyDestination {
             let (head, body) = (Int(first - block.offset), Int(last - first))
             let start = monotonicNanoseconds()
             let error = path.writeAll(direct, bytes + head, body, at: first)
-            path.noteDirectWrite(monotonicNanoseconds() - start)
+            path.recordDirectWrite(monotonicNanoseconds() - start)
             if let error {
                 guard error == EINVAL else { return error }
                 // Some file systems accept O_DIRECT at open and refuse it at write.

@@ -22,14 +22,14 @@ struct Placing {
     private var directory: Directory { partial.directory }
 
     /// Gives the file this name. False if the name exists and is not to be replaced. Blocks.
-    mutating func take(_ name: String, replacing: Bool = false) throws(Target.PlaceError) -> Bool {
+    mutating func take(_ name: String, replacing: Bool = false) throws(Target.NamingError) -> Bool {
         while true {
             let source = partial.name
             let code: Int32
             do throws(TransferError) {
-                try lookAtSource()
+                try checkSource()
                 code = try naming == .link ? link(name, replacing) : rename(name, replacing)
-                if code == 0 { try lookAtResult(name, from: source) }
+                if code == 0 { try checkResult(name, from: source) }
             } catch { throw .failed(error) }
             switch code {
             case 0: return true
@@ -43,7 +43,7 @@ struct Placing {
 
     /// The hidden name must belong to the file that was written: others may write in the directory, too. If the name is
     /// gone, the call that gives the final name finds out.
-    private func lookAtSource() throws(TransferError) {
+    private func checkSource() throws(TransferError) {
         guard let found = directory.status(of: partial.name), !isOwn(found) else { return }
         throw Self.disturbed(partial)
     }
@@ -51,7 +51,7 @@ struct Placing {
     /// The hidden file may have been exchanged between the check and a link. Then both names belong to what replaced
     /// it, and the final name is removed again. Anything else is legitimate: a consumer of finished files may have
     /// moved this one away already, or another job may have replaced it.
-    private func lookAtResult(_ name: String, from source: String) throws(TransferError) {
+    private func checkResult(_ name: String, from source: String) throws(TransferError) {
         guard let found = directory.status(of: name),
             UInt64(found.st_ino) != FileIdentity(of: partial.descriptor)?.inode,
             directory.status(of: source)?.st_ino == found.st_ino
@@ -89,7 +89,7 @@ struct Placing {
         var status = stat()
         guard fstat(partial.descriptor, &status) == 0 else { return errno }
         let proof = partial.hidden.proof
-        try PlacedNote(of: status, as: name).write(at: proof.text, in: directory, isDurable: isDurable)
+        try PlacementRecord(of: status, as: name).write(at: proof.text, in: directory, isDurable: isDurable)
         let code =
             replacing
             ? directory.rename(partial.name, to: name) : naming.move(partial.name, to: name, in: directory)

@@ -13,7 +13,7 @@ struct Target: Sendable {
     let isGiven: Bool
 
     /// The highest number of "name (1).ext" and so on.
-    private static let mostNumber = 10_000
+    private static let maxNumber = 10_000
 
     var path: String { folder + name }
 
@@ -80,9 +80,9 @@ struct Target: Sendable {
     ///   name is synced.
     mutating func place(
         _ file: inout Placing, _ policy: Job.IfExists, mayReplace: (Target) throws(TransferError) -> Bool
-    ) throws(PlaceError) -> Bool {
+    ) throws(NamingError) -> Bool {
         let chosen = name
-        for number in 0...Self.mostNumber {
+        for number in 0...Self.maxNumber {
             if number > 0 { name = FileName.numbered(chosen, number) }
             if try file.take(name) { return false }
             let isOwn: Bool
@@ -101,17 +101,17 @@ struct Target: Sendable {
             .failed(
                 Failure(
                     .fileExists,
-                    "\(folder)\(chosen) exists, and so does each of its numbered names up to \(Self.mostNumber): "
+                    "\(folder)\(chosen) exists, and so does each of its numbered names up to \(Self.maxNumber): "
                         + "give the job a path of its own")))
     }
 
-    enum PlaceError: Error {
+    enum NamingError: Error {
         /// The partial file is gone: another run, which holds the job's lease, has taken it over.
         case fenced
         case failed(TransferError)
     }
 
-    private func replace(_ file: inout Placing) throws(PlaceError) {
+    private func replace(_ file: inout Placing) throws(NamingError) {
         if directory.status(of: name)?.isDirectory == true { throw .failed(.failed(inTheWay)) }
         _ = try file.take(name, replacing: true)
     }

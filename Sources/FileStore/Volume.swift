@@ -9,7 +9,7 @@ enum Volume {
     private static let local: Set<UInt32> = [0xEF53, 0x5846_5342, 0x9123_683E, 0x0102_1994]
 
     /// Whether syncfs reports data that could not be written: since Linux 5.8.
-    private static let isSyncTold: Bool = {
+    private static let reportsSyncErrors: Bool = {
         var system = utsname()
         uname(&system)
         let release = withUnsafeBytes(of: &system.release) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
@@ -27,7 +27,7 @@ enum Volume {
     /// Makes everything that was written to the file system of `descriptor` durable. False if that failed, or was not
     /// tried: it is not supported, or would take long because somebody has written much.
     static func sync(_ descriptor: Int32) -> Bool {
-        isSyncTold && isLocal(descriptor) && dirtyBytes < muchDirty && clinux_sync_file_system(descriptor) == 0
+        reportsSyncErrors && isLocal(descriptor) && dirtyBytes < muchDirty && clinux_sync_file_system(descriptor) == 0
     }
 
     /// Bytes that this system has yet to write to its disks; the largest number if that cannot be read.

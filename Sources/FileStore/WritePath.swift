@@ -50,13 +50,13 @@ package final class WritePath: Sendable {
     /// in the kernel, because a write that makes a file longer locks the file. A slow disk needs two to stay busy.
     var threadsForFile: Int { isDiskSlow ? 2 : 1 }
 
-    func noteDirectWrite(_ nanoseconds: UInt64) {
+    func recordDirectWrite(_ nanoseconds: UInt64) {
         // Two writers may lose each other's sample. The average tolerates this.
         directWrite.store((directWrite.load(ordering: .relaxed) * 7 + nanoseconds) / 8, ordering: .relaxed)
     }
 
     /// Notes that `count` more blocks wait for a thread, or fewer if `count` is negative.
-    func note(waiting count: Int) { waiting.add(count, ordering: .relaxed) }
+    func record(waiting count: Int) { waiting.add(count, ordering: .relaxed) }
 
     /// Runs `work` on a writer thread.
     func submit(_ work: @escaping @Sendable () -> Void) { writers.submit(work) }

@@ -3,7 +3,7 @@
 /// The engine calls everything but `finish` on its own thread. These calls must not block.
 package protocol BodySink: AnyObject, Sendable {
     /// Takes all of `count` bytes, or none of them. `count` is at most 64 KiB; libcurl delivers 16 KiB at a time.
-    func append(_ bytes: UnsafeRawPointer, _ count: Int) -> SinkAnswer
+    func append(_ bytes: UnsafeRawPointer, _ count: Int) -> SinkResult
 
     /// No more bytes will arrive for a while: the sink should release memory that it holds for them.
     func rest()
@@ -21,7 +21,7 @@ package protocol BodySink: AnyObject, Sendable {
 }
 
 /// What a sink does with the bytes that it is offered.
-package enum SinkAnswer: Sendable {
+package enum SinkResult: Sendable {
     case taken
     /// There is no memory for the bytes now. The sink calls `wake` once when it is worth trying again.
     case wait

@@ -3,14 +3,14 @@
 /// The engine makes all calls on its own thread. They must not block.
 package protocol BodySource: AnyObject, Sendable {
     /// Writes the next bytes to the start of `buffer`: as many as are available and fit.
-    func read(into buffer: UnsafeMutableRawBufferPointer) -> SourceAnswer
+    func read(into buffer: UnsafeMutableRawBufferPointer) -> SourceResult
 
     /// Nothing is read after this call.
     func end()
 }
 
 /// How a source answers when it is asked for bytes.
-package enum SourceAnswer: Sendable, Equatable {
+package enum SourceResult: Sendable, Equatable {
     /// This many bytes were written, at least one.
     case bytes(Int)
     /// No bytes are available yet. The source calls `wake` when there are some, or when it knows that none will come.

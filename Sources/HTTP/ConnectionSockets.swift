@@ -11,7 +11,7 @@ final class ConnectionSockets {
     /// A kept connection helps only a job that follows soon. Nanoseconds.
     static let idleLimit: UInt64 = 10_000_000_000
     /// A connection that was used a moment ago may be used again at once. Nanoseconds.
-    static let idleLeast: UInt64 = 1_000_000_000
+    static let minIdleTime: UInt64 = 1_000_000_000
 
     private enum Use {
         case used
@@ -88,7 +88,7 @@ final class ConnectionSockets {
     /// - Parameters:
     ///   - sockets: The sockets that were opened for running transfers.
     ///   - ports: The local ports of the connections that running transfers use.
-    func note(used sockets: Set<Int32>, ports: Set<UInt16>, at now: UInt64) {
+    func record(used sockets: Set<Int32>, ports: Set<UInt16>, at now: UInt64) {
         for (socket, use) in uses {
             if case .ended = use { continue }
             // A socket that is not connected, or not any more, has no port.
@@ -105,7 +105,7 @@ final class ConnectionSockets {
     func endIdle(for waiting: Set<Int32>, at now: UInt64) {
         let peers = Set(waiting.compactMap { Self.peer($0) })
         for case (let socket, .idle(let since)) in uses {
-            let isInTheWay = now >= since + Self.idleLeast && Self.peer(socket).map(peers.contains) ?? false
+            let isInTheWay = now >= since + Self.minIdleTime && Self.peer(socket).map(peers.contains) ?? false
             guard isInTheWay || now >= since + Self.idleLimit else { continue }
             end(socket)
         }

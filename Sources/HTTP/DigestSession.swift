@@ -13,7 +13,7 @@ package final class DigestSession: Sendable {
     package init() {}
 
     /// Keeps a challenge. It replaces the earlier one of the same origin.
-    package func note(_ challenge: DigestChallenge, from url: WebURL) {
+    package func record(_ challenge: DigestChallenge, from url: WebURL) {
         nonces.withLock { $0[url.origin] = Nonce(challenge: challenge) }
     }
 

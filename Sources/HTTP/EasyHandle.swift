@@ -47,7 +47,7 @@ final class EasyHandle {
     ///
     /// - Throws: `bad_job` for a header field that cannot be sent; `local_limit` if libcurl refuses an option.
     func configure(
-        _ request: Request, _ configuration: TransferEngine.Configuration, bufferSize: Int, offeringHTTP2: Bool
+        _ request: HTTPRequest, _ configuration: TransferEngine.Configuration, bufferSize: Int, offeringHTTP2: Bool
     ) throws(TransferError) {
         (self.bufferSize, offersHTTP2) = (bufferSize, offeringHTTP2)
         errorText[0] = 0
@@ -106,7 +106,7 @@ final class EasyHandle {
         ccurl_set_pointer(raw, CURLOPT_CONNECT_TO, list)
     }
 
-    private func setMethod(_ request: Request) throws(TransferError) {
+    private func setMethod(_ request: HTTPRequest) throws(TransferError) {
         if request.method == "HEAD" {
             set(CURLOPT_NOBODY, 1)
             return
@@ -140,7 +140,7 @@ final class EasyHandle {
     }
 
     /// A body that libcurl reads in place. The request keeps the memory for as long as this handle is used for it.
-    private func setMemory(_ memory: RequestMemory, _ request: Request) throws(TransferError) {
+    private func setMemory(_ memory: RequestMemory, _ request: HTTPRequest) throws(TransferError) {
         set(CURLOPT_POST, 1)
         set(CURLOPT_UPLOAD_BUFFERSIZE, 256 << 10)
         ccurl_set_offset(raw, CURLOPT_POSTFIELDSIZE_LARGE, memory.bytes.count)

@@ -24,8 +24,8 @@ package enum HTTPDate {
 
     /// The preferred format: "Sun, 06 Nov 1994 08:49:37 GMT".
     package static func text(_ seconds: Int64) -> String {
-        var (moment, parts) = (time_t(seconds), tm())
-        gmtime_r(&moment, &parts)
+        var (timestamp, parts) = (time_t(seconds), tm())
+        gmtime_r(&timestamp, &parts)
         func two(_ number: Int32) -> String { number < 10 ? "0\(number)" : "\(number)" }
         let day = "\(days[Int(parts.tm_wday)]), \(two(parts.tm_mday)) \(months[Int(parts.tm_mon)])"
         let time = [parts.tm_hour, parts.tm_min, parts.tm_sec].map(two).joined(separator: ":")

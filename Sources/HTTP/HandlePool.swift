@@ -12,7 +12,7 @@ struct HandlePool {
     ///
     /// - Throws: `bad_job` or `local_limit`, as `EasyHandle.configure` does, or `local_limit` if there is no memory.
     mutating func take(
-        for request: Request, _ configuration: TransferEngine.Configuration, offeringHTTP2: Bool
+        for request: HTTPRequest, _ configuration: TransferEngine.Configuration, offeringHTTP2: Bool
     ) throws(TransferError) -> EasyHandle {
         guard let easy = spare.popLast() ?? EasyHandle() else { throw EasyHandle.outOfMemory }
         let rate = request.limits.map(\.bytesPerSecond).min()

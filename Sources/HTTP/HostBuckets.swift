@@ -12,7 +12,7 @@ package final class HostBuckets: Sendable {
         var limited: Set<String> = []
         var buckets: [String: Weak] = [:]
         /// At this number of entries, those that nobody uses are removed.
-        var mostBuckets = 64
+        var maxBuckets = 64
     }
 
     private let state = Mutex(State())
@@ -27,9 +27,9 @@ package final class HostBuckets: Sendable {
         state.withLock { state in
             let name = state.limited.contains(port) ? port : host
             if let bucket = state.buckets[name]?.bucket { return bucket }
-            if state.buckets.count >= state.mostBuckets {
+            if state.buckets.count >= state.maxBuckets {
                 state.buckets = state.buckets.filter { $0.value.bucket != nil }
-                state.mostBuckets = max(64, 2 * state.buckets.count)
+                state.maxBuckets = max(64, 2 * state.buckets.count)
             }
             let bucket = TokenBucket()
             if state.limited.contains(name) { bucket.shut() }

@@ -63,7 +63,7 @@ package final class HostLimits: Sendable {
     package init(most: Int) { state = Mutex(State(most: max(1, most))) }
 
     /// Changes the largest number of connections to one host. Open connections stay.
-    package func setMost(_ most: Int) {
+    package func setMax(_ most: Int) {
         state.withLock { state in
             let before = Double(state.most)
             state.most = max(1, most)

@@ -19,7 +19,7 @@ final class OutgoingBody {
     /// Bytes that may be sent although other transfers wait for the same rate limit.
     var granted = 0
     /// The server answered 417: it does not support `Expect: 100-continue`.
-    var isQuestionRefused = false
+    var isRequestRefused = false
 
     init(_ supply: any BodySupply, progress: SendingProgress?, wake: @escaping @Sendable () async -> Void) {
         (self.supply, self.progress, self.wake) = (supply, progress, wake)
@@ -37,7 +37,7 @@ final class OutgoingBody {
     }
 
     /// Reads the next bytes. It is an error if the source gives more or fewer bytes than it has announced.
-    func read(into buffer: UnsafeMutableRawBufferPointer) -> SourceAnswer {
+    func read(into buffer: UnsafeMutableRawBufferPointer) -> SourceResult {
         let answer = source.read(into: buffer)
         switch answer {
         case .bytes(let count):

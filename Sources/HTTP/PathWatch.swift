@@ -26,7 +26,7 @@ struct PathWatch {
 
     /// Takes a sample. Returns whether packets were lost although no queue had ever built up. If one has, the queue
     /// drops packets, and more connections would lose packets, too.
-    mutating func note(_ path: TransferPath, isOutOfOrder: Bool) -> Bool {
+    mutating func record(_ path: TransferPath, isOutOfOrder: Bool) -> Bool {
         isQueueing = path.isQueueing
         hasQueued = hasQueued || isQueueing
         return isOutOfOrder && !hasQueued

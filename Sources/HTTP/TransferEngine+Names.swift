@@ -44,7 +44,7 @@ extension TransferEngine {
 
     /// Looks up once more what libcurl could not resolve, and returns the more exact error. Only the resolver knows
     /// whether the name does not exist or whether the failure is temporary.
-    func explainUnresolved(_ request: Request, _ error: TransferError) async -> TransferError {
+    func explainUnresolved(_ request: HTTPRequest, _ error: TransferError) async -> TransferError {
         guard case .failed(let failure) = error, failure.code == .dns, let host = Authority(request.url)?.host else {
             return error
         }

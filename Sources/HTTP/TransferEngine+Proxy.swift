@@ -7,7 +7,7 @@ extension TransferEngine {
     ///
     /// - Returns: The address to give to the proxy in place of the name, so that the proxy cannot resolve the name to
     ///   another address. nil if nothing is checked, or if a plain request through an HTTP proxy must carry the name.
-    func resolveForProxy(_ request: Request) async throws(TransferError) -> IPAddress? {
+    func resolveForProxy(_ request: HTTPRequest) async throws(TransferError) -> IPAddress? {
         guard let proxy = configuration.reaching(request.url).proxy, !configuration.policy.allowsEverything else {
             return nil
         }

@@ -56,7 +56,7 @@ extension TransferEngine {
         for task in tasks.values where !task.isRetired {
             if task.state.isOverdue(now) {
                 close(task, task.state.result(.closed(isCut: false)))
-            } else if task.isLeftUnanswered() {
+            } else if task.hasNoResponse() {
                 abort(task, TransferError(.incomplete, "the server closed the connection without a response"))
             } else if task.isMostlyFraming(now) {
                 abort(
@@ -78,19 +78,19 @@ extension TransferEngine {
         }
         // Slow transfers may hold all blocks half full.
         if isStarving { for task in tasks.values { task.caller.sink?.handOver() } }
-        lookAfterConnections(now)
+        maintainConnections(now)
         scheduleTick()
     }
 
     /// Ends idle connections that have been kept for long or that block a waiting transfer.
-    func lookAfterConnections(_ now: UInt64) {
+    func maintainConnections(_ now: UInt64) {
         guard multi.connections.isOfInterest else { return }
         let active = tasks.values.filter { !$0.isRetired }
-        multi.connections.note(
+        multi.connections.record(
             used: Set(active.flatMap(\.connection.sockets)),
             ports: Set(active.compactMap { $0.connection.peer?.localPort }), at: now)
         multi.connections.endIdle(
-            for: Set(active.filter { $0.isUnanswered(now) }.flatMap(\.connection.sockets)), at: now)
+            for: Set(active.filter { $0.isWithoutResponse(now) }.flatMap(\.connection.sockets)), at: now)
     }
 
     func scheduleWaking() {

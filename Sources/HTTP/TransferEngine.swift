@@ -99,7 +99,7 @@ package actor TransferEngine {
     /// Sends the request. Returns when the head of the final response is complete, with the body paused at its first byte.
     ///
     /// - Throws: Why there is no head.
-    package func start(_ request: Request) async throws(TransferError) -> Transfer {
+    package func start(_ request: HTTPRequest) async throws(TransferError) -> Transfer {
         let address = try await resolveForProxy(request)
         var attempt = Attempt(address: address, offersHTTP2: http2.contains(request.url))
         // The failure without HTTP/2. If the server does not agree to HTTP/2 either, this failure says more.
@@ -134,7 +134,7 @@ package actor TransferEngine {
     }
 
     private func send(
-        _ request: Request, _ attempt: Attempt
+        _ request: HTTPRequest, _ attempt: Attempt
     ) async throws(TransferError) -> (TransferTask, Result<ResponseHead, HeadFailure>) {
         let task = try open(request, attempt)
         let id = task.id
@@ -189,7 +189,7 @@ package actor TransferEngine {
 
     // MARK: One task
 
-    private func open(_ request: Request, _ attempt: Attempt) throws(TransferError) -> TransferTask {
+    private func open(_ request: HTTPRequest, _ attempt: Attempt) throws(TransferError) -> TransferTask {
         let configuration = configuration.reaching(request.url)
         var request = request
         request.asksFirst = request.asksFirst && attempt.asksFirst

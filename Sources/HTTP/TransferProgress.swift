@@ -53,7 +53,7 @@ package final class TransferProgress: Sendable {
         if begun != 0 { heldBefore.store(heldBefore.load(ordering: .relaxed) + now - begun, ordering: .releasing) }
     }
 
-    func note(_ path: TransferPath, isLossy: Bool) {
+    func record(_ path: TransferPath, isLossy: Bool) {
         if isLossy { lossy.store(true, ordering: .relaxed) }
         delay.store(UInt64(path.delay * 1e9), ordering: .relaxed)
         window.store(path.window, ordering: .relaxed)

@@ -62,16 +62,16 @@ extension TransferTask {
     }
 
     /// Whether the server has left the request unanswered for a while. It may be busy with another connection.
-    func isUnanswered(_ now: UInt64) -> Bool {
+    func isWithoutResponse(_ now: UInt64) -> Bool {
         !isRetired && state.head == nil && !connection.sockets.isEmpty
-            && now > state.expecting + ConnectionSockets.idleLeast
+            && now > state.expecting + ConnectionSockets.minIdleTime
     }
 
     /// Why there is no head, once libcurl has ended with `code`.
     func headFailure(_ code: CURLcode, _ end: TransferState.LibraryEnd) -> HeadFailure {
         if case .stopping(.failed(let error)) = state.phase { return HeadFailure(error: error) }
         let error: TransferError = if case .failed(let error) = end { error } else { .failed(self, code) }
-        if outgoing?.isQuestionRefused == true { return HeadFailure(error: error, remedy: .unasked) }
+        if outgoing?.isRequestRefused == true { return HeadFailure(error: error, remedy: .unasked) }
         if connection.isStray { return HeadFailure(error: error, remedy: .newConnection) }
         if code == CURLE_COULDNT_RESOLVE_HOST { return HeadFailure(error: error, remedy: .resolver) }
         return HeadFailure(

@@ -69,7 +69,7 @@ extension TransferTask {
     /// To be called at each tick. Whether the server has closed its side without sending a head. libcurl has read this
     /// end, but goes on sending the body, and would wait until the stall timeout. The end must be seen at two ticks, so
     /// that libcurl has read everything before it.
-    func isLeftUnanswered() -> Bool {
+    func hasNoResponse() -> Bool {
         guard outgoing != nil, state.head == nil, connection.isConnected, reading.mark.socket >= 0 else { return false }
         let before = reading.hasEnded
         reading.hasEnded = ConnectionSockets.hasEnded(reading.mark.socket)
@@ -95,7 +95,7 @@ extension TransferTask {
 
 // The path to the server.
 extension TransferTask {
-    func lookAtPath() {
+    func samplePath() {
         guard reading.path.isDue(state.count.taken, at: state.expecting) else { return }
         var path = clinux_path()
         guard reading.mark.socket >= 0, clinux_look_at_path(reading.mark.socket, &path) == 0, path.round_trip > 0
@@ -103,7 +103,7 @@ extension TransferTask {
         let roundTrip = Double(path.round_trip) / 1e6
         let delay = path.received_round_trip == 0 ? roundTrip : Double(path.received_round_trip) / 1e6
         let seen = TransferPath(roundTrip: roundTrip, delay: delay, window: Int64(path.window), isLossy: false)
-        progress.note(seen, isLossy: reading.path.note(seen, isOutOfOrder: path.out_of_order > 0))
+        progress.record(seen, isLossy: reading.path.record(seen, isOutOfOrder: path.out_of_order > 0))
     }
 
     /// Lets the server send hardly more than the `wanted` bytes of a shortened response.

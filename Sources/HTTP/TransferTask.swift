@@ -33,7 +33,7 @@ final class TransferTask {
     }
 
     let id: UInt64
-    let request: Request
+    let request: HTTPRequest
     let shared: Shared
     let progress = TransferProgress()
     /// A streamed body of the request.
@@ -47,7 +47,7 @@ final class TransferTask {
 
     /// - Parameter wake: Resumes sending when the source has bytes again.
     init(
-        id: UInt64, request: Request, easy: EasyHandle, shared: Shared, wake: @escaping @Sendable () async -> Void
+        id: UInt64, request: HTTPRequest, easy: EasyHandle, shared: Shared, wake: @escaping @Sendable () async -> Void
     ) {
         (self.id, self.request, self.easy, self.shared) = (id, request, easy, shared)
         outgoing =
@@ -116,11 +116,11 @@ final class TransferTask {
                 isHTTP2: state.parser.isHTTP2)
             if status == 417, request.asksFirst, let outgoing {
                 // libcurl would repeat the request by itself, and deliver a second head.
-                outgoing.isQuestionRefused = true
+                outgoing.isRequestRefused = true
                 return 0
             }
             state.headIsComplete(head)
-            lookAtPath()
+            samplePath()
             beginRunAhead()
             beginFraming()
             deliver(head: .success(head))
@@ -194,7 +194,7 @@ final class TransferTask {
     private func account(_ bytes: Int) {
         state.took(bytes)
         progress.add(bytes)
-        lookAtPath()
+        samplePath()
         for bucket in request.limits { bucket.take(bytes) }
     }
 

@@ -120,7 +120,7 @@ extension HTTPServer {
     /// requests before it has its response (back-pressure).
     func watch(_ connection: ServerConnection) {
         var readiness: EventLoop.Readiness = []
-        if !connection.isHalfClosed, connection.appetite > 0 { readiness.insert(.readable) }
+        if !connection.isHalfClosed, connection.receiveCapacity > 0 { readiness.insert(.readable) }
         if !connection.output.isEmpty { readiness.insert(.writable) }
         guard readiness != connection.watched else { return }
         connection.watched = readiness

@@ -88,7 +88,7 @@ final class ServerConnection {
 
     /// How many bytes the connection may receive now. What a client sends before its time stays in the kernel, which
     /// makes the client wait.
-    var appetite: Int {
+    var receiveCapacity: Int {
         switch phase {
         case .reading: reader.headroom
         case .receiving(let body): body.length - reader.count
@@ -100,7 +100,7 @@ final class ServerConnection {
 
     /// Reads the bytes that have arrived, at most as many as the connection may receive and as fit into `buffer`.
     func receive(into buffer: inout [UInt8]) -> Received {
-        let limit = min(appetite, buffer.count)
+        let limit = min(receiveCapacity, buffer.count)
         guard limit > 0 else { return .none }
         let count = buffer.withUnsafeMutableBytes { recv(socket, $0.baseAddress!, limit, 0) }
         if count > 0 { return .bytes(buffer[..<count]) }

@@ -19,7 +19,7 @@ public struct Durability: Sendable, Equatable {
 }
 
 /// The place of a push in the list of waiting jobs.
-public enum PlaceInLine: Sendable {
+public enum QueuePosition: Sendable {
     /// Behind all other jobs (LPUSH).
     case end
     /// Before all other jobs (RPUSH). Several jobs of one push keep their order.
@@ -35,7 +35,7 @@ extension HaulQueue {
     ///   may be repeated with the same id: a job that has not ended runs once, however often it is pushed.
     @discardableResult
     public func push(
-        _ job: Job, to place: PlaceInLine = .end, _ durability: Durability = .acknowledged
+        _ job: Job, to place: QueuePosition = .end, _ durability: Durability = .acknowledged
     ) async throws(HaulError) -> JobHandle {
         try await push([job], to: place, durability)[0]
     }
@@ -47,14 +47,14 @@ extension HaulQueue {
     /// - Throws: The same errors as the push of one job.
     @discardableResult
     public func push(
-        _ jobs: [Job], to place: PlaceInLine = .end, _ durability: Durability = .acknowledged
+        _ jobs: [Job], to place: QueuePosition = .end, _ durability: Durability = .acknowledged
     ) async throws(HaulError) -> [JobHandle] {
         guard !jobs.isEmpty else { return [] }
         var jobs = jobs
         for index in jobs.indices { jobs[index].id = try jobs[index].resolvedID }
         if jobs.contains(where: { $0.at == nil }) {
-            let moment = try await reaching { () throws(RedisError) in try await queue.moment() }
-            for index in jobs.indices where jobs[index].at == nil { jobs[index].at = moment }
+            let timestamp = try await reaching { () throws(RedisError) in try await queue.timestamp() }
+            for index in jobs.indices where jobs[index].at == nil { jobs[index].at = timestamp }
         }
         var elements: [Element] = []
         for job in jobs { elements.append(try Element(checking: job)) }
@@ -69,7 +69,7 @@ extension HaulQueue {
                 "\(acknowledged) of \(replicas) replicas have the push after \(durability.wait); it is pushed all the same"
             )
         }
-        return elements.map { JobHandle(id: $0.id, pushedAt: $0.moment, of: self) }
+        return elements.map { JobHandle(id: $0.id, pushedAt: $0.timestamp, of: self) }
     }
 }
 

@@ -15,7 +15,7 @@ public struct QueueStatistics: Sendable, Equatable {
     public let workers: Int
     /// The number of jobs by kind that were set aside, because the worker that took them does not run this kind. They
     /// wait for a worker that does.
-    public let setAside: [String: Int]
+    public let deferred: [String: Int]
 }
 
 /// A worker, as it has registered in Redis.
@@ -102,7 +102,7 @@ extension HaulQueue {
         }
         return QueueStatistics(
             counts: stats.counts, rejected: stats.rejected, isPaused: stats.isPaused, maxRunning: stats.maxRunning,
-            workers: workers, setAside: stats.setAside)
+            workers: workers, deferred: stats.deferred)
     }
 
     /// The registered workers, including lost ones.

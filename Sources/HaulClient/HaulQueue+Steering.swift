@@ -25,7 +25,7 @@ extension HaulQueue {
         try await request(files ? .deleted : .removed, ids)
     }
 
-    private func request(_ request: Request, _ ids: [String]) async throws(HaulError) {
+    private func request(_ request: ControlOperation, _ ids: [String]) async throws(HaulError) {
         guard !ids.isEmpty else { return }
         try await reaching { () throws(RedisError) in try await queue.request(request, of: ids) }
     }

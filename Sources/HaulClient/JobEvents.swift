@@ -63,7 +63,7 @@ public struct JobEvents: AsyncSequence, Sendable {
             position = place
             // The event may announce the end of an earlier push, while this push still waits. The hash decides.
             if event.finalState != nil || event.kind == .duplicate {
-                switch try await handle.look() {
+                switch try await handle.read() {
                 case .ended, .removed: hasEnded = true
                 case .open: break
                 }
@@ -74,7 +74,7 @@ public struct JobEvents: AsyncSequence, Sendable {
         /// Reads the job's hash. nil if the hash is no newer than the last update.
         private mutating func catchUp() async throws(HaulError) -> JobUpdate? {
             let status: JobStatus
-            switch try await handle.look() {
+            switch try await handle.read() {
             case .removed:
                 hasEnded = true
                 return nil

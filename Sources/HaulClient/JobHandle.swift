@@ -64,7 +64,7 @@ extension JobHandle {
     }
 
     /// Reads the job's hash.
-    func look() async throws(HaulError) -> Knowledge {
+    func read() async throws(HaulError) -> Knowledge {
         let record = try await reaching { () throws(RedisError) in try await queue.queue.job(id) }
         if let record {
             let hasEnded = pushedAt.map(record.hasEnded(since:)) ?? record.hasEnded

@@ -13,20 +13,20 @@ struct Outcome {
         let messages = handle.queue.subscription(to: [handle.id]).makeAsyncIterator()
         var known: JobStatus?
         // Look before the subscription is confirmed: a job that has ended already needs no wait.
-        switch try await lookAgain() {
+        switch try await readAgain() {
         case .ended(let status): return JobResult(status)
         case .removed: return JobResult(removed: handle.id)
         case .open(let status): known = status
         }
-        var nextLook = ContinuousClock.now + Self.patience
+        var nextRead = ContinuousClock.now + Self.patience
         while true {
-            let element = await messages.next(until: min(nextLook, deadline ?? nextLook))
+            let element = await messages.next(until: min(nextRead, deadline ?? nextRead))
             if messages.isFinished { throw .closed }
             if Task.isCancelled { throw .cancelled }
             if element == nil, let deadline, deadline <= .now { throw await timedOut(known) }
-            guard try isWorthALook(element) else { continue }
-            nextLook = .now + Self.patience
-            switch try await lookAgain() {
+            guard try requiresRead(element) else { continue }
+            nextRead = .now + Self.patience
+            switch try await readAgain() {
             case .ended(let status): return JobResult(status)
             case .removed: return JobResult(removed: handle.id)
             case .open(let status): known = status ?? known
@@ -36,16 +36,16 @@ struct Outcome {
     }
 
     /// Reads the job's hash. Retries until the deadline while Redis is unreachable.
-    private func lookAgain() async throws(HaulError) -> JobHandle.Knowledge {
-        try await Self.outlasting(until: deadline, handle.look)
+    private func readAgain() async throws(HaulError) -> JobHandle.Knowledge {
+        try await Self.outlasting(until: deadline, handle.read)
     }
 
     /// Calls `look`, and retries until the deadline while Redis is unreachable.
     static func outlasting<T>(
-        until deadline: ContinuousClock.Instant?, _ look: () async throws(HaulError) -> T
+        until deadline: ContinuousClock.Instant?, _ read: () async throws(HaulError) -> T
     ) async throws(HaulError) -> T {
         while true {
-            do throws(HaulError) { return try await look() } catch {
+            do throws(HaulError) { return try await read() } catch {
                 guard error.code == .unreachable || error.code == .timedOut, !Task.isCancelled else { throw error }
                 if let deadline, deadline <= .now { throw error }
                 try? await Task.sleep(for: .milliseconds(100))
@@ -56,7 +56,7 @@ struct Outcome {
     /// Whether the hash must be read after `element`. nil is the end of the interval.
     ///
     /// - Throws: `.rejected` if the job's push was rejected, and `.refused`.
-    private func isWorthALook(_ element: Subscription.Element?) throws(HaulError) -> Bool {
+    private func requiresRead(_ element: Subscription.Element?) throws(HaulError) -> Bool {
         switch element {
         case nil, .subscribed: return true
         case .interrupted(let error):
@@ -75,7 +75,7 @@ struct Outcome {
     ///
     /// - Throws: `.rejected` if the push was rejected.
     private func checkRejected() async throws(HaulError) {
-        guard let moment = handle.pushedAt else { return }
+        guard let timestamp = handle.pushedAt else { return }
         let entries: [String]
         do { entries = try await handle.queue.queue.rejected(limit: 20) } catch {
             // An ACL may forbid the list.
@@ -83,7 +83,7 @@ struct Outcome {
         }
         for entry in entries {
             guard let json = try? JSON(entry), let element = json["element"]?.string,
-                element.contains("\"id\":\(JSON.quoted(handle.id))"), element.contains("\"at\":\(moment)")
+                element.contains("\"id\":\(JSON.quoted(handle.id))"), element.contains("\"at\":\(timestamp)")
             else { continue }
             throw HaulError(.rejected, json["reason"]?.string ?? "")
         }

@@ -17,7 +17,7 @@ public struct QueueEvents: AsyncSequence, Sendable {
     /// One consumer.
     public struct AsyncIterator: AsyncIteratorProtocol, Sendable {
         /// The largest number of unfinished jobs whose positions are kept. Gaps in the events of others go unnoticed.
-        static let mostKnown = 100_000
+        static let maxKnown = 100_000
         /// The longest expected time from an event's publication to its arrival, in milliseconds.
         private static let slack: Int64 = 5000
 
@@ -28,7 +28,7 @@ public struct QueueEvents: AsyncSequence, Sendable {
         /// Statuses that replace missed events and that `next` has not returned yet, the next one last.
         private var healed: [JobStatus] = []
         /// When the latest event was published, or when `catchUp` last ran: unix milliseconds by Redis' clock.
-        private var heard: Int64?
+        private var lastEventTime: Int64?
         private let begun = ContinuousClock.now
 
         fileprivate init(_ queue: HaulQueue) {
@@ -53,7 +53,7 @@ public struct QueueEvents: AsyncSequence, Sendable {
                 case .subscribed: try await catchUp()
                 case .message(_, let payload):
                     guard let event = Event(payload) else { continue }
-                    heard = Swift.max(heard ?? 0, event.at)
+                    lastEventTime = Swift.max(lastEventTime ?? 0, event.at)
                     if let update = try await take(event) { return update }
                 }
             }
@@ -67,29 +67,30 @@ public struct QueueEvents: AsyncSequence, Sendable {
             if let position = positions[event.id] {
                 guard place > position else { return nil }
                 if !place.follows(position), let status = try await status(of: [event.id], after: positions).first {
-                    note(status)
+                    record(status)
                     return .status(status)
                 }
             }
-            note(event.id, at: place, isFinal: event.finalState != nil)
+            record(event.id, at: place, isFinal: event.finalState != nil)
             return .event(event)
         }
 
-        private mutating func note(_ status: JobStatus) {
-            note(status.id, at: status.position, isFinal: status.record.hasEnded)
+        private mutating func record(_ status: JobStatus) {
+            record(status.id, at: status.position, isFinal: status.record.hasEnded)
         }
 
-        private mutating func note(_ id: String, at place: EventPosition, isFinal: Bool) {
+        private mutating func record(_ id: String, at place: EventPosition, isFinal: Bool) {
             // No event of this run can follow the job's end. If the job runs again, its position is noted anew.
             positions[id] = isFinal ? nil : place
-            if positions.count > Self.mostKnown, let some = positions.keys.first { positions[some] = nil }
+            if positions.count > Self.maxKnown, let some = positions.keys.first { positions[some] = nil }
         }
 
         /// Reads the unfinished jobs, and those that ended or were paused while there was no subscription.
         private mutating func catchUp() async throws(HaulError) {
             let now = try await reaching { () throws(RedisError) in try await queue.queue.time() }
             // The first time, only jobs since the beginning of the iteration count.
-            let since = heard.map { $0 - Self.slack } ?? now - Int64((ContinuousClock.now - begun) / .milliseconds(1))
+            let since =
+                lastEventTime.map { $0 - Self.slack } ?? now - Int64((ContinuousClock.now - begun) / .milliseconds(1))
             var ids = Set(positions.keys)
             for state in [JobState.completed, .failed, .cancelled, .paused] {
                 ids.formUnion(
@@ -99,12 +100,12 @@ public struct QueueEvents: AsyncSequence, Sendable {
             }
             for page in Array(ids).pages(of: 500) {
                 let news = try await status(of: Array(page), after: positions)
-                for status in news { note(status) }
+                for status in news { record(status) }
                 healed += news
             }
             // `next` takes them from the end, so the oldest comes last.
             healed.sort { ($0.updated ?? 0) > ($1.updated ?? 0) }
-            heard = now
+            lastEventTime = now
         }
 
         /// The jobs whose hashes are newer than their last update.

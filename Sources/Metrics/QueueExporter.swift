@@ -8,14 +8,14 @@ package final class QueueExporter: Sendable {
     private static let patience: Duration = .seconds(3)
 
     private let queues: [Queue]
-    private let readings: [Question<QueueReading?>]
+    private let readings: [SharedQuery<QueueReading?>]
 
     /// - Parameter queues: Queues with Redis clients of their own, so that a scrape does not delay other calls.
     package init(_ queues: [Queue]) {
         self.queues = queues
         readings = queues.map { queue in
             let reader = QueueReader(queue)
-            return Question(limit: Self.patience) { await reader.read() }
+            return SharedQuery(limit: Self.patience) { await reader.read() }
         }
     }
 
@@ -86,7 +86,7 @@ private actor QueueReader {
         let since = known?.hash == hash ? known?.since ?? .now : .now
         heads[list] = (hash, since)
         let watched = Double((ContinuousClock.now - since).milliseconds) / 1000
-        guard let pushed = (try? JSON(element))?["at"]?.integer, JobField.moments.contains(pushed) else {
+        guard let pushed = (try? JSON(element))?["at"]?.integer, JobField.timestamps.contains(pushed) else {
             return watched
         }
         return max(watched, Double(now - pushed) / 1000)

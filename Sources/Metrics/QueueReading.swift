@@ -41,7 +41,7 @@ struct QueueReading: Sendable {
         exposition.add(.queueSlotsTaken, label, taken)
         exposition.add(.queuePaused, label, stats.isPaused ? 1 : 0)
         if let most = stats.maxRunning { exposition.add(.queueMaxRunning, label, most) }
-        if let moment = stats.lastLook { exposition.add(.queueLastTick, label, Double(moment) / 1000) }
+        if let timestamp = stats.lastTick { exposition.add(.queueLastTick, label, Double(timestamp) / 1000) }
         totals.add(to: &exposition, label)
     }
 }

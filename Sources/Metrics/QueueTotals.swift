@@ -9,7 +9,7 @@ struct QueueTotals: Sendable {
     ]
     /// The largest number of error codes with a series of their own. Servers choose codes such as `http_599`, so their
     /// number must be limited.
-    private static let mostCodes = 100
+    private static let maxCodes = 100
 
     /// By the counter's name in Redis. nil before the first reading, and if an ACL forbids reading.
     private var counts: [String: Int64]?
@@ -31,13 +31,13 @@ struct QueueTotals: Sendable {
         exposition.add(.queueReceivedBytes, label, counts["received"] ?? 0)
     }
 
-    /// The failures by error code, most frequent first. All codes beyond `mostCodes` share the code `other`.
+    /// The failures by error code, most frequent first. All codes beyond `maxCodes` share the code `other`.
     private func failures(_ counts: [String: Int64]) -> [(code: String, count: Int64)] {
         let all = counts.filter { $0.key.hasPrefix("failed ") }.map {
             (code: String($0.key.dropFirst(7)), count: $0.value)
         }
         .sorted { ($1.count, $0.code) < ($0.count, $1.code) }
-        let others = all.dropFirst(Self.mostCodes).reduce(0) { $0 + $1.count }
-        return all.prefix(Self.mostCodes) + (others > 0 ? [("other", others)] : [])
+        let others = all.dropFirst(Self.maxCodes).reduce(0) { $0 + $1.count }
+        return all.prefix(Self.maxCodes) + (others > 0 ? [("other", others)] : [])
     }
 }

@@ -31,7 +31,7 @@ actor Connection {
     private var phase = Phase.connecting(nil)
     private var outbox = Outbox()
     private var inbox = [UInt8](repeating: 0, count: 64 << 10)
-    private var callers = Callers()
+    private var callers = PendingCalls()
     /// One timer for all callers. It fires at the earliest deadline, or before that.
     private var watchdog: (timer: EventLoop.Timer, deadline: ContinuousClock.Instant)?
     /// Gets the replies for which no call waits: the messages of subscriptions.
@@ -84,36 +84,36 @@ actor Connection {
 
     /// Sends `commands` at most once, and returns their replies in order.
     ///
-    /// - Parameter hearsOut: Whether a cancelled caller still waits for the replies. If not, it returns at once.
+    /// - Parameter awaitsReply: Whether a cancelled caller still waits for the replies. If not, it returns at once.
     /// - Throws: `.closed` or `.timedOut` if the connection fails: then Redis may or may not have executed the
-    ///   commands. `.cancelled` if the task was cancelled and `hearsOut` is false.
+    ///   commands. `.cancelled` if the task was cancelled and `awaitsReply` is false.
     func call(
-        _ commands: [Command], timeout: Duration, hearsOut: Bool = false
+        _ commands: [Command], timeout: Duration, awaitsReply: Bool = false
     ) async throws(RedisError) -> [RedisValue] {
         let number = callers.drawNumber()
         return try await withTaskCancellationHandler {
-            await ask(commands, as: number, timeout, hearsOut)
+            await ask(commands, as: number, timeout, awaitsReply)
         } onCancel: {
-            if !hearsOut { Task { await self.release(number) } }
+            if !awaitsReply { Task { await self.release(number) } }
         }.get()
     }
 
     private func ask(
-        _ commands: [Command], as number: Int, _ timeout: Duration, _ hearsOut: Bool
-    ) async -> Callers.Answer {
+        _ commands: [Command], as number: Int, _ timeout: Duration, _ awaitsReply: Bool
+    ) async -> PendingCalls.Answer {
         await withCheckedContinuation { continuation in
             // Check here and not before: the connection may close during any earlier await.
             if let failure { return continuation.resume(returning: .failure(failure)) }
-            if Task.isCancelled, !hearsOut { return continuation.resume(returning: .failure(.cancelled)) }
+            if Task.isCancelled, !awaitsReply { return continuation.resume(returning: .failure(.cancelled)) }
             watch(until: callers.append(continuation, as: number, awaiting: commands.count, for: timeout))
-            for command in commands { tell(command) }
+            for command in commands { post(command) }
         }
     }
 
     private func release(_ number: Int) { callers.release(number) }
 
     /// Sends a command without waiting for its reply. The reply goes to the listener if no call waits for replies.
-    func tell(_ command: Command) {
+    func post(_ command: Command) {
         guard failure == nil else { return }
         command.encode(into: &outbox.plain)
         flushSoon()
@@ -140,7 +140,7 @@ actor Connection {
     private func shakeHands(_ login: Login, timeout: Duration) async throws(RedisError) {
         try await waitUntilConnected(timeout: timeout)
         let handshake = Handshake(login)
-        let replies = try await call(handshake.commands, timeout: timeout, hearsOut: true)
+        let replies = try await call(handshake.commands, timeout: timeout, awaitsReply: true)
         do { serverSide = try handshake.read(replies, label: label) } catch {
             fail(error)
             throw error
@@ -279,7 +279,7 @@ actor Connection {
 
     private func checkDeadlines() {
         watchdog = nil
-        guard let next = callers.mostUrgent else { return }
+        guard let next = callers.earliestTimeout else { return }
         guard next.deadline <= .now else { return watch(until: next.deadline) }
         fail(RedisError(.timedOut, "Redis at \(label) did not answer within \(next.timeout.rounded)"))
     }

@@ -7,9 +7,9 @@ import Synchronization
 /// elements are dropped and replaced by `.subscribed`. The consumer then catches up as after a lost connection.
 final class Mailbox: Sendable {
     /// The largest number of buffered elements.
-    static let mostElements = 50_000
+    static let maxElements = 50_000
     /// The number of buffered bytes, of channel names and payloads, above which the next element empties the mailbox.
-    static let mostBytes = 16 << 20
+    static let maxBytes = 16 << 20
 
     /// A call of `next` that waits. The number tells it from earlier calls.
     private struct Waiter {
@@ -38,7 +38,7 @@ final class Mailbox: Sendable {
         let waiter = state.withLock { state -> Waiter? in
             if state.isFinished { return nil }
             if let waiter = state.waiter.take() { return waiter }
-            if state.elements.count >= Self.mostElements || state.bytes > Self.mostBytes {
+            if state.elements.count >= Self.maxElements || state.bytes > Self.maxBytes {
                 (state.elements, state.bytes) = (Deque(), 0)
                 state.elements.append(.subscribed)
             }

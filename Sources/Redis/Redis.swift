@@ -28,7 +28,7 @@ package actor Redis {
 
     package nonisolated let url: RedisURL
     private let replies: Replies
-    private var locator: Locator
+    private var locator: PrimaryLocator
     private var live: Connection?
     /// The server of the live connection, or of the last one.
     private(set) var place: RedisURL.Address?
@@ -49,7 +49,7 @@ package actor Redis {
     package init(_ url: RedisURL, name: String, replies: Replies = .wanted) {
         (self.url, self.replies) = (url, replies)
         mayFailOver = url.kind != .single
-        locator = Locator(url, name: name)
+        locator = PrimaryLocator(url, name: name)
     }
 
     deinit {
@@ -95,8 +95,8 @@ package actor Redis {
             do {
                 answers = try await connection.call(
                     calls.map(\.command), timeout: max(deadline - .now, .milliseconds(50)) + blocking,
-                    hearsOut: replies == .owed)
-                traffic.noteRoundTrip()
+                    awaitsReply: replies == .owed)
+                traffic.countRoundTrip()
             } catch {
                 // After a cancellation the reply still comes, and other callers can use the connection. But a blocking
                 // command would delay their replies.
@@ -109,7 +109,7 @@ package actor Redis {
                 else { continue }
                 let again = try await connection.call(
                     [function.library.load, calls[index].command], timeout: max(deadline - .now, .milliseconds(50)),
-                    hearsOut: replies == .owed)
+                    awaitsReply: replies == .owed)
                 if case .error(let refusal) = again[0] {
                     answers[index] = .error(refusal.whileLoadingFunctions)
                 } else {
@@ -223,7 +223,7 @@ package actor Redis {
                 throw locator.meaning(of: error)
             }
             failures = 0
-            traffic.noteConnect()
+            traffic.countConnect()
             place = address
             if await connection.serverSide.isOfCluster { mayFailOver = true }
             if isClosed { await connection.close() } else { live = connection }

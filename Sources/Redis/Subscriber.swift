@@ -88,7 +88,7 @@ package actor Subscriber {
             return
         }
         for (verb, names) in Self.commands(gone, "UNSUBSCRIBE") {
-            await live?.tell(Command(arguments: [verb] + names))
+            await live?.post(Command(arguments: [verb] + names))
         }
         // A member that joined during the await may have subscribed before this UNSUBSCRIBE. Subscribe again.
         let back = gone.filter { audiences[$0] != nil }
@@ -111,7 +111,7 @@ package actor Subscriber {
 
     private func follow(as number: Int) async {
         var failures = 0
-        var locator = Locator(url, name: name)
+        var locator = PrimaryLocator(url, name: name)
         while !Task.isCancelled, number == generation {
             do {
                 // Any node will do: the nodes of a cluster forward published messages to each other.
@@ -185,7 +185,7 @@ package actor Subscriber {
         while !Task.isCancelled {
             try? await Task.sleep(for: .seconds(15))
             if ContinuousClock.now - reception.lastArrival > .seconds(40) { return await connection.close() }
-            await connection.tell(Command("PING"))
+            await connection.post(Command("PING"))
         }
     }
 
@@ -194,7 +194,7 @@ package actor Subscriber {
         guard let live else { return }
         for (verb, names) in Self.commands(topics, "SUBSCRIBE") {
             for name in names { outstanding[verb == "SUBSCRIBE" ? .channel(name) : .pattern(name), default: 0] += 1 }
-            await live.tell(Command(arguments: [verb] + names))
+            await live.post(Command(arguments: [verb] + names))
         }
     }
 

@@ -10,6 +10,6 @@ package final class Traffic: Sendable {
     /// The number of opened connections.
     package var connects: Int64 { opened.load(ordering: .relaxed) }
 
-    func noteRoundTrip() { answered.wrappingAdd(1, ordering: .relaxed) }
-    func noteConnect() { opened.wrappingAdd(1, ordering: .relaxed) }
+    func countRoundTrip() { answered.wrappingAdd(1, ordering: .relaxed) }
+    func countConnect() { opened.wrappingAdd(1, ordering: .relaxed) }
 }

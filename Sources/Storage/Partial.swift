@@ -8,7 +8,7 @@ package protocol Partial: BodyDestination, AnyObject {
     var generation: String { get }
 
     /// Where the partial file is; nil before it is opened.
-    var place: PartialPlace? { get }
+    var place: PartialLocation? { get }
 
     /// The bytes that have been written (not synced), including those of earlier runs.
     var written: ByteIntervals { get }
@@ -26,7 +26,7 @@ package protocol Partial: BodyDestination, AnyObject {
     var alignment: Int64 { get }
 
     /// More connections at once than this do not help.
-    var mostSinks: Int { get }
+    var maxSinks: Int { get }
 
     /// Creates the file with room for `total` bytes, and writes `bytes` to its start.
     ///
@@ -46,7 +46,7 @@ package protocol Partial: BodyDestination, AnyObject {
     func checkpoint(isLast: Bool) async throws(TransferError) -> Checkpoint?
 
     /// The last checkpoint left out received bytes: another checkpoint is due.
-    var hasMoreToTell: Bool { get }
+    var hasMoreToReport: Bool { get }
 
     /// Checks the whole file, makes it durable and gives it its name.
     func commit(_ whole: WholeFile) async throws(TransferError) -> CommitOutcome
@@ -64,8 +64,8 @@ package protocol Partial: BodyDestination, AnyObject {
 
 extension Partial {
     package var alignment: Int64 { 1 << 20 }
-    package var mostSinks: Int { 16 }
-    package var hasMoreToTell: Bool { false }
+    package var maxSinks: Int { 16 }
+    package var hasMoreToReport: Bool { false }
     package var continuable: ByteIntervals { written }
 }
 
@@ -75,10 +75,10 @@ package struct Checkpoint: Sendable {
     /// The crc32c of each interval's last block, by the interval's end.
     package let blockChecks: [Int64: UInt32]
     /// What else the store needs to continue, in a format of its own.
-    package let journal: String
+    package let storeState: String
 
-    package init(offsets: ByteIntervals, blockChecks: [Int64: UInt32], journal: String = "") {
-        (self.offsets, self.blockChecks, self.journal) = (offsets, blockChecks, journal)
+    package init(offsets: ByteIntervals, blockChecks: [Int64: UInt32], storeState: String = "") {
+        (self.offsets, self.blockChecks, self.storeState) = (offsets, blockChecks, storeState)
     }
 }
 

@@ -25,7 +25,7 @@ package protocol Store: Sendable {
     /// What earlier runs of the job have left. Those runs are fenced first, so that they change nothing any more.
     ///
     /// - Parameter resume: The generation to continue. Everything else of the job is removed.
-    func resume(_ request: FileRequest, from resume: ResumePoint) async throws(TransferError) -> Remains
+    func resume(_ request: FileRequest, from resume: ResumePoint) async throws(TransferError) -> Remainder
 
     /// The file that the job finished before; nil if it is gone or has changed.
     ///
@@ -44,11 +44,11 @@ package protocol Store: Sendable {
     // MARK: Files that belong to no run
 
     /// Removes the partial file of a job that will not continue, and the proof that it has its final name.
-    func discard(_ place: PartialPlace) async
+    func discard(_ place: PartialLocation) async
 
     /// Does the same, but keeps files that already have their final name although Redis does not know: they prove that
     /// the finished file is the job's own.
-    func discardUnplaced(_ places: [PartialPlace]) async
+    func discardUnplaced(_ places: [PartialLocation]) async
 
     /// Deletes a finished file if it still has this identity: not if it was written to since, and not another file.
     func delete(_ file: String, _ identity: FinishedIdentity) async
@@ -72,7 +72,7 @@ extension Store {
 }
 
 /// What earlier runs of a job have left in a store.
-package enum Remains: Sendable {
+package enum Remainder: Sendable {
     case nothing
     /// A run finished and named the file, but Redis does not know.
     case placed(StoredFile)
@@ -84,7 +84,7 @@ package enum Remains: Sendable {
 package struct HeldFile: Sendable {
     /// Proves that the file is the job's own: an earlier run left the proof, and this run took it over. It is removed
     /// when this run ends.
-    package let proof: PartialPlace?
+    package let proof: PartialLocation?
 
-    package init(proof: PartialPlace? = nil) { self.proof = proof }
+    package init(proof: PartialLocation? = nil) { self.proof = proof }
 }

@@ -115,7 +115,7 @@ extension API {
             }
             guard .now < end, !Task.isCancelled else {
                 // A client that gives `since` knows that the job was pushed. Otherwise the line is searched once.
-                if record == nil, since == 0, !(await isInLine(path[3], queue)) { throw .unseen(path[3]) }
+                if record == nil, since == 0, !(await isWaiting(path[3], queue)) { throw .unseen(path[3]) }
                 return Self.json(202, record.map { JobJSON.whole($0, isOpen: isOpen) } ?? JobJSON.unseen(path[3]))
             }
             try? await Task.sleep(for: .milliseconds(300))
@@ -123,7 +123,7 @@ extension API {
     }
 
     /// Whether an element of the job waits in line. No worker has seen the job yet.
-    private func isInLine(_ id: String, _ queue: Queue) async -> Bool {
+    private func isWaiting(_ id: String, _ queue: Queue) async -> Bool {
         (try? await queue.waiting(for: id)) != nil
     }
 
@@ -173,25 +173,25 @@ extension API {
         change = AuditLog.Change(
             action: "push", queue: queue.name,
             details: ["jobs": "\(elements.count)", "ids": AuditLog.first(elements.map(\.id))])
-        let moments = try await queue.push(now: elements)
+        let timestamps = try await queue.push(now: elements)
         let pushed = elements.map { element in
             var json = JSONObject()
             json.set("id", element.id)
-            json.set("at", moments[element.id])
+            json.set("at", timestamps[element.id])
             return json.text
         }
         return Self.json(202, #"{"pushed":[\#(pushed.joined(separator: ","))]}"#)
     }
 
     private static let controlNames: Set<String> = ["action", "ids", "where", "limit", "batch"]
-    private static let actions: [String: Request] = [
+    private static let actions: [String: ControlOperation] = [
         "pause": .paused, "resume": .running, "retry": .running, "cancel": .cancelled, "remove": .removed,
         "delete": .deleted,
     ]
 
     /// Requests an action of a batch, of jobs by their ids, or of all jobs in a state that match a filter.
     private func control(
-        _ body: [UInt8], _ desk: QueueDesk, _ change: inout AuditLog.Change
+        _ body: [UInt8], _ desk: QueueReaderCache, _ change: inout AuditLog.Change
     ) async throws -> ServerResponse {
         let json = try Self.read(body)
         guard let action = json["action"]?.string, let request = Self.actions[action] else {

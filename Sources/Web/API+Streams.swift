@@ -7,7 +7,7 @@ import HaulHTTPServer
 extension API {
     /// The interval in which a stream looks for changes.
     private static let pace: Duration = .milliseconds(250)
-    private static let mostWatches = 6
+    private static let maxWatches = 6
 
     /// A stream of resources, each of which is sent whenever it has changed. Each `watch` is a resource's path with its
     /// query. `events` is `QUEUE/ID`: the events of this job are sent as well.
@@ -22,8 +22,8 @@ extension API {
             }
             resources.append((value, resource))
         }
-        guard resources.count <= Self.mostWatches else {
-            throw APIError(400, "bad_request", "at most \(Self.mostWatches) things are watched by one stream")
+        guard resources.count <= Self.maxWatches else {
+            throw APIError(400, "bad_request", "at most \(Self.maxWatches) things are watched by one stream")
         }
         var topic: EventHub.Topic?
         if let place = query["events"] {
@@ -43,7 +43,7 @@ extension API {
         }
         return try stream(topic, caller) { [resources, holds] content, memory, send in
             defer { withExtendedLifetime(holds) {} }
-            try await tell(resources, &memory, send)
+            try await sendChanges(resources, &memory, send)
             try await send(Self.text(of: content, as: "event", caller))
         }
     }
@@ -62,7 +62,7 @@ extension API {
     /// A stream that calls `piece` in each interval, with the events that have come and a memory of what it has sent.
     private func stream(
         _ topic: EventHub.Topic?, _ caller: Caller,
-        _ piece: @escaping @Sendable (Mailbox.Content, inout [String: String], Send) async throws -> Void
+        _ piece: @escaping @Sendable (ListenerBuffer.Content, inout [String: String], Send) async throws -> Void
     ) throws(APIError) -> ServerResponse {
         guard let hold = streams.hold(counter.next(), for: caller) else {
             throw APIError(429, "too_many", "too many streams are open: close another page, or try again in a moment")
@@ -76,14 +76,14 @@ extension API {
                 defer { withExtendedLifetime(hold) {} }
                 var memory: [String: String] = [:]
                 var spoken = ContinuousClock.now
-                var mailbox: Mailbox?
+                var mailbox: ListenerBuffer?
                 do {
                     // Listening begins only now, when the stream runs, so that it certainly ends with `leave`.
                     if let topic { mailbox = try await hub.listen(to: topic, for: caller) }
                     try await writer.send("retry: 1000\n\n")
                     while !Task.isCancelled {
                         let begun = ContinuousClock.now
-                        try await piece(mailbox?.take() ?? Mailbox.Content(), &memory) { text in
+                        try await piece(mailbox?.take() ?? ListenerBuffer.Content(), &memory) { text in
                             guard !text.isEmpty else { return }
                             try await writer.send(text)
                             spoken = .now
@@ -103,7 +103,7 @@ extension API {
     }
 
     /// Sends an event for each resource that has changed, as soon as the resource is read.
-    private func tell(
+    private func sendChanges(
         _ resources: [(name: String, resource: Resource)], _ memory: inout [String: String], _ send: Send
     ) async throws {
         try await withThrowingTaskGroup(of: (name: String, news: String).self) { group in
@@ -124,7 +124,7 @@ extension API {
         }
     }
 
-    private static func text(of content: Mailbox.Content, as name: String?, _ caller: Caller) -> String {
+    private static func text(of content: ListenerBuffer.Content, as name: String?, _ caller: Caller) -> String {
         var text = ""
         if content.hasGap { text += "event: gap\ndata: {}\n\n" }
         if content.isOpened { text += "event: subscribed\ndata: {}\n\n" }

@@ -7,7 +7,7 @@ import HaulRedis
 struct API: Sendable {
     let configuration: WebConfiguration
     let redis: Redis
-    let desks: [String: QueueDesk]
+    let desks: [String: QueueReaderCache]
     let reads = SharedReads()
     let hub: EventHub
     let audit: AuditLog
@@ -27,7 +27,7 @@ struct API: Sendable {
         let redis = Redis(configuration.redis, name: "haul-web")
         let queues = configuration.queues.map { Queue($0, redis: redis) }
         self.redis = redis
-        desks = Dictionary(uniqueKeysWithValues: queues.map { ($0.name.text, QueueDesk($0)) })
+        desks = Dictionary(uniqueKeysWithValues: queues.map { ($0.name.text, QueueReaderCache($0)) })
         hub = EventHub(queues)
     }
 
@@ -57,7 +57,7 @@ struct API: Sendable {
         }
     }
 
-    func desk(_ name: String) throws(APIError) -> QueueDesk {
+    func desk(_ name: String) throws(APIError) -> QueueReaderCache {
         guard let desk = desks[name] else { throw .notFound("the queue \(name)") }
         return desk
     }
@@ -78,12 +78,12 @@ struct API: Sendable {
             let id = path[3]
             guard JobField.isID(id) else { throw .notFound("a job of such an id") }
             let isOpen = caller.role == .operator
-            let looks = try query.flag("line")
-            guard !looks || !isWatched else {
+            let searchesLine = try query.flag("line")
+            guard !searchesLine || !isWatched else {
                 throw APIError(400, "bad_request", "the line is not looked at again and again")
             }
-            return Resource(key: "\(key) \(isOpen) \(looks)", isSearch: looks, age: .milliseconds(400)) {
-                try await Self.job(id, of: desk.queue, isOpen: isOpen, looksInLine: looks)
+            return Resource(key: "\(key) \(isOpen) \(searchesLine)", isSearch: searchesLine, age: .milliseconds(400)) {
+                try await Self.job(id, of: desk.queue, isOpen: isOpen, searchesElements: searchesLine)
             }
         case ("history", 3): return try history(desk, key, query)
         case ("settings", 3):
@@ -115,7 +115,7 @@ struct API: Sendable {
         }
     }
 
-    private func history(_ desk: QueueDesk, _ key: String, _ query: Query) throws(APIError) -> Resource {
+    private func history(_ desk: QueueReaderCache, _ key: String, _ query: Query) throws(APIError) -> Resource {
         let minutes = Int(try query.integer("minutes", in: 1...Int64(Queue.historyHours) * 60, else: 60))
         let step = Int(try query.integer("step", in: 1...60, else: 1))
         return Resource(key: "\(key) \(minutes) \(step)", age: .seconds(4)) {
@@ -124,7 +124,7 @@ struct API: Sendable {
     }
 
     private func list(
-        _ desk: QueueDesk, _ key: String, _ query: Query, _ reach: QueueDesk.Reach
+        _ desk: QueueReaderCache, _ key: String, _ query: Query, _ reach: QueueReaderCache.Reach
     ) throws(APIError) -> Resource {
         guard let state = JobState(rawValue: query["state"] ?? "running") else {
             let states = JobState.allCases.map(\.rawValue).joined(separator: ", ")
@@ -144,10 +144,10 @@ struct API: Sendable {
     }
 
     private static func job(
-        _ id: String, of queue: Queue, isOpen: Bool, looksInLine: Bool
+        _ id: String, of queue: Queue, isOpen: Bool, searchesElements: Bool
     ) async throws -> String {
         if let record = try await queue.job(id) { return JobJSON.whole(record, isOpen: isOpen) }
-        if looksInLine {
+        if searchesElements {
             if let job = try await queue.waiting(for: id) { return JobJSON.unseen(id, job) }
             // A worker may have taken the job in the meantime.
             if let record = try await queue.job(id) { return JobJSON.whole(record, isOpen: isOpen) }

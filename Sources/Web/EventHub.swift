@@ -19,26 +19,26 @@ actor EventHub {
     private let queues: [String: Queue]
     private var feeds: [Topic: Feed] = [:]
     /// Each feed is a connection to Redis.
-    private static let mostFeeds = 32
+    private static let maxFeeds = 32
     /// One user takes at most half of the feeds, and operators keep a quarter of them.
-    private let quota = Quota<Topic>(maxEach: mostFeeds / 2, maxViewers: mostFeeds * 3 / 4)
+    private let quota = Quota<Topic>(maxEach: maxFeeds / 2, maxViewers: maxFeeds * 3 / 4)
 
     init(_ queues: [Queue]) { self.queues = Dictionary(uniqueKeysWithValues: queues.map { ($0.name.text, $0) }) }
 
     /// Begins to listen. The caller must end it with `leave`.
     ///
     /// - Throws: `not_found` for an unknown queue; `busy` if there are too many feeds.
-    func listen(to topic: Topic, for caller: Caller) throws(APIError) -> Mailbox {
+    func listen(to topic: Topic, for caller: Caller) throws(APIError) -> ListenerBuffer {
         guard let hold = quota.hold(topic, for: caller) else {
             throw APIError(429, "too_many", "too many jobs are watched at once: close the page of another job")
         }
-        let mailbox = Mailbox(hold)
+        let mailbox = ListenerBuffer(hold)
         if let feed = feeds[topic] {
             feed.mailboxes.add(mailbox)
             return mailbox
         }
         guard let queue = queues[topic.queue] else { throw .notFound("the queue \(topic.queue)") }
-        guard feeds.count < Self.mostFeeds else {
+        guard feeds.count < Self.maxFeeds else {
             throw APIError(503, "busy", "too many jobs are watched at once: try again in a moment")
         }
         let listeners = Listeners()
@@ -57,7 +57,7 @@ actor EventHub {
         return mailbox
     }
 
-    func leave(_ topic: Topic, _ mailbox: Mailbox) {
+    func leave(_ topic: Topic, _ mailbox: ListenerBuffer) {
         guard let feed = feeds[topic], feed.mailboxes.remove(mailbox) else { return }
         feed.task.cancel()
         feeds[topic] = nil
@@ -66,9 +66,9 @@ actor EventHub {
 
 /// The mailboxes of one feed.
 private final class Listeners: Sendable {
-    private let all = Mutex<(mailboxes: [Mailbox], isOpen: Bool)>(([], false))
+    private let all = Mutex<(mailboxes: [ListenerBuffer], isOpen: Bool)>(([], false))
 
-    func add(_ mailbox: Mailbox) {
+    func add(_ mailbox: ListenerBuffer) {
         let isOpen = all.withLock {
             $0.mailboxes.append(mailbox)
             return $0.isOpen
@@ -77,7 +77,7 @@ private final class Listeners: Sendable {
     }
 
     /// Removes a mailbox. True if none is left.
-    func remove(_ mailbox: Mailbox) -> Bool {
+    func remove(_ mailbox: ListenerBuffer) -> Bool {
         all.withLock {
             $0.mailboxes.removeAll { $0 === mailbox }
             return $0.mailboxes.isEmpty
@@ -104,7 +104,7 @@ private final class Listeners: Sendable {
 }
 
 /// The events that one listener has not taken yet. When there are too many, the older half is dropped.
-final class Mailbox: Sendable {
+final class ListenerBuffer: Sendable {
     struct Content {
         var events: [String] = []
         /// Some events are missing: the subscription was interrupted, or the mailbox was full.
@@ -118,12 +118,12 @@ final class Mailbox: Sendable {
 
     init(_ hold: Quota<EventHub.Topic>.Hold) { self.hold = hold }
 
-    private static let mostEvents = 2000
+    private static let maxEvents = 2000
 
     func post(_ event: String) {
         content.withLock {
-            if $0.events.count >= Self.mostEvents {
-                $0.events.removeFirst(Self.mostEvents / 2)
+            if $0.events.count >= Self.maxEvents {
+                $0.events.removeFirst(Self.maxEvents / 2)
                 $0.hasGap = true
             }
             $0.events.append(event)

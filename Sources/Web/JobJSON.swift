@@ -13,7 +13,7 @@ enum JobJSON {
     /// The fields of a job's hash that a row of a list needs.
     static let lineFields = Queue.summaryFields + ["kind", "method", "status", "batch"]
     /// No page draws more intervals.
-    private static let mostIntervals = 4096
+    private static let maxIntervals = 4096
 
     /// Everything that is known of a job, except for secrets.
     ///
@@ -27,7 +27,7 @@ enum JobJSON {
             !JobRecord.hidden.contains($0.key) && !$0.value.isEmpty && (isOpen || !answer.contains($0.key))
         }
         for (name, value) in shown.sorted(by: { $0.key < $1.key }) { set(name, value, in: &json) }
-        let intervals = record.offsets.intervals.prefix(mostIntervals)
+        let intervals = record.offsets.intervals.prefix(maxIntervals)
         let pairs = intervals.map { "[\($0.lowerBound),\($0.upperBound)]" }
         json.set("offsets", json: "[\(pairs.joined(separator: ","))]")
         return json.text
@@ -57,7 +57,7 @@ enum JobJSON {
         let url = fields["url"] ?? job.maskedURL
         json.set("url", url)
         json.set("host", host(of: url))
-        if state != .running { json.set("moment", job.moment) }
+        if state != .running { json.set("timestamp", job.timestamp) }
         if fields["batch"] == nil { json.set("batch", job.batch) }
         if fields["waiting"] == nil { json.set("waiting", job.waits) }
         for name in lineFields where name != "state" && name != "url" {

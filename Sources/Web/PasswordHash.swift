@@ -12,8 +12,8 @@ package struct PasswordHash: Sendable, Equatable {
     private let salt: [UInt8]
     private let key: [UInt8]
 
-    private static let beginning = "scrypt"
-    private static let mostMemory: UInt64 = 256 << 20
+    private static let prefix = "scrypt"
+    private static let maxMemory: UInt64 = 256 << 20
 
     /// Hashes a new password with a random salt. With the default cost this takes about a third of a second.
     package init(password: String, cost: UInt64 = 17) {
@@ -25,18 +25,18 @@ package struct PasswordHash: Sendable, Equatable {
     /// Reads a hash that `text` has written; nil if it is none, or if its costs are out of bounds.
     package init?(_ text: String) {
         let parts = text.split(separator: "$", omittingEmptySubsequences: false).map(String.init)
-        guard parts.count == 6, parts[0] == Self.beginning, let cost = UInt64(parts[1]), (4...20).contains(cost),
+        guard parts.count == 6, parts[0] == Self.prefix, let cost = UInt64(parts[1]), (4...20).contains(cost),
             let blockSize = UInt64(parts[2]), (1...32).contains(blockSize), let lanes = UInt64(parts[3]),
             (1...4).contains(lanes), let salt = Hexadecimal.bytes(parts[4]), salt.count >= 8,
             let key = Hexadecimal.bytes(parts[5]), (16...64).contains(key.count),
-            128 * blockSize << cost <= Self.mostMemory / 2
+            128 * blockSize << cost <= Self.maxMemory / 2
         else { return nil }
         (self.cost, self.blockSize, self.lanes, self.salt, self.key) = (cost, blockSize, lanes, salt, key)
     }
 
     /// The hash as the accounts file has it: `scrypt$cost$blockSize$lanes$salt$key`. Salt and key are hexadecimal.
     package var text: String {
-        "\(Self.beginning)$\(cost)$\(blockSize)$\(lanes)$\(Hexadecimal.text(salt))$\(Hexadecimal.text(key))"
+        "\(Self.prefix)$\(cost)$\(blockSize)$\(lanes)$\(Hexadecimal.text(salt))$\(Hexadecimal.text(key))"
     }
 
     /// The bytes of memory that a check takes.
@@ -65,7 +65,7 @@ package struct PasswordHash: Sendable, Equatable {
         var key = [UInt8](repeating: 0, count: count)
         let bytes = Array(password.utf8).map { CChar(bitPattern: $0) }
         let status = EVP_PBE_scrypt(
-            bytes, bytes.count, salt, salt.count, 1 << cost, blockSize, lanes, mostMemory, &key, count)
+            bytes, bytes.count, salt, salt.count, 1 << cost, blockSize, lanes, maxMemory, &key, count)
         return status == 1 ? key : nil
     }
 }

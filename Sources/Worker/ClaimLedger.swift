@@ -67,7 +67,7 @@ struct ClaimLedger<Entry> {
 
     /// Notes the state of the queue. True if the worker has become quiet, or is no longer quiet.
     @discardableResult
-    mutating func note(_ gate: QueueGate) -> Bool {
+    mutating func record(_ gate: QueueGate) -> Bool {
         defer { self.gate = gate }
         return (self.gate == .quiet) != (gate == .quiet)
     }

@@ -54,7 +54,7 @@ final class Downloads: Sendable {
     /// - Returns: The options that were applied, and those that have changed but need a new process.
     func take(_ new: WorkerConfiguration) async throws(Failure) -> (taken: [String], left: [String]) {
         try Self.checkCertificates(new)
-        hosts.setMost(new.connectionsPerHost)
+        hosts.setMax(new.connectionsPerHost)
         let old = state.withLock { state in
             state.context.connections = new.connections
             state.context.maximumSize = new.maximumSize

@@ -18,14 +18,14 @@ struct Janitor: Sendable {
     private static let pauses = (shortest: Duration.seconds(10), longest: Duration.seconds(3600))
 
     let store: any Store
-    let attendants: [QueueAttendant]
+    let attendants: [QueueServer]
     let log: Logger
     private let orphans: Orphans
-    private var hasToldOfTooMany = false
+    private var hasWarnedOfTooMany = false
     /// Files that their jobs may want, with their versions. Redis is asked about them again once an hour.
     private var wanted: [String: Leftover.Version] = [:]
 
-    init(store: any Store, attendants: [QueueAttendant], log: Logger) {
+    init(store: any Store, attendants: [QueueServer], log: Logger) {
         (self.store, self.attendants, self.log) = (store, attendants, log)
         orphans = Orphans(queues: attendants.map(\.queue))
     }
@@ -67,7 +67,7 @@ struct Janitor: Sendable {
             guard let counts = try? await attendant.queue.stats().counts else { return nil }
             for state in JobState.allCases where state != .completed && state != .cancelled {
                 guard counts[state] ?? 0 < most else {
-                    tellOfTooMany(state, attendant)
+                    warnOfTooMany(state, attendant)
                     return nil
                 }
                 guard let ids = try? await attendant.queue.ids(in: state, limit: most) else { return nil }
@@ -77,9 +77,9 @@ struct Janitor: Sendable {
         return keys
     }
 
-    private mutating func tellOfTooMany(_ state: JobState, _ attendant: QueueAttendant) {
-        guard !hasToldOfTooMany else { return }
-        hasToldOfTooMany = true
+    private mutating func warnOfTooMany(_ state: JobState, _ attendant: QueueServer) {
+        guard !hasWarnedOfTooMany else { return }
+        hasWarnedOfTooMany = true
         log.warning(
             "partial files of unknown jobs are not swept: too many jobs to know them all",
             metadata: ["queue": "\(attendant.queue.name)", "state": "\(state)", "most": .stringConvertible(most)])

@@ -30,10 +30,10 @@ struct JobRunner: Sendable {
         var refetched: Int64 = 0
     }
 
-    func run(_ claim: Claim, for attendant: QueueAttendant, sent: ContinuousClock.Instant) async -> End {
+    func run(_ claim: Claim, for attendant: QueueServer, sent: ContinuousClock.Instant) async -> End {
         // The job was lost before. Record in Redis that this run has begun, before any of the job's data is touched. If
         // this job crashes the worker, the crash is counted against it.
-        if claim.wasLost { await attendant.tellBegun(claim.run) }
+        if claim.wasLost { await attendant.reportActive(claim.run) }
         let job: Job
         let refused: Job.Invalid?
         do {
@@ -42,8 +42,8 @@ struct JobRunner: Sendable {
             return End(runEnd: RunEnd(claim.run, .rejected(reason: error.description, before: claim.before)))
         }
         let running = RunningJob(claim: claim, job: job, lease: Lease(length: lease, sent: sent))
-        attendant.journal.began(claim, job)
-        let tell: @Sendable () async -> Void = { await attendant.tell(running) }
+        attendant.queueLog.began(claim, job)
+        let reportNow: @Sendable () async -> Void = { await attendant.report(running) }
         var assignment = Assignment(
             job: job, token: claim.run.token, key: PartialKey.of(claim.run.id, in: attendant.queue.name),
             clock: claim.clock,
@@ -57,7 +57,7 @@ struct JobRunner: Sendable {
         assignment.hostBuckets = attendant.rates.hosts
         assignment.markSent = { await self.markSent(running, attendant) }
         (assignment.isNew, assignment.isSettled) = (claim.previous == nil, claim.previous == .completed)
-        assignment.workChanged = claim.wasLost ? tell : nil
+        assignment.workChanged = claim.wasLost ? reportNow : nil
         assignment.committed = { attendant.figures.commits.record($0) }
         guard let activity = activities.begin(assignment) else {
             let failure = Failure(.badJob, "this worker does no job of the kind \(job.kind.rawValue)")
@@ -69,7 +69,10 @@ struct JobRunner: Sendable {
         if let refused { running.warn("the job goes on without its newest push, which cannot be read: \(refused)") }
         attendant.enter(running, activity)
         defer { attendant.leave(running, activity) }
-        let isDeleted = if let doomed = claim.doomed { await attendant.leftovers.delete(doomed) } else { false }
+        let isDeleted =
+            if let pendingDeletion = claim.pendingDeletion { await attendant.leftovers.delete(pendingDeletion) } else {
+                false
+            }
         let outcome = await running.start(activity)
         guard let settlement = await end(running, activity, outcome) else {
             return ended(claim, activity, job, nil)
@@ -82,7 +85,7 @@ struct JobRunner: Sendable {
         }
         // If the request was not sent after all, or may be repeated, the next run may send it: clear the mark.
         if running.isMarkedSent, activity.isRepeatable || settlement.isCompleted { report.fields.append(("sent", "")) }
-        if isDeleted { report.fields.append(("doomed", "")) }
+        if isDeleted { report.fields.append(("pending_deletion", "")) }
         let runEnd = RunEnd(
             claim.run, settlement, report, isFresh: claim.previous == nil && !running.hasResume,
             awaitsReplicas: attendant.replicaWait != nil, response: activity.response, hadResponse: claim.hasResponse)
@@ -104,27 +107,27 @@ struct JobRunner: Sendable {
         throw Job.Invalid(field: "url", reason: "\(url) has a host that cannot be")
     }
 
-    private func mayCommit(_ running: RunningJob, _ attendant: QueueAttendant) async -> Bool {
+    private func mayCommit(_ running: RunningJob, _ attendant: QueueServer) async -> Bool {
         while running.stopReason != .fenced, !attendant.isOutOfTime {
             if running.lease.isHeld() { return true }
             // By our own clock the lease may be over, so ask Redis before the file gets its name.
-            await attendant.tell(running)
+            await attendant.report(running)
         }
         return false
     }
 
     /// Records in Redis that the request is about to be sent, and tries again until Redis answers. The call is
     /// idempotent. False if another run has the job, or if this one must stop.
-    private func markSent(_ running: RunningJob, _ attendant: QueueAttendant) async -> Bool {
-        running.noteMarkedSent()
+    private func markSent(_ running: RunningJob, _ attendant: QueueServer) async -> Bool {
+        running.recordMarkedSent()
         while running.stopReason == nil, !attendant.isOutOfTime {
-            if let isOurs = await attendant.tellSent(running) { return isOurs && running.stopReason == nil }
+            if let isOurs = await attendant.reportSent(running) { return isOurs && running.stopReason == nil }
         }
         return false
     }
 
-    private func announce(_ event: ActivityEvent, of running: RunningJob, _ attendant: QueueAttendant) {
-        attendant.journal.heard(event, of: running.claim, running.job)
+    private func announce(_ event: ActivityEvent, of running: RunningJob, _ attendant: QueueServer) {
+        attendant.queueLog.log(event, of: running.claim, running.job)
         let announcement = Announcement(event.name) { object in
             if case .started = event { object.set("attempt", running.claim.attempt + 1) }
             event.write(to: &object)
@@ -141,7 +144,7 @@ struct JobRunner: Sendable {
         await running.endCheckpoints()
         if !settlement.isLast {
             if await activity.discardUseless() { running.forgetBytes() }
-            running.note(await activity.finalCheckpoint())
+            running.record(await activity.finalCheckpoint())
         }
         return running.stopReason == .fenced ? nil : settlement
     }

@@ -13,7 +13,7 @@ import Synchronization
 /// was restarted, it is removed after less than a minute, if Redis still says that this run has completed the job.
 final class Leftovers: Sendable {
     private struct Entry {
-        let place: PartialPlace
+        let place: PartialLocation
         let job: Run
         /// The run id of the server that has the settle.
         let run: String
@@ -42,14 +42,14 @@ final class Leftovers: Sendable {
     func cleanUp(_ run: Run, _ activity: any Activity, after settlement: Settlement?, isSoon: Bool = false) async {
         switch settlement {
         case .completed where await queue.redis.mayFailOver:
-            if let place = activity.partialPlace { await keep(place, of: run) }
+            if let place = activity.partialLocation { await keep(place, of: run) }
         case .completed: await activity.discard(soon: isSoon)
         // A response has no partial file.
         case .answered: break
         case .cancelled: await activity.discard(soon: false)
         case nil:
             // The other worker can continue only the generation that Redis knows. Any other one is of no use.
-            guard let place = activity.partialPlace, let known = try? await queue.jobs([run.id]),
+            guard let place = activity.partialLocation, let known = try? await queue.jobs([run.id]),
                 known.first?["generation"] != place.generation
             else { return }
             await store.discardUnplaced([place])
@@ -62,20 +62,20 @@ final class Leftovers: Sendable {
         let near = dropped.filter { $0.store == store.id }
         for file in near { if let identity = file.finished { await store.delete(file.file, identity) } }
         let places = near.filter { !$0.generation.isEmpty }.map { file in
-            PartialPlace(file: file.file, key: PartialKey.of(file.id, in: queue.name), generation: file.generation)
+            PartialLocation(file: file.file, key: PartialKey.of(file.id, in: queue.name), generation: file.generation)
         }
         if !places.isEmpty { await store.discardUnplaced(places) }
     }
 
     /// Deletes a finished file, as requested before its job was pushed again. False if the file is on another store.
-    func delete(_ doomed: DoomedFile) async -> Bool {
-        guard doomed.store == store.id else { return false }
-        await store.delete(doomed.file, doomed.identity)
+    func delete(_ pendingDeletion: PendingDeletion) async -> Bool {
+        guard pendingDeletion.store == store.id else { return false }
+        await store.delete(pendingDeletion.file, pendingDeletion.identity)
         return true
     }
 
     /// Keeps the link for now. Must be called after the settle is answered.
-    func keep(_ place: PartialPlace, of job: Run) async {
+    func keep(_ place: PartialLocation, of job: Run) async {
         guard let run = await queue.redis.serverRun else { return }
         let entry = Entry(place: place, job: job, run: run, settled: .now)
         entries.withLock { $0.append(entry) }

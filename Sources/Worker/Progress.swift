@@ -6,7 +6,7 @@ import HaulContract
 enum Progress {
     /// Reports when a run begins to wait for a connection to its host, and when the wait is over.
     static func add(wait isWaiting: Bool, to report: inout RunReport, of running: RunningJob) {
-        guard running.note(isWaiting: isWaiting) else { return }
+        guard running.record(isWaiting: isWaiting) else { return }
         report.fields.append(("waiting", isWaiting ? "host" : ""))
         guard isWaiting else { return }
         // When a job ends, Redis looks for `waiting` only if the job has a `speed` (Lua/states.lua).

@@ -30,10 +30,10 @@ final class QueueFigures: Sendable {
     private let registry: MetricsRegistry
     private let ends = Mutex<[End: Counter]>([:])
     /// When the last tick of the whole queue began, and when Redis last answered one; nil before the first one.
-    private let looks = Mutex<(begun: ContinuousClock.Instant?, answered: ContinuousClock.Instant?)>((nil, nil))
+    private let tickTimes = Mutex<(begun: ContinuousClock.Instant?, answered: ContinuousClock.Instant?)>((nil, nil))
 
     /// The most error codes that are told apart. Servers can make up codes like `http_599`.
-    private static let mostCodes = 100
+    private static let maxCodes = 100
 
     init(queue: String, in registry: MetricsRegistry) {
         func counter(_ metric: Metric) -> Counter { Counter(metric, [("queue", queue)], in: registry) }
@@ -59,7 +59,7 @@ final class QueueFigures: Sendable {
     func ended(_ result: String, code: ErrorCode?) {
         ends.withLock { ends in
             var end = End(result: result, code: code?.rawValue ?? "")
-            if ends[end] == nil, !end.code.isEmpty, Set(ends.keys.map(\.code)).count >= Self.mostCodes {
+            if ends[end] == nil, !end.code.isEmpty, Set(ends.keys.map(\.code)).count >= Self.maxCodes {
                 end = End(result: result, code: "other")
             }
             if let known = ends[end] { return known.increment() }
@@ -70,16 +70,16 @@ final class QueueFigures: Sendable {
         }
     }
 
-    func noteLook() { looks.withLock { $0.begun = .now } }
+    func recordTickStart() { tickTimes.withLock { $0.begun = .now } }
 
-    func noteAnswer() { looks.withLock { $0.answered = .now } }
+    func recordTickReply() { tickTimes.withLock { $0.answered = .now } }
 
     /// How long ago the last tick of the whole queue began; nil before the first one.
-    var sinceLook: Duration? { looks.withLock { $0.begun }.map { .now - $0 } }
+    var sinceTickStart: Duration? { tickTimes.withLock { $0.begun }.map { .now - $0 } }
 
     /// How long ago Redis last answered a tick of the whole queue; nil before the first answer.
-    var sinceAnswer: Duration? { looks.withLock { $0.answered }.map { .now - $0 } }
+    var sinceTickReply: Duration? { tickTimes.withLock { $0.answered }.map { .now - $0 } }
 
     /// When Redis last answered a tick of the whole queue, in unix ms.
-    var lastAnswer: Int64? { sinceAnswer.map { UnixTime.milliseconds - Int64($0.milliseconds) } }
+    var lastTickReply: Int64? { sinceTickReply.map { UnixTime.milliseconds - Int64($0.milliseconds) } }
 }

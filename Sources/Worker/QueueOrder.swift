@@ -4,7 +4,7 @@
 /// weights each queue is drawn first in proportion to its weight, so that none starves.
 struct QueueOrder: Sendable {
     /// For how long an empty queue is not asked again. A busy worker then asks only the queue that it is working for.
-    static let emptyIsBelievedFor: Duration = .seconds(1)
+    static let emptyQueueDelay: Duration = .seconds(1)
 
     /// One weight per queue, in the order given; nil for strict priority.
     private let weights: [Int]?
@@ -19,7 +19,7 @@ struct QueueOrder: Sendable {
     }
 
     /// Notes whether queue `index` had no job to give.
-    mutating func note(_ index: Int, wasEmpty: Bool, at now: ContinuousClock.Instant = .now) {
+    mutating func record(_ index: Int, wasEmpty: Bool, at now: ContinuousClock.Instant = .now) {
         emptySince[index] = wasEmpty ? now : nil
     }
 
@@ -43,7 +43,7 @@ struct QueueOrder: Sendable {
     func candidates(in order: [Int], at now: ContinuousClock.Instant = .now) -> [Int] {
         order.filter { index in
             guard let since = emptySince[index] else { return true }
-            return now - since >= Self.emptyIsBelievedFor
+            return now - since >= Self.emptyQueueDelay
         }
     }
 }

@@ -23,7 +23,7 @@ final class ReplicaWait: Sendable {
     }
 
     /// A completed job was settled.
-    func note() { nudge.yield() }
+    func record() { nudge.yield() }
 
     /// Announces until the task is cancelled, and then once more for the last settles.
     func run() async {
@@ -38,12 +38,12 @@ final class ReplicaWait: Sendable {
             }
             for await _ in nudges {
                 if Task.isCancelled { break }
-                await tell()
+                await announce()
             }
             group.cancelAll()
         }
         // A task of its own, since a cancelled task waits for nothing.
-        await Task { _ = try? await queue.tellReplicated(to: replicas, within: Self.once, on: waiter) }.value
+        await Task { _ = try? await queue.announceReplicated(to: replicas, within: Self.once, on: waiter) }.value
         await waiter.close()
     }
 
@@ -62,13 +62,13 @@ final class ReplicaWait: Sendable {
             metadata: ["replicas": .stringConvertible(count), "wanted": .stringConvertible(replicas)])
     }
 
-    private func tell() async {
+    private func announce() async {
         do {
             var isMore = true
             while isMore {
-                switch try await queue.tellReplicated(to: replicas, within: Self.once, on: waiter) {
+                switch try await queue.announceReplicated(to: replicas, within: Self.once, on: waiter) {
                 case .nothing: isMore = false
-                case .told: continue
+                case .announced: continue
                 case .tooFew(let count):
                     complain(count)
                     isMore = false

@@ -30,14 +30,14 @@ struct RunNews {
         events.append(event)
     }
 
-    mutating func noteRequest() { isAskedFor = true }
+    mutating func markControlPending() { isAskedFor = true }
 
-    mutating func note(_ resume: ResumePoint) { (self.resume, isResumeNew) = (resume, true) }
+    mutating func record(_ resume: ResumePoint) { (self.resume, isResumeNew) = (resume, true) }
 
     /// Notes the place of a partial file. False if a newer generation than `known` has been noted meanwhile.
-    mutating func note(place: ResumePoint, insteadOf known: String?) -> Bool {
+    mutating func record(location: ResumePoint, insteadOf known: String?) -> Bool {
         guard resume?.generation == known else { return false }
-        note(place)
+        record(location)
         return true
     }
 
@@ -46,7 +46,7 @@ struct RunNews {
         guard let resume else { return }
         self.resume?.offsets = ByteIntervals()
         self.resume?.blockChecks = [:]
-        self.resume?.journal = ""
+        self.resume?.storeState = ""
         isResumeNew = isResumeNew || !resume.offsets.isEmpty
     }
 
@@ -58,12 +58,12 @@ struct RunNews {
     }
 
     /// Notes what is about to be reported. True if it has changed since the last report.
-    mutating func note(isWaiting: Bool) -> Bool {
+    mutating func record(isWaiting: Bool) -> Bool {
         defer { reported.isWaiting = isWaiting }
         return isWaiting != reported.isWaiting
     }
 
-    mutating func note(isAtWork: Bool) -> Bool {
+    mutating func record(isAtWork: Bool) -> Bool {
         defer { reported.isAtWork = isAtWork }
         return isAtWork != reported.isAtWork
     }
@@ -79,8 +79,8 @@ struct RunNews {
     /// The report failed. Events of progress and waits are out of date by now; the other events must not be lost.
     mutating func putBack(_ report: RunReport) {
         if report.offsets != nil { isResumeNew = true }
-        if report.tellsOfWait { reported.isWaiting.toggle() }
-        if report.tellsOfWork { reported.isAtWork.toggle() }
+        if report.reportsWaiting { reported.isWaiting.toggle() }
+        if report.reportsActivity { reported.isAtWork.toggle() }
         events = report.events.filter { !["progress", "waiting"].contains($0.name) } + events
     }
 }

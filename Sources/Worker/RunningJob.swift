@@ -71,13 +71,13 @@ final class RunningJob: Sendable {
     ) -> CheckpointPace.Due? {
         let known = state.withLock { $0.news.resume?.generation }
         return checkpoints.beginIfDue(of: activity, interval: interval, known: known) { place in
-            if state.withLock({ $0.news.note(place: place, insteadOf: known) }) { hurry() }
+            if state.withLock({ $0.news.record(location: place, insteadOf: known) }) { hurry() }
             // The next tick reports the place.
             return false
         } done: { point, due, duration in
             if let point {
                 took(duration)
-                self.state.withLock { $0.news.note(point) }
+                self.state.withLock { $0.news.record(point) }
             }
             if due == .urgent { hurry() }
         }
@@ -92,7 +92,7 @@ final class RunningJob: Sendable {
     /// Redis may have recorded that the request is sent.
     var isMarkedSent: Bool { state.withLock { $0.isMarkedSent } }
 
-    func noteMarkedSent() { state.withLock { $0.isMarkedSent = true } }
+    func recordMarkedSent() { state.withLock { $0.isMarkedSent = true } }
 
     // MARK: Reports to Redis
 
@@ -104,10 +104,10 @@ final class RunningJob: Sendable {
 
     var hasNews: Bool { state.withLock { $0.news.isAny } }
 
-    func noteRequest() { state.withLock { $0.news.noteRequest() } }
+    func markControlPending() { state.withLock { $0.news.markControlPending() } }
 
-    func note(_ resume: ResumePoint?) {
-        if let resume { state.withLock { $0.news.note(resume) } }
+    func record(_ resume: ResumePoint?) {
+        if let resume { state.withLock { $0.news.record(resume) } }
     }
 
     func forgetBytes() { state.withLock { $0.news.forgetBytes() } }
@@ -119,9 +119,9 @@ final class RunningJob: Sendable {
         state.withLock { $0.news.isProgressDue(at: now) }
     }
 
-    func note(isWaiting: Bool) -> Bool { state.withLock { $0.news.note(isWaiting: isWaiting) } }
+    func record(isWaiting: Bool) -> Bool { state.withLock { $0.news.record(isWaiting: isWaiting) } }
 
-    func note(isAtWork: Bool) -> Bool { state.withLock { $0.news.note(isAtWork: isAtWork) } }
+    func record(isAtWork: Bool) -> Bool { state.withLock { $0.news.record(isAtWork: isAtWork) } }
 
     func takeReport() -> RunReport { state.withLock { $0.news.take() } }
 

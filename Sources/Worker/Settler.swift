@@ -26,14 +26,14 @@ final class Settler: Sendable {
     }
 
     /// While Redis works on one, this worker works on the reply to the other.
-    private static let mostCalls = 2
+    private static let maxCalls = 2
 
     /// The most runs in one call. That takes Redis some 2 ms, in which it serves nobody else. A run that has not ended
     /// its job counts twice, because Redis cancels the job or puts it back.
     private static let most = 32
 
     /// The most bytes of responses in one call, which has at least one run in any case.
-    private static let mostBytes = 1 << 20
+    private static let maxBytes = 1 << 20
 
     private let queue: Queue
     private let state = Mutex(State())
@@ -45,7 +45,7 @@ final class Settler: Sendable {
         try await withCheckedContinuation { continuation in
             let isCalling = state.withLock { state in
                 state.waiting.append(Entry(end: end, worker: worker, next: next, answer: continuation))
-                guard state.calls < Self.mostCalls else { return false }
+                guard state.calls < Self.maxCalls else { return false }
                 state.calls += 1
                 return true
             }
@@ -58,7 +58,7 @@ final class Settler: Sendable {
         let count = waiting.prefix {
             bytes += $0.end.weight
             runs += $0.end.settlement.endsJob ? 1 : 2
-            return bytes <= mostBytes && runs <= most
+            return bytes <= maxBytes && runs <= most
         }.count
         return Array(waiting.prefix(max(1, count)))
     }

@@ -4,7 +4,7 @@ import HaulExecutors
 import HaulHTTP
 import Synchronization
 
-/// A worker's share of a rate limit (Lua/shares.lua): what it keeps to, and what it could use.
+/// A worker's share of a rate limit (Lua/rates.lua): what it keeps to, and what it could use.
 ///
 /// The share lapses with the lease, by this worker's clock, from before the share was requested. So a worker that was
 /// frozen, or cannot reach Redis, uses nothing that has been lent to another since.
@@ -14,7 +14,7 @@ final class SharedRate: Sendable {
         /// What the bucket may use, in bytes per second.
         var keeps: Int64 = 0
         /// The last measurements: bytes per second, and whether the share was too small.
-        var looks: [(speed: Int64, isShort: Bool)] = []
+        var measurements: [(speed: Int64, isShort: Bool)] = []
         var last: (at: ContinuousClock.Instant, taken: Int64)?
         /// When there was last any demand.
         var used = ContinuousClock.now
@@ -35,7 +35,7 @@ final class SharedRate: Sendable {
 
     /// The share of the queue's own limit, if there is one.
     init() {
-        (name, bucket) = (ShareQuestion.ofQueue, TokenBucket())
+        (name, bucket) = (RateLeaseRequest.ofQueue, TokenBucket())
         state = Mutex(State())
     }
 
@@ -46,51 +46,51 @@ final class SharedRate: Sendable {
     }
 
     /// Notes whether there is a limit, as a tick's reply says.
-    func note(isLimited: Bool) {
+    func record(isLimited: Bool) {
         state.withLock { state in
             if state.isLimited, !isLimited {
                 bucket.lift()
                 (state.keeps, state.last) = (0, nil)
-                state.looks = []
+                state.measurements = []
             }
             state.isLimited = isLimited
         }
     }
 
     /// The request for a share; nil while there is no limit.
-    func ask() -> ShareQuestion? {
+    func ask() -> RateLeaseRequest? {
         let now = ContinuousClock.now
         return state.withLock { state in
             guard state.isLimited else { return nil }
-            look(&state, now)
-            let isShort = state.looks.isEmpty || state.looks.contains { $0.isShort }
-            let speed = state.looks.map { $0.speed }.max() ?? 0
+            measure(&state, now)
+            let isShort = state.measurements.isEmpty || state.measurements.contains { $0.isShort }
+            let speed = state.measurements.map { $0.speed }.max() ?? 0
             if isShort || speed > 0 { state.used = now }
-            if name != ShareQuestion.ofQueue, now - state.used > Self.patience {
+            if name != RateLeaseRequest.ofQueue, now - state.used > Self.patience {
                 // Stop the use of the share before that is reported.
                 bucket.shut()
                 state.keeps = 0
-                return ShareQuestion(name, keeps: 0, wants: .none)
+                return RateLeaseRequest(name, keeps: 0, wants: .none)
             }
-            return ShareQuestion(
+            return RateLeaseRequest(
                 name, keeps: state.keeps,
                 wants: isShort ? .all : .some(Int64(Double(speed) * Self.growth) + Self.least))
         }
     }
 
-    private func look(_ state: inout State, _ now: ContinuousClock.Instant) {
+    private func measure(_ state: inout State, _ now: ContinuousClock.Instant) {
         let use = bucket.use()
         defer { state.last = (now, use.taken) }
         guard let last = state.last, now > last.at else { return }
         let seconds = (now - last.at).secondsValue
         // Two requests in quick succession say nothing about a speed.
         guard seconds > 0.05 else { return }
-        state.looks.append((Int64(Double(use.taken - last.taken) / seconds), use.wasShort))
-        state.looks = state.looks.suffix(Self.remembered)
+        state.measurements.append((Int64(Double(use.taken - last.taken) / seconds), use.wasShort))
+        state.measurements = state.measurements.suffix(Self.remembered)
     }
 
     /// Takes the answer to a request sent at `sent`. True if the share has shrunk, which is to be reported at once.
-    func take(_ share: RateShare?, sent: ContinuousClock.Instant, lease: Duration) -> Bool {
+    func take(_ share: RateLease?, sent: ContinuousClock.Instant, lease: Duration) -> Bool {
         guard let share else { return false }
         let left = lease - (ContinuousClock.now - sent)
         return state.withLock { state in

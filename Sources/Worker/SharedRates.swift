@@ -27,7 +27,7 @@ final class SharedRates: Sendable {
     func limit(_ names: Set<String>) { hosts.limit(names) }
 
     /// The requests for shares. Empty while there is nothing to share.
-    func ask() -> [ShareQuestion] {
+    func ask() -> [RateLeaseRequest] {
         state.withLock { state in
             let limited = hosts.limited
             let names = Set(limited.map(\.host))
@@ -43,16 +43,16 @@ final class SharedRates: Sendable {
 
     /// Takes the answers. True if a share has shrunk, which is to be reported at once.
     func take(
-        _ shares: [String: RateShare], of questions: [ShareQuestion], sent: ContinuousClock.Instant, lease: Duration
+        _ shares: [String: RateLease], of requests: [RateLeaseRequest], sent: ContinuousClock.Instant, lease: Duration
     ) -> Bool {
         state.withLock { state in
             var hasShrunk = false
-            for question in questions {
-                let rate = question.name == queue.name ? queue : state.hosts[question.name]
-                if question.wants == .none {
+            for request in requests {
+                let rate = request.name == queue.name ? queue : state.hosts[request.name]
+                if request.wants == .none {
                     // The bucket was shut before this request.
-                    if shares[question.name] != nil { state.hosts[question.name] = nil }
-                } else if rate?.take(shares[question.name], sent: sent, lease: lease) == true {
+                    if shares[request.name] != nil { state.hosts[request.name] = nil }
+                } else if rate?.take(shares[request.name], sent: sent, lease: lease) == true {
                     hasShrunk = true
                 }
             }

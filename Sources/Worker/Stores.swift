@@ -28,7 +28,7 @@ enum Stores {
         var options = ObjectStore.Options()
         options.memory = configuration.storeMemory
         options.certificateAuthorities = configuration.certificateAuthorities
-        options.tell = { log.warning("\($0)", metadata: ["root": "\(bucket)"]) }
+        options.notify = { log.warning("\($0)", metadata: ["root": "\(bucket)"]) }
         return ObjectStore(bucket, options: options)
     }
 
@@ -38,7 +38,7 @@ enum Stores {
     static func known(root: String) throws(Failure) -> any Store { try FileStore(known: root) }
 
     /// Logs what an operator should know about the store.
-    static func tell(of store: any Store, _ log: Logger) {
+    static func logNotes(of store: any Store, _ log: Logger) {
         guard let store = store as? FileStore else { return }
         let root: Logger.Metadata = ["root": "\(store.root)"]
         switch store.naming {

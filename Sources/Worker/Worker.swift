@@ -17,7 +17,7 @@ package final class Worker: Sendable {
     private let configuration: WorkerConfiguration
     private let log: Logger
     private let slots: Slots
-    private let queues: QueueLine
+    private let queues: QueueSelector
     private let store: any Store
     private let runner: JobRunner
     private let isDraining = Mutex(false)
@@ -50,11 +50,11 @@ package final class Worker: Sendable {
         }
         let registry = MetricsRegistry(Metric.ofWorker)
         let attendants = configuration.queues.enumerated().map { [store, identity, log] index, queue in
-            QueueAttendant(
+            QueueServer(
                 index: index, name: queue.name, identity: identity, configuration: configuration,
                 store: store, log: log, registry: registry)
         }
-        queues = QueueLine(attendants, weights: configuration.queues.map(\.weight))
+        queues = QueueSelector(attendants, weights: configuration.queues.map(\.weight))
         figures = WorkerFigures(
             name: configuration.name, registry: registry, slots: slots, attendants: attendants, store: store,
             engine: downloads.engine, hosts: downloads.hosts)
@@ -77,7 +77,7 @@ package final class Worker: Sendable {
         return result
     }
 
-    private var attendants: [QueueAttendant] { queues.attendants }
+    private var attendants: [QueueServer] { queues.attendants }
 
     /// The answers of this worker over HTTP.
     package var page: WorkerPage { WorkerPage(figures) }
@@ -97,7 +97,7 @@ package final class Worker: Sendable {
             log.warning(
                 "this system has no certificate authorities: no https server can be trusted (install ca-certificates)")
         }
-        Stores.tell(of: store, log)
+        Stores.logNotes(of: store, log)
         if await store.trouble() != nil { waitForRoot() }
         log.info(
             "working",
@@ -108,7 +108,7 @@ package final class Worker: Sendable {
             ])
         // The ticks go on after the claiming has ended, so that leases hold until the last job is back in line.
         let ticks = attendants.map { attendant in Task { await attendant.serve { self.fields } } }
-        figures.note(.working)
+        figures.record(.working)
         let janitor = Task {
             var janitor = Janitor(store: store, attendants: attendants, log: log)
             await janitor.run()
@@ -145,7 +145,7 @@ package final class Worker: Sendable {
     // MARK: Claiming
 
     private func takeJobs(
-        _ attendant: QueueAttendant, _ feed: AsyncStream<TakenJob>.Continuation
+        _ attendant: QueueServer, _ feed: AsyncStream<TakenJob>.Continuation
     ) async {
         // The batch doubles while the queue is long. It begins with one, so that workers share a few elements.
         var batch = 1
@@ -156,7 +156,7 @@ package final class Worker: Sendable {
             let most = min(batch, slots.free)
             let claims = await attendant.wait(most: max(1, most))
             batch = claims.count < most ? 1 : min(2 * batch, Self.largestBatch)
-            queues.note(attendant, wasEmpty: claims.isEmpty)
+            queues.record(attendant, wasEmpty: claims.isEmpty)
             var left = claims[...]
             while let claim = left.first, !isDraining.withLock({ $0 }), slots.take() {
                 // The stream is terminated by the worker's shutdown: nobody would take the job any more.
@@ -196,7 +196,7 @@ package final class Worker: Sendable {
         let goesOn = !isDraining.withLock { $0 } && !slots.isShut
         guard let runEnd = end.runEnd else {
             attendant.forget(claim.run)
-            attendant.journal.ended(claim, end, as: .fenced, after: .now - taken.sent)
+            attendant.queueLog.ended(claim, end, as: .fenced, after: .now - taken.sent)
             if let activity = end.activity {
                 unlinks.addTask { await attendant.leftovers.cleanUp(claim.run, activity, after: nil) }
             }
@@ -207,8 +207,8 @@ package final class Worker: Sendable {
         let reply = await attendant.settle(runEnd, wantsNext: goesOn && queues.asksFirst(attendant, in: drawn))
         let result: RunResult =
             reply.isOurs ? .settled(runEnd.settlement) : attendant.isOutOfTime ? .unsettled : .fenced
-        if case .fenced = result { attendant.journal.fenced(claim, end.job) }
-        attendant.journal.ended(claim, end, as: result, after: .now - taken.sent)
+        if case .fenced = result { attendant.queueLog.fenced(claim, end.job) }
+        attendant.queueLog.ended(claim, end, as: result, after: .now - taken.sent)
         if let activity = end.activity {
             let isSoon = reply.next != nil && reply.isOurs && runEnd.settlement.isCompleted
             let cleanUp = { @Sendable in
@@ -219,10 +219,10 @@ package final class Worker: Sendable {
             if isSoon { await cleanUp() } else { unlinks.addTask(operation: cleanUp) }
         }
         if let next = reply.next {
-            queues.note(attendant, wasEmpty: false)
+            queues.record(attendant, wasEmpty: false)
             return TakenJob(attendant: attendant, claim: next, sent: sent)
         }
-        if reply.isEmpty { queues.note(attendant, wasEmpty: true) }
+        if reply.isEmpty { queues.record(attendant, wasEmpty: true) }
         return goesOn ? await queues.claimNext(drawn) : nil
     }
 
@@ -255,7 +255,7 @@ package final class Worker: Sendable {
 
     private func shutDown(_ feed: AsyncStream<TakenJob>.Continuation) async {
         isDraining.withLock { $0 = true }
-        figures.note(.ending)
+        figures.record(.ending)
         log.info("ending: putting running jobs back in line")
         let deadline = ContinuousClock.now + configuration.graceTime
         for attendant in attendants {

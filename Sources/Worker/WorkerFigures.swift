@@ -23,31 +23,31 @@ final class WorkerFigures: Sendable {
 
     let name: String
     let slots: Slots
-    let attendants: [QueueAttendant]
+    let attendants: [QueueServer]
     private let store: any Store
     private let files: FileStore?
     private let registry: MetricsRegistry
     private let engine: TransferEngine
     private let hosts: HostLimits
-    private let space: Question<FileStore.Space?>
+    private let space: SharedQuery<FileStore.Space?>
     /// Asks the store why it cannot be used; nil if it can.
-    let storeTrouble: Question<String?>
+    let storeTrouble: SharedQuery<String?>
     private let state = Mutex(State())
 
     init(
-        name: String, registry: MetricsRegistry, slots: Slots, attendants: [QueueAttendant], store: any Store,
+        name: String, registry: MetricsRegistry, slots: Slots, attendants: [QueueServer], store: any Store,
         engine: TransferEngine, hosts: HostLimits
     ) {
         (self.name, self.registry, self.slots, self.attendants) = (name, registry, slots, attendants)
         (self.store, self.engine, self.hosts) = (store, engine, hosts)
         let files = store as? FileStore
         self.files = files
-        space = Question { await files?.space() }
-        storeTrouble = Question { await store.trouble() }
+        space = SharedQuery { await files?.space() }
+        storeTrouble = SharedQuery { await store.trouble() }
         registry.collect { [weak self] in await self?.add(to: &$0) }
     }
 
-    func note(_ phase: Phase) { state.withLock { $0.phase = phase } }
+    func record(_ phase: Phase) { state.withLock { $0.phase = phase } }
 
     var phase: Phase { state.withLock { $0.phase } }
 
@@ -94,7 +94,9 @@ final class WorkerFigures: Sendable {
             let bytes = attendant.bytes
             exposition.add(.receivedBytes, queue, bytes.received)
             exposition.add(.sentBytes, queue, bytes.sent)
-            if let moment = attendant.figures.lastAnswer { exposition.add(.lastTick, queue, Double(moment) / 1000) }
+            if let timestamp = attendant.figures.lastTickReply {
+                exposition.add(.lastTick, queue, Double(timestamp) / 1000)
+            }
         }
         exposition.add(.transfers, await engine.count)
         addHosts(to: &exposition)

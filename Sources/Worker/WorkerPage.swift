@@ -60,7 +60,7 @@ package struct WorkerPage: Sendable {
         }
         guard figures.phase == .working else { return reasons }
         for attendant in figures.attendants {
-            guard let ago = attendant.figures.sinceLook, ago > Self.standstill else { continue }
+            guard let ago = attendant.figures.sinceTickStart, ago > Self.standstill else { continue }
             reasons.append(
                 "the queue \(attendant.queue.name) has not been looked after for \(ago.components.seconds) s")
         }
@@ -78,7 +78,7 @@ package struct WorkerPage: Sendable {
             var reasons: [String] = []
             if figures.isQuiet { reasons.append("the worker is quiet: haul worker resume lets it take jobs again") }
             for attendant in figures.attendants {
-                let isAnswered = attendant.figures.sinceAnswer.map { $0 <= Self.silence } ?? false
+                let isAnswered = attendant.figures.sinceTickReply.map { $0 <= Self.silence } ?? false
                 if !isAnswered { reasons.append("Redis does not answer for the queue \(attendant.queue.name)") }
             }
             switch await figures.storeTrouble.answer() {

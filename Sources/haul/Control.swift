@@ -39,7 +39,7 @@ struct Selection: ParsableArguments {
         let unknown = ids.filter { known.states[$0] == nil }
         let asked = ids.filter { id in waitFor || known.states[id].map { wanted.states.contains($0) } ?? false }
         try await reaching { () throws(RedisError) in try await queue.request(wanted.request, of: asked) }
-        for id in asked { tell(id, wanted) }
+        for id in asked { printResult(id, wanted) }
         for id in ids where !asked.contains(id) {
             guard let state = known.states[id] else { continue }
             Terminal.complain("haul: \(id) is \(state.rawValue): there is nothing to \(wanted.name)")
@@ -54,7 +54,7 @@ struct Selection: ParsableArguments {
                 .usage, "a batch cannot be asked to \(wanted.name): name its jobs, or use --all. Nothing was done.")
         }
         if wanted.destroys {
-            try Question.confirm(
+            try Prompt.confirm(
                 "\(wanted.capitalName) the batch \(name) of the queue \(queue.name)?", isConfirmed: wanted.isConfirmed)
         }
         try await reaching { () throws(RedisError) in try await queue.request(request, ofBatch: name) }
@@ -74,14 +74,14 @@ struct Selection: ParsableArguments {
             return Terminal.complain("haul: the queue \(queue.name) has no job to \(wanted.name)")
         }
         if wanted.destroys {
-            try Question.confirm(
+            try Prompt.confirm(
                 "\(wanted.capitalName) \(ids.count) jobs of the queue \(queue.name)?", isConfirmed: wanted.isConfirmed)
         }
         try await reaching { () throws(RedisError) in try await queue.request(wanted.request, of: ids) }
-        for id in ids { tell(id, wanted) }
+        for id in ids { printResult(id, wanted) }
     }
 
-    private func tell(_ id: String, _ wanted: ControlVerb) {
+    private func printResult(_ id: String, _ wanted: ControlVerb) {
         if common.json {
             Terminal.line("{\"id\":\(JSON.quoted(id)),\"requested\":\"\(wanted.request.rawValue)\"}")
         } else {
@@ -93,7 +93,7 @@ struct Selection: ParsableArguments {
 /// What a command requests of jobs.
 struct ControlVerb {
     let name: String
-    let request: Request
+    let request: ControlOperation
     /// The states in which the request has an effect.
     let states: Set<JobState>
     /// The states whose jobs `--all` takes, in this order.

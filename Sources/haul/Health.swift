@@ -18,15 +18,15 @@ struct Health: ParsableCommand {
         guard let text = address ?? Environment.text("HAUL_HTTP") else {
             throw ExitStatus.because(.usage, "give the address that the worker's --http has, or HAUL_HTTP")
         }
-        guard let place = HealthPlace(text) else {
+        guard let place = HealthEndpoint(text) else {
             throw ExitStatus.because(.usage, "\"\(text)\" is no address: HOST:PORT, [IPv6]:PORT, :PORT or unix:PATH")
         }
         guard (1...600).contains(timeout) else {
             throw ExitStatus.because(.usage, "--timeout must be from 1 to 600 seconds")
         }
         let path = ready ? "/readyz" : "/healthz"
-        let answer: HealthAnswer
-        do throws(HealthPlace.Unreachable) { answer = try place.ask(path, seconds: timeout) } catch {
+        let answer: HealthResponse
+        do throws(HealthEndpoint.Unreachable) { answer = try place.ask(path, seconds: timeout) } catch {
             throw ExitStatus.because(.jobFailed, "no answer from \(text): \(error.reason)")
         }
         guard answer.status == 200 else {

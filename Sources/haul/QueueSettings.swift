@@ -10,20 +10,20 @@ enum QueueEntry {
     case ofJobs(QueueDefault)
     case ofHost(String)
 
-    static let beginning = "default."
-    static let beginningOfHost = "limits."
+    static let prefix = "default."
+    static let hostPrefix = "limits."
 
     init(name: String) throws {
         if name == QueueDefault.base.name {
             self = .ofJobs(.base)
-        } else if name.hasPrefix(Self.beginningOfHost) {
-            let host = String(name.dropFirst(Self.beginningOfHost.count))
+        } else if name.hasPrefix(Self.hostPrefix) {
+            let host = String(name.dropFirst(Self.hostPrefix.count))
             guard HostLimit.isHost(host) else {
                 throw Self.unknown(name, "\(host) is no host in lower case, perhaps with a port")
             }
             self = .ofHost(host)
-        } else if name.hasPrefix(Self.beginning) {
-            let field = String(name.dropFirst(Self.beginning.count))
+        } else if name.hasPrefix(Self.prefix) {
+            let field = String(name.dropFirst(Self.prefix.count))
             guard let known = QueueDefault(name: field), known != .base else {
                 throw Self.unknown(name, "\(field) can have no default")
             }
@@ -47,8 +47,8 @@ enum QueueEntry {
         switch self {
         case .setting(let setting): setting.name
         case .ofJobs(.base): QueueDefault.base.name
-        case .ofJobs(let field): Self.beginning + field.name
-        case .ofHost(let host): Self.beginningOfHost + host
+        case .ofJobs(let field): Self.prefix + field.name
+        case .ofHost(let host): Self.hostPrefix + host
         }
     }
 
@@ -104,7 +104,7 @@ extension QueueCommand {
             }
             let queue = try await common.connect()
             try await entry.set(to: kept, in: queue)
-            QueueCommand.tell([(name, kept)], common, "\(name) of the queue \(queue.name) is \(kept)")
+            QueueCommand.printValues([(name, kept)], common, "\(name) of the queue \(queue.name) is \(kept)")
         }
     }
 
@@ -118,7 +118,7 @@ extension QueueCommand {
             let entry = try QueueEntry(name: name)
             let queue = try await common.connect()
             try await entry.set(to: nil, in: queue)
-            QueueCommand.tell([(name, nil)], common, "\(name) of the queue \(queue.name) is no longer set")
+            QueueCommand.printValues([(name, nil)], common, "\(name) of the queue \(queue.name) is no longer set")
         }
     }
 
@@ -137,15 +137,15 @@ extension QueueCommand {
             }
             for (name, value) in found.defaults {
                 let known = QueueDefault(name: name)
-                let shown = known == .base ? name : QueueEntry.beginning + name
+                let shown = known == .base ? name : QueueEntry.prefix + name
                 rows.append((shown, value, known?.accepts(value) ?? false))
             }
             for (host, value) in found.limits {
                 let isValid = HostLimit.isHost(host) && HostLimit.accepts(value)
-                rows.append((QueueEntry.beginningOfHost + host, value, isValid))
+                rows.append((QueueEntry.hostPrefix + host, value, isValid))
             }
             let sorted = rows.sorted { $0.name < $1.name }
-            if common.json { return QueueCommand.tell(sorted.map { ($0.name, $0.value) }, common, "") }
+            if common.json { return QueueCommand.printValues(sorted.map { ($0.name, $0.value) }, common, "") }
             if sorted.isEmpty { return Terminal.line("nothing is set for the queue \(queue.name)") }
             var table = Table([.init(title: "NAME"), .init(title: "VALUE"), .init(title: "NOTE")])
             for (name, value, isValid) in sorted {
@@ -156,7 +156,7 @@ extension QueueCommand {
     }
 
     /// Prints the values as one JSON object with `--json`, else the sentence.
-    fileprivate static func tell(_ values: [(String, String?)], _ common: CommonOptions, _ sentence: String) {
+    fileprivate static func printValues(_ values: [(String, String?)], _ common: CommonOptions, _ sentence: String) {
         guard common.json else { return Terminal.line(sentence.printable) }
         var object = JSONObject()
         for (name, value) in values {

@@ -11,7 +11,7 @@ struct ServiceNotice {
 
     /// Prints a reason that is new, and once that it is over. Without permission to read the workers or the settings it
     /// prints nothing.
-    mutating func look() async {
+    mutating func refresh() async {
         guard let count = try? await queue.workerCount() else { return }
         let found = count == 0 ? Stats.unserved(queue) : await hold()
         defer { reason = found }

@@ -29,12 +29,12 @@ struct Stats: AsyncParsableCommand {
                 ("queue", JSON.quoted(queue.name.text)), ("workers", String(workers)),
                 ("queue_paused", String(stats.isPaused)),
             ]
-            let aside = stats.setAside.sorted { $0.key < $1.key }.map { ($0.key, String($0.value)) }
+            let aside = stats.deferred.sorted { $0.key < $1.key }.map { ($0.key, String($0.value)) }
             let hosts = stats.waiting.hosts.map { ($0.host, String($0.count)) }
             return Terminal.line(
                 JSON.object(
                     state + counts.map { ($0, String($1)) } + limit
-                        + (aside.isEmpty ? [] : [("set_aside", JSON.object(aside))])
+                        + (aside.isEmpty ? [] : [("deferred", JSON.object(aside))])
                         + (hosts.isEmpty ? [] : [("waiting_for_hosts", JSON.object(hosts))])))
         }
         var table = Table([
@@ -49,8 +49,8 @@ struct Stats: AsyncParsableCommand {
         } else if workers == 0 {
             Terminal.complain("haul: \(Self.unserved(queue))")
         }
-        tellHosts(stats.waiting.hosts)
-        for (kind, count) in stats.setAside.sorted(by: { $0.key < $1.key }) {
+        printHosts(stats.waiting.hosts)
+        for (kind, count) in stats.deferred.sorted(by: { $0.key < $1.key }) {
             let jobs = count == 1 ? "1 job waits" : "\(count) jobs wait"
             Terminal.line("\(jobs) for a worker that does jobs of the kind \(kind)".printable)
         }
@@ -59,7 +59,7 @@ struct Stats: AsyncParsableCommand {
     }
 
     /// Names the hosts for which most jobs wait, and why.
-    private func tellHosts(_ hosts: [(host: String, count: Int, reason: String)]) {
+    private func printHosts(_ hosts: [(host: String, count: Int, reason: String)]) {
         let sorted = hosts.sorted { ($1.count, $0.host) < ($0.count, $1.host) }
         for (_, count, reason) in sorted.prefix(Self.maxHosts) {
             Terminal.line("\(count == 1 ? "1 job waits" : "\(count) jobs wait") for \(reason)".printable)
@@ -72,7 +72,7 @@ struct Stats: AsyncParsableCommand {
     /// The age of the oldest job of each state.
     private func oldest(in queue: Queue) async throws -> [String: String] {
         let now = try await reaching { () throws(RedisError) in try await queue.now() }
-        let moments = try await reaching { () throws(RedisError) in try await queue.oldest() }
-        return Dictionary(uniqueKeysWithValues: moments.map { ($0.key.rawValue, Age.text(now - $0.value)) })
+        let timestamps = try await reaching { () throws(RedisError) in try await queue.oldest() }
+        return Dictionary(uniqueKeysWithValues: timestamps.map { ($0.key.rawValue, Age.text(now - $0.value)) })
     }
 }

@@ -27,7 +27,7 @@ import Testing
     {
         let f = try await QueueFixture()
         try await f.push(
-            #"{"url":"http://h/1","id":"1","at":\#(JobField.moments.upperBound),"delay":10000000000,"deadline":10000000000}"#
+            #"{"url":"http://h/1","id":"1","at":\#(JobField.timestamps.upperBound),"delay":10000000000,"deadline":10000000000}"#
         )
         #expect(try await f.claim() == nil)
         #expect(try await f.queue.job("1")?["deadline_at"]?.count == 14)

@@ -26,7 +26,7 @@ import Testing
                 try await c.queue.settle(
                     claim.run, as: .failed(Failure(.io, "m"), retryable: true, received: 0), worker: c.f.worker)
             case .paused, .cancelled:
-                let request: Request = state == .paused ? .paused : .cancelled
+                let request: ControlOperation = state == .paused ? .paused : .cancelled
                 try await c.apply([(id, Operation(request: request, time: ClockedQueue.dawn))])
                 try await c.queue.settle(
                     claim.run, as: state == .paused ? .paused : .cancelled, worker: c.f.worker)
@@ -44,7 +44,7 @@ import Testing
         var random = SeededGenerator(state: seed)
         let c = try await ClockedQueue()
         let histories = (0..<100).map { _ in
-            let requests: [Request] = [.paused, .cancelled, .running, .removed]
+            let requests: [ControlOperation] = [.paused, .cancelled, .running, .removed]
             var hasRetry = false
             return (1...Int.random(in: 2...5, using: &random)).map { number in
                 var request = requests.randomElement(using: &random)!
@@ -105,7 +105,7 @@ import Testing
 
 /// A control operation, and the time when it was made.
 private struct Operation {
-    let request: Request
+    let request: ControlOperation
     let time: Int64
 }
 

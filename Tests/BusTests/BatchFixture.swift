@@ -35,10 +35,10 @@ struct BatchFixture {
     /// Makes a request for a batch, and ticks until all members have it.
     func ask(_ request: BatchRequest, of name: String = "b", _ claims: [Claim] = []) async throws {
         try await queue.request(request, ofBatch: name)
-        try await tickUntilHeard(claims)
+        try await tickUntilApplied(claims)
     }
 
-    func tickUntilHeard(_ claims: [Claim] = []) async throws {
+    func tickUntilApplied(_ claims: [Claim] = []) async throws {
         try await eventually("the requests to be applied") {
             try await f.tick(claims)
             return try await f.redis.send(Command("HLEN", queue.keys.want)).int == 0
@@ -56,12 +56,12 @@ struct BatchFixture {
     }
 
     /// The replies on a list, oldest first.
-    func told(_ name: String = "r") async throws -> [JSON] {
+    func reported(_ name: String = "r") async throws -> [JSON] {
         let list = try await f.redis.send(Command("LRANGE", queue.keys.reply(name), 0, -1)).array ?? []
         return try list.reversed().map { try JSON($0.bytes ?? []) }
     }
 
     func rounds(_ name: String = "r") async throws -> [Int64] {
-        try await told(name).compactMap { $0["round"]?.integer }
+        try await reported(name).compactMap { $0["round"]?.integer }
     }
 }

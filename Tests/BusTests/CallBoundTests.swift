@@ -235,25 +235,25 @@ struct CallBoundTests {
         }
         try await push(f, names.map { #"{"id":"\#($0)","kind":"\#($0)","reply_to":"r"}"# })
         expectShort("unknown kinds, claims", meter, try await claimAll(f, meter))
-        #expect(try await f.redis.send(Command("HLEN", f.queue.keys.kinds)).int == 64)
-        #expect(try await f.queue.stats().setAside.count == 64)
+        #expect(try await f.redis.send(Command("HLEN", f.queue.keys.deferredKinds)).int == 64)
+        #expect(try await f.queue.stats().deferred.count == 64)
         let reason = try #require(try await f.queue.rejected(limit: 1).first)
         #expect(reason.contains("kind: no worker does \(names.last!), and 64 other kinds wait already"))
-        #expect(try await f.redis.send(Command("PTTL", f.queue.keys.kind(names[0]))).int ?? 0 > 604_000_000)
+        #expect(try await f.redis.send(Command("PTTL", f.queue.keys.deferredKind(names[0]))).int ?? 0 > 604_000_000)
         // Of one kind only so many elements wait.
         try await push(f, (0..<1100).map { #"{"id":"\#($0)","kind":"\#(names[0])"}"# })
         _ = try await claimAll(f, meter)
-        #expect(try await f.redis.send(Command("LLEN", f.queue.keys.kind(names[0]))).int == 1000)
+        #expect(try await f.redis.send(Command("LLEN", f.queue.keys.deferredKind(names[0]))).int == 1000)
         expectShort("unknown kinds, ticks", meter, try await ticks(f, meter, most: 20) { false })
         try await push(f, [#"{"id":"good","url":"http://h/"}"#])
         #expect(try await f.claim()?.run.id == "good")
         // The lists can be deleted by hand.
         #expect(try await Inspection(f.queue).run().isEmpty)
-        try await f.redis.send(Command("HSET", f.queue.keys.kinds, names[0], 1))
-        #expect(try await Inspection(f.queue).run().map(\.subject) == [f.queue.keys.kind(names[0])])
-        try await f.redis.send(Command("DEL", f.queue.keys.kind(names[0])))
+        try await f.redis.send(Command("HSET", f.queue.keys.deferredKinds, names[0], 1))
+        #expect(try await Inspection(f.queue).run().map(\.subject) == [f.queue.keys.deferredKind(names[0])])
+        try await f.redis.send(Command("DEL", f.queue.keys.deferredKind(names[0])))
         try await f.tick()
-        #expect(try await f.queue.stats().setAside.count == 63)
+        #expect(try await f.queue.stats().deferred.count == 63)
     }
 
     @Test(
@@ -327,7 +327,8 @@ struct CallBoundTests {
         #expect(try await f.redis.send(Command("HGET", f.queue.keys.hosts, "waiting")).string == "\(count / 2)")
         // Ticks look at each once, and then only when it is due.
         let costs = try await ticks(f, meter, most: 200) {
-            try await f.redis.send(Command("ZCOUNT", f.queue.keys[.waitingHosts], "-inf", Int(f.queue.moment()))).int
+            try await f.redis.send(Command("ZCOUNT", f.queue.keys[.deferredHosts], "-inf", Int(f.queue.timestamp())))
+                .int
                 == 0
         }
         expectShort("ticks that look at \(count / 2) hosts", meter, costs)
@@ -336,12 +337,12 @@ struct CallBoundTests {
         let last = "k\(count / 2 - 1)"
         try await f.queue.request(.cancelled, of: [last])
         var isAsked = false
-        let looks = try await ticks(f, meter, most: count) {
+        let observations = try await ticks(f, meter, most: count) {
             let isOver = try await f.redis.send(Command("EXISTS", f.queue.keys[.recheck])).int == 0
             defer { isAsked = isAsked || !isOver }
             return isOver && isAsked
         }
-        expectShort("ticks that look for a cancelled job in \(count / 2) lists", meter, looks)
+        expectShort("ticks that look for a cancelled job in \(count / 2) lists", meter, observations)
         #expect(try await f.state(last) == .cancelled)
 
         try await push(f, [#"{"id":"first","url":"http://good/"}"#])
@@ -349,15 +350,15 @@ struct CallBoundTests {
         try await push(f, [#"{"id":"victim","url":"http://good/"}"#])
         #expect(try await f.claim() == nil)
         try await eventually("the pause to end") {
-            try await f.redis.send(Command("EXISTS", f.queue.keys[.shutHost] + "good")).int == 0
+            try await f.redis.send(Command("EXISTS", f.queue.keys[.hostBackoff] + "good")).int == 0
         }
         try await f.tick()
         var next: [String?] = [try await f.claim()?.run.id, try await f.claim()?.run.id]
         #expect(next.contains("victim"), "\(next)")
         next = []
         // What was left alone leaves nothing behind.
-        #expect(try await f.redis.send(Command("EXISTS", f.queue.keys[.aside] + "good")).int == 0)
-        #expect(try await f.redis.send(Command("ZSCORE", f.queue.keys[.waitingHosts], "good")) == .null)
+        #expect(try await f.redis.send(Command("EXISTS", f.queue.keys[.deferredHost] + "good")).int == 0)
+        #expect(try await f.redis.send(Command("ZSCORE", f.queue.keys[.deferredHosts], "good")) == .null)
     }
 
     @Test("cancels of any number of jobs are short calls", arguments: RedisServer.Kind.installed)
@@ -375,7 +376,7 @@ struct CallBoundTests {
         try await f.redis.send(Command("DEL", f.queue.keys.jobs, f.queue.keys.want))
         try await push(f, (0..<60).map { #"{"id":"k\#($0)","url":"http://h/\#($0)"}"# })
         try await f.queue.request(.cancelled, of: (0..<60).map { "k\($0)" })
-        while try await f.tick().isMoreToDo {}
+        while try await f.tick().hasMoreWork {}
         #expect(try await f.redis.send(Command("HLEN", f.queue.keys.want)).int == 0)
         let costs = try await claimAll(f, meter)
         expectShort("claims of jobs whose cancels are applied", meter, costs)
@@ -387,7 +388,7 @@ struct CallBoundTests {
     /// A response whose body is kept in base 64.
     private static func response(_ bytes: Int) -> StoredResponse {
         StoredResponse(
-            status: 200, headers: [], body: Array(repeating: 255, count: bytes), question: "q", method: "GET",
+            status: 200, headers: [], body: Array(repeating: 255, count: bytes), requestDigest: "q", method: "GET",
             validated: 5)
     }
 

@@ -35,7 +35,7 @@ import Testing
     }
 
     /// nil if the job is forgotten.
-    private static func result(of request: Request, in state: JobState) -> JobState? {
+    private static func result(of request: ControlOperation, in state: JobState) -> JobState? {
         switch (request, state) {
         case (.paused, .queued), (.paused, .scheduled), (.paused, .running), (.paused, .paused): .paused
         case (.cancelled, .queued), (.cancelled, .scheduled), (.cancelled, .running), (.cancelled, .paused): .cancelled
@@ -47,7 +47,7 @@ import Testing
 
     @Test("a request that redis-cli writes does what the table says, in every state", arguments: JobState.allCases)
     func requests(_ state: JobState) async throws {
-        for request in [Request.paused, .cancelled, .running, .removed, .deleted] {
+        for request in [ControlOperation.paused, .cancelled, .running, .removed, .deleted] {
             let f = try await QueueFixture()
             let claim = try await bring(f, to: state)
             try await f.redis.send(Command("HSET", f.queue.keys.want, "1", request.rawValue))
@@ -60,7 +60,7 @@ import Testing
 
     @Test("two requests, one after the other, do what the table says for each", arguments: JobState.allCases)
     func pairs(_ state: JobState) async throws {
-        let requests = [Request.paused, .cancelled, .running, .removed]
+        let requests = [ControlOperation.paused, .cancelled, .running, .removed]
         for first in requests {
             for second in requests {
                 let f = try await QueueFixture()
@@ -79,8 +79,9 @@ import Testing
     }
 
     @Test(
-        "a later request replaces one that the run has not received yet", arguments: [Request.cancelled, .running])
-    func overtaken(_ second: Request) async throws {
+        "a later request replaces one that the run has not received yet",
+        arguments: [ControlOperation.cancelled, .running])
+    func overtaken(_ second: ControlOperation) async throws {
         let f = try await QueueFixture()
         let claim = try #require(try await bring(f, to: .running))
         try await f.queue.request(.paused, of: ["1"])
@@ -94,8 +95,10 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a request for an unknown job applies to its first push", arguments: [Request.paused, .cancelled, .removed])
-    func early(_ request: Request) async throws {
+    @Test(
+        "a request for an unknown job applies to its first push",
+        arguments: [ControlOperation.paused, .cancelled, .removed])
+    func early(_ request: ControlOperation) async throws {
         let f = try await QueueFixture()
         try await f.queue.request(request, of: ["1"])
         try await f.tick()

@@ -8,9 +8,9 @@ import Testing
     @Test(
         "a removal forgets a job in every state, and keeps its finished file unless it is `deleted`",
         arguments: [
-            Request.removed, .deleted,
+            ControlOperation.removed, .deleted,
         ])
-    func removal(_ request: Request) async throws {
+    func removal(_ request: ControlOperation) async throws {
         let f = try await QueueFixture()
         func isForgotten(_ id: String) async throws -> Bool {
             try await eventually {
@@ -83,15 +83,15 @@ import Testing
         try await f.settle(try #require(try await f.claim()), QueueFixture.done)
         try await f.queue.request(.deleted, of: ["1"])
         let given = try #require(try await f.tick().dropped.first)
-        let dropping = f.queue.keys.dropping("s")
+        let dropping = f.queue.keys.deleting("s")
         #expect(try await Inspection(f.queue).run().isEmpty)
         // As if its worker had died a while ago.
-        let now = try await f.queue.moment()
+        let now = try await f.queue.timestamp()
         try await f.redis.send(Command("HSET", dropping, given.entry, now - 11_000))
         let again = try await f.tick().dropped
         #expect(again.map(\.finished) == [QueueFixture.file.identity])
         #expect(try await f.tick().dropped.isEmpty)
-        await f.queue.tellUnlinked(again)
+        await f.queue.reportUnlinked(again)
         #expect(try await f.redis.send(Command("EXISTS", dropping)).int == 0)
         // An entry that cannot be read is dropped.
         for entry in ["nonsense", "5", #"["1"]"#, "{}"] {

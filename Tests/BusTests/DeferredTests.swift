@@ -44,19 +44,19 @@ import Testing
         #expect(try await f.queue.waiting(for: "h2")?.waits == "host slow (limit connections 0)")
         #expect(try await f.queue.waiting(for: "later")?.waits == "a worker that does jobs of the kind later")
         #expect(try await f.queue.waiting(for: "q1")?.waits == nil)
-        #expect(stats.setAside == ["later": 1] && stats.waiting.hosts.map(\.count) == [3])
+        #expect(stats.deferred == ["later": 1] && stats.waiting.hosts.map(\.count) == [3])
         #expect(try await f.queue.heads().count == 4)
         try await f.expectOrder()
     }
 
     @Test(
         "a list of deferred elements that no worker would look at is found and repaired",
-        arguments: ["waiting_hosts", "kinds"])
+        arguments: ["deferred_hosts", "deferred_kinds"])
     func unnoticed(_ index: String) async throws {
         let f = try await QueueFixture()
         try await fill(f)
         try await f.redis.send(Command("DEL", f.queue.keys.prefix + index))
-        let list = f.queue.keys.prefix + (index == "waiting_hosts" ? "aside:slow" : "kind:later")
+        let list = f.queue.keys.prefix + (index == "deferred_hosts" ? "deferred_host:slow" : "deferred_kind:later")
         #expect(try await Inspection(f.queue).run(repairing: true).map(\.subject) == [list])
         try await f.expectOrder()
         #expect(try await f.queue.waitingLists().count == 7)

@@ -132,13 +132,13 @@ import Testing
         #expect(try await queue.settle([end], worker: f.worker, next: []).isOurs[0].get())
         let record = try #require(try await queue.job("1"))
         #expect(record.state == .completed && !record.hasEnded && record["waiting"] == "replicas")
-        func told() async throws -> Int {
+        func reported() async throws -> Int {
             try await f.redis.send(Command("LLEN", queue.keys.reply("me"))).int ?? -1
         }
         for (seconds, count) in [(1, 0), (59, 0), (61, 1), (62, 1)] {
             try await set(seconds)
             _ = try await queue.tick(f.worker, fields: [], runs: [])
-            #expect(try await told() == count, "after \(seconds) s")
+            #expect(try await reported() == count, "after \(seconds) s")
         }
         let event = try #require(
             try await f.redis.send(Command("LINDEX", queue.keys.reply("me"), 0)).bytes.flatMap { Event($0) })
@@ -165,7 +165,7 @@ import Testing
             try await f.tick()
         }
         #expect(try await f.redis.send(Command("LLEN", f.queue.keys.reply("me"))).int == 1)
-        #expect(try await f.redis.send(Command("ZCARD", f.queue.keys.untold)).int == 0)
+        #expect(try await f.redis.send(Command("ZCARD", f.queue.keys.unannounced)).int == 0)
         try await f.expectOrder()
     }
 }

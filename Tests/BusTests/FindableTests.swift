@@ -28,11 +28,11 @@ import Testing
                 let kind = FindableTests.kinds.randomElement(using: &random)!
                 let more = ["", #","delay":1000"#, #","batch":"b""#, #","reply_to":"me""#, #","deadline":1000"#]
                     .randomElement(using: &random)!
-                let at = try await f.queue.moment()
+                let at = try await f.queue.timestamp()
                 try await f.push(
                     #"{"id":"\#(id)","at":\#(at),"url":"http://h\#(number(0..<3))/\#(id)"\#(kind)\#(more)}"#)
             case 5:
-                let at = try await f.queue.moment()
+                let at = try await f.queue.timestamp()
                 try await f.push(#"{"url":"http://h\#(number(0..<3))/\#(number(0..<1000))","at":\#(at)}"#)
             case 6, 7: if let claim = try await f.claim() { running.append(claim) }
             case 8:
@@ -45,7 +45,7 @@ import Testing
                 try await f.settle(claim, ends.randomElement(using: &random)!)
             case 9:
                 guard let id = pushed.randomElement(using: &random) else { return }
-                let requests: [Request] = [.paused, .cancelled, .running, .removed]
+                let requests: [ControlOperation] = [.paused, .cancelled, .running, .removed]
                 try await f.queue.request(requests.randomElement(using: &random)!, of: [id])
             case 10:
                 // The worker dies and its successor does not know its runs, or the limits change.
@@ -71,7 +71,7 @@ import Testing
                     try await f.settle(claim, request == .paused ? .paused : .cancelled)
                     left.removeAll { $0.run.token == claim.run.token }
                 }
-                isMore = reply.isMoreToDo
+                isMore = reply.hasMoreWork
             }
             return left
         }
@@ -85,10 +85,10 @@ import Testing
             guard let (name, of) = KeyName.read(key.dropFirst(f.queue.keys.prefix.count)) else { continue }
             switch name {
             case .job, .spec, .offsets: ids.insert(of)
-            case .jobs, .held, .aside, .kind:
+            case .jobs, .held, .deferredHost, .deferredKind:
                 let elements = try await f.redis.send(Command("LRANGE", key, 0, -1)).array?.compactMap(\.bytes) ?? []
                 for element in elements { ids.insert(try #require(Queue.listed(element), "\(key)").id) }
-            case .leases, .scheduled, .paused, .completed, .failed, .cancelled, .deadlines, .untold, .responses,
+            case .leases, .scheduled, .paused, .completed, .failed, .cancelled, .deadlines, .unannounced, .responses,
                 .removed:
                 ids.formUnion(try await f.redis.send(Command("ZRANGE", key, 0, -1)).array?.compactMap(\.string) ?? [])
             case .members, .want:
@@ -121,7 +121,8 @@ import Testing
         for id in all {
             // A stub remains of a job that was removed, or of which nothing but a request came.
             guard known[id] == nil, waiting[id] == nil else { continue }
-            let stub = try await f.redis.send(Command("HMGET", f.queue.keys.job(id), "asof", "wantat")).array ?? []
+            let stub =
+                try await f.redis.send(Command("HMGET", f.queue.keys.job(id), "settled_until", "want_at")).array ?? []
             let isMember = try await f.redis.send(Command("HGET", f.queue.keys.members("b"), id)).string != nil
             #expect(stub.contains { $0 != .null } || isMember, "seed \(seed): nobody knows \(id)")
         }
@@ -137,7 +138,7 @@ import Testing
         #expect(findings.isEmpty, "seed \(seed): \(findings.map { "\($0.subject): \($0.problem)" })")
 
         // The producer's clock may be some ms ahead of Redis', by which a request counts.
-        let newest = try await f.queue.moment()
+        let newest = try await f.queue.timestamp()
         try await eventually("Redis' clock to pass all pushes") { try await f.queue.now() > newest }
         // A cancel ends each job that has not ended, without a change of any limit.
         let open = all.filter { known[$0]?.isFinal != true || waiting[$0] != nil }

@@ -33,7 +33,7 @@ import Testing
             #expect(try await position(f, "1") == before)
         } else {
             try await f.redis.send(Command("DEL", f.queue.keys.job("1")))
-            try await eventually { try await f.queue.moment() > before.sequence }
+            try await eventually { try await f.queue.timestamp() > before.sequence }
         }
         try await complete(f, #"{"url":"http://h/1","id":"1"}"#)
         #expect(try await position(f, "1") > before)
@@ -45,7 +45,7 @@ import Testing
     func overtaken() async throws {
         let f = try await QueueFixture()
         try await complete(f, #"{"url":"http://h/1","id":"1"}"#)
-        let at = try await f.queue.moment()
+        let at = try await f.queue.timestamp()
         #expect(try await f.queue.removed(["1": at]).isEmpty)
         try await f.queue.request(.removed, of: ["1"], at: at)
         try await f.tick()
@@ -59,26 +59,30 @@ import Testing
         try await eventually { try await f.queue.job("1")?.hasEnded(since: at + 1) == true }
     }
 
-    @Test("a file to be deleted is given to the job's next run, until a run has ended") func doomed() async throws {
+    @Test("a file to be deleted is given to the job's next run, until a run has ended") func pendingDeletion()
+        async throws
+    {
         let f = try await QueueFixture()
         try await complete(f, #"{"url":"http://h/1","id":"1"}"#)
-        try await f.queue.request(.deleted, of: ["1"], at: try await f.queue.moment())
+        try await f.queue.request(.deleted, of: ["1"], at: try await f.queue.timestamp())
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
         let claim = try #require(try await f.claim())
         let identity = QueueFixture.file.identity
-        #expect(claim.doomed?.file == "f" && claim.doomed?.store == "s" && claim.doomed?.identity == identity)
+        #expect(
+            claim.pendingDeletion?.file == "f" && claim.pendingDeletion?.store == "s"
+                && claim.pendingDeletion?.identity == identity)
         #expect(claim.completed == nil && claim.previous == nil)
         // This run has to delete the file.
         #expect(try await f.tick([claim]).dropped.allSatisfy { $0.finished == nil })
         // The run is put back before it has deleted the file.
         try await f.settle(claim, .released(why: "test"))
         let next = try #require(try await f.claim())
-        #expect(next.doomed == claim.doomed)
+        #expect(next.pendingDeletion == claim.pendingDeletion)
         var report = RunReport()
-        report.fields.append(("doomed", ""))
+        report.fields.append(("pending_deletion", ""))
         try await f.queue.settle(next.run, as: QueueFixture.done, report: report, worker: f.worker)
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
-        #expect(try #require(try await f.claim()).doomed == nil)
+        #expect(try #require(try await f.claim()).pendingDeletion == nil)
         try await f.expectOrder()
     }
 
@@ -88,7 +92,7 @@ import Testing
         try await complete(f, #"{"url":"http://h/1","id":"1"}"#)
         try await f.queue.request(.deleted, of: ["1"])
         try await f.redis.send(
-            Command("LPUSH", f.queue.keys.prefix + "drops:s", #"["old","g","","7","1763712000000"]"#))
+            Command("LPUSH", f.queue.keys.prefix + "deletions:s", #"["old","g","","7","1763712000000"]"#))
         let dropped = try await f.tick().dropped
         let found = Dictionary(uniqueKeysWithValues: dropped.map { ($0.file, $0.finished) })
         #expect(found == ["f": QueueFixture.file.identity, "g": FinishedIdentity(inode: 7)])
@@ -98,8 +102,8 @@ import Testing
     func betweenRequests(_ push: Int64) async throws {
         let f = try await QueueFixture()
         try await f.tick()
-        let at = try await f.queue.moment()
-        try await eventually { try await f.queue.moment() > at + 10 }
+        let at = try await f.queue.timestamp()
+        try await eventually { try await f.queue.timestamp() > at + 10 }
         try await f.queue.request(.removed, of: ["1"], at: at + 1)
         try await f.tick()
         try await f.queue.request(.cancelled, of: ["1"], at: at + 3)
@@ -127,9 +131,9 @@ import Testing
             try await f.redis.send(Command("HSET", f.queue.keys.want, "1", act))
             try await f.tick()
         }
-        let told = try await f.redis.send(Command("LRANGE", f.queue.keys.reply("me"), 0, -1)).array ?? []
-        #expect(told.count == (act == "cancelled" ? 0 : 1))
-        for event in told {
+        let reported = try await f.redis.send(Command("LRANGE", f.queue.keys.reply("me"), 0, -1)).array ?? []
+        #expect(reported.count == (act == "cancelled" ? 0 : 1))
+        for event in reported {
             #expect(Event(event.bytes ?? [])?["unreplicated"] != nil, "\(event)")
         }
         try await f.expectOrder()

@@ -40,18 +40,18 @@ import Testing
     @Test("a worker's bytes are counted once, whatever it repeats and however often it registers")
     func bytes() async throws {
         let f = try await QueueFixture()
-        func tell(_ bytes: Int, by worker: WorkerIdentity) async throws {
+        func report(_ bytes: Int, by worker: WorkerIdentity) async throws {
             try await f.queue.tick(worker, fields: [("received", String(bytes))], runs: [])
         }
-        try await tell(100, by: f.worker)
-        try await tell(100, by: f.worker)
-        try await tell(250, by: f.worker)
+        try await report(100, by: f.worker)
+        try await report(100, by: f.worker)
+        try await report(250, by: f.worker)
         #expect(try await f.queue.totals()["received"] == 250)
         // The worker registers again after a lost connection, and continues.
         var again = f.worker
         again.session = 7
         _ = try await f.queue.register(again, fields: [], known: [])
-        try await tell(300, by: f.worker)
+        try await report(300, by: f.worker)
         #expect(try await f.queue.totals()["received"] == 300)
         // The worker reports the bytes since its last tick when it leaves. They count once, also if that is sent again.
         for _ in 1...2 { try await f.queue.leave(again, received: 310) }
@@ -59,8 +59,8 @@ import Testing
         // Another process of the same name begins at 0.
         let next = WorkerIdentity(name: "w1", store: "s")
         _ = try await f.queue.register(next, fields: [], known: [])
-        try await tell(40, by: next)
-        try await tell(40, by: next)
+        try await report(40, by: next)
+        try await report(40, by: next)
         #expect(try await f.queue.totals()["received"] == 350)
         #expect(try await f.queue.history().minutes.reduce(0) { $0 + $1["received"] } == 350)
     }

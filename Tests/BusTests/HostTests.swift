@@ -39,7 +39,7 @@ struct HostTests {
         #expect(running.map(\.run.id) == ["1", "2", "other"])
         #expect(try running.map { try $0.job().connections } == [1, 1, nil])
         #expect(try await length("jobs", f) == 0)
-        #expect(try await length("aside:slow", f) == 2)
+        #expect(try await length("deferred_host:slow", f) == 2)
         #expect(try await f.queue.stats().counts[.queued] == 2)
         // The settle that frees a place claims the oldest waiting job.
         let reply = try await f.queue.settle(
@@ -111,7 +111,7 @@ struct HostTests {
             break
         }
         #expect(calls <= 110)
-        #expect(try await length("aside:slow", f) == 9997)
+        #expect(try await length("deferred_host:slow", f) == 9997)
     }
 
     @Test("waiting jobs come back in order when a limit is raised or removed, and no key is left")
@@ -121,7 +121,7 @@ struct HostTests {
         let ids = (0..<300).map { "j\($0)" }
         for id in ids { try await push(f, id) }
         while case .more = try await f.queue.claim(f.worker, token: Token.make()) {}
-        #expect(try await length("aside:slow", f) == 300)
+        #expect(try await length("deferred_host:slow", f) == 300)
         try await f.queue.set(.hostConnections, to: "2")
         try await f.tick()
         #expect(try await claims(f).map(\.run.id) == ["j0", "j1"])
@@ -159,9 +159,9 @@ struct HostTests {
             ("d", "http://slow/"), ("e", "http://slow:81/"), ("f", "http://[::1]:82/"), ("g", "http://other#x"),
         ] { try await f.push(#"{"id":"\#(id)","url":"\#(url)"}"#) }
         #expect(try await claims(f).map(\.run.id) == ["a", "b", "d", "g"])
-        #expect(try await length("aside:slow:8080", f) == 1)
-        #expect(try await length("aside:slow", f) == 1)
-        #expect(try await length("aside:[::1]", f) == 1)
+        #expect(try await length("deferred_host:slow:8080", f) == 1)
+        #expect(try await length("deferred_host:slow", f) == 1)
+        #expect(try await length("deferred_host:[::1]", f) == 1)
         try await f.expectOrder()
     }
 
@@ -176,7 +176,7 @@ struct HostTests {
         try await f.queue.settle(claim.run, as: .retry(after: .milliseconds(700), busy), worker: f.worker)
         // Only the job of another host is claimed.
         #expect(try await claims(f).map(\.run.id) == ["other"])
-        #expect(try await length("aside:slow", f) == 1)
+        #expect(try await length("deferred_host:slow", f) == 1)
         try await eventually("the host to be asked again") {
             try await f.tick()
             return try await f.claim()?.run.id == "3"
@@ -203,7 +203,7 @@ struct HostTests {
         #expect(findings.count == wrong.count && findings.allSatisfy { $0.subject == f.queue.keys.limits })
     }
 
-    @Test("keys of another type stop no job", arguments: ["limits", "hosts", "busy:slow", "aside:slow"])
+    @Test("keys of another type stop no job", arguments: ["limits", "hosts", "busy:slow", "deferred_host:slow"])
     func strange(_ key: String) async throws {
         let f = try await QueueFixture()
         try await f.queue.set(.hostConnections, to: "1")

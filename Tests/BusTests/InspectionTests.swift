@@ -16,7 +16,7 @@ import Testing
         try await f.settle(try #require(try await f.claim()), QueueFixture.done)
         try await f.settle(
             try #require(try await f.claim()), .failed(Failure(.io, "m"), retryable: true, received: 0))
-        for (id, request) in [("cancelled", Request.cancelled), ("paused", .paused)] {
+        for (id, request) in [("cancelled", ControlOperation.cancelled), ("paused", .paused)] {
             let claim = try #require(try await f.claim())
             #expect(claim.run.id == id)
             try await f.queue.request(request, of: [id])
@@ -166,17 +166,30 @@ import Testing
     }
 
     @Test(
+        "keys that version 0.1 has left are recognised, and name the page that says how to upgrade",
+        arguments: [
+            "untold", "places", "kinds", "shut", "aside:slow:8080", "kind:later", "drops:s", "dropping:s", "lent:h",
+        ])
+    func version01(_ name: String) async throws {
+        let f = try await QueueFixture()
+        let key = f.queue.keys.prefix + name
+        try await f.redis.send(Command("LPUSH", key, "x"))
+        let finding = try #require(try await Inspection(f.queue).run().first { $0.subject == key })
+        #expect(finding.advice.contains("From 0.1 to 0.2"))
+    }
+
+    @Test(
         "a key of a wrong type is reported with what does not work meanwhile, and is not removed",
         arguments: [
             ("want", "no job is claimed"), ("jobs", "nothing of the queue works"), ("leases", "nothing of the queue"),
             ("settings", "nothing of the queue works"), ("rejected", "hold up the line"),
             ("tick", "looks after the queue"),
-            ("workers", "looks after the queue"), ("places", "by themselves"), ("epoch", "by themselves"),
+            ("workers", "looks after the queue"), ("permits", "by themselves"), ("epoch", "by themselves"),
             ("worker:w1", "this worker can do nothing"), ("host:h", "looks after the queue"),
             ("reply:me", "no answer"), ("totals", "the whole fleet"), ("history:490000", "lacks this hour"),
         ], ["SADD", "LPUSH"])
     func types(_ key: (name: String, trouble: String), _ command: String) async throws {
-        if command == "LPUSH", ["jobs", "rejected", "places", "reply:me"].contains(key.name) { return }
+        if command == "LPUSH", ["jobs", "rejected", "permits", "reply:me"].contains(key.name) { return }
         let (f, _) = try await fixture()
         let name = f.queue.keys.prefix + key.name
         try await f.redis.send(Command("DEL", name))

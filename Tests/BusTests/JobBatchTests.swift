@@ -13,13 +13,13 @@ import Testing
         try await b.f.settle(first, QueueFixture.done)
         // The second member may come at any time.
         #expect(try await b.counts() == [0, 1, 0, 0, 0])
-        #expect(try await b.told().isEmpty)
+        #expect(try await b.reported().isEmpty)
         let second = try await b.begin("2")
         try await b.fail(second)
         #expect(try await b.counts() == [0, 1, 1, 0, 0])
-        let told = try await b.told()
-        #expect(told.count == 1)
-        let event = try #require(told.first)
+        let reported = try await b.reported()
+        #expect(reported.count == 1)
+        let event = try #require(reported.first)
         #expect(
             event["event"]?.string == "batch_ended" && event["batch"]?.string == "b"
                 && event["queue"]?.string == "default")
@@ -54,7 +54,7 @@ import Testing
         var claim = try await b.begin("1", in: #"{"name":"b","size":1,"reply_to":"r"}"#)
         try await b.f.settle(claim, .released(why: "test"))
         claim = try #require(try await b.f.claim("w2"))
-        try await b.f.tellBegun(claim)
+        try await b.f.reportActive(claim)
         // A new process has the same name, so the run of the old process is lost.
         _ = try await b.queue.register(
             WorkerIdentity(name: "w2", store: "s", instance: "w2"), fields: [], known: [])
@@ -68,7 +68,7 @@ import Testing
         try await b.f.settle(claim, .paused)
         #expect(try await b.f.state("1") == .paused)
         #expect(try await b.counts() == [1, 0, 0, 0, 0])
-        #expect(try await b.told().isEmpty)
+        #expect(try await b.reported().isEmpty)
         try await b.queue.request(.cancelled, of: ["1"])
         try await b.f.tick()
         #expect(try await b.counts() == [0, 0, 0, 1, 0])
@@ -91,8 +91,8 @@ import Testing
         try await b.f.settle(try #require(try await b.f.claim()), QueueFixture.done)
         #expect(try await b.counts() == [0, 2, 0, 0, 0])
         #expect(try await b.rounds() == [1, 2])
-        let told = try await b.told()
-        #expect(told[0]["seq"]!.integer! < told[1]["seq"]!.integer!)
+        let reported = try await b.reported()
+        #expect(reported[0]["seq"]!.integer! < reported[1]["seq"]!.integer!)
         try await b.f.expectOrder()
     }
 
@@ -114,7 +114,7 @@ import Testing
         try await b.f.redis.send(Command("DEL", b.queue.keys.job("1")))
         try await b.f.settle(b.begin("1"), QueueFixture.done)
         #expect(try await b.counts() == [0, 1, 0, 0, 0])
-        #expect(try await b.told().isEmpty)
+        #expect(try await b.reported().isEmpty)
     }
 
     @Test("an invalid element counts once as rejected, so that the batch ends") func rejected() async throws {
@@ -215,7 +215,7 @@ import Testing
         #expect(try await b.counts() == [0, 0, 0, 1, 0])
         if !isTakenBack {
             #expect(try await b.counts("c") == [1, 0, 0, 0, 0])
-            #expect(try await b.told().isEmpty)
+            #expect(try await b.reported().isEmpty)
             try await b.f.settle(try #require(try await b.f.claim()), QueueFixture.done)
         }
         #expect(try await b.counts("c") == (isTakenBack ? [0, 0, 0, 1, 0] : [0, 1, 0, 0, 0]))
@@ -232,7 +232,7 @@ import Testing
         #expect(try await b.f.state("1") == .completed)
         #expect(try await b.counts() == [1, 0, 0, 0, 0])
         let waiter = Redis(try RedisURL(b.f.server.url), name: "waiter")
-        _ = try await b.queue.tellReplicated(to: 0, within: .milliseconds(10), on: waiter)
+        _ = try await b.queue.announceReplicated(to: 0, within: .milliseconds(10), on: waiter)
         await waiter.close()
         #expect(try await b.counts() == [0, 1, 0, 0, 0])
         #expect(try await b.rounds() == [1])

@@ -9,7 +9,7 @@ import Testing
 struct KindTests {
     private static let response = StoredResponse(
         status: 201, headers: [HeaderField("etag", "\"e\""), HeaderField("x", "a \"b\"")],
-        body: Array("{\"é\":\n1}".utf8), question: "q", method: "POST", validated: 5)
+        body: Array("{\"é\":\n1}".utf8), requestDigest: "q", method: "POST", validated: 5)
 
     /// A queue with a worker `old` that does only downloads, and w1, which does everything.
     private func fixture() async throws -> QueueFixture {
@@ -20,7 +20,7 @@ struct KindTests {
     }
 
     private func length(_ kind: String, _ f: QueueFixture) async throws -> Int? {
-        try await f.redis.send(Command("LLEN", "haul:{default}:kind:\(kind)")).int
+        try await f.redis.send(Command("LLEN", "haul:{default}:deferred_kind:\(kind)")).int
     }
 
     @Test("elements that a worker does not do wait in order for a worker that does them") func aside() async throws {
@@ -32,8 +32,8 @@ struct KindTests {
         #expect(try await f.claim("old") == nil)
         #expect(try await length("request", f) == 2)
         let old = WorkerIdentity(name: "old", store: "s", instance: "old")
-        #expect(try await f.queue.tick(old, runs: []).aside == ["request"])
-        #expect(try await f.tick().aside.isEmpty)
+        #expect(try await f.queue.tick(old, runs: []).deferredKinds == ["request"])
+        #expect(try await f.tick().deferredKinds.isEmpty)
         let first = try #require(try await f.claim())
         #expect(first.run.id == "r1")
         #expect(try first.job().kind == .request)
@@ -43,7 +43,7 @@ struct KindTests {
         let next = [try await f.claim()?.run.id, try await f.claim()?.run.id].compactMap(\.self)
         #expect(Set(next) == ["r1", "r2"])
         #expect(try await f.claim() == nil)
-        #expect(try await f.redis.send(Command("EXISTS", "haul:{default}:kinds")).int == 0)
+        #expect(try await f.redis.send(Command("EXISTS", "haul:{default}:deferred_kinds")).int == 0)
         try await f.expectOrder()
     }
 
@@ -65,9 +65,9 @@ struct KindTests {
         #expect(try await f.claim() == nil)
         #expect(try await length("transcode", f) == 1)
         #expect(try await f.queue.rejected(limit: 9).count == 1)
-        #expect(try await f.tick().aside == ["transcode"])
+        #expect(try await f.tick().deferredKinds == ["transcode"])
         // A worker of a later version would find the element as it was pushed.
-        let element = try await f.redis.send(Command("LINDEX", "haul:{default}:kind:transcode", -1)).string
+        let element = try await f.redis.send(Command("LINDEX", "haul:{default}:deferred_kind:transcode", -1)).string
         #expect(element == #"{"id":"n","kind":"transcode","what":[1]}"#)
         try await f.expectOrder()
     }
@@ -85,14 +85,14 @@ struct KindTests {
         ]
         if let end = ends[state] { try await f.settle(claim, end) }
         #expect(try await f.state("x") == state)
-        try await f.push(#"{"id":"x","kind":"later","at":\#(try await f.queue.moment())}"#)
+        try await f.push(#"{"id":"x","kind":"later","at":\#(try await f.queue.timestamp())}"#)
         #expect(try await f.claim() == nil)
         #expect(try await length("later", f) == 1)
         try await f.queue.request(.cancelled, of: ["x"])
         let isRunning = state == .running
         try await f.tick(isRunning ? [claim] : [])
         if isRunning { try await f.settle(claim, .cancelled) }
-        while try await f.tick().isMoreToDo {}
+        while try await f.tick().hasMoreWork {}
         #expect(try await length("later", f) == 0)
         #expect(try await f.queue.stats().counts[.queued] == 0)
         try await f.expectOrder()
@@ -100,7 +100,7 @@ struct KindTests {
 
     @Test("keys of another type stop no job") func strange() async throws {
         let f = try await fixture()
-        try await f.redis.send(Command("SET", "haul:{default}:kinds", "x"))
+        try await f.redis.send(Command("SET", "haul:{default}:deferred_kinds", "x"))
         try await f.push(#"{"id":"r1","kind":"request","url":"http://h/1"}"#)
         try await f.push(#"{"id":"d1","url":"http://h/2"}"#)
         #expect(try await f.claim("old")?.run.id == "d1")

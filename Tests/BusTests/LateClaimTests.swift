@@ -15,7 +15,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    private func now(_ f: QueueFixture) async throws -> Int64 { try await f.queue.moment() }
+    private func now(_ f: QueueFixture) async throws -> Int64 { try await f.queue.timestamp() }
 
     @Test("a job that waited in line beyond its deadline fails", arguments: ["5", "0", "0.001"])
     func inLine(_ deadline: String) async throws {
@@ -63,7 +63,7 @@ import Testing
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
         try await f.settle(try #require(try await f.claim()), QueueFixture.done)
-        try await eventually { try await now(f) > f.queue.job("1")!.integer("asof")! + 1 }
+        try await eventually { try await now(f) > f.queue.job("1")!.integer("settled_until")! + 1 }
         try await f.push(
             #"{"url":"http://h/1","id":"1","reply_to":"me","deadline":0,"at":\#(try await now(f))}"#)
         try await expectLate(f, "1")

@@ -9,12 +9,12 @@ import Testing
     /// A push or a request, so many milliseconds after a moment in the past.
     enum Act: Sendable, CustomStringConvertible {
         case push(Int64)
-        case ask(Request, Int64)
+        case ask(ControlOperation, Int64)
 
         var description: String {
             switch self {
-            case .push(let moment): "push@\(moment)"
-            case .ask(let request, let moment): "\(request)@\(moment)"
+            case .push(let timestamp): "push@\(timestamp)"
+            case .ask(let request, let timestamp): "\(request)@\(timestamp)"
             }
         }
     }
@@ -23,19 +23,19 @@ import Testing
 
     private func act(_ act: Act, _ start: Int64, _ f: QueueFixture) async throws {
         switch act {
-        case .push(let moment): try await f.push(#"{"url":"http://h/1","id":"1","at":\#(start + moment)}"#)
-        case .ask(let request, let moment): try await f.queue.request(request, of: ["1"], at: start + moment)
+        case .push(let timestamp): try await f.push(#"{"url":"http://h/1","id":"1","at":\#(start + timestamp)}"#)
+        case .ask(let request, let timestamp): try await f.queue.request(request, of: ["1"], at: start + timestamp)
         }
     }
 
     @Test(
         "of two requests that a run has not received, the newer moment counts for pushes",
         arguments: [
-            (Request.cancelled, Request.cancelled, JobState.cancelled), (.removed, .cancelled, nil),
+            (ControlOperation.cancelled, ControlOperation.cancelled, JobState.cancelled), (.removed, .cancelled, nil),
             (.deleted, .removed, nil), (.cancelled, .paused, .cancelled), (.cancelled, .removed, nil),
             (.paused, .cancelled, .paused), (.paused, .removed, .paused),
-        ] as [(Request, Request, JobState?)])
-    func lowered(_ newer: Request, _ older: Request, _ end: JobState?) async throws {
+        ] as [(ControlOperation, ControlOperation, JobState?)])
+    func lowered(_ newer: ControlOperation, _ older: ControlOperation, _ end: JobState?) async throws {
         let f = try await QueueFixture()
         let start = try await Self.later(f)
         try await act(.push(0), start, f)
@@ -46,8 +46,8 @@ import Testing
         }
         try await act(.push(1000), start, f)
         #expect(try await f.claim() == nil)
-        let heard = try await f.tick([claim]).requests.values.first
-        try await f.settle(claim, heard == .paused ? .paused : .cancelled)
+        let received = try await f.tick([claim]).requests.values.first
+        try await f.settle(claim, received == .paused ? .paused : .cancelled)
         #expect(try await f.claim() == nil)
         #expect(try await f.state("1") == end)
         try await act(.push(1601), start, f)
@@ -116,15 +116,15 @@ import Testing
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
         let claim = try #require(try await f.claim())
-        let before = try await f.queue.moment()
-        try await eventually { try await f.queue.moment() > before + 1 }
+        let before = try await f.queue.timestamp()
+        try await eventually { try await f.queue.timestamp() > before + 1 }
         try await f.push(#"{"id":"1"}"#)
         #expect(try await f.claim() == nil)
         // As a request for a batch, which members get later.
         try await f.queue.request(.paused, of: ["1"], at: before)
         #expect(try await f.tick([claim]).requests.isEmpty)
-        let after = try await f.queue.moment() + 1
-        try await eventually { try await f.queue.moment() > after }
+        let after = try await f.queue.timestamp() + 1
+        try await eventually { try await f.queue.timestamp() > after }
         let text = isTimed ? "paused \(after)" : "paused"
         try await f.redis.send(Command("HSET", f.queue.keys.want, "1", text))
         #expect(try await f.tick([claim]).requests.values.first == .paused)

@@ -36,14 +36,14 @@ import Testing
             if case .job(let claim) = try await queue.claim(workers[0], token: Token.make()) { self.claim = claim }
         }
 
-        mutating func set(_ moment: Int) async throws {
-            now = moment
-            try await f.redis.send(Command("SET", LeaseTests.clock, moment))
+        mutating func set(_ timestamp: Int) async throws {
+            now = timestamp
+            try await f.redis.send(Command("SET", LeaseTests.clock, timestamp))
         }
 
         /// Makes a tick. Returns whether the owner was fenced.
         @discardableResult
-        mutating func look(_ index: Int) async throws -> Bool {
+        mutating func observe(_ index: Int) async throws -> Bool {
             var report = RunReport()
             report.set(isAtWork: true, of: claim!.run)
             let runs = index == 0 ? [(claim!.run, report)] : []
@@ -57,7 +57,7 @@ import Testing
             var isFenced = false
             while let index = next.indices.filter({ $0 != dead }).min(by: { next[$0] < next[$1] }), next[index] <= end {
                 try await set(max(now, next[index]))
-                if try await look(index) { isFenced = true }
+                if try await observe(index) { isFenced = true }
             }
             try await set(end)
             return isFenced
@@ -69,7 +69,7 @@ import Testing
             try await set(now + milliseconds)
             var isFenced = false
             for index in [1, 0] where next[index] <= now {
-                if try await look(index) { isFenced = true }
+                if try await observe(index) { isFenced = true }
                 try await set(now + 20)
             }
             return isFenced

@@ -7,11 +7,11 @@ import Testing
 /// Pushes and requests of a job count in one order, that of their moments.
 @Suite struct OrderTests {
     /// Makes a tick, and returns a moment after the tick that is in the past by now.
-    private func moment(_ f: QueueFixture) async throws -> Int64 {
+    private func timestamp(_ f: QueueFixture) async throws -> Int64 {
         try await f.tick()
-        let moment = try await f.queue.moment() + 5
-        try await eventually { try await f.queue.moment() > moment + 20 }
-        return moment
+        let timestamp = try await f.queue.timestamp() + 5
+        try await eventually { try await f.queue.timestamp() > timestamp + 20 }
+        return timestamp
     }
 
     private func element(_ at: Int64, id: String = "1", _ more: String = "") -> String {
@@ -19,33 +19,33 @@ import Testing
     }
 
     /// Pushes a job at `moment`, and claims it.
-    private func running(_ f: QueueFixture, _ moment: Int64) async throws -> Claim {
-        try await f.push(element(moment))
+    private func running(_ f: QueueFixture, _ timestamp: Int64) async throws -> Claim {
+        try await f.push(element(timestamp))
         return try #require(try await f.claim())
     }
 
     @Test("a cancel of a thousand ids stops no newer push, however late it is applied") func bulk() async throws {
         let f = try await QueueFixture()
         let ids = (0..<1000).map { "j\($0)" }
-        let moment = try await moment(f)
-        try await f.queue.request(.cancelled, of: ids, at: moment)
-        for id in ids.prefix(500) { try await f.push(element(moment + 20, id: id)) }
+        let timestamp = try await timestamp(f)
+        try await f.queue.request(.cancelled, of: ids, at: timestamp)
+        for id in ids.prefix(500) { try await f.push(element(timestamp + 20, id: id)) }
         var claims = 0
         while try await f.claim() != nil { claims += 1 }
         try await f.tick()
-        for id in ids.dropFirst(500) { try await f.push(element(moment + 20, id: id)) }
+        for id in ids.dropFirst(500) { try await f.push(element(timestamp + 20, id: id)) }
         while try await f.claim() != nil { claims += 1 }
         #expect(claims == 1000)
     }
 
     @Test(
         "a request in `want` stops a push that is no newer, and a newer push runs",
-        arguments: [Request.paused, .cancelled, .removed], [Int64(-1), 0, 1])
-    func lying(_ request: Request, _ difference: Int64) async throws {
+        arguments: [ControlOperation.paused, .cancelled, .removed], [Int64(-1), 0, 1])
+    func lying(_ request: ControlOperation, _ difference: Int64) async throws {
         let f = try await QueueFixture()
-        let moment = try await moment(f)
-        try await f.queue.request(request, of: ["1"], at: moment)
-        try await f.push(element(moment + difference))
+        let timestamp = try await timestamp(f)
+        try await f.queue.request(request, of: ["1"], at: timestamp)
+        try await f.push(element(timestamp + difference))
         #expect((try await f.claim() != nil) == (difference == 1))
         let stopped: JobState? = request == .paused ? .paused : request == .cancelled ? .cancelled : nil
         #expect(try await f.state("1") == (difference == 1 ? .running : stopped))
@@ -70,12 +70,12 @@ import Testing
 
     @Test("a push that is kept behind a pause does not run after a later cancel") func takenBack() async throws {
         let f = try await QueueFixture()
-        let moment = try await moment(f)
-        let claim = try await running(f, moment)
-        try await f.queue.request(.paused, of: ["1"], at: moment + 1)
-        try await f.push(element(moment + 2))
+        let timestamp = try await timestamp(f)
+        let claim = try await running(f, timestamp)
+        try await f.queue.request(.paused, of: ["1"], at: timestamp + 1)
+        try await f.push(element(timestamp + 2))
         #expect(try await f.claim() == nil)
-        try await f.queue.request(.cancelled, of: ["1"], at: moment + 3)
+        try await f.queue.request(.cancelled, of: ["1"], at: timestamp + 3)
         #expect(try await f.tick([claim]).requests.values.first == .cancelled)
         try await f.settle(claim, .cancelled)
         #expect(try await f.claim() == nil)
@@ -85,12 +85,12 @@ import Testing
 
     @Test("a cancel, a push behind it and a pause behind the push are done in order") func chain() async throws {
         let f = try await QueueFixture()
-        let moment = try await moment(f)
-        let claim = try await running(f, moment)
-        try await f.queue.request(.cancelled, of: ["1"], at: moment + 1)
-        try await f.push(element(moment + 2, #","retries":9"#))
+        let timestamp = try await timestamp(f)
+        let claim = try await running(f, timestamp)
+        try await f.queue.request(.cancelled, of: ["1"], at: timestamp + 1)
+        try await f.push(element(timestamp + 2, #","retries":9"#))
         #expect(try await f.claim() == nil)
-        try await f.queue.request(.paused, of: ["1"], at: moment + 3)
+        try await f.queue.request(.paused, of: ["1"], at: timestamp + 3)
         #expect(try await f.tick([claim]).requests.values.first == .cancelled)
         try await f.settle(claim, .cancelled)
         #expect(try await f.state("1") == .paused)
@@ -102,13 +102,13 @@ import Testing
 
     @Test(
         "a push behind a cancel is done although the run ended by itself first",
-        arguments: [Request.cancelled, .removed, .deleted])
-    func endedFirst(_ request: Request) async throws {
+        arguments: [ControlOperation.cancelled, .removed, .deleted])
+    func endedFirst(_ request: ControlOperation) async throws {
         let f = try await QueueFixture()
-        let moment = try await moment(f)
-        let claim = try await running(f, moment)
-        try await f.queue.request(request, of: ["1"], at: moment + 1)
-        try await f.push(element(moment + 2))
+        let timestamp = try await timestamp(f)
+        let claim = try await running(f, timestamp)
+        try await f.queue.request(request, of: ["1"], at: timestamp + 1)
+        try await f.push(element(timestamp + 2))
         #expect(try await f.claim() == nil)
         try await f.settle(claim, QueueFixture.done)
         #expect(try await f.tick().dropped.isEmpty)
@@ -119,9 +119,9 @@ import Testing
     @Test("after a removal and a continuation behind it, a later cancel still leaves the job forgotten")
     func continued() async throws {
         let f = try await QueueFixture()
-        let moment = try await moment(f)
-        let claim = try await running(f, moment)
-        try await f.queue.request(.removed, of: ["1"], at: moment + 1)
+        let timestamp = try await timestamp(f)
+        let claim = try await running(f, timestamp)
+        try await f.queue.request(.removed, of: ["1"], at: timestamp + 1)
         try await f.push(#"{"id":"1"}"#)
         #expect(try await f.claim() == nil)
         try await f.queue.request(.cancelled, of: ["1"])
@@ -134,20 +134,20 @@ import Testing
 
     @Test(
         "a push newer than a removal is done although the run ended before the push was taken",
-        arguments: [Request.removed, .deleted], [true, false])
-    func endedMeanwhile(_ request: Request, isHeard: Bool) async throws {
+        arguments: [ControlOperation.removed, .deleted], [true, false])
+    func endedMeanwhile(_ request: ControlOperation, isHeard: Bool) async throws {
         let f = try await QueueFixture()
-        let moment = try await moment(f)
-        let claim = try await running(f, moment)
-        try await f.queue.request(request, of: ["1"], at: moment + 1)
+        let timestamp = try await timestamp(f)
+        let claim = try await running(f, timestamp)
+        try await f.queue.request(request, of: ["1"], at: timestamp + 1)
         if isHeard { #expect(try await f.tick([claim]).requests.values.first == request) }
         try await f.settle(claim, QueueFixture.done)
         if !isHeard { try await f.tick() }
         #expect(try await f.state("1") == nil)
-        try await f.push(element(moment + 1))
-        try await f.push(element(moment))
+        try await f.push(element(timestamp + 1))
+        try await f.push(element(timestamp))
         #expect(try await f.claim() == nil)
-        try await f.push(element(moment + 2))
+        try await f.push(element(timestamp + 2))
         #expect(try await f.claim() != nil)
         try await f.expectOrder()
     }
@@ -155,11 +155,11 @@ import Testing
     @Test("a waiting push from after the last tick is newer than a removal without a time")
     func untimedRemoval() async throws {
         let f = try await QueueFixture()
-        let moment = try await moment(f)
-        let claim = try await running(f, moment)
+        let timestamp = try await timestamp(f)
+        let claim = try await running(f, timestamp)
         try await f.redis.send(Command("HSET", f.queue.keys.want, "1", "removed"))
         try await f.settle(claim, QueueFixture.done)
-        try await f.push(element(moment + 2))
+        try await f.push(element(timestamp + 2))
         #expect(try await f.claim() != nil)
         try await f.expectOrder()
     }
@@ -167,18 +167,18 @@ import Testing
     @Test("a repeat of a push that a run's end settled starts nothing, also after a removal")
     func settledPush() async throws {
         let f = try await QueueFixture()
-        let moment = try await moment(f)
-        let claim = try await running(f, moment)
+        let timestamp = try await timestamp(f)
+        let claim = try await running(f, timestamp)
         try await f.settle(claim, QueueFixture.done)
-        try await f.push(element(moment + 2))
+        try await f.push(element(timestamp + 2))
         #expect(try await f.claim() == nil)
         // This removal is applied after a newer push was taken, so it changes nothing.
-        try await f.queue.request(.removed, of: ["1"], at: moment + 1)
+        try await f.queue.request(.removed, of: ["1"], at: timestamp + 1)
         try await f.tick()
         #expect(try await f.state("1") == .completed)
-        try await f.queue.request(.removed, of: ["1"], at: moment + 3)
+        try await f.queue.request(.removed, of: ["1"], at: timestamp + 3)
         try await f.tick()
-        try await f.push(element(moment + 2))
+        try await f.push(element(timestamp + 2))
         #expect(try await f.claim() == nil)
         #expect(try await f.state("1") == nil)
         try await f.expectOrder()
@@ -186,11 +186,11 @@ import Testing
 
     @Test(
         "a producer's repeat starts nothing after a cancel or removal, also if its clock is ahead",
-        arguments: [Request.cancelled, .removed], [Int64(0), 60_000])
-    func repeated(_ request: Request, _ ahead: Int64) async throws {
+        arguments: [ControlOperation.cancelled, .removed], [Int64(0), 60_000])
+    func repeated(_ request: ControlOperation, _ ahead: Int64) async throws {
         let f = try await QueueFixture()
         try await f.tick()
-        let element = element(try await f.queue.moment() + ahead)
+        let element = element(try await f.queue.timestamp() + ahead)
         try await f.push(element)
         let claim = try #require(try await f.claim())
         // This request has no time. The push was taken just now, after the last tick.
@@ -240,21 +240,21 @@ import Testing
     func unserved() async throws {
         let f = try await QueueFixture()
         let ids = (0..<300).map { "j\($0)" }
-        for id in ids { try await f.push(element(JobField.moments.lowerBound, id: id)) }
+        for id in ids { try await f.push(element(JobField.timestamps.lowerBound, id: id)) }
         while let claim = try await f.claim() { try await f.settle(claim, QueueFixture.done) }
         let other = WorkerIdentity(name: "w2", store: "other")
         try await f.queue.request(.deleted, of: ids)
         try await f.push(#"{"url":"http://h/p","id":"p"}"#)
         let claim = try #require(try await f.claim())
-        while try await f.queue.tick(other, fields: [], runs: []).isMoreToDo {}
+        while try await f.queue.tick(other, fields: [], runs: []).hasMoreWork {}
         #expect(try await f.redis.send(Command("HLEN", f.queue.keys.want)).int == 0)
-        #expect(try await f.redis.send(Command("LLEN", f.queue.keys.prefix + "drops:s")).int == 300)
+        #expect(try await f.redis.send(Command("LLEN", f.queue.keys.prefix + "deletions:s")).int == 300)
         try await f.queue.request(.paused, of: ["p"])
         #expect(try await f.queue.tick(other, fields: [], runs: [(claim.run, RunReport())]).requests.count == 1)
         let findings = try await Inspection(f.queue).run()
         #expect(findings.isEmpty)
         // An entry that has waited for long.
-        let list = f.queue.keys.prefix + "drops:elsewhere"
+        let list = f.queue.keys.prefix + "deletions:elsewhere"
         try await f.redis.send(Command("RPUSH", list, #"["j","f","g","","1000"]"#))
         #expect(try await Inspection(f.queue).run().map(\.subject) == [list])
         // One job is pushed again, and completes with its file.
@@ -269,7 +269,7 @@ import Testing
 
     @Test("a job that goes back in line when its run ends costs no other element its place") func front() async throws {
         let f = try await QueueFixture()
-        let claim = try await running(f, JobField.moments.lowerBound)
+        let claim = try await running(f, JobField.timestamps.lowerBound)
         try await f.queue.request(.removed, of: ["1"])
         try await f.tick()
         // This push is kept behind the request.
@@ -286,7 +286,7 @@ import Testing
 
     @Test("a cancel right after a pause removes the partial file") func partial() async throws {
         let f = try await QueueFixture()
-        let claim = try await running(f, JobField.moments.lowerBound)
+        let claim = try await running(f, JobField.timestamps.lowerBound)
         try await f.queue.request(.paused, of: ["1"])
         #expect(try await f.tick([claim]).requests.values.first == .paused)
         try await f.queue.request(.cancelled, of: ["1"])
@@ -305,8 +305,8 @@ import Testing
     @Test("our own pushes get increasing times by Redis' clock, and keep their ids")
     func stamps() async throws {
         let f = try await QueueFixture()
-        let first = try await f.queue.moment()
-        #expect(try await f.queue.moment() > first)
+        let first = try await f.queue.timestamp()
+        #expect(try await f.queue.timestamp() > first)
         let element = try Element(JSON(#"{"url":"http://h/1","headers":{"A":"b"}}"#))
         try await f.queue.push(now: [element])
         let text = try #require(try await f.redis.send(Command("LINDEX", f.queue.keys.jobs, 0)).string)

@@ -46,7 +46,7 @@ struct QueueFixture {
     }
 
     /// Reports that a run is at work, or that it only waits for its host.
-    func tellBegun(_ claim: Claim, isAtWork: Bool = true) async throws {
+    func reportActive(_ claim: Claim, isAtWork: Bool = true) async throws {
         var report = RunReport()
         report.set(isAtWork: isAtWork, of: claim.run)
         _ = try await queue.tick(worker, fields: [], runs: [(claim.run, report)])
@@ -71,7 +71,7 @@ extension Queue {
     @discardableResult
     func tick(
         _ worker: WorkerIdentity, fields: [(String, String)] = [], runs: [(Run, RunReport)], isHeld: Bool = false,
-        gone: [Neighbour] = []
+        gone: [ColocatedWorker] = []
     ) async throws(RedisError) -> TickReply {
         var tick = Tick(worker, runs: runs, fields: fields, isHeld: isHeld, gone: gone)
         try await perform(&tick)

@@ -55,7 +55,7 @@ import Testing
                 last = try await f.claim("lost")
                 return last != nil
             }
-            try await f.tellBegun(try #require(last))
+            try await f.reportActive(try #require(last))
         }
         try await eventually {
             try await f.tick(); return try await f.state("1") == .failed
@@ -80,7 +80,7 @@ import Testing
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
         try await f.settle(try #require(try await f.claim()), .retry(after: .zero, Failure(.connect, "m")))
         try await f.tick()
-        try await f.tellBegun(try #require(try await f.claim()))
+        try await f.reportActive(try #require(try await f.claim()))
         try await eventually {
             try await f.tick(); return try await f.state("1") == .failed
         }
@@ -201,12 +201,12 @@ import Testing
         // The run was at work, and now waits for its host again.
         let waiting = try await claim()
         #expect(waiting.wasLost)
-        try await f.tellBegun(waiting)
-        try await f.tellBegun(waiting, isAtWork: false)
+        try await f.reportActive(waiting)
+        try await f.reportActive(waiting, isAtWork: false)
         try await restart()
         #expect(try await crashes() == "0")
         for count in ["1", "2"] {
-            try await f.tellBegun(try await claim())
+            try await f.reportActive(try await claim())
             try await restart()
             #expect(try await crashes() == count)
         }
@@ -219,12 +219,12 @@ import Testing
         try await restart()
         #expect(try await crashes() == "1")
         for _ in 1...2 {
-            try await f.tellBegun(try await claim())
+            try await f.reportActive(try await claim())
             try await restart()
         }
         #expect(try await f.state("1") == .failed)
         #expect(try await f.queue.job("1")?["error"] == "crash_loop")
-        #expect(try await f.queue.job("1")?["begun"] == nil)
+        #expect(try await f.queue.job("1")?["active_token"] == nil)
         try await f.expectOrder()
     }
 

@@ -57,7 +57,7 @@ import Testing
         arguments: ["completed", "failed", "cancelled"])
     func ended(_ state: String) async throws {
         let f = try await QueueFixture()
-        let at = try await f.queue.moment()
+        let at = try await f.queue.timestamp()
         try await push(f, "a", #","meta":{"n":1},"at":\#(at)"#)
         let claim = try #require(try await f.claim())
         switch state {
@@ -71,17 +71,18 @@ import Testing
         }
         for name in ["b", "a", "b"] { try await push(f, name, #","at":\#(at)"#) }
         #expect(try await f.claim() == nil)
-        let told = try await answers(f, "a")
+        let announced = try await answers(f, "a")
         let late = try await answers(f, "b")
-        #expect(told.map(\.name) == [state])
+        #expect(announced.map(\.name) == [state])
         #expect(late.map(\.name) == [state])
         // All members are the same, except those that differ with the time and the sender.
-        for member in told.first?.json.members ?? [] where !["seq", "at", "received", "worker"].contains(member.name) {
+        for member in announced.first?.json.members ?? []
+        where !["seq", "at", "received", "worker"].contains(member.name) {
             let found = late.first?[member.name]
             let isSame = member.value.double.map { $0 == found?.double } ?? (member.value == found)
             #expect(isSame, "\(member.name): \(member.raw)")
         }
-        #expect(try #require(late.first?.position) > #require(told.first?.position))
+        #expect(try #require(late.first?.position) > #require(announced.first?.position))
         try await f.expectOrder()
     }
 
@@ -138,7 +139,7 @@ import Testing
 
     @Test("a repeat of a push that a removal stopped gets one `duplicate` event") func removed() async throws {
         let f = try await QueueFixture()
-        let at = try await f.queue.moment()
+        let at = try await f.queue.timestamp()
         try await push(f, "a", #","at":\#(at)"#)
         let claim = try #require(try await f.claim())
         try await f.queue.request(.removed, of: ["1"])
@@ -167,11 +168,11 @@ import Testing
             try await f.push(element)
             #expect(try await f.claim() == nil)
         }
-        let told = try await answers(f, "me")
-        #expect(told.map(\.name) == ["rejected", "rejected", "rejected"])
-        #expect(told.map(\.id) == ["unknown", "unknown", "x"])
-        #expect(told.first?["meta"] == .array([.number("1")]))
-        #expect(told.last?["reason"]?.string?.contains("not seconds") == true)
+        let announced = try await answers(f, "me")
+        #expect(announced.map(\.name) == ["rejected", "rejected", "rejected"])
+        #expect(announced.map(\.id) == ["unknown", "unknown", "x"])
+        #expect(announced.first?["meta"] == .array([.number("1")]))
+        #expect(announced.last?["reason"]?.string?.contains("not seconds") == true)
         #expect(try await f.redis.send(Command("KEYS", f.queue.keys.reply("*"))).array?.count == 1)
     }
 
@@ -204,15 +205,15 @@ import Testing
         try await f.settle(claim, QueueFixture.done)
         for n in 0..<64 { #expect(try await names(f, "n\(n)") == ["completed"], "\(n)") }
         for n in 64..<66 {
-            let told = try await answers(f, "n\(n)")
-            #expect(told.map(\.name) == ["duplicate"])
-            #expect(told.first?["reason"]?.string == "crowded")
+            let announced = try await answers(f, "n\(n)")
+            #expect(announced.map(\.name) == ["duplicate"])
+            #expect(announced.first?["reason"]?.string == "crowded")
         }
     }
 
     @Test("no name is answered while the job waits for replicas, and then all names are") func withheld() async throws {
         let f = try await QueueFixture()
-        let at = try await f.queue.moment()
+        let at = try await f.queue.timestamp()
         try await push(f, "a", #","at":\#(at)"#)
         let claim = try #require(try await f.claim())
         _ = try await f.queue.settle(
@@ -220,13 +221,13 @@ import Testing
         try await push(f, "b", #","at":\#(at)"#)
         #expect(try await f.claim() == nil)
         #expect(try await names(f, "b").isEmpty)
-        #expect(try await f.queue.tellReplicated(to: 0, within: .zero, on: f.redis) == .told(1))
+        #expect(try await f.queue.announceReplicated(to: 0, within: .zero, on: f.redis) == .announced(1))
         for name in ["a", "b"] { #expect(try await names(f, name) == ["completed"], "\(name)") }
     }
 
     @Test("a `duplicate` event gives the reason and the moments") func why() async throws {
         let f = try await QueueFixture()
-        let (now, events) = (try await f.queue.moment(), EventLog(f.queue, keepsAll: true))
+        let (now, events) = (try await f.queue.timestamp(), EventLog(f.queue, keepsAll: true))
         try await eventually { events.isListening }
         try await f.push(#"{"url":"http://h/1","id":"1","at":\#(now)}"#)
         let claim = try #require(try await f.claim())
@@ -243,12 +244,12 @@ import Testing
         try await f.settle(try #require(try await f.claim()), QueueFixture.done)
         try await f.push(#"{"url":"http://h/1","id":"1","at":\#(ahead)}"#)
         #expect(try await f.claim() == nil)
-        func told() -> [Event] { events.all.filter { $0.name == "duplicate" } }
-        try await eventually { told().count == 5 }
-        let settled = try #require(told()[3]["since"]?.integer)
+        func announced() -> [Event] { events.all.filter { $0.name == "duplicate" } }
+        try await eventually { announced().count == 5 }
+        let settled = try #require(announced()[3]["since"]?.integer)
         #expect(settled >= now)
-        #expect(told().map { $0["reason"]?.string } == ["active", "active", "older", "settled", "repeated"])
-        #expect(told().map { $0["made"]?.integer } == [nil, now + 1, now, now - 3_600_000, ahead])
-        #expect(told().map { $0["since"]?.integer } == [nil, nil, now + 1, settled, ahead])
+        #expect(announced().map { $0["reason"]?.string } == ["active", "active", "older", "settled", "repeated"])
+        #expect(announced().map { $0["made"]?.integer } == [nil, now + 1, now, now - 3_600_000, ahead])
+        #expect(announced().map { $0["since"]?.integer } == [nil, nil, now + 1, settled, ahead])
     }
 }

@@ -7,36 +7,36 @@ import Testing
 /// A request is for what was pushed before it, however late a tick applies it.
 @Suite struct RequestTimeTests {
     /// Makes a tick, and returns a moment after the tick that is in the past by now.
-    private func moment(_ f: QueueFixture) async throws -> Int64 {
+    private func timestamp(_ f: QueueFixture) async throws -> Int64 {
         try await f.tick()
-        let look = try #require(try await f.redis.send(Command("GET", f.queue.keys.tick)).string)
-        let moment = try #require(Int64(look.prefix { $0 != " " })) + 10
-        try await eventually { UnixTime.milliseconds > moment + 10 }
-        return moment
+        let observe = try #require(try await f.redis.send(Command("GET", f.queue.keys.tick)).string)
+        let timestamp = try #require(Int64(observe.prefix { $0 != " " })) + 10
+        try await eventually { UnixTime.milliseconds > timestamp + 10 }
+        return timestamp
     }
 
     private func element(_ at: Int64) -> String { #"{"url":"http://h/1","id":"1","at":\#(at)}"# }
 
-    @Test("a later request stops a job that no worker has taken yet", arguments: [Request.paused, .cancelled])
-    func unseen(_ request: Request) async throws {
+    @Test("a later request stops a job that no worker has taken yet", arguments: [ControlOperation.paused, .cancelled])
+    func unseen(_ request: ControlOperation) async throws {
         let f = try await QueueFixture()
-        let moment = try await moment(f)
-        try await f.push(element(moment))
-        try await f.queue.request(request, of: ["1"], at: moment + 1)
+        let timestamp = try await timestamp(f)
+        try await f.push(element(timestamp))
+        try await f.queue.request(request, of: ["1"], at: timestamp + 1)
         try await f.tick()
         #expect(try await f.claim() == nil)
         #expect(try await f.state("1") == (request == .paused ? .paused : .cancelled))
-        try await f.push(element(moment))
+        try await f.push(element(timestamp))
         #expect(try await f.claim() == nil)
-        try await f.push(element(moment + 2))
+        try await f.push(element(timestamp + 2))
         #expect(try await f.claim() != nil)
         try await f.expectOrder()
     }
 
     @Test(
         "in every state a request stops the pushes before it, and not the pushes after it",
-        arguments: [JobState.queued, .scheduled, .running, .paused], [Request.paused, .cancelled])
-    func known(_ state: JobState, _ request: Request) async throws {
+        arguments: [JobState.queued, .scheduled, .running, .paused], [ControlOperation.paused, .cancelled])
+    func known(_ state: JobState, _ request: ControlOperation) async throws {
         let f = try await QueueFixture()
         let delay = state == .scheduled ? #","delay":1000"# : ""
         try await f.push(#"{"url":"http://h/1","id":"1"\#(delay)}"#)
@@ -48,16 +48,16 @@ import Testing
             try await f.settle(try #require(claim), .paused)
         }
         #expect(try await f.state("1") == state)
-        let moment = try await moment(f)
-        try await f.queue.request(request, of: ["1"], at: moment)
+        let timestamp = try await timestamp(f)
+        try await f.queue.request(request, of: ["1"], at: timestamp)
         let reply = try await f.tick(claim.map { [$0] } ?? [])
         if state == .running {
             #expect(reply.requests.values.first == request)
             try await f.settle(try #require(claim), request == .paused ? .paused : .cancelled)
         }
-        try await f.push(element(moment))
+        try await f.push(element(timestamp))
         #expect(try await f.claim() == nil)
-        try await f.push(element(moment + 1))
+        try await f.push(element(timestamp + 1))
         #expect(try await f.claim() != nil)
         try await f.expectOrder()
     }
@@ -66,13 +66,13 @@ import Testing
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
         try await f.settle(try #require(try await f.claim()), QueueFixture.done)
-        let moment = try await moment(f)
-        try await f.push(element(moment))
-        try await f.queue.request(.cancelled, of: ["1"], at: moment + 1)
+        let timestamp = try await timestamp(f)
+        try await f.push(element(timestamp))
+        try await f.queue.request(.cancelled, of: ["1"], at: timestamp + 1)
         try await f.tick()
         #expect(try await f.claim() == nil)
         #expect(try await f.state("1") == .completed)
-        try await f.push(element(moment + 2))
+        try await f.push(element(timestamp + 2))
         #expect(try await f.claim() != nil)
     }
 
@@ -92,12 +92,13 @@ import Testing
 
     @Test("a request with a wrong time does not stop a newer push")
     func clocks() async throws {
-        for wrong in [JobField.moments.lowerBound, JobField.moments.upperBound] {
+        for wrong in [JobField.timestamps.lowerBound, JobField.timestamps.upperBound] {
             let f = try await QueueFixture()
-            let moment = try await moment(f)
+            let timestamp = try await timestamp(f)
             try await f.queue.request(.paused, of: ["1"], at: wrong)
             try await f.tick()
-            try await f.push(element(wrong == JobField.moments.lowerBound ? moment : UnixTime.milliseconds + 1000))
+            try await f.push(
+                element(wrong == JobField.timestamps.lowerBound ? timestamp : UnixTime.milliseconds + 1000))
             #expect(try await f.claim() != nil)
         }
     }
@@ -114,34 +115,34 @@ import Testing
 
     @Test(
         "a request that a run has not received is applied when the job is put back",
-        arguments: [Request.paused, .cancelled])
-    func putBack(_ request: Request) async throws {
+        arguments: [ControlOperation.paused, .cancelled])
+    func putBack(_ request: ControlOperation) async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
         let claim = try #require(try await f.claim())
-        let moment = try await moment(f)
-        try await f.queue.request(request, of: ["1"], at: moment)
+        let timestamp = try await timestamp(f)
+        try await f.queue.request(request, of: ["1"], at: timestamp)
         try await f.tick()
         try await f.settle(claim, .released(why: "test"))
         #expect(try await f.state("1") == (request == .paused ? .paused : .cancelled))
-        try await f.push(element(moment))
+        try await f.push(element(timestamp))
         #expect(try await f.claim() == nil)
-        try await f.push(element(moment + 1))
+        try await f.push(element(timestamp + 1))
         #expect(try await f.claim() != nil)
         try await f.expectOrder()
     }
 
     @Test(
         "a push that comes while a pause or cancel is pending is done after the request",
-        arguments: [Request.paused, .cancelled])
-    func pending(_ request: Request) async throws {
+        arguments: [ControlOperation.paused, .cancelled])
+    func pending(_ request: ControlOperation) async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
         let claim = try #require(try await f.claim())
-        let moment = try await moment(f)
-        try await f.queue.request(request, of: ["1"], at: moment)
+        let timestamp = try await timestamp(f)
+        try await f.queue.request(request, of: ["1"], at: timestamp)
         try await f.tick()
-        try await f.push(element(moment + 1))
+        try await f.push(element(timestamp + 1))
         #expect(try await f.claim() == nil)
         try await f.settle(claim, request == .paused ? .paused : .cancelled)
         #expect(try await f.claim()?.run.id == "1")
@@ -151,13 +152,13 @@ import Testing
 
     @Test(
         "a push that is newer than a request and was taken before it is not stopped",
-        arguments: [Request.paused, .cancelled, .removed])
-    func overtaken(_ request: Request) async throws {
+        arguments: [ControlOperation.paused, .cancelled, .removed])
+    func overtaken(_ request: ControlOperation) async throws {
         let f = try await QueueFixture()
-        let moment = try await moment(f)
-        try await f.push(element(moment + 1))
+        let timestamp = try await timestamp(f)
+        try await f.push(element(timestamp + 1))
         let claim = try #require(try await f.claim())
-        try await f.queue.request(request, of: ["1"], at: moment)
+        try await f.queue.request(request, of: ["1"], at: timestamp)
         #expect(try await f.tick([claim]).requests.isEmpty)
         // A request without a time is for everything that was taken.
         try await f.redis.send(Command("HSET", f.queue.keys.want, "1", request.rawValue))
@@ -166,13 +167,13 @@ import Testing
 
     @Test("a resume that is older than a push does not hurry the push") func resumed() async throws {
         let f = try await QueueFixture()
-        let moment = try await moment(f)
-        try await f.push(#"{"url":"http://h/1","id":"1","delay":1000,"at":\#(moment + 1)}"#)
+        let timestamp = try await timestamp(f)
+        try await f.push(#"{"url":"http://h/1","id":"1","delay":1000,"at":\#(timestamp + 1)}"#)
         #expect(try await f.claim() == nil)
-        try await f.queue.request(.running, of: ["1"], at: moment)
+        try await f.queue.request(.running, of: ["1"], at: timestamp)
         try await f.tick()
         #expect(try await f.state("1") == .scheduled)
-        try await f.queue.request(.running, of: ["1"], at: moment + 2)
+        try await f.queue.request(.running, of: ["1"], at: timestamp + 2)
         try await f.tick()
         #expect(try await f.state("1") == .queued)
         try await f.expectOrder()

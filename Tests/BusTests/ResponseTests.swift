@@ -10,7 +10,7 @@ struct ResponseTests {
     /// A response that counts as `bytes` bytes: two for the empty header fields `{}`, the rest for the body.
     private static func response(_ bytes: Int) -> StoredResponse {
         StoredResponse(
-            status: 200, headers: [], body: Array(repeating: UInt8(ascii: "x"), count: bytes - 2), question: "q",
+            status: 200, headers: [], body: Array(repeating: UInt8(ascii: "x"), count: bytes - 2), requestDigest: "q",
             method: "GET", validated: 5)
     }
 

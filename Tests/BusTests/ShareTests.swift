@@ -31,9 +31,9 @@ struct ShareTests {
         let limit: String
         let key: String
 
-        init(_ limit: String = ShareQuestion.ofQueue) async throws {
+        init(_ limit: String = RateLeaseRequest.ofQueue) async throws {
             self.limit = limit
-            key = "haul:{default}:" + (limit == ShareQuestion.ofQueue ? "shares" : "lent:\(limit)")
+            key = "haul:{default}:" + (limit == RateLeaseRequest.ofQueue ? "rate_leases" : "rate_leases:\(limit)")
             server = try await RedisServer()
             redis = Redis(try RedisURL(server.url), name: "shares")
             queue = Queue(
@@ -41,7 +41,7 @@ struct ShareTests {
                 functions: Functions(
                     clock: "return redis.call('GET', 'test:now')", server: "return redis.call('GET', 'test:run')"))
             try await redis.send(Command("SET", "test:run", Token.make()))
-            if limit == ShareQuestion.ofQueue {
+            if limit == RateLeaseRequest.ofQueue {
                 try await queue.set(.rate, to: "\(Self.limit)")
             } else {
                 try await queue.setLimit(of: limit, to: "{\"rate\":\(Self.limit)}")
@@ -89,7 +89,7 @@ struct ShareTests {
 
     @Test(
         "each worker gets what it wants up to a fair share; the rest goes to others within two seconds",
-        arguments: [ShareQuestion.ofQueue, "h:81"])
+        arguments: [RateLeaseRequest.ofQueue, "h:81"])
     func demand(_ limit: String) async throws {
         let fleet = try await Fleet(limit)
         for _ in 0..<4 { try await fleet.hire(wants: nil) }
@@ -109,7 +109,7 @@ struct ShareTests {
 
     @Test(
         "the shares never exceed the limit, through deaths, joins, lost replies and late questions",
-        arguments: [ShareQuestion.ofQueue, "h"])
+        arguments: [RateLeaseRequest.ofQueue, "h"])
     func bound(_ limit: String) async throws {
         let seed = UInt64.random(in: 0..<1_000_000)
         var random = SeededGenerator(state: seed)
@@ -156,7 +156,7 @@ struct ShareTests {
         try await fleet.hire(wants: 0)
         for _ in 0..<4 { try await fleet.round() }
         // The replica does not know yet that the first share shrank and the second one grew.
-        let key = "haul:{default}:shares"
+        let key = "haul:{default}:rate_leases"
         try await fleet.redis.send(Command("COPY", key, "test:replica"))
         fleet.workers[0].wants = 0
         fleet.workers[1].wants = nil
@@ -177,16 +177,16 @@ struct ShareTests {
 
     @Test("a removed limit leaves no key, and a key of another type is replaced") func lifted() async throws {
         let fleet = try await Fleet()
-        try await fleet.redis.send(Command("SET", "haul:{default}:shares", "x"))
+        try await fleet.redis.send(Command("SET", "haul:{default}:rate_leases", "x"))
         try await fleet.hire(wants: nil)
         try await fleet.round()
         #expect(fleet.workers[0].keeps == Fleet.limit)
         try await fleet.queue.leave(fleet.workers[0].identity)
-        #expect(try await fleet.redis.send(Command("HKEYS", "haul:{default}:shares")).array?.count == 1)
+        #expect(try await fleet.redis.send(Command("HKEYS", "haul:{default}:rate_leases")).array?.count == 1)
         try await fleet.queue.set(.rate, to: nil)
         #expect(
             try await fleet.queue.share(fleet.workers[0].identity, 9, fleet.limit, keeps: 0, nil) == nil)
-        #expect(try await fleet.redis.send(Command("EXISTS", "haul:{default}:shares")).int == 0)
+        #expect(try await fleet.redis.send(Command("EXISTS", "haul:{default}:rate_leases")).int == 0)
     }
 
     @Test("a host's share comes back when its worker leaves, or wants nothing of the host")
@@ -199,8 +199,8 @@ struct ShareTests {
         let worker = fleet.workers[0]
         let reply = try await fleet.queue.shares(
             worker.identity, number: 99,
-            [ShareQuestion("h", keeps: 0, wants: .none), ShareQuestion(keeps: 0, wants: .all)])
-        #expect(reply["h"]?.bytesPerSecond == 0 && reply[ShareQuestion.ofQueue] == nil)
+            [RateLeaseRequest("h", keeps: 0, wants: .none), RateLeaseRequest(keeps: 0, wants: .all)])
+        #expect(reply["h"]?.bytesPerSecond == 0 && reply[RateLeaseRequest.ofQueue] == nil)
         #expect(try await fleet.redis.send(Command("HKEYS", fleet.key)).array?.count == 1)
         fleet.workers[0].number = 99
         try await fleet.round()
@@ -216,8 +216,8 @@ extension Queue {
     /// Asks for one share. `wants` is nil for as much as possible.
     func share(
         _ worker: WorkerIdentity, _ number: Int, _ name: String, keeps: Int64, _ wants: Int64?
-    ) async throws(RedisError) -> RateShare? {
-        let question = ShareQuestion(name, keeps: keeps, wants: wants.map { .some($0) } ?? .all)
+    ) async throws(RedisError) -> RateLease? {
+        let question = RateLeaseRequest(name, keeps: keeps, wants: wants.map { .some($0) } ?? .all)
         return try await shares(worker, number: number, [question])[name]
     }
 }

@@ -126,7 +126,7 @@ import Testing
 
     @Test(
         "an invalid number in a job's hash stops neither the line nor ticks",
-        arguments: ["asof", "pushed", "wantat", "seq", "attempt", "crashes", "deadline_at"],
+        arguments: ["settled_until", "pushed", "want_at", "seq", "attempt", "crashes", "deadline_at"],
         ["x", "-1", "nan", "1e400", "99999999999999999999"])
     func numbers(_ name: String, _ value: String) async throws {
         let f = try await QueueFixture()

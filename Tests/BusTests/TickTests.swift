@@ -26,21 +26,21 @@ import Testing
     func pieces() throws {
         let runs = Self.runs(3000)
         var tick = Tick(Self.worker, runs: runs)
-        var told: [String] = []
+        var reported: [String] = []
         var kinds: [Tick.Step.Kind] = []
         while let step = tick.next() {
-            #expect(step.runs.count <= Tick.mostRuns)
-            #expect(tick.reported == told.count)
-            told += step.runs.map(\.0.token)
+            #expect(step.runs.count <= Tick.maxRuns)
+            #expect(tick.reported == reported.count)
+            reported += step.runs.map(\.0.token)
             kinds.append(step.kind)
             try tick.take(Self.reply(), to: step)
         }
-        #expect(told == runs.map(\.0.token) && tick.reported == runs.count)
+        #expect(reported == runs.map(\.0.token) && tick.reported == runs.count)
         #expect(kinds.first == .tick(isLast: false) && kinds.last == .tick(isLast: true))
         #expect(kinds.dropFirst().dropLast().allSatisfy { $0 == .report })
     }
 
-    @Test("few runs, or none, cost one call", arguments: [0, 1, Tick.mostRuns]) func one(_ count: Int) throws {
+    @Test("few runs, or none, cost one call", arguments: [0, 1, Tick.maxRuns]) func one(_ count: Int) throws {
         var tick = Tick(Self.worker, runs: Self.runs(count))
         let step = try #require(tick.next())
         #expect(step.kind == .tick(isLast: true) && step.runs.count == count)
@@ -75,14 +75,14 @@ import Testing
 
     @Test("runs that were reported while requests were left are reported again") func unsure() throws {
         var tick = Tick(Self.worker, runs: Self.runs(40))
-        var told: [String: Int] = [:]
+        var reported: [String: Int] = [:]
         var calls = 0
         while let step = tick.next() {
             calls += 1
-            for (run, _) in step.runs { told[run.token, default: 0] += 1 }
+            for (run, _) in step.runs { reported[run.token, default: 0] += 1 }
             try tick.take(calls < 4 ? Self.reply(("unheard", Self.yes), ("more", Self.yes)) : Self.reply(), to: step)
         }
-        #expect(told.count == 40 && told.values.allSatisfy { $0 == 2 })
+        #expect(reported.count == 40 && reported.values.allSatisfy { $0 == 2 })
         #expect(tick.reported == 40 && calls == 6)
     }
 
@@ -94,7 +94,7 @@ import Testing
         f.server.signal(SIGKILL)
         await f.redis.end(by: .now + .milliseconds(100))
         await #expect(throws: RedisError.self) { try await f.queue.perform(&tick) }
-        #expect(tick.reported == Tick.mostRuns)
+        #expect(tick.reported == Tick.maxRuns)
     }
 
     // MARK: What the calls do
@@ -188,8 +188,8 @@ import Testing
             try await f.redis.send(Command("ZADD", keys.scheduled, 1000, "due\(n)"))
             try await f.redis.send(Command("ZADD", keys.deadlines, 1000, "over\(n)"))
             try await f.redis.send(Command("ZADD", keys.index(.completed), 1000, "old\(n)"))
-            try await f.redis.send(Command("ZADD", keys.untold, 1000, "untold\(n)"))
-            try await f.redis.send(Command("LPUSH", keys.prefix + "drops:s", #"["x","s","f","g","","1000"]"#))
+            try await f.redis.send(Command("ZADD", keys.unannounced, 1000, "unannounced\(n)"))
+            try await f.redis.send(Command("LPUSH", keys.prefix + "deletions:s", #"["x","s","f","g","","1000"]"#))
         }
         try await f.queue.request(.paused, of: (0..<count).map { "early\($0)" })
     }
@@ -209,14 +209,14 @@ import Testing
                 calls += 1
             }
             dropped += tick.reply.dropped.count
-            return !tick.reply.isMoreToDo
+            return !tick.reply.hasMoreWork
         }
         print("a neglected queue: \(calls) calls, of \(most) commands at most")
         #expect(most <= 1000)
         #expect(dropped == 400)
         let counts = try await f.queue.stats().counts
         #expect(counts[.failed] == 400 && counts[.running] == 1 && counts[.scheduled] == 0)
-        for name in [keys.index(.completed), keys.untold, keys.want, keys.held("absent")] {
+        for name in [keys.index(.completed), keys.unannounced, keys.want, keys.held("absent")] {
             #expect(try await f.redis.send(Command("EXISTS", name)).int == 0, "\(name)")
         }
         // The late jobs, the due jobs, and the held elements.

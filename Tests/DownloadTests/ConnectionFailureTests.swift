@@ -14,7 +14,7 @@ import Testing
         var failures = ConnectionFailures(written: 0)
         let delays = (0..<3).map { _ in failures.refused(Self.broken) }
         #expect(delays == [2, 4, .infinity])
-        failures.noteAnswer()
+        failures.recordResponse()
         let next = failures.refused(Self.broken)
         #expect(next == 2)
     }
@@ -32,7 +32,7 @@ import Testing
         let short = ConnectionFailures.worthwhile - 1
         let delays = [short, short, short + 1, short].map { failures.broke(after: $0, Self.broken) }
         #expect(delays == [2, 4, 0, 2])
-        failures.noteWhole()
+        failures.recordCompletePart()
         let next = failures.broke(after: 0, Self.broken)
         #expect(next == 2)
     }

@@ -82,7 +82,7 @@ import Testing
             store: try FileStore(root: bench.directory.path, options: options), engine: bench.context.engine)
         let download = Download(
             job: job, token: "t", key: String(repeating: "a", count: 40), resume: resume, completed: nil,
-            clock: SharedClock(told: UnixTime.milliseconds), context: full, mayCommit: { true }, report: { _ in })
+            clock: SharedClock(serverTime: UnixTime.milliseconds), context: full, mayCommit: { true }, report: { _ in })
         let isParked = if case .parked("disk") = await download.run() { true } else { false }
         #expect(isParked)
         #expect(origin.requests.count == 1)

@@ -32,7 +32,7 @@ final class DownloadBench: Sendable {
 
     func download(
         _ job: Job, resume: ResumePoint? = nil, completed: CompletedFile? = nil, mayCommit: Bool = true,
-        clock: SharedClock = SharedClock(told: UnixTime.milliseconds)
+        clock: SharedClock = SharedClock(serverTime: UnixTime.milliseconds)
     ) -> Download {
         Download(
             job: job, token: String(UInt64.random(in: 0...(.max)), radix: 16), key: String(repeating: "a", count: 40),
@@ -254,7 +254,7 @@ extension ActivityOutcome {
         for (age, requests) in [(59_000, 2), (61_000, 3)] as [(Int64, Int)] {
             let download = bench.download(
                 job(origin.url("/a")) { $0.freshFor = .seconds(60) }, completed: first,
-                clock: SharedClock(told: first.validated + age))
+                clock: SharedClock(serverTime: first.validated + age))
             guard case .completed(_, _, unchanged: true) = await download.run() else { return #expect(Bool(false)) }
             #expect(origin.requests.count == requests)
         }
@@ -269,7 +269,7 @@ extension ActivityOutcome {
     @Test(
         "a known file is revalidated by its ETag and its date, since an ETag may repeat",
         arguments: [false, true])
-    func repeatedETag(_ tellsDate: Bool) async throws {
+    func repeatedETag(_ sendsDate: Bool) async throws {
         let bench = try DownloadBench()
         let file = FileBytes(seed: 1, count: 1000)
         let date = Mutex("Sun, 06 Nov 1994 08:49:37 GMT")
@@ -277,7 +277,7 @@ extension ActivityOutcome {
             let now = date.withLock(\.self)
             var reply = OriginReply.file(file, headers: [("Last-Modified", now)], to: request)
             if request.headers["if-modified-since"] == now { (reply.status, reply.framing) = (304, .none) }
-            if reply.status == 304, !tellsDate { reply.headers.removeAll { $0.0 == "Last-Modified" } }
+            if reply.status == 304, !sendsDate { reply.headers.removeAll { $0.0 == "Last-Modified" } }
             return reply
         }
         let first = try #require(await bench.run(job(origin.url("/a"))).file)

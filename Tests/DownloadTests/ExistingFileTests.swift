@@ -12,16 +12,16 @@ import Testing
 @Suite struct ExistingFileTests {
     private func run(
         _ bench: DownloadBench, _ url: String, since: String? = nil, _ judge: @escaping Existing.Judge
-    ) async -> (ActivityOutcome, told: [String]) {
-        let told = Mutex<[String]>([])
+    ) async -> (ActivityOutcome, serverTime: [String]) {
+        let serverTime = Mutex<[String]>([])
         var assignment = Assignment(
             job: Job(urls: [url]), token: "t", key: String(repeating: "a", count: 40),
-            clock: SharedClock(told: UnixTime.milliseconds),
+            clock: SharedClock(serverTime: UnixTime.milliseconds),
             lease: RunLease(isHeld: { true }, confirm: { true }), report: { _ in })
         assignment.existing = Existing(modifiedSince: since, body: judge)
-        assignment.trace = { text in told.withLock { $0.append(text) } }
+        assignment.trace = { text in serverTime.withLock { $0.append(text) } }
         let outcome = await Download(assignment, context: bench.context).run()
-        return (outcome, told.withLock { $0 })
+        return (outcome, serverTime.withLock { $0 })
     }
 
     private func file(_ offer: Offer) -> CompletedFile {
@@ -34,12 +34,12 @@ import Testing
         let bench = try DownloadBench()
         let bytes = FileBytes(seed: 7, count: 5_000_000)
         let origin = try OriginServer { .file(bytes, to: $0) }
-        let (outcome, told) = await run(bench, origin.url("/x.bin?key=secret")) { offer in
+        let (outcome, serverTime) = await run(bench, origin.url("/x.bin?key=secret")) { offer in
             offer.name == "x.bin" && offer.entity.total == bytes.count ? file(offer) : nil
         }
         guard case .completed(let file, _, true) = outcome else { throw Unexpected(outcome) }
         #expect(file.file == "x.bin" && file.source == origin.url("/x.bin?[masked]"))
-        #expect(bench.directory.names.isEmpty && told.isEmpty)
+        #expect(bench.directory.names.isEmpty && serverTime.isEmpty)
         #expect(origin.bytesSent("/x.bin?key=secret") < bytes.count)
     }
 
@@ -51,9 +51,9 @@ import Testing
         }
         guard case .failed(let failure) = refused else { throw Unexpected(refused) }
         #expect(failure.code == .fileExists && bench.directory.names.isEmpty)
-        let (taken, told) = await run(bench, origin.url("/x")) { _ in nil }
+        let (taken, serverTime) = await run(bench, origin.url("/x")) { _ in nil }
         guard case .completed(_, _, false) = taken else { throw Unexpected(taken) }
-        #expect(told == ["validators: ETag \"v1\""])
+        #expect(serverTime == ["validators: ETag \"v1\""])
     }
 
     @Test("an unmodified file is not sent again, and a 304 without a condition is an error") func since() async throws {

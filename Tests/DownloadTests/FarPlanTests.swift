@@ -22,7 +22,7 @@ private struct FarFetch {
     private(set) var sent: Int64 = 0
     private(set) var opened = 1
     private(set) var refused = 0
-    private(set) var mostAtOnce = 1
+    private(set) var maxAtOnce = 1
     private(set) var cut = 0
     private(set) var now = 0.0
 
@@ -35,7 +35,7 @@ private struct FarFetch {
         /// Bytes per second.
         var rate = 0.0
         /// Set when the response was shortened or dropped: the offset up to which the server may have sent.
-        var told: Int64?
+        var reported: Int64?
     }
 
     init(_ total: Int64, roundTrip: Double, isLossy: Bool = false, limit: Int = 16) {
@@ -51,7 +51,7 @@ private struct FarFetch {
             now += step
             if now > limit { return false }
             answer()
-            mostAtOnce = max(mostAtOnce, live.count)
+            maxAtOnce = max(maxAtOnce, live.count)
             let wishes = live.mapValues { min(most, 14_600 / roundTrip * exp2((now - $0.since) / roundTrip)) }
             let share = min(1, link / max(1, wishes.values.reduce(0, +)))
             for (id, wish) in wishes {
@@ -79,7 +79,7 @@ private struct FarFetch {
         let position = max(one.start, Int64(one.position))
         fetched.insert(one.start..<position)
         bytes += position - one.start
-        sent += max(position, one.told ?? position) - one.start
+        sent += max(position, one.reported ?? position) - one.start
         return position
     }
 
@@ -112,13 +112,13 @@ private struct FarFetch {
                 guard let one = live[id] else { continue }
                 live[id]!.end = max(end, Int64(one.position))
                 // Bytes in flight cannot be recalled. The TCP window keeps the server from sending more.
-                let underWay = min(one.told ?? one.asked, Int64(one.position + one.rate * roundTrip))
-                live[id]!.told = max(live[id]!.end, underWay)
+                let underWay = min(one.reported ?? one.asked, Int64(one.position + one.rate * roundTrip))
+                live[id]!.reported = max(live[id]!.end, underWay)
             case .drop(let id):
                 asked.removeAll { $0.id == id }
                 guard let one = live[id] else { continue }
                 // At least the first ten TCP segments are in flight.
-                live[id]!.told = min(one.asked, Int64(one.position + max(14_600, one.rate * roundTrip)))
+                live[id]!.reported = min(one.asked, Int64(one.position + max(14_600, one.rate * roundTrip)))
                 _ = stop(id)
             }
         }
@@ -184,7 +184,7 @@ private func exp2(_ value: Double) -> Double {
         #expect(later.count == (queues ? 0 : 4))
     }
 
-    @Test("bytes that a server may have sent already are left to its connection") func told() {
+    @Test("bytes that a server may have sent already are left to its connection") func reported() {
         var plan = SegmentPlan(missing: [0..<20_000_000], limit: 4)
         let first = plan.adopt(0..<20_000_000, now: 0)
         plan.learned(Self.path)
@@ -219,7 +219,7 @@ private func exp2(_ value: Double) -> Double {
         if isLossy { fetch.most = 3e5 }
         let isDone = fetch.run(within: 60)
         #expect(isDone)
-        #expect(isLossy ? fetch.mostAtOnce > 8 : (3...5).contains(fetch.mostAtOnce), "\(fetch.mostAtOnce)")
+        #expect(isLossy ? fetch.maxAtOnce > 8 : (3...5).contains(fetch.maxAtOnce), "\(fetch.maxAtOnce)")
     }
 
     @Test("a near server gets no extra connection before its speed is known") func near() {
@@ -310,7 +310,7 @@ private func exp2(_ value: Double) -> Double {
             #expect(isDone, "\(name)")
             #expect(fetch.fetched.intervals == [0..<total], "\(name)")
             #expect(Double(fetch.sent) <= 1.03 * Double(total) + 3_000_000, "\(name), sent \(fetch.sent)")
-            #expect(fetch.mostAtOnce <= limit, "\(name)")
+            #expect(fetch.maxAtOnce <= limit, "\(name)")
         }
     }
 }

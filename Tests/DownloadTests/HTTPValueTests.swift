@@ -161,11 +161,11 @@ import Testing
     }
 
     private func decision(
-        _ status: Int, _ headers: [(String, String)], _ kind: Question.Kind, isProven: Bool = false
+        _ status: Int, _ headers: [(String, String)], _ kind: ResponseExpectation.Kind, isProven: Bool = false
     ) -> ResponseDecision {
         let head = ResponseHead(
             status: status, headers: HeaderFields(headers.map { HeaderField($0.0, $0.1) }), url: "http://h/")
-        return Question(kind: kind, isProven: isProven).decision(on: head)
+        return ResponseExpectation(kind: kind, isProven: isProven).decision(on: head)
     }
 
     @Test("a Retry-After date is relative to the server's own clock") func retryAfterDate() {
@@ -250,7 +250,7 @@ import Testing
         let head = ResponseHead(
             status: status, headers: HeaderFields([HeaderField("content-length", "9")]), url: "http://h/",
             method: method)
-        let decision = Question(kind: .whole, isProven: false).decision(on: head)
+        let decision = ResponseExpectation(kind: .whole, isProven: false).decision(on: head)
         let isTaken = [200, 203].contains(status) || method != "GET" && [201, 202, 207, 226].contains(status)
         if isTaken {
             #expect(decision == .takeWhole(Entity(total: 9), length: 9))
@@ -325,7 +325,8 @@ import Testing
         #expect(entity.etag == nil && entity.strongValidator == nil)
         for old in [entity, Entity(etag: tag, total: 100)] {
             #expect(!entity.isSame(as: old) && !old.isSame(as: entity))
-            let question = Question(kind: .part(position: 40, end: nil, of: old, ifRange: false), isProven: false)
+            let question = ResponseExpectation(
+                kind: .part(position: 40, end: nil, of: old, ifRange: false), isProven: false)
             let headers = HeaderFields(part.map { HeaderField($0.0, $0.1) })
             let found = question.decision(on: ResponseHead(status: 206, headers: headers, url: ""))
             switch found {

@@ -26,7 +26,7 @@ import Testing
             job.path = "file\(index)"
             return Download(
                 job: job, token: "t\(index)", key: String(repeating: "\(index)", count: 40), resume: nil,
-                completed: nil, clock: SharedClock(told: UnixTime.milliseconds), context: context,
+                completed: nil, clock: SharedClock(serverTime: UnixTime.milliseconds), context: context,
                 mayCommit: { true }, report: { _ in })
         }
         let running = downloads.map { download in Task { await download.run() } }

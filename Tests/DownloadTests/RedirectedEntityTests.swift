@@ -114,7 +114,7 @@ import Testing
         let site = try Site(.both, .path, isOldGone: false)
         let bench = try DownloadBench()
         let resume = try #require(try await bench.begin(job(site), until: 700_000))
-        #expect(resume.landing == site.origin.url("/1.img"))
+        #expect(resume.finalURL == site.origin.url("/1.img"))
         site.isNew.change { $0 = true }
         site.latch.open()
         #expect(await bench.run(job(site), resume: resume).file != nil)

@@ -207,14 +207,14 @@ struct SimulatedFetch {
 
 @Suite struct HoldShareTests {
     /// Samples every 20 ms, from `begin` on, a transfer that is held for `share` of the time.
-    private func watch(_ holds: inout HoldShare, from begin: Double, for seconds: Double, held share: Double) {
+    private func watch(_ holds: inout HoldRatio, from begin: Double, for seconds: Double, held share: Double) {
         for step in stride(from: 0.02, through: seconds, by: 0.02) {
             holds.sample([1: 10 + step * share, 2: 10], now: begin + step)
         }
     }
 
     @Test("a momentary hold does not count, and a lasting one counts from 0.4 s until a second after it") func holds() {
-        var holds = HoldShare(isExpected: false)
+        var holds = HoldRatio(isExpected: false)
         holds.sample([1: 10, 2: 10], now: 0)
         watch(&holds, from: 0, for: 3, held: 0)
         #expect(!holds.isLarge)
@@ -232,7 +232,7 @@ struct SimulatedFetch {
 
     @Test("an expected hold is assumed for a second, and then only if it is there", arguments: [0, 0.3])
     func expected(share: Double) {
-        var holds = HoldShare(isExpected: true)
+        var holds = HoldRatio(isExpected: true)
         #expect(holds.isLarge)
         holds.sample([1: 0], now: 0.02)
         watch(&holds, from: 0.02, for: 0.9, held: 0)
@@ -287,7 +287,7 @@ struct SimulatedFetch {
         #expect(await hosts.enter("h"))
         async let second = hosts.enter("h")
         try await eventually("one to wait") { hosts.figures.waiting == 1 }
-        hosts.setMost(2)
+        hosts.setMax(2)
         #expect(await second)
     }
 

@@ -61,7 +61,8 @@ import Testing
         let download = Download(
             job: job([origin.url("/a")]) { ($0.minSpeed, $0.connections) = (1 << 40, 1) }, token: "t",
             key: String(repeating: "a", count: 40), resume: nil, completed: nil,
-            clock: SharedClock(told: UnixTime.milliseconds), context: context, mayCommit: { true }, report: { _ in })
+            clock: SharedClock(serverTime: UnixTime.milliseconds), context: context, mayCommit: { true },
+            report: { _ in })
         #expect(await download.run().code == .tooSlow)
     }
 

@@ -13,7 +13,7 @@ private actor OnLoop {
     static var currentThread: UInt { UInt(pthread_self()) }
     var thread: UInt { Self.currentThread }
 
-    func note(_ number: Int) { seen.append(number) }
+    func record(_ number: Int) { seen.append(number) }
 
     func schedule() {
         let start = ContinuousClock.now
@@ -31,15 +31,15 @@ private actor OnLoop {
     /// Enqueues three jobs on the loop. The first one adds a handler for the end of its turn.
     func gather() {
         Task {
-            note(1)
+            record(1)
             loop.atEndOfTurn { [weak self] in
                 self?.assumeIsolated { me in
-                    Task { me.note(5) }
-                    me.note(4)
+                    Task { me.record(5) }
+                    me.record(4)
                 }
             }
         }
-        for number in 2...3 { Task { note(number) } }
+        for number in 2...3 { Task { record(number) } }
     }
 
     func watch(_ descriptor: Int32) {
@@ -56,7 +56,7 @@ private actor OnLoop {
     @Test("all jobs of many tasks run, one at a time") func jobs() async {
         let actor = OnLoop()
         await withTaskGroup(of: Void.self) { group in
-            for index in 0..<1000 { group.addTask { await actor.note(index) } }
+            for index in 0..<1000 { group.addTask { await actor.record(index) } }
         }
         #expect(await Set(actor.seen) == Set(0..<1000))
     }
@@ -67,7 +67,7 @@ private actor OnLoop {
         let here = await actor.thread
         let threads = await withTaskExecutorPreference(actor.loop) {
             var threads = [OnLoop.currentThread]
-            await actor.note(1)
+            await actor.record(1)
             threads.append(OnLoop.currentThread)
             await withTaskGroup(of: UInt.self) { group in
                 group.addTask { OnLoop.currentThread }
@@ -77,7 +77,7 @@ private actor OnLoop {
             return threads + [OnLoop.currentThread]
         }
         #expect(threads == [here, here, here, here])
-        await actor.note(2)
+        await actor.record(2)
         #expect(OnLoop.currentThread != here)
     }
 
@@ -104,7 +104,7 @@ private actor OnLoop {
         for byte in [UInt8(7), 8] { _ = withUnsafeBytes(of: byte) { write(ends[1], $0.baseAddress, 1) } }
         try await eventually { await actor.seen == [7, 8] }
         close(ends[1])
-        await actor.note(9)
+        await actor.record(9)
         #expect(await actor.seen.last == 9)
     }
 }

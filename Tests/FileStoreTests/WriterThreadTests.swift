@@ -57,7 +57,7 @@ struct WriterThreadTests {
     @Test("both threads write the same file if the disk is slow") func slowDisk() async throws {
         let bench = Bench()
         // The moving average takes an eighth of the sample.
-        bench.path.noteDirectWrite(1_000_000_000)
+        bench.path.recordDirectWrite(1_000_000_000)
         let file = bench.files[0]
         let writer = try await bench.submit(4, to: file)
         try await eventually { bench.writes(of: file) == 2 }

@@ -89,7 +89,7 @@ struct AddressPolicyTests {
         let engine = TransferEngine(configuration: .init())
         for host in ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "2130706433", "0x7f.1"] {
             let error = await thrown { () async throws(TransferError) in
-                try await engine.start(Request(url: "http://\(host):\(server.port)/"))
+                try await engine.start(HTTPRequest(url: "http://\(host):\(server.port)/"))
             }
             #expect(error?.code == .addressForbidden, "\(host)")
             // A name's address is for the log alone.

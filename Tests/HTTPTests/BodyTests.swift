@@ -67,7 +67,7 @@ struct BodyTests {
     }
 
     @Test("the cause of a broken body is known even after another transfer has reused libcurl's handle")
-    func lastWords() async throws {
+    func replyGraces() async throws {
         let server = RawServer { connection in
             guard let head = connection.readRequest() else { return }
             let isBroken = head.contains("/broken")

@@ -87,7 +87,7 @@ import Testing
             // The second transfer uses a connection that another transfer has opened.
             let transfer = try await engine.start(localRequest(server.url))
             let now = monotonicNanoseconds()
-            for time in [now, now + 2 * ConnectionSockets.idleLimit] { await engine.lookAfterConnections(time) }
+            for time in [now, now + 2 * ConnectionSockets.idleLimit] { await engine.maintainConnections(time) }
             #expect(try await transfer.collect(limit: 5000) == testBytes(5000))
         }
         #expect(server.connections == 1)

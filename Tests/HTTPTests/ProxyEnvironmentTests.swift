@@ -39,7 +39,7 @@ import Testing
                 ["http_proxy": proxy.url("http"), "no_proxy": exceptions][$0]
             }
             let engine = TransferEngine(configuration: configuration)
-            let transfer = try await engine.start(Request(url: origin.url("/a")))
+            let transfer = try await engine.start(HTTPRequest(url: origin.url("/a")))
             #expect(try await transfer.collect(limit: 10) == [1])
             #expect(proxy.targets.count == count)
         }

@@ -23,7 +23,7 @@ private final class FedBody: BodySupply {
 
         init(_ body: FedBody, _ wake: @escaping @Sendable () async -> Void) { (self.body, self.wake) = (body, wake) }
 
-        func read(into buffer: UnsafeMutableRawBufferPointer) -> SourceAnswer {
+        func read(into buffer: UnsafeMutableRawBufferPointer) -> SourceResult {
             body.state.withLock { state in
                 position.withLock { position in
                     if let error = state.error { return .failed(error) }
@@ -75,7 +75,7 @@ private final class FedBody: BodySupply {
 struct SendingTests {
     private let engine = localEngine()
 
-    private func request(_ url: String, _ body: FedBody, method: String = "PUT") -> (Request, SendingProgress) {
+    private func request(_ url: String, _ body: FedBody, method: String = "PUT") -> (HTTPRequest, SendingProgress) {
         var request = localRequest(url)
         let progress = SendingProgress()
         (request.method, request.body, request.sending) = (method, .stream(body), progress)
@@ -83,7 +83,7 @@ struct SendingTests {
     }
 
     /// The error of a request that fails before or after its head. nil if it succeeds.
-    private func failure(_ request: Request) async -> TransferError? {
+    private func failure(_ request: HTTPRequest) async -> TransferError? {
         do {
             _ = try await fetch(engine, request)
             return nil

@@ -250,9 +250,9 @@ struct PathWatchTests {
 
     @Test("lost packets count until a queue has been seen") func losses() {
         var watch = PathWatch()
-        let first = watch.note(Self.path(), isOutOfOrder: true)
-        let queued = watch.note(Self.path(isQueueing: true), isOutOfOrder: true)
-        let later = watch.note(Self.path(), isOutOfOrder: true)
+        let first = watch.record(Self.path(), isOutOfOrder: true)
+        let queued = watch.record(Self.path(isQueueing: true), isOutOfOrder: true)
+        let later = watch.record(Self.path(), isOutOfOrder: true)
         #expect(first && !queued && !later)
     }
 
@@ -262,7 +262,7 @@ struct PathWatchTests {
         #expect(first == 1_063_960)
         let soon = watch.window(for: (1 << 20) - 1000, waiting: 0)
         #expect(soon == nil)
-        _ = watch.note(Self.path(isQueueing: true), isOutOfOrder: false)
+        _ = watch.record(Self.path(isQueueing: true), isOutOfOrder: false)
         let later = watch.window(for: 1 << 19, waiting: 0)
         #expect(later == 278_528)
         let huge = watch.window(for: 64 << 20, waiting: 0)

@@ -21,8 +21,8 @@ private struct Bench {
     }
 
     /// The timeouts are far above what a loaded machine needs.
-    func request(_ url: String, stallTimeout: Duration = .seconds(20)) -> Request {
-        var request = Request(url: url)
+    func request(_ url: String, stallTimeout: Duration = .seconds(20)) -> HTTPRequest {
+        var request = HTTPRequest(url: url)
         request.stallTimeout = stallTimeout
         request.connectTimeout = .seconds(20)
         return request

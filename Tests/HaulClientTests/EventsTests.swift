@@ -145,12 +145,12 @@ import Testing
             print("\(count) events: \(events.waiting) wait, and memory has grown by \(grown >> 20) MiB")
             #expect(grown < 256 << 20)
         }
-        var (heard, last) = (0, JobUpdate?.none)
+        var (received, last) = (0, JobUpdate?.none)
         while last?.finalState == nil {
             last = try await events.next()
-            heard += 1
+            received += 1
         }
-        #expect(last?.name == "is completed" && heard < 60_000)
+        #expect(last?.name == "is completed" && received < 60_000)
         await queue.close()
     }
 }

@@ -25,8 +25,8 @@ import Testing
         #expect(try await file(of: handles[1]) == nil)
         try await retryWhatFailed(on: queue)
         try await eventually("the failed job to be removed") { try await queue.list(.failed).isEmpty }
-        let moment = try #require(handles[0].pushedAt)
-        #expect(try await goOn(handles[0].id, pushedAt: moment, on: queue).state == .completed)
+        let timestamp = try #require(handles[0].pushedAt)
+        #expect(try await goOn(handles[0].id, pushedAt: timestamp, on: queue).state == .completed)
         await #expect(throws: HaulError.self) { try await push(["ftp://h"], for: 1, on: queue) }
         let film = try careful(
             bench.origin.url("/b"), mirror: bench.origin.url("/a"), sha256: String(repeating: "0", count: 64))
@@ -131,6 +131,6 @@ func retryWhatFailed(on queue: HaulQueue) async throws {
     try await queue.remove(failed.filter { $0.error == .http(404) }.map(\.id))
 }
 
-func goOn(_ id: String, pushedAt moment: Int64, on queue: HaulQueue) async throws -> JobResult {
-    try await queue.job(id, pushedAt: moment).result(timeout: .seconds(600))
+func goOn(_ id: String, pushedAt timestamp: Int64, on queue: HaulQueue) async throws -> JobResult {
+    try await queue.job(id, pushedAt: timestamp).result(timeout: .seconds(600))
 }

@@ -130,14 +130,14 @@ struct CommandBench {
         #expect(try await bench.server.cli("EXISTS", "haul:{default}:settings") == "0")
     }
 
-    @Test("stats shows jobs that wait for a worker of their kind") func setAside() async throws {
+    @Test("stats shows jobs that wait for a worker of their kind") func deferred() async throws {
         let bench = try await CommandBench()
         let worker = try bench.worker("w")
         _ = try await bench.server.cli("LPUSH", "haul:{default}:jobs", #"{"id":"a","kind":"dance","url":"http://h/"}"#)
         try await eventually("stats to show the job") {
             try await bench.haul("stats").out.contains("1 job waits for a worker that does jobs of the kind dance")
         }
-        #expect(try await bench.haul("stats", "--json").out.contains(#""set_aside":{"dance":1}"#))
+        #expect(try await bench.haul("stats", "--json").out.contains(#""deferred":{"dance":1}"#))
         worker.kill(SIGTERM)
         #expect(try await worker.wait() == 0)
     }

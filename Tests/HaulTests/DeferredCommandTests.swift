@@ -13,7 +13,7 @@ import Testing
                 "LPUSH", "haul:{default}:jobs", #"{"id":"\#(id)","url":"http://slow.example/\#(id)"}"#)
         }
         try await eventually("the jobs to wait for their host", within: .seconds(20)) {
-            try await bench.server.cli("LLEN", "haul:{default}:aside:slow.example") == "3"
+            try await bench.server.cli("LLEN", "haul:{default}:deferred_host:slow.example") == "3"
         }
         let cause = "host slow.example (limit connections 0)"
         let stats = try await bench.haul("stats")

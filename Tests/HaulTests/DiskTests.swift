@@ -192,15 +192,15 @@ import Testing
     @Test(
         "the jobs of a root that is gone wait until it is back, or for a worker with another root",
         arguments: ["before", "while", "back"])
-    func gone(_ moment: String) async throws {
-        let fleet = try await ProcessFleet(held: moment == "while" ? 800_000 : nil)
+    func gone(_ timestamp: String) async throws {
+        let fleet = try await ProcessFleet(held: timestamp == "while" ? 800_000 : nil)
         let folder = fleet.root.file("downloads")
         mkdir(folder, 0o700)
         let arguments = fleet.arguments("w").map { $0 == fleet.root.path ? folder : $0 }
         let worker = try ChildProcess("haul", arguments)
         try await fleet.wait(for: "working", from: worker)
         let id = try #require(FileManager.default.contents(atPath: folder + "/.haul-store"))
-        if moment == "while" {
+        if timestamp == "while" {
             try await fleet.push("a")
             try await fleet.wait("a", for: "running")
         }
@@ -209,13 +209,13 @@ import Testing
             try? FileManager.default.removeItem(atPath: folder)
             return !FileManager.default.fileExists(atPath: folder)
         }
-        if moment == "while" { fleet.gate.open() } else { try await fleet.push("a") }
+        if timestamp == "while" { fleet.gate.open() } else { try await fleet.push("a") }
         try await fleet.waitUntilParked("a")
         try await fleet.wait(for: "the root is gone", from: worker)
         #expect(try await fleet.field("crashes", of: "a").isEmpty)
         mkdir(folder, 0o700)
         var next = worker
-        if moment == "back" {
+        if timestamp == "back" {
             try id.write(to: URL(fileURLWithPath: folder + "/.haul-store"))
         } else {
             try await fleet.end(worker)

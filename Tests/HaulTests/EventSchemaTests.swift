@@ -17,29 +17,30 @@ import Testing
         "every event and reply of a real run matches the schema and has the members of its sample",
         .timeLimit(.minutes(2)))
     func real() async throws {
-        let heard = try await EventRun().events()
+        let received = try await EventRun().events()
         let validator = SchemaValidator("event.json")
-        for (event, verdict) in zip(heard, try await validator.verdicts(heard, isClosed: true)) {
+        for (event, verdict) in zip(received, try await validator.verdicts(received, isClosed: true)) {
             #expect(verdict == "accepted", "\(event): \(verdict)")
         }
         let samples = try Self.samples()
         #expect(try await validator.verdicts(samples, isClosed: true).allSatisfy { $0 == "accepted" })
         // The members of each kind of event, with the types of their values.
-        var told: [String: [String: Set<String>]] = [:]
-        for event in heard {
+        var reported: [String: [String: Set<String>]] = [:]
+        for event in received {
             let json = try JSON(event)
             for member in json.members ?? [] {
-                told[json["event"]?.string ?? "", default: [:]][member.name, default: []].insert(
+                reported[json["event"]?.string ?? "", default: [:]][member.name, default: []].insert(
                     Self.type(of: member.value))
             }
         }
-        #expect(Set(told.keys) == Set(try samples.map { try JSON($0)["event"]?.string ?? "" }))
+        #expect(Set(reported.keys) == Set(try samples.map { try JSON($0)["event"]?.string ?? "" }))
         for sample in samples {
             let json = try JSON(sample)
             let kind = json["event"]?.string ?? ""
             for member in json.members ?? [] where member.name != "meta" {
                 #expect(
-                    told[kind]?[member.name]?.contains(Self.type(of: member.value)) == true, "\(kind): \(member.name)")
+                    reported[kind]?[member.name]?.contains(Self.type(of: member.value)) == true,
+                    "\(kind): \(member.name)")
             }
         }
     }

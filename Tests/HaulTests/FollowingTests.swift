@@ -74,8 +74,8 @@ import Testing
             #expect(try await bench.haul("push", origin.url("/a"), "--id", "a", "-o", "a", "--wait").status == 0)
             // The request is applied by the claim of the next push, or just before it.
             let time = try await bench.server.cli("TIME").split(separator: "\n")
-            let moment = try #require(Int(time[0])) * 1000 + #require(Int(time[1])) / 1000
-            try await bench.server.cli("HSET", "haul:{default}:want", "a", "deleted \(moment)")
+            let timestamp = try #require(Int(time[0])) * 1000 + #require(Int(time[1])) / 1000
+            try await bench.server.cli("HSET", "haul:{default}:want", "a", "deleted \(timestamp)")
         }
         worker.kill(SIGTERM)
         #expect(try await worker.wait() == 0)
@@ -89,7 +89,7 @@ import Testing
             try await eventually { try await bench.server.cli("LLEN", "haul:{default}:jobs") != "0" }
             // Leave Redis as a worker would have left it while no client was subscribed.
             try await bench.server.cli("DEL", "haul:{default}:jobs")
-            try await bench.server.cli("HSET", "haul:{default}:job:a", "asof", "99999999999999")
+            try await bench.server.cli("HSET", "haul:{default}:job:a", "settled_until", "99999999999999")
             #expect(try await push.wait() == 1)
             #expect(push.standardOutput.contains(json ? #"{"id":"a","state":"removed"}"# : "a  removed"))
             try await bench.server.cli("DEL", "haul:{default}:job:a")

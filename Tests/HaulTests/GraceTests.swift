@@ -25,10 +25,10 @@ import Testing
         try await fleet.waitForOffsets("a")
         fleet.server.signal(SIGSTOP)
         if given.isNoticed { try await fleet.wait(for: "Redis failed", from: worker) }
-        let told = ContinuousClock.now
+        let reported = ContinuousClock.now
         worker.kill(SIGTERM)
         let status = try await worker.wait(within: .seconds(30))
-        let taken = ContinuousClock.now - told
+        let taken = ContinuousClock.now - reported
         fleet.server.signal(SIGCONT)
         // 143: the machine is too slow for a graceful end.
         #expect([0, 143].contains(status))

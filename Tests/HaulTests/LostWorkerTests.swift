@@ -55,7 +55,7 @@ import Testing
         // A neighbour detects the dead worker before its lease ends. The crash counts only if the run was recorded as
         // begun.
         try await eventually("the run to be recorded as begun", within: .seconds(20), every: .milliseconds(50)) {
-            try await !fleet.field("begun", of: "poison").isEmpty
+            try await !fleet.field("active_token", of: "poison").isEmpty
         }
         // A longer lease, which does not end on a slow machine.
         let heir = try fleet.worker("victim-2", lease: 6)

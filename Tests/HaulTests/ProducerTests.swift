@@ -92,13 +92,13 @@ import Testing
         let cancel = try bench.start("cancel", "d")
         #expect(try await cancel.wait() == 0, "\(cancel.standardError)")
         #expect(try await second.wait(within: .seconds(40)) == 0, "\(second.standardError)")
-        let told = Set(second.standardOutput.split(separator: "\n").map(String.init))
-        #expect(told.count == 6)
-        #expect(told.contains("a: use orders/good") || told.contains("a: use orders/good (1)"), "\(told)")
-        #expect(told.contains { $0.hasPrefix("e: tell a developer (url: must be") }, "\(told)")
-        #expect(told.contains { $0.hasPrefix("f/7: tell a developer (id: must be") }, "\(told)")
-        #expect(told.contains { $0.hasPrefix("b: gone (http_404: the server has no such file") }, "\(told)")
-        #expect(told.contains("d: cancelled"), "\(told)")
+        let reported = Set(second.standardOutput.split(separator: "\n").map(String.init))
+        #expect(reported.count == 6)
+        #expect(reported.contains("a: use orders/good") || reported.contains("a: use orders/good (1)"), "\(reported)")
+        #expect(reported.contains { $0.hasPrefix("e: tell a developer (url: must be") }, "\(reported)")
+        #expect(reported.contains { $0.hasPrefix("f/7: tell a developer (id: must be") }, "\(reported)")
+        #expect(reported.contains { $0.hasPrefix("b: gone (http_404: the server has no such file") }, "\(reported)")
+        #expect(reported.contains("d: cancelled"), "\(reported)")
         #expect(try await following.wait(within: .seconds(20)) == 0, "\(following.standardError)")
         #expect(following.standardOutput.contains("cancelled"), "\(following.standardOutput)")
         // The end of a job that has already ended is reported at once.
@@ -121,13 +121,13 @@ import Testing
         try Data("the film".utf8).write(to: URL(filePath: bench.root.file("film.bin")))
         let worker = try bench.worker()
         let url = bench.origin.url("/orders")
-        let told: String
+        let reported: String
         if program == .swift {
             let own = try String(contentsOf: URL(filePath: #filePath), encoding: .utf8)
             #expect(own.contains(try Self.source(.swift, "short")))
             let queue = try HaulQueue(redis: bench.server.url)
             try await orderAndSend("film.bin", to: url, on: queue)
-            told = try await queue.status(of: ["order-7", "send-7"]).map {
+            reported = try await queue.status(of: ["order-7", "send-7"]).map {
                 "\($0.id): \($0.state) \($0.response?.status ?? 0) "
                     + "\(String(decoding: $0.response?.body ?? [], as: UTF8.self))\n"
             }.joined()
@@ -136,9 +136,9 @@ import Testing
             let run = try bench.start(url, "film.bin")
             #expect(try await run.wait(within: .seconds(60)) == 0, "\(run.standardError)")
             // Python writes a blank there.
-            told = run.standardOutput.replacing(#""film": 7"#, with: #""film":7"#)
+            reported = run.standardOutput.replacing(#""film": 7"#, with: #""film":7"#)
         }
-        #expect(told == "order-7: completed 201 got {\"film\":7}\nsend-7: completed 200 got the film\n")
+        #expect(reported == "order-7: completed 201 got {\"film\":7}\nsend-7: completed 200 got the film\n")
         worker.kill(SIGTERM)
         _ = try await worker.wait(within: .seconds(30))
     }

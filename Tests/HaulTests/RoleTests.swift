@@ -66,9 +66,9 @@ import Testing
         for command in [
             ["HSET", Roles.prefix + "limits", "slow", #"{"connections":0}"#],
             ["HSET", Roles.prefix + "hosts", "line slow", "1", "waiting", "1"],
-            ["LPUSH", Roles.prefix + "aside:slow", #"{"url":"http://slow/","id":"deferred"}"#],
-            ["HSET", Roles.prefix + "kinds", "later", "1"],
-            ["LPUSH", Roles.prefix + "kind:later", #"{"url":"http://h/","id":"later","kind":"later"}"#],
+            ["LPUSH", Roles.prefix + "deferred_host:slow", #"{"url":"http://slow/","id":"deferred"}"#],
+            ["HSET", Roles.prefix + "deferred_kinds", "later", "1"],
+            ["LPUSH", Roles.prefix + "deferred_kind:later", #"{"url":"http://h/","id":"later","kind":"later"}"#],
             ["LPUSH", Roles.prefix + "held:w", #"{"url":"http://h/","id":"taken"}"#],
         ] { try await roles.admin.send(Command(arguments: command)) }
     }
@@ -78,7 +78,7 @@ import Testing
         let key = { Roles.prefix + $0 }
         for command in [
             ["HSET", key("spec:orphan"), "spec", #"{"url":"http://h/x"}"#], ["ZADD", key("paused"), "1", "nobody"],
-            ["HSET", key("job:none"), "asof", "1"], ["ZADD", key("deadlines"), "1", "nobody"],
+            ["HSET", key("job:none"), "settled_until", "1"], ["ZADD", key("deadlines"), "1", "nobody"],
             ["HSET", key("job:lost"), "state", "running", "token", "t", "worker", "gone"],
             ["HSET", key("spec:lost"), "spec", #"{"url":"http://h/x"}"#],
             ["HSET", key("job:lined"), "state", "queued", "ticket", "1"],
@@ -259,7 +259,7 @@ import Testing
             try await fill(roles, ["--settle-replicas", "1"])
             #expect(try await roles.cli("worker", ["PING"]) == "PONG")
             // Workers wait like this under max_running.
-            #expect(try await !roles.cli("worker", ["BLPOP", Roles.prefix + "places", "0.01"]).contains("NOPERM"))
+            #expect(try await !roles.cli("worker", ["BLPOP", Roles.prefix + "permits", "0.01"]).contains("NOPERM"))
             // Workers look like this for the key with the wrong type.
             #expect(try await !roles.cli("worker", ["TYPE", Roles.prefix + "jobs"]).contains("NOPERM"))
         }

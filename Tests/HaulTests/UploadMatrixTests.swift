@@ -62,7 +62,7 @@ struct UploadMatrixRun {
         }
         // Another worker needs this to continue.
         try await eventually("the upload's URL in Redis", every: .milliseconds(50)) {
-            try await fleet.field("journal", of: "tus").contains("/tus/")
+            try await fleet.field("store_state", of: "tus").contains("/tus/")
         }
         worker = try await disturb(worker)
         if disturbance == .change { try await expectChanged() } else { try await expectDone() }

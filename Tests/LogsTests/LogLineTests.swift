@@ -48,7 +48,7 @@ import Testing
         ("a\u{202E}b\u{2028}c\u{85}", "\"a\\u202eb\\u2028c\\u0085\""),
         ("\u{E0001}", "\"\\udb40\\udc01\""),
     ])
-    func aValueIsQuotedWhereItsEndCouldNotBeTold(value: String, written: String) throws {
+    func aValueIsQuotedWhereItsEndWouldBeAmbiguous(value: String, written: String) throws {
         let line = try lines(.logfmt) { $0.info("said", metadata: ["it": "\(value)"]) }
         #expect(line.map(withoutTime) == ["level=info msg=said queue=default it=\(written)"])
     }

@@ -23,10 +23,10 @@ import Testing
         let (arrived, gate) = (Shared(0), Latch())
         let origin = try OriginServer { request in
             let now = UnixTime.seconds + 960
-            let told = request.headers["x-amz-date"] ?? ""
+            let reported = request.headers["x-amz-date"] ?? ""
             arrived.change { $0 += 1 }
             if arrived.value == together { gate.open() }
-            guard AmazonTime.stamp(now - 300) < told, told < AmazonTime.stamp(now + 300) else {
+            guard AmazonTime.stamp(now - 300) < reported, reported < AmazonTime.stamp(now + 300) else {
                 // Some servers use this code for a wrong time.
                 var reply = Self.refusal(403, "AccessDenied")
                 reply.headers = [("Date", HTTPDate.text(now))]

@@ -47,18 +47,18 @@ import Testing
             "AWS_ROLE_ARN": "arn:role", "AWS_WEB_IDENTITY_TOKEN_FILE": "/token", "AWS_REGION": "eu-west-1",
             "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": "/creds",
         ]
-        func places(_ values: [String: String]) -> [CredentialsPlace] {
-            CredentialsPlace.all({ values[$0] }, isThere: { _ in true })
+        func places(_ values: [String: String]) -> [CredentialsLocation] {
+            CredentialsLocation.all({ values[$0] }, isThere: { _ in true })
         }
-        let identity = CredentialsPlace.webIdentity(
+        let identity = CredentialsLocation.webIdentity(
             role: "arn:role", tokenFile: "/token", session: "haul", endpoint: "https://sts.eu-west-1.amazonaws.com")
-        let rest: [CredentialsPlace] = [
+        let rest: [CredentialsLocation] = [
             .container(url: "http://169.254.170.2/creds", token: nil), .instance(endpoint: "http://169.254.169.254"),
         ]
-        let file = CredentialsPlace.file(path: "/home/me/.aws/credentials", profile: "default")
+        let file = CredentialsLocation.file(path: "/home/me/.aws/credentials", profile: "default")
         #expect(places(all) == [.environment(keys), identity, file] + rest)
         let named = all.merging(["AWS_PROFILE": "mine"]) { $1 }
-        let profile = CredentialsPlace.file(path: "/home/me/.aws/credentials", profile: "mine")
+        let profile = CredentialsLocation.file(path: "/home/me/.aws/credentials", profile: "mine")
         #expect(places(named) == [identity, profile] + rest)
         #expect(places(["AWS_EC2_METADATA_DISABLED": "true"]) == [])
     }

@@ -45,13 +45,13 @@ struct HandoverTests: FilmTests {
         let bucket = try await Bucket(kind)
         let partial = try await open(bucket, "1")
         try await receive(0..<10 << 20, into: partial)
-        var journal: PartsJournal?
+        var storeState: PartsRecord?
         try await eventually("the first part to be acknowledged") {
-            if let found = try await partial.checkpoint(isLast: false) { journal = PartsJournal(found.journal) }
+            if let found = try await partial.checkpoint(isLast: false) { storeState = PartsRecord(found.storeState) }
             // The first checkpoint reports the upload, before any part.
-            return journal?.parts.isEmpty == false
+            return storeState?.parts.isEmpty == false
         }
-        let known = try #require(journal)
+        let known = try #require(storeState)
         #expect(known.offsets.intervals == [0..<8 << 20] && known.tails.isEmpty)
         let upload = try #require(known.upload)
         let listed = try await bucket.store.client.parts(of: upload, bucket.store.client.address.key("films/film"))
@@ -64,7 +64,7 @@ struct HandoverTests: FilmTests {
     @Test(
         "unreported parts are found, and parts that the server has lost are fetched again",
         arguments: ObjectServer.installed)
-    func untoldAndLost(_ kind: ObjectServer.Kind) async throws {
+    func unannouncedAndLost(_ kind: ObjectServer.Kind) async throws {
         let bucket = try await Bucket(kind)
         let first = try #require(try await open(bucket, "1") as? ObjectPartial)
         try await receive(0..<9 << 20, into: first)
@@ -73,19 +73,19 @@ struct HandoverTests: FilmTests {
             early = try await first.checkpoint(isLast: false) ?? early
             return early != nil
         }
-        #expect(PartsJournal(try #require(early).journal)?.upload != nil)
+        #expect(PartsRecord(try #require(early).storeState)?.upload != nil)
         try await receive(9 << 20..<16 << 20, into: first)
-        try await eventually("two parts to be acknowledged") { first.state.withLock { $0.journal.parts.count } == 2 }
+        try await eventually("two parts to be acknowledged") { first.state.withLock { $0.storeState.parts.count } == 2 }
         // As after a kill: no checkpoint followed.
         var point = ResumePoint(
             generation: "1", store: "", file: "films/film", entity: Entity(total: Self.size), source: "",
-            offsets: try #require(early).offsets, journal: try #require(early).journal)
+            offsets: try #require(early).offsets, storeState: try #require(early).storeState)
         let second = try #require(try await resume(bucket, "2", point) as? ObjectPartial)
         #expect(second.written.intervals == [0..<16 << 20])
         // A part that the store has acknowledged and lost: the journal and the run's state name it, the store does not.
         second.state.withLock { state in
-            (state.journal.parts[3], state.etags[3]) = (PartMark(etag: "lost"), "lost")
-            state.taken = state.journal.offsets
+            (state.storeState.parts[3], state.etags[3]) = (PartMark(etag: "lost"), "lost")
+            state.taken = state.storeState.offsets
         }
         point = try await self.point(second)
         #expect(point.offsets.intervals == [0..<Self.size])
@@ -111,12 +111,12 @@ struct HandoverTests: FilmTests {
         try await receive(0..<17 << 20, into: zombie)
         try await eventually("two parts to be acknowledged") {
             _ = try await zombie.checkpoint(isLast: false)
-            return (zombie as? ObjectPartial)?.state.withLock { $0.journal.parts.count } == 2
+            return (zombie as? ObjectPartial)?.state.withLock { $0.storeState.parts.count } == 2
         }
-        let text = try #require(zombie as? ObjectPartial).state.withLock { $0.journal }
+        let text = try #require(zombie as? ObjectPartial).state.withLock { $0.storeState }
         let point = ResumePoint(
             generation: "1", store: "", file: "films/film", entity: Entity(total: Self.size), source: "",
-            offsets: text.offsets, journal: text.text)
+            offsets: text.offsets, storeState: text.text)
         var other: (any Partial)?
         switch late {
         case .anotherHasIt, .anotherFinished:
@@ -131,7 +131,7 @@ struct HandoverTests: FilmTests {
             _ = try await self.point(next)
             other = next
         case .cancelled, .cancelledAndBegunAgain:
-            await bucket.store.discard(PartialPlace(file: "films/film", key: Self.key, generation: "1"))
+            await bucket.store.discard(PartialLocation(file: "films/film", key: Self.key, generation: "1"))
             if late == .cancelledAndBegunAgain {
                 let next = try await open(bucket, "2")
                 try await receive(0..<9 << 20, into: next)
@@ -163,7 +163,7 @@ struct HandoverTests: FilmTests {
     @Test(
         "a run that dies between the naming and its end leaves nothing, once another run has looked",
         arguments: ObjectServer.installed, [false, true])
-    func unheardOf(_ kind: ObjectServer.Kind, _ isHashed: Bool) async throws {
+    func unknownEnd(_ kind: ObjectServer.Kind, _ isHashed: Bool) async throws {
         let bucket = try await Bucket(kind)
         let checksum = isHashed ? sha256 : nil
         let first = try await open(bucket, "1", hashing: checksum?.algorithm)

@@ -86,7 +86,7 @@ struct LateArrivalTests: FilmTests {
             await next.discard(soon: false)
         case .finished: #expect(isStored(try await put(good, "2", Self.new)))
         case .removed:
-            await good.store.discard(PartialPlace(file: "films/film", key: Self.key, generation: "1"))
+            await good.store.discard(PartialLocation(file: "films/film", key: Self.key, generation: "1"))
             await good.store.unname(good.store.client.address.key("films/film")) { _ in true }
         }
         let before = (try await identity(good), await good.read("films/film"))

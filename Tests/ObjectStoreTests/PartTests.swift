@@ -39,7 +39,7 @@ import Testing
         let formula = PartFormula(total: nil)
         #expect(!formula.isSingle && formula.count == nil)
         var end: Int64 = 0
-        for number in 1...PartFormula.mostParts {
+        for number in 1...PartFormula.maxParts {
             let range = formula.range(of: number)
             #expect(range.lowerBound == end)
             #expect(formula.part(at: range.lowerBound) == number && formula.part(at: range.upperBound - 1) == number)
@@ -53,13 +53,13 @@ import Testing
         #expect(end >= ObjectStore.largest)
     }
 
-    @Test("a journal is read as it was written") func journal() throws {
-        var journal = PartsJournal(total: 100 << 20)
-        #expect(PartsJournal(journal.text) == journal)
-        journal.upload = "2~a b/c%é|"
-        journal.isHidden = true
-        for number in [1, 2, 3, 7, 8, 12] { journal.parts[number] = PartMark(etag: "etag \(number)") }
-        journal.tails = [
+    @Test("a journal is read as it was written") func storeState() throws {
+        var storeState = PartsRecord(total: 100 << 20)
+        #expect(PartsRecord(storeState.text) == storeState)
+        storeState.upload = "2~a b/c%é|"
+        storeState.isHidden = true
+        for number in [1, 2, 3, 7, 8, 12] { storeState.parts[number] = PartMark(etag: "etag \(number)") }
+        storeState.tails = [
             .init(
                 part: 4, name: "4.0a1b", bytes: ByteIntervals([25_165_824..<25_165_900, 25_200_000..<25_200_001]),
                 md5: String(repeating: "a", count: 32)),
@@ -67,16 +67,16 @@ import Testing
                 part: 13, name: "13.ff", bytes: ByteIntervals([100_663_296..<100_663_297]),
                 md5: String(repeating: "b", count: 32)),
         ]
-        let read = try #require(PartsJournal(journal.text))
-        #expect(read == journal)
+        let read = try #require(PartsRecord(storeState.text))
+        #expect(read == storeState)
         #expect(
             read.offsets.intervals == [
                 0..<25_165_900, 25_200_000..<25_200_001, 50_331_648..<67_108_864, 92_274_688..<100_663_297,
             ])
-        var unknown = PartsJournal(total: nil)
+        var unknown = PartsRecord(total: nil)
         unknown.upload = "x"
         unknown.parts[1] = PartMark(etag: "1")
-        #expect(PartsJournal(unknown.text) == unknown)
+        #expect(PartsRecord(unknown.text) == unknown)
     }
 
     @Test(
@@ -88,48 +88,48 @@ import Testing
             "parts1 n5 t1:a:00000000000000000000000000000000:0-6", "parts1 n5 t1:a:0:0-5",
             "parts1 n5 t1:a:00000000000000000000000000000000:3-3", "parts1 n5 u%zz",
         ]) func malformed(_ text: String)
-    { #expect(PartsJournal(text) == nil) }
+    { #expect(PartsRecord(text) == nil) }
 
     @Test("random journals are read as they were written, and mutated ones never trap") func random() {
         var generator = SeededGenerator(state: 7)
         for _ in 0..<500 {
-            var journal = PartsJournal(total: Int64.random(in: 1...1 << 36, using: &generator))
-            let count = journal.formula.count!
-            journal.upload = "u"
+            var storeState = PartsRecord(total: Int64.random(in: 1...1 << 36, using: &generator))
+            let count = storeState.formula.count!
+            storeState.upload = "u"
             for _ in 0..<Int.random(in: 0...20, using: &generator) {
                 let number = Int.random(in: 1...count, using: &generator)
-                journal.parts[number] = PartMark(etag: "\(number)")
+                storeState.parts[number] = PartMark(etag: "\(number)")
             }
-            #expect(PartsJournal(journal.text) == journal)
-            var bytes = Array(journal.text.utf8)
+            #expect(PartsRecord(storeState.text) == storeState)
+            var bytes = Array(storeState.text.utf8)
             for _ in 0..<3 {
                 bytes[Int.random(in: 0..<bytes.count, using: &generator)] = UInt8.random(
                     in: 32...126, using: &generator)
             }
-            _ = PartsJournal(String(decoding: bytes, as: UTF8.self))?.offsets
+            _ = PartsRecord(String(decoding: bytes, as: UTF8.self))?.offsets
         }
     }
 
     @Test("a journal adopts the complete parts that a store lists, and drops the others") func adoption() {
-        var journal = PartsJournal(total: 20 << 20)
-        journal.upload = "u"
-        journal.parts = [1: PartMark(etag: "a"), 2: PartMark(etag: "b")]
-        journal.tails = [
-            PartsJournal.Tail(part: 3, name: "t", bytes: ByteIntervals([16 << 20..<17 << 20]), md5: "m")
+        var storeState = PartsRecord(total: 20 << 20)
+        storeState.upload = "u"
+        storeState.parts = [1: PartMark(etag: "a"), 2: PartMark(etag: "b")]
+        storeState.tails = [
+            PartsRecord.Tail(part: 3, name: "t", bytes: ByteIntervals([16 << 20..<17 << 20]), md5: "m")
         ]
-        var (changed, lost, found) = (journal, journal, journal)
+        var (changed, lost, found) = (storeState, storeState, storeState)
         let part: (Int, String, Int64) -> ListedPart = { ListedPart(number: $0, etag: $1, size: $2 << 20) }
         #expect(changed.adopt([part(1, "a", 8), part(2, "x", 8), part(2, "b", 8)]) == [1: "a", 2: "b"])
-        #expect(changed == journal)
+        #expect(changed == storeState)
         #expect(lost.adopt([part(2, "b", 8)]) == [2: "b"])
-        #expect(lost.offsets.intervals == [8 << 20..<17 << 20] && lost.tails == journal.tails)
+        #expect(lost.offsets.intervals == [8 << 20..<17 << 20] && lost.tails == storeState.tails)
         // A part that has changed is lost, and only that one.
         for wrong in [part(1, "x", 8), part(1, "a", 7)] {
-            var other = journal
+            var other = storeState
             #expect(other.adopt([part(2, "b", 8), wrong]) == [2: "b"])
         }
         for wrong in [part(3, "c", 3), part(4, "d", 8), part(0, "e", 8)] {
-            var other = journal
+            var other = storeState
             #expect(other.adopt([part(2, "b", 8), wrong]) == nil)
         }
         #expect(found.adopt([part(1, "a", 8), part(2, "b", 8), part(3, "c", 4)]) == [1: "a", 2: "b", 3: "c"])

@@ -61,15 +61,15 @@ import Testing
         var pace = BucketPace()
         let first = pace.turn(at: 0)
         #expect(first == 0)
-        pace.noteThrottled(at: 0)
+        pace.recordThrottled(at: 0)
         // Refusals of requests that were sent together count once.
-        pace.noteThrottled(at: 0.5)
+        pace.recordThrottled(at: 0.5)
         #expect(pace.gap == 0.05)
         let turns = [pace.turn(at: 0.5), pace.turn(at: 0.5)]
         #expect(turns[0] == 0 && abs(turns[1] - 0.05) < 1e-9)
-        for second in 2..<20 { pace.noteThrottled(at: Double(second)) }
+        for second in 2..<20 { pace.recordThrottled(at: Double(second)) }
         #expect(pace.gap == 5)
-        for _ in 0..<20 { pace.noteServed() }
+        for _ in 0..<20 { pace.recordServed() }
         let last = pace.turn(at: 30)
         #expect(pace.gap == 0 && last == 0)
     }
@@ -85,7 +85,7 @@ import Testing
     @Test("a wrong clock is corrected by the server's date") func skew() {
         var skew = ClockSkew()
         let now = HTTPDate.parse("Sun, 06 Nov 1994 08:49:37 GMT")!
-        func noted(date: String?) -> (Bool, Int64) { (skew.note(date: date, at: now), skew.seconds) }
+        func noted(date: String?) -> (Bool, Int64) { (skew.record(date: date, at: now), skew.seconds) }
         #expect(noted(date: "Sun, 06 Nov 1994 08:49:50 GMT") == (false, 0))
         #expect(noted(date: "Sun, 06 Nov 1994 09:05:37 GMT") == (true, 960))
         #expect(noted(date: "Sun, 06 Nov 1994 09:05:39 GMT") == (false, 960))

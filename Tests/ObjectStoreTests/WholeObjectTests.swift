@@ -72,11 +72,11 @@ struct WholeObjectTests: FilmTests {
         try await receive(0..<Self.size, into: first)
         let point = try await point(first)
         let client = bucket.store.client
-        let journal = try #require(PartsJournal(point.journal))
+        let storeState = try #require(PartsRecord(point.storeState))
         let etags = try #require(first as? ObjectPartial).state.withLock { $0.etags }
         // The worker dies right after this call.
         try await client.complete(
-            try #require(journal.upload), client.address.key(HiddenKeys(job: Self.key, generation: "1").whole),
+            try #require(storeState.upload), client.address.key(HiddenKeys(job: Self.key, generation: "1").whole),
             etags.sorted { $0.key < $1.key }.map { ($0.key, $0.value) })
         let next = try await resume(bucket, "2", point)
         #expect(next.written.contains(0..<Self.size))
@@ -127,7 +127,7 @@ struct WholeObjectTests: FilmTests {
 
     @Test(
         "a commit that is stopped in its last step still ends, and says so", arguments: ObjectServer.installed,
-        [1000, Film.size])
+        [1000, Episode.size])
     func stoppedCommit(_ kind: ObjectServer.Kind, _ size: Int64) async throws {
         let bucket = try await Bucket(kind)
         let partial = try await open(bucket, "1", total: size)
@@ -185,10 +185,10 @@ struct WholeObjectTests: FilmTests {
         let first = try await open(bucket, "1")
         try await receive(0..<9 << 20, into: first)
         let point = try await point(first)
-        let journal = try #require(PartsJournal(point.journal))
+        let storeState = try #require(PartsRecord(point.storeState))
         let other = [UInt8](repeating: 1, count: 8 << 20)
         _ = try await bucket.store.client.put(
-            part: 1, of: try #require(journal.upload), bucket.store.client.address.key("films/film"),
+            part: 1, of: try #require(storeState.upload), bucket.store.client.address.key("films/film"),
             RequestMemory(other), md5: Digest.md5(other))
         let remains = try await bucket.store.resume(request("2"), from: point)
         guard case .partial(let partial) = remains else {

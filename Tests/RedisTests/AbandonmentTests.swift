@@ -3,7 +3,7 @@ import HaulRedis
 import HaulTestSupport
 import Testing
 
-/// Callers that are cancelled before their replies arrive.
+/// PendingCalls that are cancelled before their replies arrive.
 @Suite struct AbandonmentTests {
     private func code(_ body: () async throws -> Void) async -> RedisError.Code? {
         do { try await body() } catch { return (error as? RedisError)?.code }

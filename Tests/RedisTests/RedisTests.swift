@@ -5,7 +5,7 @@ import Testing
 @testable import HaulRedis
 
 /// Calls from tasks that start on the connections' event loop, so that all calls are made in one turn of the loop.
-private actor Callers {
+private actor PendingCalls {
     nonisolated var unownedExecutor: UnownedSerialExecutor { Connection.loop.asUnownedSerialExecutor() }
 
     func sum(of count: Int, asking redis: Redis) async -> Int {
@@ -57,7 +57,7 @@ private actor Callers {
         let redis = Redis(try RedisURL(server.url), name: "t")
         try await redis.send(Command("PING"))
         let before = try await server.statistic("total_reads_processed")
-        let callers = Callers()
+        let callers = PendingCalls()
         #expect(await callers.sum(of: 1000, asking: redis) == 1000 * 999 / 2)
         // Redis reads 16 KiB at a time, and the query for the statistic is a read, too.
         let reads = try await server.statistic("total_reads_processed") - before

@@ -24,13 +24,13 @@ import Testing
 
     @Test("a full mailbox drops its messages, and tells its consumer to catch up") func bounds() async {
         let mailbox = Mailbox()
-        for number in 0..<Mailbox.mostElements + 10 {
+        for number in 0..<Mailbox.maxElements + 10 {
             mailbox.put(.message(channel: "c", payload: Array("\(number)".utf8)))
         }
         #expect(mailbox.count == 11)
         guard case .subscribed? = await mailbox.next() else { return #expect(Bool(false)) }
         guard case .message(_, let payload)? = await mailbox.next() else { return #expect(Bool(false)) }
-        #expect(payload == Array("\(Mailbox.mostElements)".utf8))
+        #expect(payload == Array("\(Mailbox.maxElements)".utf8))
         let large = Mailbox()
         for _ in 0..<40 { large.put(.message(channel: "c", payload: [UInt8](repeating: 0, count: 1 << 20))) }
         #expect(large.count < 20)

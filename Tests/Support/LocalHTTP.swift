@@ -8,15 +8,15 @@ package func localEngine() -> TransferEngine {
     return TransferEngine(configuration: configuration)
 }
 
-package func localRequest(_ url: String) -> Request {
-    var request = Request(url: url)
+package func localRequest(_ url: String) -> HTTPRequest {
+    var request = HTTPRequest(url: url)
     request.connectTimeout = .seconds(10)
     request.stallTimeout = .seconds(10)
     return request
 }
 
 /// Starts the request, and returns its body.
-package func fetch(_ engine: TransferEngine, _ request: Request, limit: Int = 1 << 24) async throws(TransferError)
+package func fetch(_ engine: TransferEngine, _ request: HTTPRequest, limit: Int = 1 << 24) async throws(TransferError)
     -> [UInt8]
 {
     try await engine.start(request).collect(limit: limit)

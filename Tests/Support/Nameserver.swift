@@ -12,7 +12,7 @@ package final class Nameserver: Sendable {
     }
 
     private let descriptor: Int32
-    private let heard = Mutex(0)
+    private let received = Mutex(0)
     private let directory = TemporaryDirectory()
     private let address: String
 
@@ -44,7 +44,7 @@ package final class Nameserver: Sendable {
         startThread(name: "nameserver") { [weak self, descriptor] in
             var question = [UInt8](repeating: 0, count: 512)
             while let (count, sender) = Self.receive(descriptor, &question) {
-                self?.heard.withLock { $0 += 1 }
+                self?.received.withLock { $0 += 1 }
                 if let answer { Self.reply(descriptor, question[..<count], answer, to: sender) }
             }
             // Close here and nowhere else: the number of a closed descriptor may be reused at once.
@@ -82,7 +82,7 @@ package final class Nameserver: Sendable {
 
     deinit { shutdown(descriptor, Int32(SHUT_RDWR)) }
 
-    package var questions: Int { heard.withLock { $0 } }
+    package var questions: Int { received.withLock { $0 } }
 
     /// Shell lines that make this the nameserver, for `PrivateMounts`.
     package var setup: String {

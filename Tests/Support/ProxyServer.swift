@@ -80,7 +80,7 @@ package final class ProxyServer: Sendable {
     package var heads: [String] { state.withLock { $0.heads } }
     package var connections: Int { state.withLock { $0.connections } }
 
-    private func note(_ target: String) { state.withLock { $0.targets.append(target) } }
+    private func record(_ target: String) { state.withLock { $0.targets.append(target) } }
 
     private func serve(_ client: Int32, _ tls: ServerTLS?) {
         guard let tls else { return serve(client) }
@@ -104,7 +104,7 @@ package final class ProxyServer: Sendable {
         var lines = String(decoding: head, as: UTF8.self).components(separatedBy: "\r\n")
         let words = lines[0].split(separator: " ")
         guard words.count == 3 else { return }
-        note("\(words[0]) \(words[1])")
+        record("\(words[0]) \(words[1])")
         state.withLock { $0.heads.append(lines.joined(separator: "\n")) }
         if let credentials {
             let wanted = "proxy-authorization: basic \(Data(credentials.utf8).base64EncodedString())".lowercased()
@@ -153,7 +153,7 @@ package final class ProxyServer: Sendable {
         guard let request = read(client, 4), let host = readHost(client, kind: request[3]), let port = read(client, 2)
         else { return }
         let target = "\(host):\(Int(port[0]) << 8 | Int(port[1]))"
-        note("SOCKS \(target)")
+        record("SOCKS \(target)")
         let server = connect(to: target)
         // 4: host unreachable.
         send(client, [5, server == nil ? 4 : 0, 0, 1, 0, 0, 0, 0, 0, 0])

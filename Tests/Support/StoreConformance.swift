@@ -273,7 +273,7 @@ package struct StoreConformance: Sendable {
         return ResumePoint(
             generation: partial.generation, store: store.id, file: place.file, entity: Entity(total: Int64(Self.size)),
             source: "", offsets: checkpoint.offsets, blockChecks: checkpoint.blockChecks,
-            journal: checkpoint.journal)
+            storeState: checkpoint.storeState)
     }
 
     private func resume(_ point: ResumePoint, run: Int) async throws -> (any Partial)? {

@@ -52,7 +52,7 @@ import Testing
     }
 
     @Test("a search finds jobs in line, however their elements are written", arguments: [false, true])
-    func searchInLine(isSeen: Bool) async throws {
+    func searchWaiting(isSeen: Bool) async throws {
         let fixture = try await WebFixture()
         let elements = [
             #"{"url":"http://a.example/Plain.bin","id":"plain"}"#,
@@ -135,7 +135,9 @@ import Testing
 
     @Test func searchesCompareWhateverTheCaseAndTheScript() async throws {
         let fixture = try await WebFixture()
-        let jobs = (0..<1200).map { #"{"url":"http://a.example/f\#($0)","id":"j\#($0)","path":"Ärger/Film-\#($0)"}"# }
+        let jobs = (0..<1200).map {
+            #"{"url":"http://a.example/f\#($0)","id":"j\#($0)","path":"Ärger/Film-\#($0)"}"#
+        }
         for part in [jobs[..<1000], jobs[1000...]] { _ = await fixture.push("[\(part.joined(separator: ","))]") }
         for _ in 0..<1200 { _ = try await fixture.claim() }
         // One call searches only for a short time. The next one continues at `next`.
@@ -165,7 +167,7 @@ import Testing
         #expect(beyond?["examined"]?.integer == 0 && beyond?["jobs"]?.array == [] && beyond?["next"] == nil)
     }
 
-    @Test func theHistoryIsToldInSteps() async throws {
+    @Test func theHistoryIsReportedInSteps() async throws {
         let fixture = try await WebFixture()
         let minute = try await fixture.queue.time() / 60_000
         func write(_ ago: Int64, _ what: String, _ count: Int) async throws {

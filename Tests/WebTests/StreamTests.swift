@@ -18,7 +18,7 @@ import Testing
         return client
     }
 
-    @Test func whatIsWatchedIsToldWhenItChanges() async throws {
+    @Test func aChangeOfAWatchedResourceIsSent() async throws {
         let fixture = try await WebFixture()
         let (server, address) = try await serve(fixture)
         let client = try await open(
@@ -35,7 +35,7 @@ import Testing
         await server.stop()
     }
 
-    @Test func eventsAreToldAsTheyArePublished() async throws {
+    @Test func eventsAreSentAsTheyArePublished() async throws {
         let fixture = try await WebFixture()
         let (server, address) = try await serve(fixture)
         let one = try await open("/api/queues/default/events?id=a", on: address)
@@ -46,8 +46,8 @@ import Testing
             let claim = try #require(try await fixture.claim())
             try await fixture.settle(claim, WebFixture.done)
         }
-        let told = await one.read(until: #""event":"completed""#)
-        #expect(told.contains(#""id":"a""#) && !told.contains(#""id":"b""#))
+        let reported = await one.read(until: #""event":"completed""#)
+        #expect(reported.contains(#""id":"a""#) && !reported.contains(#""id":"b""#))
         #expect(await all.read(until: #""id":"a""#).contains(#""id":"b""#))
         await server.stop()
     }

@@ -23,7 +23,7 @@ import Testing
                 #"{"id":"j\#(index)","url":"\#(origin.url("/\(path)/\(index)"))","batch":{"name":"b","size":\#(count),"reply_to":"r"}}"#
         }
         try await fleet.queue.redis.send(Command(arguments: ["LPUSH", fleet.queue.keys.jobs] + elements))
-        func told() async throws -> [JSON] {
+        func reported() async throws -> [JSON] {
             let list =
                 try await fleet.queue.redis.send(Command("LRANGE", fleet.queue.keys.reply("r"), 0, -1)).array ?? []
             return try list.reversed().map { try JSON($0.bytes ?? []) }
@@ -34,9 +34,9 @@ import Testing
         }
         try await fleet.withWorker("two") {
             try await fleet.withWorker("three", isOrderly: false) {
-                try await eventually("the batch to be over", within: .seconds(30)) { try await !told().isEmpty }
+                try await eventually("the batch to be over", within: .seconds(30)) { try await !reported().isEmpty }
             }
-            let first = try await told()
+            let first = try await reported()
             #expect(first.count == 1)
             #expect(
                 ["round", "size", "completed", "failed", "cancelled"].map { first[0][$0]?.integer } == [
@@ -49,7 +49,7 @@ import Testing
             }
         }
         // A retried member may end before the next one is queued. So there may be several rounds.
-        let all = try await told()
+        let all = try await reported()
         #expect(all.map { $0["round"]?.integer } == (1...all.count).map { Int64($0) })
         #expect(all.last?["completed"]?.integer == 60 && all.last?["failed"]?.integer == 0)
     }

@@ -60,7 +60,7 @@ struct BucketTests {
         #expect(origin.bytesSent("/film") <= file.count + 1 << 20)
         #expect(try await server.object("\(prefix)/films/film.bin") == file.all)
         let job = try #require(try await fleet.queue.job("film"))
-        #expect(job["file"] == "films/film.bin" && job["journal"] == nil && job["worker"] == "two")
+        #expect(job["file"] == "films/film.bin" && job["store_state"] == nil && job["worker"] == "two")
     }
 
     @Test("small files are stored, and another push finds them unchanged", arguments: ObjectServer.installed)

@@ -32,12 +32,12 @@ import Testing
             let now = start + .seconds(second)
             var turns = CheckpointTurns(runs: fast.count + slow.count)
             for index in fast.indices {
-                turns.note(fast[index].next(arrived: Int64(second) * 50_000_000, interval: turns.interval, now: now))
+                turns.record(fast[index].next(arrived: Int64(second) * 50_000_000, interval: turns.interval, now: now))
             }
             for index in slow.indices {
                 let due = slow[index].pace.next(
                     arrived: Int64(second) * 100_000, interval: turns.interval, now: now)
-                turns.note(due)
+                turns.record(due)
                 if due != nil { slow[index].last = second }
             }
         }

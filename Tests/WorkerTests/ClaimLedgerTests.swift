@@ -67,20 +67,20 @@ import Testing
 
     @Test("nothing is claimed from a paused queue, but a full queue is asked") func gate() {
         var ledger = registered()
-        ledger.note(.paused)
+        ledger.record(.paused)
         #expect(!ledger.mayClaim)
-        ledger.note(.full)
+        ledger.record(.full)
         #expect(ledger.mayClaim)
     }
 
     @Test("the same error is logged once in ten seconds, another error after one second") func trouble() {
-        var note = TroubleNote()
+        var note = ErrorThrottle()
         let now = ContinuousClock.now
-        let looks: [(String, Duration)] = [
+        let cases: [(String, Duration)] = [
             ("a", .zero), ("b", .milliseconds(900)), ("a", .seconds(9)), ("b", .milliseconds(9100)),
             ("b", .milliseconds(19_000)), ("b", .milliseconds(19_200)),
         ]
-        let news = looks.map { note.isNews($0.0, at: now + $0.1) }
+        let news = cases.map { note.isNews($0.0, at: now + $0.1) }
         #expect(news == [true, false, false, true, false, true])
     }
 }

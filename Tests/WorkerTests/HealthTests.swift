@@ -48,7 +48,7 @@ import Testing
     @Test("a question that hangs has no answer after its time limit, and is asked only once meanwhile")
     func hanging() async throws {
         let (asked, latch) = (Shared(0), Latch())
-        let question = Question(limit: .milliseconds(50)) {
+        let question = SharedQuery(limit: .milliseconds(50)) {
             asked.change { $0 += 1 }
             await BlockingPool(name: "hang", limit: 1).run { latch.wait() }
             return 7

@@ -22,7 +22,7 @@ struct HostWaitTests {
             return reply
         }
         let key = fleet.queue.keys.job("b")
-        let told = Shared(0)
+        let reported = Shared(0)
         let subscribed = Shared(false)
         let subscription = fleet.queue.events()
         let listening = Task {
@@ -33,7 +33,7 @@ struct HostWaitTests {
                     guard let event = Event(payload), event.name == "waiting" else { continue }
                     #expect(event.id == "b")
                     #expect(event["why"]?.string == "host")
-                    told.change { $0 += 1 }
+                    reported.change { $0 += 1 }
                 case .interrupted: break
                 }
             }
@@ -56,7 +56,7 @@ struct HostWaitTests {
             try await fleet.wait("b", for: .completed)
             #expect(try await fleet.queue.redis.send(Command("HEXISTS", key, "waiting")).int == 0)
         }
-        #expect(told.value == 1)
+        #expect(reported.value == 1)
         #expect(fleet.root.holds("b", Self.bytes))
     }
 }

@@ -31,7 +31,7 @@ import Testing
                 return lines.map { line in ids.filter { line.contains("\"\($0)\"") } }
             }
             try await eventually("a tick that reports all runs in two calls") {
-                calls("tick").contains { $0.count == Tick.mostRuns } && calls("tick").contains { $0.count == 8 }
+                calls("tick").contains { $0.count == Tick.maxRuns } && calls("tick").contains { $0.count == 8 }
             }
             // A full tick at the same moment may have reported the run already.
             var isAlone = false

@@ -20,7 +20,7 @@ import Testing
     private func janitor(_ fleet: Fleet) throws -> Janitor {
         let log = Warnings.log(to: warnings)
         let store = try FileStore(root: fleet.root.path)
-        let attendant = QueueAttendant(
+        let attendant = QueueServer(
             index: 0, name: .default, identity: WorkerIdentity(name: "w", store: store.id),
             configuration: WorkerConfiguration(redis: fleet.queue.redis.url, root: fleet.root.path, name: "w"),
             store: store, log: log, registry: MetricsRegistry(Metric.ofWorker))

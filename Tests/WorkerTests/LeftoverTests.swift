@@ -77,7 +77,7 @@ import Testing
         try await prepare(queue)
         try await tick(queue)
         await leftovers.keep(
-            PartialPlace(
+            PartialLocation(
                 file: "a", key: PartialKey.of("j", in: .default), generation: TemporaryDirectory.generation),
             of: Run(id: "j", token: "t"))
         return (leftovers, queue, partial)
@@ -138,7 +138,7 @@ import Testing
     }
 
     @Test("without a replica an old partial file is removed if Redis still has the settle of its run")
-    func untold() async throws {
+    func unannounced() async throws {
         let (server, root) = (try await RedisServer(), TemporaryDirectory())
         let (leftovers, queue, partial) = try await settle(on: server, in: root)
         await leftovers.sweep(olderThan: .zero)
@@ -148,7 +148,7 @@ import Testing
         await leftovers.sweep(olderThan: .zero, patience: .zero)
         #expect(root.names == [partial, "a"])
         try await queue.redis.send(Command("HSET", queue.keys.job("j"), "token", "t"))
-        let place = PartialPlace(
+        let place = PartialLocation(
             file: "a", key: PartialKey.of("j", in: .default), generation: TemporaryDirectory.generation)
         await leftovers.keep(place, of: Run(id: "j", token: "t"))
         await leftovers.sweep(olderThan: .zero, patience: .zero)

@@ -22,12 +22,12 @@ import Testing
                 let id = "j\(n)"
                 try await fleet.push(#"{"url":"\#(origin.url("/x"))","id":"\#(id)","path":"\#(n)/a"}"#)
                 try await fleet.wait(id, for: .completed)
-                let moment = try await fleet.queue.moment()
-                try await fleet.queue.request(.deleted, of: [id], at: moment)
+                let timestamp = try await fleet.queue.timestamp()
+                try await fleet.queue.request(.deleted, of: [id], at: timestamp)
                 try await fleet.push(
-                    #"{"url":"\#(origin.url("/x"))","id":"\#(id)","path":"\#(n)/\#(path)","at":\#(moment + 1)}"#)
+                    #"{"url":"\#(origin.url("/x"))","id":"\#(id)","path":"\#(n)/\#(path)","at":\#(timestamp + 1)}"#)
                 try await eventually("the second push to end") {
-                    try await fleet.queue.job(id)?.hasEnded(since: moment + 1) == true
+                    try await fleet.queue.job(id)?.hasEnded(since: timestamp + 1) == true
                 }
                 let job = try await fleet.queue.job(id)
                 #expect(job?.state == .completed && job?["file"] == "\(n)/\(path)", "\(job?.fields ?? [:])")

@@ -21,14 +21,14 @@ import Testing
         func push(_ id: String) async throws {
             try await fleet.push(#"{"url":"\#(origin.url("/" + id))","id":"\#(id)","reply_to":"me"}"#)
         }
-        func told() async throws -> Int? {
+        func reported() async throws -> Int? {
             try await fleet.queue.redis.send(Command("LLEN", fleet.queue.keys.reply("me"))).int
         }
         let said = Shared<[String]>([])
         let worker = try fleet.worker("w", log: Warnings.log(to: said)) { $0.settleReplicas = 1 }
         let running = Task { try await worker.run() }
         try await push("a")
-        try await eventually("the reply for a") { try await told() == 1 }
+        try await eventually("the reply for a") { try await reported() == 1 }
         #expect(try await replica.cli("HGET", fleet.queue.keys.job("a"), "state") == "completed")
 
         replica.signal(SIGSTOP)
@@ -37,10 +37,10 @@ import Testing
         try await eventually("the worker to log that it waits", within: .seconds(20)) {
             said.value.contains { $0.contains("too few replicas") }
         }
-        #expect(try await told() == 1)
+        #expect(try await reported() == 1)
         #expect(try await fleet.queue.job("b")?.hasEnded == false)
         replica.signal(SIGCONT)
-        try await eventually("the reply for b", within: .seconds(20)) { try await told() == 2 }
+        try await eventually("the reply for b", within: .seconds(20)) { try await reported() == 2 }
         #expect(try await fleet.queue.job("b")?.hasEnded == true)
         let event = try await fleet.queue.redis.send(Command("LINDEX", fleet.queue.keys.reply("me"), 0)).bytes
         #expect(event.flatMap { Event($0) }?["unreplicated"] == nil)

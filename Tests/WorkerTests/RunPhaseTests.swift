@@ -57,7 +57,7 @@ import Testing
     @Test("a report that failed is sent again, without its progress events") func putBack() {
         var news = RunNews(resume: nil, isAtWork: false)
         #expect(!news.isAny && news.since == nil)
-        news.note(Self.point)
+        news.record(Self.point)
         news.announce(Announcement("started"))
         news.announce(Announcement("progress"))
         #expect(news.isAny && news.since != nil)
@@ -65,18 +65,18 @@ import Testing
         #expect(report.offsets == Self.point.offsets)
         #expect(report.events.map(\.name) == ["started", "progress"])
         #expect(!news.isAny)
-        let found7 = news.note(isWaiting: true)
+        let found7 = news.record(isWaiting: true)
         #expect(found7)
         report.fields.append(("waiting", "host"))
-        let found8 = news.note(isAtWork: true)
+        let found8 = news.record(isAtWork: true)
         #expect(found8)
         report.set(isAtWork: true, of: Self.run)
         news.announce(Announcement("warning"))
         news.putBack(report)
         // Neither counts as reported.
-        let found9 = news.note(isWaiting: true)
+        let found9 = news.record(isWaiting: true)
         #expect(found9)
-        let found10 = news.note(isAtWork: true)
+        let found10 = news.record(isAtWork: true)
         #expect(found10)
         let again = news.take()
         #expect(again.events.map(\.name) == ["started", "warning"])
@@ -85,7 +85,7 @@ import Testing
 
     @Test("a pending request is news until the next tick") func asked() {
         var news = RunNews(resume: nil, isAtWork: false)
-        news.noteRequest()
+        news.markControlPending()
         #expect(news.isAny)
         _ = news.take()
         #expect(!news.isAny)
@@ -108,10 +108,10 @@ import Testing
         var news = RunNews(resume: Self.point, isAtWork: true)
         var place = Self.point
         place.generation = "h"
-        let found13 = news.note(place: place, insteadOf: nil)
+        let found13 = news.record(location: place, insteadOf: nil)
         #expect(!found13)
         #expect(news.resume?.generation == "g")
-        let found14 = news.note(place: place, insteadOf: "g")
+        let found14 = news.record(location: place, insteadOf: "g")
         #expect(found14)
         #expect(news.resume?.generation == "h")
     }

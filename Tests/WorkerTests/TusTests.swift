@@ -42,7 +42,7 @@ struct TusTests {
                     "t", origin.url("/files"), #""file":"f","protocol":"tus","headers":{"Authorization":"Bearer x"}"#)
                 #expect(record.state == .completed && record["received"] == "\(count)", "\(record["message"] ?? "")")
                 // What a later run would continue with is removed.
-                #expect(record["journal"] == nil && record["generation"] == nil)
+                #expect(record["store_state"] == nil && record["generation"] == nil)
             }
             #expect(server.finished == [bytes])
             #expect(origin.requests.allSatisfy { $0.headers["tus-resumable"] == "1.0.0" })
@@ -156,22 +156,22 @@ struct TusTests {
         func reread(_ upload: TusUpload) throws -> TusUpload {
             let point = ResumePoint(
                 generation: "g", store: "s", file: "", entity: Entity(total: 9), source: MaskedURL.text(plan.url),
-                journal: upload.journal(of: plan))
+                storeState: upload.storeState(of: plan))
             return try #require(TusUpload(point, of: plan))
         }
         upload = try reread(upload)
         // Nothing of the request was kept: half of what was sent.
-        upload.note(offset: 0)
+        upload.record(offset: 0)
         #expect(upload.portion == 5 << 19)
-        upload.note(offset: 5 << 19)
+        upload.record(offset: 5 << 19)
         #expect(upload.portion == 5 << 20, "a success doubles it")
         upload.limit(to: 1 << 20)
         upload = try reread(upload)
-        upload.note(offset: 10 << 20)
+        upload.record(offset: 10 << 20)
         #expect(upload.portion == 1 << 20, "what a 413 has taught stays")
         // A server that keeps a part gets the same size again.
         upload.unanswered = .init(offset: 10 << 20, sent: 1 << 20)
-        upload.note(offset: 10 << 20 | 1)
+        upload.record(offset: 10 << 20 | 1)
         #expect(upload.portion == 1 << 20)
     }
 

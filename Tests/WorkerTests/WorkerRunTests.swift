@@ -249,7 +249,7 @@ import Testing
         let first = (0..<2000).count { _ in weighted.draw(using: &generator).first == 0 }
         #expect((1600...1950).contains(first))
         var order = QueueOrder(weights: [nil, nil])
-        order.note(0, wasEmpty: true)
+        order.record(0, wasEmpty: true)
         #expect(order.candidates(in: [0, 1]) == [1])
         #expect(order.candidates(in: [0, 1], at: .now + .seconds(2)) == [0, 1])
     }

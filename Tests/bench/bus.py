@@ -294,7 +294,7 @@ def until(condition, interval=0.01, within=60):
 if __name__ == "__main__":
     bench = Bench(*sys.argv[1:4])
     try:
-        for part in sys.argv[4:] or ["memory", "commands", "places", "pickup", "control", "recovery", "crowd"]:
+        for part in sys.argv[4:] or ["memory", "commands", "permits", "pickup", "control", "recovery", "crowd"]:
             getattr(bench, part)()
             bench.clear()
     finally:

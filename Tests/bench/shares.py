@@ -106,7 +106,7 @@ class Bench:
 
     def shares(self):
         """The rate that each process may use, by its worker's name."""
-        pairs = self.redis("HGETALL", "haul:{default}:shares").split("\n")
+        pairs = self.redis("HGETALL", "haul:{default}:rate_leases").split("\n")
         held = {pairs[n]: pairs[n + 1].split() for n in range(0, len(pairs) - 1, 2)}
         result = {}
         for name in ("first", "second", "third"):

@@ -96,7 +96,7 @@ def crossing(bench):
     redis, ids = Redis(bench.server.socket, 30), [f"cross{n}" for n in range(max(10, bench.options.bulk // 10))]
 
     def are_quiet():
-        hashes = redis.calls([("HMGET", Q + "job:" + id, "want", "again") for id in ids])
+        hashes = redis.calls([("HMGET", Q + "job:" + id, "want", "next_push") for id in ids])
         return not redis.call("HLEN", Q + "want") and all(fields == [None, None] for fields in hashes)
 
     def ask(word):

@@ -147,7 +147,7 @@ class History:
             if self.rest(1):
                 job = self.hash()
                 state = job.get("state")
-                is_pending = state in ACTIVES and ("want" in job or "again" in job or self.is_quick)
+                is_pending = state in ACTIVES and ("want" in job or "next_push" in job or self.is_quick)
                 if state not in ("queued", "scheduled") and not is_pending and self.is_quiet():
                     return self.hash()
             time.sleep(0.05)

@@ -11,7 +11,7 @@ from resp import Redis, RedisError, pairs
 Q = "haul:{default}:"
 # Keys without an expiry, as listed in docs/bus.md: small, bounded, or trimmed by the tick.
 PERMANENT = {Q + name for name in (
-    "tick", "workers", "completed", "failed", "cancelled", "rejected", "settings", "deadlines", "places",
+    "tick", "workers", "completed", "failed", "cancelled", "rejected", "settings", "deadlines", "permits",
     "epoch", "totals", "responses", "response_bytes", "reply_bytes", "batches")}
 
 

@@ -10,42 +10,42 @@ MUTATIONS = {
     "invalid": ("an invalid push destroys a known job", [
         ("function KINDS.headers(v, _, _, kind)\n", "function KINDS.headers(v, _, _, kind)\n  do return true end\n"),
         ("    if not was then\n      return fail(",
-         "    do call('DEL', key(id), spec(id)) return leave(id, j) end\n    if not was then\n      return fail("),
+         "    do call('DEL', key(id), spec(id)) return leave_state(id, j) end\n    if not was then\n      return fail("),
     ]),
     "bulk": ("a bulk cancel ends newer pushes", [
-        ("local function is_newer(at, moment) return not at or at > tonumber(moment) end",
-         "local function is_newer(at, moment) return false end"),
+        ("local function is_newer(at, timestamp) return not at or at > tonumber(timestamp) end",
+         "local function is_newer(at, timestamp) return false end"),
         ("  if pushed > made then return end\n", ""),
     ]),
-    "places": ("a free place under max_running is found by a tick only", [
-        ("local function offer_place(settings, is_news)\n", "local function offer_place(settings, is_news)\n  do return end\n"),
-        ("    claims = may_claim and take(", "    claims = settings.max_running and { { 'answer', 'full' } } or may_claim and take("),
+    "permits": ("a free place under max_running is found by a tick only", [
+        ("local function offer_permit(settings, is_news)\n", "local function offer_permit(settings, is_news)\n  do return end\n"),
+        ("    claims = may_claim and claim_elements(", "    claims = settings.max_running and { { 'answer', 'full' } } or may_claim and claim_elements("),
     ]),
     "duplicate": ("a newer push replaces all that a job was pushed with", [
         ("  call('HSET', spec(id), 'renewed', element)\n", "  call('HSET', spec(id), 'spec', element)\n"),
         ("      call('HSET', s, 'renewed', element)\n", "      call('HSET', s, 'spec', element)\n"),
     ]),
     "unserved": ("a removal with its file waits for a worker of its store", [
-        ("    elseif forgets(want) then\n      drop(id, want == 'deleted')\n",
+        ("    elseif forgets(want) then\n      schedule_deletion(id, want == 'deleted')\n",
          "    elseif want == 'deleted' then call('HSET', WANT, id, want .. ' ' .. whole(made))\n"
-         "    elseif forgets(want) then\n      drop(id, want == 'deleted')\n"),
+         "    elseif forgets(want) then\n      schedule_deletion(id, want == 'deleted')\n"),
     ]),
     "continuation": ("a continuation right behind a pause is lost", [
-        ("  if state == 'running' and h.want and (not at or at > tonumber(h.wantat or 0)) then return 'again' end\n", ""),
+        ("  if state == 'running' and job.want and (not at or at > tonumber(job.want_at or 0)) then return 'next_push' end\n", ""),
     ]),
     "kept": ("a push that was kept behind a pause runs after a later cancel", [
-        ("  if is_kept then forgo(id, h, ends(want)) end\n", ""),
+        ("  if is_kept then drop_next_push(id, job, ends(want)) end\n", ""),
     ]),
     "repeat": ("a producer's own repeat runs a cancelled job again", [
-        ("  return at and (at <= tonumber(h.asof or 0) or at == tonumber(h.ahead))\n", "  return false\n"),
+        ("  return at and (at <= tonumber(job.settled_until or 0) or at == tonumber(job.ahead))\n", "  return false\n"),
     ]),
     "ahead": ("a repeat of a clock that is ahead runs a cancelled job again", [
-        ("  return at and (at <= tonumber(h.asof or 0) or at == tonumber(h.ahead))\n",
-         "  return at and at <= tonumber(h.asof or 0)\n"),
+        ("  return at and (at <= tonumber(job.settled_until or 0) or at == tonumber(job.ahead))\n",
+         "  return at and at <= tonumber(job.settled_until or 0)\n"),
     ]),
     "whole": ("a request for a batch reaches no member", [
-        ("  local function hand_out(name, want, made, cursor, tick)\n",
-         "  local function hand_out(name, want, made, cursor, tick)\n    do return '0' end\n"),
+        ("  local function apply_to_members(name, want, made, cursor, tick)\n",
+         "  local function apply_to_members(name, want, made, cursor, tick)\n    do return '0' end\n"),
     ]),
     "newer": ("a request for a batch counts as newer than all pushes", [
         ("    local request = (want == 'retried' and 'running' or want) .. ' ' .. made\n",

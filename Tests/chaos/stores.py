@@ -212,9 +212,9 @@ class Bucket:
 
     def sample(self, job, fields, offsets):
         """Compares the journal's parts and tails with the store: their sizes, and the MD5 of their bytes."""
-        if not fields.get("journal"):
+        if not fields.get("store_state"):
             return None
-        total, upload, is_hidden, parts, tails = read_journal(fields["journal"])
+        total, upload, is_hidden, parts, tails = read_journal(fields["store_state"])
         generation = "in/.haul/" + hashlib.sha1(f"default\n{job.id}".encode()).hexdigest() + "." + fields["generation"]
         ahead, count = [], 0
         if parts:

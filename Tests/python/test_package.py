@@ -36,7 +36,7 @@ def test_two_builds_have_equal_bytes_and_the_version_of_haul(tmp_path):
 def test_the_names_of_the_contract_stand_in_one_module():
     for file in (REPOSITORY / "Sources/PythonClient/haul_client").glob("*.py"):
         if file.name not in ("_contract.py", "_schema.py"):
-            assert not re.search(r"asof|haul:\{", file.read_text("utf-8")), file.name
+            assert not re.search(r"settled_until|haul:\{", file.read_text("utf-8")), file.name
 
 
 @pytest.mark.parametrize("page, number", [(page, n) for page in PAGES for n in range(len(examples(page)))])

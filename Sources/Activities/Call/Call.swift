@@ -15,7 +15,7 @@ package final class Call: Activity {
 
     private let assignment: Assignment
     private let context: DownloadContext
-    private let question: CallQuestion
+    private let request: CallRequest
     private let limit: TokenBucket?
     private let sending = SendingProgress()
     private let turn: HostTurn
@@ -23,14 +23,16 @@ package final class Call: Activity {
 
     package init(_ assignment: Assignment, context: DownloadContext) {
         (self.assignment, self.context) = (assignment, context)
-        question = CallQuestion(assignment.job)
+        request = CallRequest(assignment.job)
         turn = HostTurn(context.hosts, workChanged: assignment.workChanged)
         limit = assignment.job.limitRate.map { TokenBucket(bytesPerSecond: $0) }
     }
 
     private var job: Job { assignment.job }
 
-    private var answering: Answering { Answering(job: job, clock: assignment.clock, question: question.digest) }
+    private var responseStorage: ResponseStorage {
+        ResponseStorage(job: job, clock: assignment.clock, requestDigest: request.digest)
+    }
 
     // MARK: Called from other threads
 
@@ -49,7 +51,7 @@ package final class Call: Activity {
 
     package var isWaitingForHost: Bool { turn.isAwaitedLong }
     package var isAtWork: Bool { !turn.isAwaited }
-    package var isRepeatable: Bool { question.isRepeatable || !sending.hasBegun }
+    package var isRepeatable: Bool { request.isRepeatable || !sending.hasBegun }
     package var mustGoOn: Bool { !isRepeatable }
     package var response: StoredResponse? { state.withLock { $0.response } }
 
@@ -59,32 +61,32 @@ package final class Call: Activity {
         if let answered = assignment.answered, isFresh(answered) {
             return .answered(answered, seconds: 0, unchanged: true)
         }
-        if assignment.wasSent, !question.isRepeatable {
-            return .failed(Answering.lostRun)
+        if assignment.wasSent, !request.isRepeatable {
+            return .failed(ResponseStorage.lostRun)
         }
         let begun = ContinuousClock.now
         do throws(TransferError) {
-            guard let url = WebURL(question.url) else {
-                throw TransferError(.badJob, "\(MaskedURL.text(question.url)) is no http or https URL")
+            guard let url = WebURL(request.url) else {
+                throw TransferError(.badJob, "\(MaskedURL.text(request.url)) is no http or https URL")
             }
             let host = url.hostAndPort
             guard await turn.enter(host) else { return .stopped }
             defer { context.hosts.leave(host) }
-            if !question.isRepeatable, let mark = assignment.markSent {
+            if !request.isRepeatable, let mark = assignment.markSent {
                 guard await mark() else { return Task.isCancelled ? .stopped : .fenced }
             }
             let (response, isUnchanged) = try await ask(url, host)
             return .answered(response, seconds: (ContinuousClock.now - begun).secondsValue, unchanged: isUnchanged)
         } catch {
             let (response, status) = state.withLock { ($0.response, $0.transfer?.head.status) }
-            return Answering.outcome(
+            return ResponseStorage.outcome(
                 of: error, mayHaveArrived: !isRepeatable && response == nil, status: status, in: context.store)
         }
     }
 
     /// Whether this is a response to the same request that the job expects, and no older than the job allows.
     private func isFresh(_ answered: StoredResponse) -> Bool {
-        guard let freshFor = job.freshFor, answered.question == question.digest,
+        guard let freshFor = job.freshFor, answered.requestDigest == request.digest,
             job.request.expects(answered.status)
         else { return false }
         return .milliseconds(assignment.clock.milliseconds - answered.validated) < freshFor
@@ -92,8 +94,8 @@ package final class Call: Activity {
 
     /// The stored response for a conditional request. Only a job with `fresh_for` has conditions in its request.
     private var known: StoredResponse? {
-        guard job.freshFor != nil, question.isConditional, let answered = assignment.answered,
-            answered.question == question.digest, answered.status == 200
+        guard job.freshFor != nil, request.isConditional, let answered = assignment.answered,
+            answered.requestDigest == request.digest, answered.status == 200
         else { return nil }
         return answered
     }
@@ -107,19 +109,19 @@ package final class Call: Activity {
     }
 
     private func ask(_ url: WebURL, _ host: String) async throws(TransferError) -> (StoredResponse, isUnchanged: Bool) {
-        var template = Request(url: "")
-        template.method = question.method
-        template.body = question.body.map(RequestBody.bytes)
+        var template = HTTPRequest(url: "")
+        template.method = request.method
+        template.body = request.body.map(RequestBody.bytes)
         template.connectTimeout = job.connectTimeout ?? context.connectTimeout
         template.stallTimeout = job.stallTimeout ?? context.stallTimeout
         template.limits = [limit, context.limit].compactMap(\.self) + assignment.limits
         template.hostBuckets = assignment.hostBuckets
-        template.isSentOnce = !question.isRepeatable
+        template.isSentOnce = !request.isRepeatable
         template.sending = sending
-        let exchange = Exchange(
-            engine: context.engine, template: template, custom: question.headers, digests: DigestSession(),
+        let exchange = RedirectFollower(
+            engine: context.engine, template: template, custom: request.headers, digests: DigestSession(),
             cookies: assignment.cookies, trace: assignment.trace)
-        let hasCoding = question.headers.contains { $0.name.lowercased() == "accept-encoding" }
+        let hasCoding = request.headers.contains { $0.name.lowercased() == "accept-encoding" }
         let transfer: Transfer
         do throws(TransferError) {
             (transfer, _) = try await exchange.ask(url, (hasCoding ? [] : [.identity]) + conditions)
@@ -140,10 +142,10 @@ package final class Call: Activity {
             response.validated = assignment.clock.milliseconds
             return (response, true)
         }
-        let response = try await answering.keep(transfer, method: question.method)
+        let response = try await responseStorage.keep(transfer, method: request.method)
         guard job.request.expects(head.status) else {
             state.withLock { $0.response = response }
-            let failure = answering.refusal(head)
+            let failure = responseStorage.refusal(head)
             if head.status == 429 || head.status == 503 {
                 context.hosts.complain(host, retryAfter: failure.retryAfter, isEntered: true)
             }

@@ -6,15 +6,15 @@ import Synchronization
 
 // From the first request until all bytes have arrived.
 extension Download {
-    var exchange: Exchange {
-        var template = Request(url: "")
+    var exchange: RedirectFollower {
+        var template = HTTPRequest(url: "")
         template.method = job.method
         template.body = job.body.map(RequestBody.text)
         template.connectTimeout = job.connectTimeout ?? context.connectTimeout
         template.stallTimeout = job.stallTimeout ?? context.stallTimeout
         template.limits = limits
         template.hostBuckets = assignment.hostBuckets
-        return Exchange(
+        return RedirectFollower(
             engine: context.engine, template: template, custom: headers, digests: digests,
             cookies: assignment.cookies, trace: assignment.trace, takesAnyCoding: true)
     }
@@ -70,23 +70,23 @@ extension Download {
     private func isSmall(_ length: Int64) -> Bool { length <= 64 << 10 && job.minSpeed == nil }
 
     /// The answer to the request for the whole file.
-    private enum Beginning {
+    private enum WholeFileResponse {
         case response(FirstResponse)
         /// The file that exists already is what the server has.
         case finished(ActivityOutcome)
     }
 
     /// Requests the whole file, without a range. A returned response is accepted; unless it is small, its file is open.
-    private func begin() async throws(TransferError) -> Beginning {
+    private func begin() async throws(TransferError) -> WholeFileResponse {
         state.withLock { $0.received.beginGeneration() }
         let mirrors = mirrors
         let (mirror, host) = (mirrors.current, mirrors[mirrors.current].host)
         guard await turn.enter(host) else { throw .cancelled }
         do {
             let condition = assignment.existing?.modifiedSince.map { HeaderField("If-Modified-Since", $0) }
-            let (transfer, landing) = try await exchange.ask(
+            let (transfer, finalURL) = try await exchange.ask(
                 mirrors[mirror], [.identity] + [condition].compactMap(\.self))
-            let answer = try await accept(transfer, landing, from: mirror, of: host)
+            let answer = try await accept(transfer, finalURL, from: mirror, of: host)
             if case .finished = answer { context.hosts.leave(host) }
             return answer
         } catch {
@@ -100,27 +100,29 @@ extension Download {
 
     /// Accepts a response to the request for the whole file, or throws why it cannot be accepted.
     private func accept(
-        _ transfer: Transfer, _ landing: Landing, from mirror: Int, of host: String
-    ) async throws(TransferError) -> Beginning {
-        if let outcome = try await existing(transfer, landing, isUnmodified: true) { return .finished(outcome) }
+        _ transfer: Transfer, _ finalURL: FinalURL, from mirror: Int, of host: String
+    ) async throws(TransferError) -> WholeFileResponse {
+        if let outcome = try await existing(transfer, finalURL, isUnmodified: true) { return .finished(outcome) }
         let entity: Entity
         let length: Int64?
-        switch Question(kind: .whole, isProven: false, resource: landing.resource).decision(on: transfer.head) {
+        switch ResponseExpectation(kind: .whole, isProven: false, resource: finalURL.resource).decision(
+            on: transfer.head)
+        {
         case .takeWhole(let found, let announced): (entity, length) = (found, announced)
         case .fail(let failure): throw .failed(failure)
         default: throw .failed(Failure(.badResponse, "the server's answer does not fit the question"))
         }
         if let refusal = refusal(of: transfer.head, length) { throw .failed(refusal) }
-        if let outcome = try await existing(transfer, landing, entity) { return .finished(outcome) }
-        let generation = beginGeneration(of: entity, from: landing, named: suggestedName(transfer.head, landing.url))
+        if let outcome = try await existing(transfer, finalURL, entity) { return .finished(outcome) }
+        let generation = beginGeneration(of: entity, from: finalURL, named: suggestedName(transfer.head, finalURL.url))
         if length.map(isSmall) != true { try await open(generation) }
         state.withLock { state in
-            state.mirrors[mirror].landing = landing
+            state.mirrors[mirror].finalURL = finalURL
             state.mirrors[mirror].entity = entity
         }
         assignment.report(.started(total: length, resumable: isResumable))
         assignment.trace?(entity.words(isResumable: isResumable))
-        if let warning = compressionWarning(transfer.head, landing.url) {
+        if let warning = compressionWarning(transfer.head, finalURL.url) {
             assignment.report(.warning(warning))
         }
         return .response(FirstResponse(transfer: transfer, host: host, generation: generation, length: length))
@@ -128,12 +130,12 @@ extension Download {
 
     /// The outcome if the file exists already. nil if it does not, or if nobody wants to know.
     private func existing(
-        _ transfer: Transfer, _ landing: Landing, _ entity: Entity? = nil, isUnmodified: Bool = false
+        _ transfer: Transfer, _ finalURL: FinalURL, _ entity: Entity? = nil, isUnmodified: Bool = false
     ) async throws(TransferError) -> ActivityOutcome? {
         guard let existing = assignment.existing else { return nil }
         if isUnmodified, transfer.head.status != 304 || existing.modifiedSince == nil { return nil }
         let offer = Offer(
-            name: suggestedName(transfer.head, landing.url), entity: entity ?? Entity(transfer.head, total: nil),
+            name: suggestedName(transfer.head, finalURL.url), entity: entity ?? Entity(transfer.head, total: nil),
             source: MaskedURL.text(mirrors[mirrors.current].url), isUnmodified: isUnmodified)
         guard let file = try await existing.answer(to: offer) else { return nil }
         await transfer.discard()
@@ -141,7 +143,7 @@ extension Download {
     }
 
     /// Begins a new generation, whose partial file is not open yet.
-    private func beginGeneration(of entity: Entity, from landing: Landing, named name: String) -> Generation {
+    private func beginGeneration(of entity: Entity, from finalURL: FinalURL, named name: String) -> Generation {
         state.withLock { state in
             // The token names the run's first generation. A restart within the run appends a random suffix.
             let isFirst = state.generation == nil && resume?.generation != assignment.token
@@ -151,7 +153,7 @@ extension Download {
             let source = MaskedURL.text(state.mirrors[state.mirrors.current].url)
             let generation = Generation(
                 partial: partial, predecessor: state.generation?.standing, entity: entity, source: source,
-                landing: landing.text)
+                finalURL: finalURL.text)
             state.generation = generation
             return generation
         }
@@ -239,8 +241,8 @@ extension Download {
         do throws(TransferError) {
             let (transfer, _) = try await exchange.ask(
                 mirrors[mirrors.current], [.identity, HeaderField("Range", "bytes=\(total)-")],
-                from: mirrors[mirrors.current].landing)
-            ends = Question.ends(at: total, transfer.head)
+                from: mirrors[mirrors.current].finalURL)
+            ends = ResponseExpectation.ends(at: total, transfer.head)
             await transfer.discard()
         } catch {
             // A URL that answers only once cannot be asked again.
@@ -263,7 +265,7 @@ extension Download {
 
     /// Cancels the transfer once it is too slow, and returns true. False if the task is cancelled before.
     private func isTooSlow(_ transfer: Transfer, _ floor: SpeedFloor) async -> Bool {
-        var (floor, holds) = (floor, HoldShare(isExpected: false))
+        var (floor, holds) = (floor, HoldRatio(isExpected: false))
         let watch = Stopwatch()
         while (try? await Task.sleep(for: .seconds(1))) != nil {
             let now = watch.seconds

@@ -30,12 +30,12 @@ extension Download {
     private func isUnchanged(_ entity: Entity) async throws(TransferError) -> Bool {
         let conditions = Self.conditions(entity)
         for condition in conditions {
-            let (transfer, landing) = try await exchange.ask(
+            let (transfer, finalURL) = try await exchange.ask(
                 mirrors[mirrors.current], [condition, .identity])
             defer { transfer.cancel() }
-            let question = Question(kind: .changed(entity), isProven: false, resource: landing.resource)
-            switch question.decision(on: transfer.head) {
-            case .unchanged where landing.resource != entity.resource: return false
+            let expectation = ResponseExpectation(kind: .changed(entity), isProven: false, resource: finalURL.resource)
+            switch expectation.decision(on: transfer.head) {
+            case .unchanged where finalURL.resource != entity.resource: return false
             case .unchanged:
                 if transfer.head.hasUnusableValidators { return false }
                 guard let modified = transfer.head.headers["last-modified"] else { continue }
@@ -93,12 +93,12 @@ extension Download {
         }
         let isOurs = isOurs(resume.source)
         let generation = Generation(
-            partial: partial, entity: resume.entity, source: resume.source, landing: resume.landing,
+            partial: partial, entity: resume.entity, source: resume.source, finalURL: resume.finalURL,
             isMixed: resume.isMixed,
             inherited: count)
         state.withLock { state in
             state.generation = generation
-            if isOurs { state.mirrors.note(resume.entity, landing: resume.landing, assignment.cookies) }
+            if isOurs { state.mirrors.record(resume.entity, finalURL: resume.finalURL, assignment.cookies) }
         }
         // The partial file may have lost its reserved space, or never had any.
         try await partial.reserve(total)

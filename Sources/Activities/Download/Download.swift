@@ -15,7 +15,7 @@ package final class Download: Activity {
         /// Use one response of one mirror only: joined bytes had the wrong checksum, or parts do not name a version.
         var isAlone = false
         /// For a finished file that is reused: what an earlier run has left to prove that the file is the job's own.
-        var proof: PartialPlace?
+        var proof: PartialLocation?
     }
 
     /// The most new generations in one run of a job with one URL; each further URL allows one more. If there are more,
@@ -79,7 +79,7 @@ package final class Download: Activity {
         return await resumePoint(of: generation, isLast: false)
     }
 
-    package var hasMoreToTell: Bool { generation?.partial.hasMoreToTell ?? false }
+    package var hasMoreToReport: Bool { generation?.partial.hasMoreToReport ?? false }
 
     package func finalCheckpoint() async -> ResumePoint? {
         guard let generation else { return nil }
@@ -94,7 +94,7 @@ package final class Download: Activity {
         return current.resumePoint(checkpoint, in: context.store)
     }
 
-    package func place(otherThan known: String?) -> ResumePoint? {
+    package func location(otherThan known: String?) -> ResumePoint? {
         guard let generation, generation.name != known else { return nil }
         return generation.resumePoint(in: context.store)
     }
@@ -102,7 +102,7 @@ package final class Download: Activity {
     package func discard(soon: Bool = false) async {
         if let partial = generation?.standing {
             await partial.discard(soon: soon)
-        } else if let place = partialPlace {
+        } else if let place = partialLocation {
             await context.store.discard(place)
         }
     }
@@ -124,11 +124,11 @@ package final class Download: Activity {
         isResumable && generation.map { !$0.isMixed || expectedDigest(of: $0.entity) != nil } ?? true
     }
 
-    package var partialPlace: PartialPlace? {
+    package var partialLocation: PartialLocation? {
         if let place = generation?.standing?.place { return place }
         if let proof = state.withLock({ $0.proof }) { return proof }
         guard let resume, resume.store == context.store.id else { return nil }
-        return PartialPlace(file: resume.file, key: assignment.key, generation: resume.generation)
+        return PartialLocation(file: resume.file, key: assignment.key, generation: resume.generation)
     }
 
     // MARK: The run
@@ -142,14 +142,15 @@ package final class Download: Activity {
                 if case .finished(let outcome) = step { return outcome }
                 step = try await attempt(step)
                 switch step {
-                case .restart(Question.wholeAgain) where wasSentAgain:
+                case .restart(ResponseExpectation.wholeAgain) where wasSentAgain:
                     // The connection broke a second time. The next attempt may find a better one.
                     return .failed(
                         Failure(
                             .incomplete,
-                            "the connection broke before the end of the file, and \(Question.wholeAgain) each time"))
+                            "the connection broke before the end of the file, and \(ResponseExpectation.wholeAgain) each time"
+                        ))
                 case .restart(let why):
-                    wasSentAgain = why == Question.wholeAgain
+                    wasSentAgain = why == ResponseExpectation.wholeAgain
                     restarts += 1
                     guard restarts < Self.maximumRestarts + job.urls.count else {
                         return .failed(

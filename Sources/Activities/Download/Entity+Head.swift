@@ -32,10 +32,10 @@ extension Entity {
     ///   - resource: The `Entity.resource` of the response.
     init(_ head: ResponseHead, total: Int64?, resource: String = "") {
         // If two validators differ, nobody knows which one is right.
-        let tellsVersion = !head.hasUnusableValidators
+        let identifiesVersion = !head.hasUnusableValidators
         self.init(
-            etag: tellsVersion ? head.etag : nil,
-            lastModified: tellsVersion ? head.headers["last-modified"] : nil, total: total,
+            etag: identifiesVersion ? head.etag : nil,
+            lastModified: identifiesVersion ? head.headers["last-modified"] : nil, total: total,
             encoding: head.encoding, digest: DigestFields.checksum(head),
             resource: resource)
         if strongETag == nil, let modified = lastModified.flatMap(HTTPDate.parse),
@@ -52,8 +52,9 @@ extension Entity {
         if let etag { parts.append("ETag \(etag)") }
         if let lastModified { parts.append("Last-Modified \(lastModified)") }
         if let digest { parts.append("the server's \(digest.algorithm.rawValue)") }
-        let told = parts.isEmpty ? "the server tells no validator" : "validators: " + parts.joined(separator: ", ")
-        return told + (isResumable ? "" : "; this download cannot be continued if it is interrupted")
+        let validators =
+            parts.isEmpty ? "the server tells no validator" : "validators: " + parts.joined(separator: ", ")
+        return validators + (isResumable ? "" : "; this download cannot be continued if it is interrupted")
     }
 
     /// The ETag if it is strong (RFC 9110 section 8.8.3), else nil.

@@ -11,7 +11,7 @@ struct Generation: Sendable {
     /// The masked URL that the bytes come from.
     let source: String
     /// `ResumePoint.landing`.
-    let landing: String
+    let finalURL: String
     /// Some bytes come from other URLs than `source`.
     var isMixed = false
     /// Bytes that earlier runs have fetched.
@@ -27,8 +27,8 @@ struct Generation: Sendable {
         partial.place.map { place in
             ResumePoint(
                 generation: name, store: store.id, file: place.file, entity: entity, source: source,
-                landing: landing, isMixed: isMixed, offsets: checkpoint?.offsets ?? ByteIntervals(),
-                blockChecks: checkpoint?.blockChecks ?? [:], journal: checkpoint?.journal ?? "")
+                finalURL: finalURL, isMixed: isMixed, offsets: checkpoint?.offsets ?? ByteIntervals(),
+                blockChecks: checkpoint?.blockChecks ?? [:], storeState: checkpoint?.storeState ?? "")
         }
     }
 }

@@ -18,7 +18,7 @@ enum ResponseDecision: Equatable {
 }
 
 /// The request, as far as it decides what is done with the response.
-struct Question: Sendable {
+struct ResponseExpectation: Sendable {
     enum Kind: Sendable {
         case whole
         /// The bytes of `entity` from `position` up to `end` (nil: up to its end).

@@ -15,7 +15,7 @@ struct FileEnds: Sendable {
     init(_ plan: UploadPlan, _ resume: ResumePoint?) {
         files = plan.files.map(\.file)
         guard let resume, resume.source == MaskedURL.text(plan.url) else { return }
-        let words = resume.journal.split(separator: " ")
+        let words = resume.storeState.split(separator: " ")
         guard words.first == "each", words.dropFirst().first.map(String.init) == Self.name(of: files) else { return }
         for word in words.dropFirst(2) {
             let parts = word.split(separator: "=").map { Int($0) }
@@ -31,7 +31,7 @@ struct FileEnds: Sendable {
     }
 
     /// For the resume point: the files that need not be sent again.
-    var journal: String {
+    var storeState: String {
         (["each", Self.name(of: files)]
             + files.indices.compactMap { index in
                 if case .done(let status) = ends[index] { "\(index)=\(status)" } else { nil }
@@ -40,8 +40,8 @@ struct FileEnds: Sendable {
 
     func isDone(_ index: Int) -> Bool { if case .done = ends[index] { true } else { false } }
 
-    mutating func note(_ index: Int, status: Int) { ends[index] = .done(status: status) }
-    mutating func note(_ index: Int, _ failure: Failure) { ends[index] = .failed(failure) }
+    mutating func record(_ index: Int, status: Int) { ends[index] = .done(status: status) }
+    mutating func record(_ index: Int, _ failure: Failure) { ends[index] = .failed(failure) }
 
     /// The files that are not sent yet.
     var missing: [String] { files.indices.filter { !isDone($0) }.map { files[$0] } }

@@ -22,7 +22,7 @@ struct MultipartForm {
             pieces.append(
                 text(
                     "--\(boundary)\r\n\(disposition(file.name ?? "file"))\(name)\r\n"
-                        + "Content-Type: \(file.type ?? Job.Upload.File.usualType)\r\n\r\n"))
+                        + "Content-Type: \(file.type ?? Job.Upload.File.defaultType)\r\n\r\n"))
             pieces.append(.file(source, 0..<source.version.size))
             pieces.append(text("\r\n"))
         }

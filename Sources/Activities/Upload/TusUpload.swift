@@ -36,7 +36,7 @@ struct TusUpload: Sendable, Equatable {
 
     /// Reads an earlier run's resume point. nil if it is of another file or another URL.
     init?(_ point: ResumePoint, of plan: UploadPlan) {
-        guard point.source == MaskedURL.text(plan.url), let json = try? JSON(point.journal),
+        guard point.source == MaskedURL.text(plan.url), let json = try? JSON(point.storeState),
             json["file"]?.string == plan.files.first?.file, let url = json["tus"]?.string,
             let version = json["version"]?.string
         else { return nil }
@@ -52,7 +52,7 @@ struct TusUpload: Sendable, Equatable {
     }
 
     /// The upload as text, for the resume point.
-    func journal(of plan: UploadPlan) -> String {
+    func storeState(of plan: UploadPlan) -> String {
         var object = JSONObject()
         object.set("tus", url)
         object.set("file", plan.files.first?.file)
@@ -73,7 +73,7 @@ struct TusUpload: Sendable, Equatable {
 
     /// Notes how many bytes the server has. Some servers, and proxies before them, keep nothing of a request that breaks
     /// off. So after such a request the next one is half of what was sent, and after each success twice as large.
-    mutating func note(offset new: Int64) {
+    mutating func record(offset new: Int64) {
         if let unanswered {
             if new <= unanswered.offset, unanswered.sent >= Self.minPortion {
                 portion = max(Self.minPortion, min(portion, unanswered.sent) / 2)
@@ -127,7 +127,7 @@ struct TusServer: Sendable, Equatable {
 }
 
 /// What a tus server's response says about an upload.
-enum TusAnswer: Sendable {
+enum TusResponse: Sendable {
     /// The server has this many bytes.
     case at(Int64)
     /// The server does not know the upload any more.
@@ -148,13 +148,13 @@ struct TusPatience {
     private var furthest: Int64 = -1
 
     /// Notes the server's offset. If the offset has grown, earlier doubts and locks no longer count.
-    mutating func note(offset: Int64) {
+    mutating func record(offset: Int64) {
         guard offset > furthest else { return }
         (furthest, doubts, locks) = (offset, 0, 0)
     }
 
     /// - Throws: `bad_response` when the server has forgotten the upload for the fourth time.
-    mutating func noteForgotten(_ why: String) throws(TransferError) {
+    mutating func recordForgotten(_ why: String) throws(TransferError) {
         forgotten += 1
         guard forgotten <= 3 else {
             throw TransferError(.badResponse, "the server forgets the upload again and again: \(why)", isFinal: true)
@@ -162,7 +162,7 @@ struct TusPatience {
         furthest = -1
     }
 
-    mutating func noteDoubt(_ failure: Failure) throws(TransferError) {
+    mutating func recordDoubt(_ failure: Failure) throws(TransferError) {
         doubts += 1
         guard doubts <= 5 else { throw .failed(failure) }
     }

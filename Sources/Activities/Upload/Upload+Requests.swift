@@ -27,7 +27,7 @@ extension Upload {
         }
         let body = UploadBody(pieces: [.file(source, 0..<source.version.size)], executor: executor)
         return try await send(
-            body, to: url, plan.headers(type: file.type ?? Job.Upload.File.usualType), before: before)
+            body, to: url, plan.headers(type: file.type ?? Job.Upload.File.defaultType), before: before)
     }
 
     private func send(
@@ -40,9 +40,9 @@ extension Upload {
         }
         let sent: RequestBody = body.count > 0 ? .stream(body) : .bytes([])
         let (transfer, _) = try await ask(url, plan.method, [], custom: headers, body: sent, before: before)
-        let response = try await answering.keep(transfer, method: plan.method)
+        let response = try await responseStorage.keep(transfer, method: plan.method)
         state.withLock { $0.response = response }
-        guard job.request.expects(response.status) else { throw .failed(answering.refusal(transfer.head)) }
+        guard job.request.expects(response.status) else { throw .failed(responseStorage.refusal(transfer.head)) }
         guard body.count == 0 || confirmed == body.count else {
             throw TransferError(
                 .incomplete,
@@ -70,7 +70,7 @@ extension Upload {
                 last = response
                 before += size
                 state.withLock { state in
-                    state.ends?.note(index, status: response.status)
+                    state.ends?.record(index, status: response.status)
                     state.sentBefore += state.sending?.sentInAll ?? 0
                     (state.sending, state.before) = (nil, before)
                 }
@@ -79,7 +79,7 @@ extension Upload {
                 last = response ?? last
                 failures.append(failure)
                 let mayGoOn = state.withLock { state in
-                    state.ends?.note(index, failure)
+                    state.ends?.record(index, failure)
                     if !plan.isRepeatable, state.sending?.hasBegun ?? false { state.isDoubtful = true }
                     return state.response != nil
                 }
@@ -98,7 +98,7 @@ extension Upload {
         var response =
             last
             ?? StoredResponse(
-                status: ends.lastStatus ?? 200, headers: [], body: [], question: plan.digest, method: plan.method,
+                status: ends.lastStatus ?? 200, headers: [], body: [], requestDigest: plan.digest, method: plan.method,
                 validated: assignment.clock.milliseconds)
         response.files = ends.text
         guard var failure = failures.first(where: RetryPolicy.isRetryable) ?? failures.first else { return response }

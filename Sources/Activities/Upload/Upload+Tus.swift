@@ -31,15 +31,15 @@ extension Upload {
             let answer = isSure ? try await patch(upload, source, url) : try await head(upload, size, url)
             switch answer {
             case .at(let offset):
-                patience.note(offset: offset)
+                patience.record(offset: offset)
                 if !isTold { assignment.report(.resumed(offset: offset, total: size)) }
                 if isTold, offset < upload.offset {
                     assignment.report(.warning("the server went back from byte \(upload.offset) to \(offset)"))
                 }
                 (isSure, isTold) = (true, true)
-                state.withLock { $0.tus?.note(offset: offset) }
+                state.withLock { $0.tus?.record(offset: offset) }
             case .forgotten(let why):
-                try patience.noteForgotten(why)
+                try patience.recordForgotten(why)
                 assignment.report(.restarted(why: why))
                 state.withLock { $0.tus = nil }
             case .tooMuch(let failure):
@@ -48,7 +48,7 @@ extension Upload {
                 guard smaller >= TusUpload.minPortion else { throw .failed(failure) }
                 state.withLock { $0.tus?.limit(to: smaller) }
             case .unsure(let failure):
-                try patience.noteDoubt(failure)
+                try patience.recordDoubt(failure)
                 isSure = false
             case .locked(let failure):
                 let wait = try patience.wait(failure)
@@ -65,11 +65,11 @@ extension Upload {
         if let maximum = server.maximum, size > maximum {
             throw TransferError(.tooLarge, "the file has \(size) bytes; the server takes \(maximum)")
         }
-        let (transfer, landing) = try await tell(
+        let (transfer, finalURL) = try await send(
             url, "POST", [HeaderField("Upload-Length", String(size))] + metadata, body: .bytes([]))
         let response = try await keep(transfer, "POST")
-        guard 200...299 ~= response.status else { throw .failed(answering.refusal(transfer.head)) }
-        guard let location = transfer.head.headers["location"], let place = landing.url.resolve(location) else {
+        guard 200...299 ~= response.status else { throw .failed(responseStorage.refusal(transfer.head)) }
+        guard let location = transfer.head.headers["location"], let place = finalURL.url.resolve(location) else {
             // It would not say so at the next attempt either, and might keep an upload for each.
             throw .failed(
                 Failure(
@@ -97,7 +97,7 @@ extension Upload {
     /// Asks what the server can do. A server that closes the connection instead may still take uploads.
     private func server(at url: WebURL) async throws(TransferError) -> TusServer {
         let options: Transfer
-        do throws(TransferError) { (options, _) = try await tell(url, "OPTIONS") } catch {
+        do throws(TransferError) { (options, _) = try await send(url, "OPTIONS") } catch {
             guard case .failed(let failure) = error, [.incomplete, .badResponse].contains(failure.code) else {
                 throw error
             }
@@ -112,7 +112,7 @@ extension Upload {
     private var metadata: [HeaderField] {
         if plan.headers.contains(where: { $0.isNamed(Self.metadataName) }) { return [] }
         let file = plan.files[0]
-        let items = [("filename", file.sentName), ("filetype", file.type ?? Job.Upload.File.usualType)]
+        let items = [("filename", file.sentName), ("filetype", file.type ?? Job.Upload.File.defaultType)]
         let text = items.map { "\($0.0) \(Base64.encode($0.1.utf8))" }.joined(separator: ",")
         return [HeaderField("Upload-Metadata", text)]
     }
@@ -120,11 +120,11 @@ extension Upload {
     private static let metadataName = "upload-metadata"
 
     /// Asks how many bytes the server has.
-    private func head(_ upload: TusUpload, _ size: Int64, _ url: WebURL) async throws(TransferError) -> TusAnswer {
-        let (transfer, _) = try await tell(url, "HEAD", upload: upload)
+    private func head(_ upload: TusUpload, _ size: Int64, _ url: WebURL) async throws(TransferError) -> TusResponse {
+        let (transfer, _) = try await send(url, "HEAD", upload: upload)
         let response = try await keep(transfer, "HEAD")
         guard 200...299 ~= response.status else {
-            let failure = answering.refusal(transfer.head)
+            let failure = responseStorage.refusal(transfer.head)
             switch response.status {
             // Each of these says that there is no such upload (section HEAD of the protocol). 400 is what some servers
             // answer that cannot read what they know of it.
@@ -148,7 +148,7 @@ extension Upload {
     /// Sends the bytes that the server does not have, at most a portion of them.
     private func patch(
         _ upload: TusUpload, _ source: any SourceFile, _ url: WebURL
-    ) async throws(TransferError) -> TusAnswer {
+    ) async throws(TransferError) -> TusResponse {
         let (size, start) = (source.version.size, upload.offset)
         let most = upload.server.checksum == nil ? upload.portion : min(upload.portion, Self.checkedPortion)
         let end = start + min(size - start, most)
@@ -163,7 +163,7 @@ extension Upload {
         }
         let (transfer, response): (Transfer, StoredResponse)
         do throws(TransferError) {
-            (transfer, _) = try await tell(
+            (transfer, _) = try await send(
                 url, "PATCH", headers, body: .stream(body), before: start, upload: upload)
             response = try await keep(transfer, "PATCH")
         } catch {
@@ -171,7 +171,7 @@ extension Upload {
             state.withLock { $0.tus?.unanswered = TusUpload.Unanswered(offset: start, sent: sent) }
             throw error
         }
-        let failure = answering.refusal(transfer.head)
+        let failure = responseStorage.refusal(transfer.head)
         switch response.status {
         case 200...299:
             guard let offset = response["upload-offset"].flatMap({ Int64($0) }) else {
@@ -201,7 +201,7 @@ extension Upload {
         // A task of its own, since a cancelled task sends nothing. Wait 5 s at most.
         await Task {
             let work = Task {
-                guard let (transfer, _) = try? await tell(url, "DELETE", upload: upload) else { return }
+                guard let (transfer, _) = try? await send(url, "DELETE", upload: upload) else { return }
                 await transfer.discard()
             }
             let clock = Task {
@@ -214,29 +214,29 @@ extension Upload {
     }
 
     private func keep(_ transfer: Transfer, _ method: String) async throws(TransferError) -> StoredResponse {
-        let response = try await answering.keep(transfer, method: method)
+        let response = try await responseStorage.keep(transfer, method: method)
         state.withLock { $0.response = response }
         return response
     }
 
     /// Sends a request about `upload`, or without one to the URL that creates uploads. The job's header fields and
     /// credentials are sent only to the origin of the job's URL.
-    private func tell(
+    private func send(
         _ url: WebURL, _ method: String, _ headers: [HeaderField] = [], body: RequestBody? = nil, before: Int64? = nil,
         upload: TusUpload? = nil
-    ) async throws(TransferError) -> (Transfer, Landing) {
-        var landing: Landing?
+    ) async throws(TransferError) -> (Transfer, FinalURL) {
+        var finalURL: FinalURL?
         if let upload {
             guard let place = WebURL(upload.url) else {
                 throw TransferError(.badResponse, "the tus server keeps the upload at what is no URL")
             }
-            landing = Landing(url: place.withCredentials(of: url), origin: url, cookies: assignment.cookies)
+            finalURL = FinalURL(url: place.withCredentials(of: url), origin: url, cookies: assignment.cookies)
         }
         let custom = plan.headers.filter {
             !$0.isNamed("content-type") && (method == "POST" || !$0.isNamed(Self.metadataName))
         }
         return try await ask(
             url, method, [TusServer.version] + headers, custom: custom,
-            body: body, before: before ?? upload?.offset ?? 0, from: landing)
+            body: body, before: before ?? upload?.offset ?? 0, from: finalURL)
     }
 }

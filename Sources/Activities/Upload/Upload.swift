@@ -46,7 +46,9 @@ package final class Upload: Activity {
     }
 
     var job: Job { assignment.job }
-    var answering: Answering { Answering(job: job, clock: assignment.clock, question: plan.digest) }
+    var responseStorage: ResponseStorage {
+        ResponseStorage(job: job, clock: assignment.clock, requestDigest: plan.digest)
+    }
 
     // MARK: Called from other threads
 
@@ -76,7 +78,7 @@ package final class Upload: Activity {
     package var mustGoOn: Bool { !isRepeatable }
     package var response: StoredResponse? { state.withLock { $0.response } }
 
-    package var hasMadeHeadway: Bool {
+    package var hasMadeProgress: Bool {
         let known = resumed?.offset ?? 0
         return state.withLock { ($0.tus?.offset ?? 0) - known >= 64 << 10 }
     }
@@ -86,7 +88,7 @@ package final class Upload: Activity {
 
     package func checkpoint() async -> ResumePoint? { resumePoint }
 
-    package func place(otherThan generation: String?) -> ResumePoint? {
+    package func location(otherThan generation: String?) -> ResumePoint? {
         guard plan.isTus, let point = resumePoint, point.generation != generation else { return nil }
         return point
     }
@@ -96,19 +98,19 @@ package final class Upload: Activity {
     /// What the next run needs to continue. It names no file, since an upload keeps no partial file.
     private var resumePoint: ResumePoint? {
         state.withLock { state in
-            let journal: String
+            let storeState: String
             if plan.isTus {
                 // An empty journal makes Redis forget an upload that is useless by now.
                 guard state.tus != nil || assignment.resume != nil || state.uploads > 0 else { return nil }
-                journal = state.tus?.journal(of: plan) ?? ""
+                storeState = state.tus?.storeState(of: plan) ?? ""
             } else if let ends = state.ends {
-                journal = ends.journal
+                storeState = ends.storeState
             } else {
                 return nil
             }
             var point = ResumePoint(
                 generation: state.tus?.generation ?? assignment.token, store: context.store.id, file: "",
-                entity: Entity(total: state.total), source: MaskedURL.text(plan.url), journal: journal)
+                entity: Entity(total: state.total), source: MaskedURL.text(plan.url), storeState: storeState)
             if let offset = state.tus?.offset, offset > 0 { point.offsets.insert(0..<offset) }
             return point
         }
@@ -119,7 +121,7 @@ package final class Upload: Activity {
     // MARK: The run
 
     package func run() async -> ActivityOutcome {
-        if assignment.wasSent, !plan.isRepeatable { return .failed(Answering.lostRun) }
+        if assignment.wasSent, !plan.isRepeatable { return .failed(ResponseStorage.lostRun) }
         let begun = ContinuousClock.now
         do throws(TransferError) {
             let files = try await open()
@@ -143,7 +145,8 @@ package final class Upload: Activity {
             return .answered(response, seconds: (ContinuousClock.now - begun).secondsValue, unchanged: false)
         } catch {
             if case .failed(let failure) = error, failure.code == .sourceChanged { await terminate() }
-            return Answering.outcome(of: error, mayHaveArrived: !isRepeatable && response == nil, in: context.store)
+            return ResponseStorage.outcome(
+                of: error, mayHaveArrived: !isRepeatable && response == nil, in: context.store)
         }
     }
 
@@ -161,14 +164,14 @@ package final class Upload: Activity {
     /// - Parameter before: Bytes of the files that the server already has.
     func ask(
         _ url: WebURL, _ method: String, _ headers: [HeaderField], custom: [HeaderField], body: RequestBody?,
-        before: Int64 = 0, from landing: Landing? = nil
-    ) async throws(TransferError) -> (Transfer, Landing) {
+        before: Int64 = 0, from finalURL: FinalURL? = nil
+    ) async throws(TransferError) -> (Transfer, FinalURL) {
         let sending = SendingProgress()
         state.withLock { state in
             state.sentBefore += state.sending?.sentInAll ?? 0
             (state.sending, state.before) = (sending, before)
         }
-        var template = Request(url: "")
+        var template = HTTPRequest(url: "")
         (template.method, template.body) = (method, body)
         template.connectTimeout = job.connectTimeout ?? context.connectTimeout
         template.stallTimeout = job.stallTimeout ?? context.stallTimeout
@@ -177,14 +180,14 @@ package final class Upload: Activity {
         template.isSentOnce = !plan.isRepeatable
         template.asksFirst = true
         template.sending = sending
-        let exchange = Exchange(
+        let exchange = RedirectFollower(
             engine: context.engine, template: template, custom: custom, digests: digests,
             cookies: assignment.cookies, trace: assignment.trace, keepsBody: true)
         do throws(TransferError) {
-            let (transfer, end) = try await exchange.ask(url, [.identity] + headers, from: landing)
+            let (transfer, end) = try await exchange.ask(url, [.identity] + headers, from: finalURL)
             if [429, 503].contains(transfer.head.status) {
                 context.hosts.complain(
-                    url.hostAndPort, retryAfter: answering.refusal(transfer.head).retryAfter, isEntered: true)
+                    url.hostAndPort, retryAfter: responseStorage.refusal(transfer.head).retryAfter, isEntered: true)
             }
             return (transfer, end)
         } catch {

@@ -16,7 +16,7 @@ struct UploadPlan: Sendable {
     let contentDigest: Job.Upload.Digest?
 
     init(_ job: Job) {
-        url = CallQuestion.url(job.urls[0], query: job.request.query)
+        url = CallRequest.url(job.urls[0], query: job.request.query)
         (method, isEach, form) = (job.method, job.upload.isEach, job.request.form)
         (isTus, contentDigest) = (job.upload.method == .tus, job.upload.contentDigest)
         files = job.upload.file.map { [Job.Upload.File($0)] } ?? job.upload.files
@@ -61,7 +61,7 @@ extension HeaderField {
 }
 
 extension Job.Upload.File {
-    static let usualType = "application/octet-stream"
+    static let defaultType = "application/octet-stream"
 
     /// The file name that is sent to the server.
     var sentName: String { filename ?? file.pathParts.last ?? file }

@@ -15,7 +15,7 @@ final class UploadSource: BodySource {
         var failure: TransferError?
 
         /// Copies bytes that are ready into the buffer.
-        mutating func give(_ buffer: UnsafeMutableRawBufferPointer) -> SourceAnswer {
+        mutating func give(_ buffer: UnsafeMutableRawBufferPointer) -> SourceResult {
             guard let first = ready.first else {
                 if let failure { return .failed(failure) }
                 if pieces.isEmpty { return .end }
@@ -44,7 +44,7 @@ final class UploadSource: BodySource {
         }
 
         /// Stores the result of a read. Returns whether the network waits for it.
-        mutating func note(_ result: Result<[UInt8], TransferError>) -> Bool {
+        mutating func record(_ result: Result<[UInt8], TransferError>) -> Bool {
             switch result {
             case .success(let bytes):
                 position += Int64(bytes.count)
@@ -75,7 +75,7 @@ final class UploadSource: BodySource {
         (self.executor, self.wake) = (executor, wake)
     }
 
-    func read(into buffer: UnsafeMutableRawBufferPointer) -> SourceAnswer {
+    func read(into buffer: UnsafeMutableRawBufferPointer) -> SourceResult {
         let (answer, begins) = state.withLock { state in
             let answer = state.give(buffer)
             let begins =
@@ -98,7 +98,7 @@ final class UploadSource: BodySource {
         while let (piece, range) = state.withLock({ $0.next() }) {
             let result: Result<[UInt8], TransferError>
             do { result = .success(try await piece.read(range)) } catch { result = .failure(error) }
-            if state.withLock({ $0.note(result) }) { await wake() }
+            if state.withLock({ $0.record(result) }) { await wake() }
         }
     }
 }

@@ -2,7 +2,7 @@
 --
 -- The hash `members:<name>` has the state in which each member is counted. `batch:<name>` has the number of members in
 -- each state. Only move() writes these, and it compares first: a member is counted once, however often its state is
--- reported. At the end of a call batches.look() decides whether the batches that the call has changed are over.
+-- reported. At the end of a call batches.update() decides whether the batches that the call has changed are over.
 --
 -- A job's hash names its batches in `batch`, with blanks between them. `names` is such a text below.
 do
@@ -22,11 +22,11 @@ do
   end
 
   -- The state in which a job is counted. A completed job that waits for replicas is pending.
-  local function counted(h) return IS_FINAL[h.state] and h.waiting ~= 'replicas' and h.state or 'pending' end
+  local function counted(job) return IS_FINAL[job.state] and job.waiting ~= 'replicas' and job.state or 'pending' end
 
   local function has(names, name) return string.find(' ' .. (names or '') .. ' ', ' ' .. name .. ' ', 1, true) ~= nil end
 
-  -- Marks a batch as changed, for batches.look() at the end of this call.
+  -- Marks a batch as changed, for batches.update() at the end of this call.
   local function touch_batch(name)
     batches.touched = batches.touched or {}
     local touched = batches.touched[name] or {}
@@ -68,33 +68,33 @@ do
 
   -- Counts a job that begins or goes on in the batches of its push. A job that begins after its end is only in the
   -- batches of the new push. begins: whether the job runs as it is pushed here. set: adds a pair for job:<id>. Sets
-  -- h.batch. Writes job:<id> (batch), members:<name>, batch:<name>.
-  function batches.begin(id, h, j, begins, set)
-    local is_anew = begins and (not h.state or IS_FINAL[h.state])
-    if not j.batch and not (is_anew and h.batch) then return end
-    local names, about = read_batch(j.batch)
-    learn(names, about, h.of_batch)
-    if not is_anew then return batches.enter(id, h, names) end
-    if not names then call('HDEL', key(id), 'batch') elseif names ~= h.batch then set('batch', names) end
-    h.batch = names
+  -- job.batch. Writes job:<id> (batch), members:<name>, batch:<name>.
+  function batches.begin(id, job, parsed, is_begun, set)
+    local is_anew = is_begun and (not job.state or IS_FINAL[job.state])
+    if not parsed.batch and not (is_anew and job.batch) then return end
+    local names, about = read_batch(parsed.batch)
+    learn(names, about, job.of_batch)
+    if not is_anew then return batches.enter(id, job, names) end
+    if not names then call('HDEL', key(id), 'batch') elseif names ~= job.batch then set('batch', names) end
+    job.batch = names
     if names then batches.move(id, names, 'pending') end
   end
 
   -- Enters a job into the batch of a push that begins nothing. The job is counted in its current state, a job that was
-  -- forgotten as cancelled. batch: as in the element, or a text of names. Sets h.batch. Writes job:<id> (batch),
+  -- forgotten as cancelled. batch: as in the element, or a text of names. Sets job.batch. Writes job:<id> (batch),
   -- members:<name>, batch:<name>.
-  function batches.enter(id, h, batch)
+  function batches.enter(id, job, batch)
     local names, about = read_batch(batch)
     learn(names, about)
     for name in string.gmatch(names or '', '%S+') do
-      local is_in, is_full = has(h.batch, name), select(2, string.gsub(h.batch or '', '%S+', '')) >= MOST
-      if h.state and not is_in and not is_full then
-        h.batch = (h.batch and h.batch .. ' ' or '') .. name
-        call('HSET', key(id), 'batch', h.batch)
+      local is_in, is_full = has(job.batch, name), select(2, string.gsub(job.batch or '', '%S+', '')) >= MOST
+      if job.state and not is_in and not is_full then
+        job.batch = (job.batch and job.batch .. ' ' or '') .. name
+        call('HSET', key(id), 'batch', job.batch)
         is_in = true
       end
-      if is_in then move(id, name, counted(h))
-      elseif not redis.pcall('HGET', members_of(name), id) then move(id, name, h.state and 'rejected' or 'cancelled') end
+      if is_in then move(id, name, counted(job))
+      elseif not redis.pcall('HGET', members_of(name), id) then move(id, name, job.state and 'rejected' or 'cancelled') end
     end
   end
 
@@ -119,31 +119,31 @@ do
 
   -- Counts a rejected element in its batch, so that the batch can be over. id: nil for an element without a valid id,
   -- which is then identified by its bytes. Writes members:<name>, batch:<name>.
-  function batches.refuse(id, j, element)
-    if j.batch == nil or not CHECKS.batch(j.batch) then return end
-    local name, about = read_batch(j.batch)
+  function batches.refuse(id, parsed, element)
+    if parsed.batch == nil or not CHECKS.batch(parsed.batch) then return end
+    local name, about = read_batch(parsed.batch)
     id = id or string.sub(redis.sha1hex(element), 1, 16)
     learn(name, about)
     if not redis.pcall('HGET', members_of(name), id) then move(id, name, 'rejected') end
   end
 
-  -- Counts a job again after its last push was undone (settle.lua). names: the batches it was in until now. h: the
+  -- Counts a job again after its last push was undone (settle.lua). names: the batches it was in until now. job: the
   -- restored job. In batches of the undone push it counts as rejected. Writes members:<name>, batch:<name>.
-  function batches.restore(id, names, h)
-    for name in string.gmatch(names or '', '%S+') do move(id, name, has(h.batch, name) and counted(h) or 'rejected') end
+  function batches.restore(id, names, job)
+    for name in string.gmatch(names or '', '%S+') do move(id, name, has(job.batch, name) and counted(job) or 'rejected') end
   end
 
-  -- The request for a batch that stops a job which joins it: 'paused', 'cancelled' or nil. Sets h.of_batch, what is
+  -- The request for a batch that stops a job which joins it: 'paused', 'cancelled' or nil. Sets job.of_batch, what is
   -- known of the batch. Writes no key.
-  function batches.stop(id, h, j)
-    local name = read_batch(j.batch)
-    local v = redis.pcall('HMGET', hash_of(name), 'want', 'wantat', 'size', 'reply_to')
+  function batches.stop(id, job, parsed)
+    local name = read_batch(parsed.batch)
+    local v = redis.pcall('HMGET', hash_of(name), 'want', 'want_at', 'size', 'reply_to')
     if v.err then return nil end
-    h.of_batch = { size = v[3], reply_to = v[4] or nil }
+    job.of_batch = { size = v[3], reply_to = v[4] or nil }
     if not v[1] then return nil end
     local before = redis.pcall('HGET', members_of(name), id)
     if before and before ~= 'rejected' then return nil end
-    if v[1] == 'cancelled' and j.at and j.at > (tonumber(number(v[2])) or 0) then return nil end
+    if v[1] == 'cancelled' and parsed.at and parsed.at > (tonumber(number(v[2])) or 0) then return nil end
     return v[1]
   end
 
@@ -160,13 +160,13 @@ do
 
   -- Puts the event `batch_ended` into the outbox. names: the reply lists that get it. is_private: whether only they get
   -- it. fields: gets the pairs `seq` and `epoch` for the batch's hash.
-  local function tell_end(name, b, names, is_private, fields)
+  local function announce_end(name, b, names, is_private, fields)
     local seq = math.max(b.seq, now) + 1
-    fields[#fields + 1], fields[#fields + 2], fields[#fields + 3], fields[#fields + 4] = 'seq', whole(seq), 'epoch', reign()
+    fields[#fields + 1], fields[#fields + 2], fields[#fields + 3], fields[#fields + 4] = 'seq', whole(seq), 'epoch', current_epoch()
     local counts = ''
     for n = 2, #STATES do counts = counts .. ',"' .. STATES[n] .. '":' .. b[STATES[n]] end
     local json = '{"v":1,"event":"batch_ended","batch":"' .. name .. '","queue":"' .. QUEUE
-      .. '","epoch":' .. reign() .. ',"seq":' .. whole(seq) .. ',"at":' .. NOW .. ',"round":' .. b.round .. ',"size":' .. b.size
+      .. '","epoch":' .. current_epoch() .. ',"seq":' .. whole(seq) .. ',"at":' .. NOW .. ',"round":' .. b.round .. ',"size":' .. b.size
       .. counts .. '}'
     outbox[#outbox + 1] = { 'batch/' .. name, json, names or false, nil, is_private, 'batch_ended', nil, json }
   end
@@ -180,7 +180,7 @@ do
   end
 
   -- Writes what has changed of a batch, and ends a round if the batch is over. Writes batch:<name>, batches.
-  local function look_at(name, touched)
+  local function update_batch(name, touched)
     local hash = hash_of(name)
     local v = redis.pcall('HMGET', hash, 'size', 'round', 'seq', 'finished', 'reply_to', 'created', unpack(STATES))
     if v.err then return end
@@ -206,10 +206,10 @@ do
     if is_over and (touched.is_changed or not v[4]) then
       b.round = b.round + 1
       set('finished', NOW) set('round', b.round)
-      tell_end(name, b, names, false, fields)
-      call('HDEL', hash, 'want', 'wantat')
+      announce_end(name, b, names, false, fields)
+      call('HDEL', hash, 'want', 'want_at')
     elseif is_over and new then
-      tell_end(name, b, new, true, fields)
+      announce_end(name, b, new, true, fields)
     elseif not is_over and v[4] then
       call('HDEL', hash, 'finished')
     end
@@ -219,10 +219,10 @@ do
 
   -- Looks at all batches that this call has changed. publish() calls it. Writes batch:<name>, members:<name>, batches;
   -- emits `batch_ended`.
-  function batches.look()
+  function batches.update()
     local touched = batches.touched
     batches.touched = nil
-    for name, what in pairs(touched) do look_at(name, what) end
+    for name, what in pairs(touched) do update_batch(name, what) end
   end
 
   -- Requests for a batch, and for which members they are: `counted_as` is the state in which the member is counted,
@@ -236,8 +236,8 @@ do
 
   -- Hands a request to about 50 members: writes it into `want` for each. A request that a member has there is done
   -- first, since it may be newer. cursor: where to go on. Returns the next cursor, '0' at the end. Writes want, and
-  -- what hear() writes.
-  local function hand_out(name, want, made, cursor, tick)
+  -- what apply_operation() writes.
+  local function apply_to_members(name, want, made, cursor, tick)
     local reply = redis.pcall('HSCAN', members_of(name), string.match(cursor, '^%d+'), 'COUNT', 50)
     if reply.err then return '0' end
     local request = (want == 'retried' and 'running' or want) .. ' ' .. made
@@ -258,7 +258,7 @@ do
           local waiting = call('HGET', WANT, id)
           if waiting then
             call('HDEL', WANT, id)
-            isolated(hear, id, waiting, tick.retention, tick.heard)
+            isolated(apply_operation, id, waiting, tick.retention, tick.heard)
           end
           call('HSET', WANT, id, request)
         end
@@ -269,13 +269,13 @@ do
 
   -- Notes a request that is in force for members that join later. Returns false if a newer request is in force, or if
   -- there is no batch to which it could apply. Writes batch:<name>.
-  local function note_request(name, want, made)
-    local v = redis.pcall('HMGET', hash_of(name), 'wantat', 'created')
+  local function record_operation(name, want, made)
+    local v = redis.pcall('HMGET', hash_of(name), 'want_at', 'created')
     if v.err or made < (tonumber(number(v[1])) or 0) then return false end
     if want == 'retried' then return true end
     local stops = want ~= 'running'
     if not v[2] and not stops then return false end
-    call('HSET', hash_of(name), 'wantat', whole(made))
+    call('HSET', hash_of(name), 'want_at', whole(made))
     if stops then call('HSET', hash_of(name), 'want', want) else call('HDEL', hash_of(name), 'want') end
     -- A request for a batch that nobody knows waits an hour for the first member.
     if not v[2] then call('PEXPIRE', hash_of(name), 3600000) end
@@ -287,27 +287,27 @@ do
 
   -- Does a request for a batch. value: from `want`. The request stays in `want`, with the cursor that was reached,
   -- until all members have it. A cursor is of no use to another run of the server, which begins again. Writes want,
-  -- batch:<name>, rejected, and what hear() writes.
-  function batches.hear(name, value, tick)
+  -- batch:<name>, rejected, and what apply_operation() writes.
+  function batches.apply_operation(name, value, tick)
     local want, time, rest = string.match(value, '^(%a+) ?(%d*)(.*)$')
     if not is_id(name) or not REQUESTS[want] then
       return reject(value, 'want: for a batch it must be paused, cancelled, running or retried, and perhaps unix ms behind a space; '
         .. 'the field is batch/ and the name')
     end
-    if time ~= '' and (tonumber(time) < MOMENTS.least or tonumber(time) > MOMENTS.most) then
-      return reject(value, 'want: the time ' .. MOMENTS.rule)
+    if time ~= '' and (tonumber(time) < TIMESTAMPS.min or tonumber(time) > TIMESTAMPS.max) then
+      return reject(value, 'want: the time ' .. TIMESTAMPS.rule)
     end
     local made = whole(math.min(tonumber(time) or now, now))
     local cursor, run = string.match(rest, '^ @(%d+%.?%d*) (%x+)$')
     if not cursor then
-      if not note_request(name, want, tonumber(made)) then return end
+      if not record_operation(name, want, tonumber(made)) then return end
       cursor = '0'
     elseif run ~= identity() then cursor = '0' end
     -- The members' requests must not hold up those that others make for single jobs. Ticks do 150 within moments. If more
     -- wait, and this call has found such a request among those that it picked at random, there may be many of them.
     -- However many batches are waited for, a call hands requests to some 50 members.
     if tick.handed < 50 and (tick.wanted < 150 or not tick.has_single) then
-      cursor = hand_out(name, want, made, cursor, tick)
+      cursor = apply_to_members(name, want, made, cursor, tick)
       if cursor == '0' then return end
     end
     call('HSET', WANT, 'batch/' .. name, want .. ' ' .. made .. ' @' .. cursor .. ' ' .. identity())

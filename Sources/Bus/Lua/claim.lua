@@ -17,18 +17,18 @@
 -- If there are fewer jobs than tokens, a last entry has one of these answers: 'empty', 'paused', 'full' (at
 -- max_running, or no start is left), 'quiet' (this worker takes no more jobs), 'more' (call again), 'stale' (the worker
 -- has registered anew since, or is not known).
--- Writes what take() writes, and places.
+-- Writes what claim_elements() writes, and permits.
 define('claim', {}, function()
   local settings, held, waiting = touch(ARGV[2])
   local retention = retention_of(settings, 5)
   if not is_current(ARGV[3]) then
     -- The BLMOVE before this call may have taken elements.
-    give_back(HELD, 1000)
-    if has_places(settings) then offer_place(settings, true) end
+    return_elements(HELD, 1000)
+    if has_permits(settings) then offer_permit(settings, true) end
     return { { 'answer', 'stale' } }
   end
-  local claims = take(ARGV[2], { unpack(ARGV, 8) }, tonumber(ARGV[4]), retention, settings, held, waiting)
+  local claims = claim_elements(ARGV[2], { unpack(ARGV, 8) }, tonumber(ARGV[4]), retention, settings, held, waiting)
   -- If this worker was the only one that waited in the line, another one has to wait there now.
-  if has_places(settings) then offer_place(settings, has_job(claims) or settings.is_quiet) end
+  if has_permits(settings) then offer_permit(settings, has_job(claims) or settings.is_quiet) end
   return publish(claims)
 end)

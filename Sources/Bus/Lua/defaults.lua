@@ -7,8 +7,8 @@
 
 -- Whether the queue has any defaults or limits of hosts. It is looked up once in a call. Writes no key.
 function fleet.is_used()
-  if fleet.used == nil then fleet.used = call('EXISTS', PREFIX .. KEY.defaults, PREFIX .. KEY.limits, PREFIX .. KEY.hosts, PREFIX .. KEY.waitingHosts,
-    PREFIX .. KEY.shut) > 0 end
+  if fleet.used == nil then fleet.used = call('EXISTS', PREFIX .. KEY.defaults, PREFIX .. KEY.limits, PREFIX .. KEY.hosts, PREFIX .. KEY.deferredHosts,
+    PREFIX .. KEY.backoff) > 0 end
   return fleet.used
 end
 
@@ -45,8 +45,8 @@ do
   end
 
   -- Whether a job of a kind may have a default.
-  local function fits(name, defaults, kind, j)
-    return kinds.fields[kind][name] and CHECKS[name](defaults.values[name], defaults.texts[name], j, kind)
+  local function fits(name, defaults, kind, parsed)
+    return kinds.fields[kind][name] and CHECKS[name](defaults.values[name], defaults.texts[name], parsed, kind)
   end
 
   -- A path with its . and .. segments removed (RFC 3986, section 5.2.4).
@@ -76,24 +76,24 @@ do
     return scheme .. ':' .. authority .. tidy(way) .. rest
   end
 
-  -- The element with its `url`, which is no URL, made absolute by the queue's `base`; nil if that gives none. j: the
+  -- The element with its `url`, which is no URL, made absolute by the queue's `base`; nil if that gives none. parsed: the
   -- element as a table, whose `url` becomes absolute as well. Writes no key.
-  function fleet.based(element, j)
-    local defaults = j and type(j.url) == 'string' and known()
+  function fleet.based(element, parsed)
+    local defaults = parsed and type(parsed.url) == 'string' and known()
     if not defaults or not defaults.base then return nil end
-    local url = fleet.resolved(defaults.base, j.url)
+    local url = fleet.resolved(defaults.base, parsed.url)
     if not url or not is_url(url) then return nil end
-    j.url = url
+    parsed.url = url
     return fleet.replaced(element, 'url', quoted(url))
   end
 
   -- Puts the defaults that the claim needs into an element's table, where the element lacks them. Writes no key.
-  function fleet.complete(j)
+  function fleet.complete(parsed)
     local defaults = known()
-    if not defaults or not (j.url or j.urls) then return end
-    local kind = j.kind or 'download'
+    if not defaults or not (parsed.url or parsed.urls) then return end
+    local kind = parsed.kind or 'download'
     for _, name in ipairs(OBEYED) do
-      if j[name] == nil and defaults.values[name] ~= nil and fits(name, defaults, kind, j) then j[name] = defaults.values[name] end
+      if parsed[name] == nil and defaults.values[name] ~= nil and fits(name, defaults, kind, parsed) then parsed[name] = defaults.values[name] end
     end
   end
 
@@ -101,10 +101,10 @@ do
   function fleet.meta(element) return RAW(element, 'meta') or fleet.known and fleet.known.texts.meta end
 
   -- The defaults as the claim returns them to the worker: a list of field, JSON, …
-  function fleet.told()
-    local defaults, told = known(), {}
-    if not defaults then return told end
-    for name, text in pairs(defaults.texts) do told[#told + 1], told[#told + 2] = name, text end
-    return told
+  function fleet.used_defaults()
+    local defaults, reported = known(), {}
+    if not defaults then return reported end
+    for name, text in pairs(defaults.texts) do reported[#reported + 1], reported[#reported + 2] = name, text end
+    return reported
   end
 end

@@ -7,7 +7,7 @@ local function expire(tick)
   local count = call('ZCOUNT', DEADLINES, '-inf', NOW)
   if count == 0 then return end
   local first = count > 100 and math.floor(now / 1000) * 100 % count or 0
-  local most, ids, ended = share(tick), {}, 0
+  local most, ids, ended = budget(tick), {}, 0
   for _, id in ipairs(call('ZRANGEBYSCORE', DEADLINES, '-inf', NOW, 'LIMIT', first, 100)) do
     if #ids < most and not call('ZSCORE', LEASES, id) then ids[#ids + 1] = id end
   end
@@ -16,11 +16,11 @@ local function expire(tick)
     ended = ended + 1
   end
   each(ids, function(id)
-    local j = is_strange(id) and {} or job(id)
-    if j.state == 'queued' or j.state == 'scheduled' or j.state == 'paused' then
-      overdue(id, j, tick.retention)
+    local job = is_strange(id) and {} or read_job(id)
+    if job.state == 'queued' or job.state == 'scheduled' or job.state == 'paused' then
+      overdue(id, job, tick.retention)
       ended = ended + 1
-    elseif j.state ~= 'running' then
+    elseif job.state ~= 'running' then
       remove(id)
     end
   end, remove)

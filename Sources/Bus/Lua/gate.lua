@@ -61,7 +61,7 @@ function KINDS.headers(v, _, _, kind)
     local lower = string.lower(name)
     if kind ~= 'download' then
       if kinds.not_in_requests[lower] then return false end
-    elseif OWN_HEADERS[lower] or string.sub(lower, 1, #OWN_BEGINNING) == OWN_BEGINNING then return false end
+    elseif OWN_HEADERS[lower] or string.sub(lower, 1, #OWN_PREFIX) == OWN_PREFIX then return false end
   end
   return true
 end
@@ -144,16 +144,16 @@ end
 
 -- The reason for the first field of an upload that does not go with the other fields; nil if there is none. See
 -- Contract/Job+Upload.swift.
-function kinds.wrong_upload(j)
+function kinds.wrong_upload(parsed)
   local function wrong(name) return name .. ': ' .. kinds.upload[name] end
-  if (j.file == nil) == (j.files == nil) then return wrong('file') end
-  if j.each ~= nil and j.files == nil then return wrong('each') end
-  if j.form ~= nil and (j.files == nil or j.each) then return wrong('form') end
-  if j.protocol ~= nil and (j.files or j.method or j.expect or j.idempotent ~= nil or j.content_digest) then return wrong('protocol') end
+  if (parsed.file == nil) == (parsed.files == nil) then return wrong('file') end
+  if parsed.each ~= nil and parsed.files == nil then return wrong('each') end
+  if parsed.form ~= nil and (parsed.files == nil or parsed.each) then return wrong('form') end
+  if parsed.protocol ~= nil and (parsed.files or parsed.method or parsed.expect or parsed.idempotent ~= nil or parsed.content_digest) then return wrong('protocol') end
 end
 
 -- In a job the field `t` has no meaning, so anything is accepted.
-function KINDS.ticket(v, _, j) return (j.url or j.urls) ~= nil or type(v) == 'string' and #v <= 64 end
+function KINDS.ticket(v, _, parsed) return (parsed.url or parsed.urls) ~= nil or type(v) == 'string' and #v <= 64 end
 
 function KINDS.meta(_, element) return #element <= 4096 or #(RAW(element, 'meta') or '') <= 4096 end
 
@@ -182,13 +182,13 @@ end
 
 -- The reason for the first field, in the order of the table, that has a wrong value. fine: the names of fields that
 -- were checked already. wrong: the name of a field whose value is wrong.
-local function wrong_field(j, element, kind, fine, wrong)
+local function wrong_field(parsed, element, kind, fine, wrong)
   for _, field in ipairs(FIELDS) do
-    local name, value = field[1], j[field[1]]
+    local name, value = field[1], parsed[field[1]]
     if name == wrong and field[4][kind] then return name .. ': ' .. field[3] end
     if value ~= nil and not fine[name] then
       if not field[4][kind] then return name .. ': ' .. kinds.rules[kind] end
-      if not CHECKS[name](value, element, j, kind) then return name .. ': ' .. field[3] end
+      if not CHECKS[name](value, element, parsed, kind) then return name .. ': ' .. field[3] end
     end
   end
 end
@@ -196,33 +196,33 @@ end
 -- Fields that give a body. A job has at most one of them.
 kinds.bodies = { 'body', 'json', 'form', 'body_base64' }
 
--- The reason why an element is no valid job or continuation; nil if it is one. j: the element as a table. Writes no key.
-local function fault(j, element)
+-- The reason why an element is no valid job or continuation; nil if it is one. parsed: the element as a table. Writes no key.
+local function fault(parsed, element)
   -- An unknown kind is the only error that is reported: `kind` is the first field of the table.
-  local kind = kinds.rules[j.kind] and j.kind or 'download'
+  local kind = kinds.rules[parsed.kind] and parsed.kind or 'download'
   local known, fine = kinds.fields[kind], {}
-  for name, value in pairs(j) do
+  for name, value in pairs(parsed) do
     -- Unknown fields are ignored.
     local accepts = CHECKS[name]
     if accepts then
-      if not (known[name] and accepts(value, element, j, kind)) then return wrong_field(j, element, kind, fine, name) end
+      if not (known[name] and accepts(value, element, parsed, kind)) then return wrong_field(parsed, element, kind, fine, name) end
       fine[name] = true
     end
   end
-  if not j.url and not j.urls then
-    if not j.id then return 'url: is missing' end
-    for name in pairs(j) do
+  if not parsed.url and not parsed.urls then
+    if not parsed.id then return 'url: is missing' end
+    for name in pairs(parsed) do
       if not CONTINUATION[name] then
         return 'url: is missing (without it only id, v and at may be given, to continue a known job)'
       end
     end
   elseif kind == 'upload' then
-    return kinds.wrong_upload(j)
-  elseif j.body ~= nil or kind ~= 'download' then
+    return kinds.wrong_upload(parsed)
+  elseif parsed.body ~= nil or kind ~= 'download' then
     local bodies = 0
-    for _, name in ipairs(kinds.bodies) do if j[name] ~= nil then bodies = bodies + 1 end end
+    for _, name in ipairs(kinds.bodies) do if parsed[name] ~= nil then bodies = bodies + 1 end end
     if bodies > 1 then return 'body: ' .. kinds.body_rule end
-    if bodies > 0 and not j.id then return 'id: is required with a body' end
+    if bodies > 0 and not parsed.id then return 'id: is required with a body' end
   end
 end
 
@@ -230,9 +230,9 @@ end
 -- object. Writes no key.
 local function read(element)
   if not CHECKS then make_checks() end
-  local j, wrong = object(element)
-  if not j then return nil, 'element: ' .. wrong end
-  return j, fault(j, element)
+  local parsed, wrong = object(element)
+  if not parsed then return nil, 'element: ' .. wrong end
+  return parsed, fault(parsed, element)
 end
 
 -- A URL without its login and its fragment, and with its query masked. See Contract/MaskedURL.swift. Writes no key.

@@ -13,5 +13,5 @@ local function heartbeat(tick, first)
   call('PEXPIRE', WORKER, 86400000)
   -- A BLMOVE on a lost connection may have taken an element that no claim followed. If a claim does follow, it finds
   -- the element in the line.
-  if not give_back(HELD, 50) then tick.more = true end
+  if not return_elements(HELD, 50) then tick.more = true end
 end

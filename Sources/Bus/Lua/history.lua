@@ -10,8 +10,8 @@ do
 
   -- Counts received bytes. told: how many bytes the worker has received since it began. before: what it reported last.
   -- Both are texts, or nil or false. Writes no key.
-  function history.receive(told, before)
-    local more = (tonumber(number(told)) or 0) - (tonumber(number(before)) or 0)
+  function history.receive(reported, before)
+    local more = (tonumber(number(reported)) or 0) - (tonumber(number(before)) or 0)
     if more > 0 then history.count('received', more) end
   end
 

@@ -4,26 +4,26 @@
 -- If a host's connections are limited, each of its jobs has one connection. The job is in the set `busy:<host>` from
 -- its claim to the end of its run. A lost worker's jobs leave the set when they are put back in line. So nothing is
 -- lent to workers, and nothing has to be taken back from them. An element whose host has no room goes to the host's own
--- queue, the list `aside:<host>`, and takes no slot. A call that frees a place brings the oldest element back to the
+-- queue, the list `deferred_host:<host>`, and takes no slot. A call that frees a place brings the oldest element back to the
 -- front of the line. Ticks do this where limits have changed, or where a time has passed.
 --
--- The sorted set `waiting_hosts` has each host with such a queue, by when (ms) a tick looks at it next. So a tick looks
+-- The sorted set `deferred_hosts` has each host with such a queue, by when (ms) a tick looks at it next. So a tick looks
 -- only at hosts with waiting elements, at none before it may be asked again, and at each of them in turn. The string
--- `shut:<host>` says until when (ms) no worker asks that host, and expires then; `shut` exists as long as there may be
--- one of these. The hash `hosts` has `back <host>`, a
+-- `backoff:<host>` says until when (ms) no worker asks that host, and expires then; `backoff` exists as long as there may be
+-- one of these. The hash `hosts` has `returned <host>`, a
 -- digest of the element that was brought back last, and `waiting`, how many elements are in all these queues.
 --
 -- A rule is the table that read_rule() returns.
 
 do
-  -- What it counts in the budget of a call (take.lua) to read the limits and the state of a host.
-  local BYTES_OF_LOOK = 200
+  -- What it counts in the budget of a call (claiming.lua) to read the limits and the state of a host.
+  local BYTES_OF_CHECK = 200
 
   -- Whether any limit of hosts may apply. It is looked up once in a call.
   local function are_limited()
     if fleet.limited == nil then
-      if fleet.most == nil then fleet.most = tonumber(number(call('HGET', SETTINGS, 'host_connections'))) or false end
-      fleet.limited = fleet.most and true or fleet.is_used()
+      if fleet.max_connections == nil then fleet.max_connections = tonumber(number(call('HGET', SETTINGS, 'host_connections'))) or false end
+      fleet.limited = fleet.max_connections and true or fleet.is_used()
     end
     return fleet.limited
   end
@@ -46,7 +46,7 @@ do
   local function read_rule(host, text)
     local fine, own = pcall(decode, type(text) == 'string' and text or '')
     if not fine or type(own) ~= 'table' then own = {} end
-    return { host = host, most = bounded(own.connections, 0, 1000000) or fleet.most or nil, interval = fleet.interval(own.starts),
+    return { host = host, most = bounded(own.connections, 0, 1000000) or fleet.max_connections or nil, interval = fleet.interval(own.starts),
       rate = bounded(own.rate, 1, 99999999999999) }
   end
 
@@ -66,18 +66,18 @@ do
   end
 
   -- Until when (ms) nobody asks a host; 0 if anybody may. Writes no key.
-  local function shut_until(host) return tonumber(number(redis.pcall('GET', PREFIX .. KEY.shutHost .. host))) or 0 end
+  local function backoff_until(host) return tonumber(number(redis.pcall('GET', PREFIX .. KEY.hostBackoff .. host))) or 0 end
 
   -- Whether elements wait for a host.
   local function has_queue(host)
-    local due = redis.pcall('ZSCORE', PREFIX .. KEY.waitingHosts, host)
+    local due = redis.pcall('ZSCORE', PREFIX .. KEY.deferredHosts, host)
     return due and type(due) ~= 'table'
   end
 
   -- How many more of a host's jobs may start now, nil if any number may; whether they wait for nothing but a start; and
   -- then whether elements wait for the host.
   local function room(rule)
-    if shut_until(rule.host) > now then return 0, false end
+    if backoff_until(rule.host) > now then return 0, false end
     local busy = rule.most and redis.pcall('SCARD', PREFIX .. KEY.busy .. rule.host)
     local free = type(busy) == 'number' and math.max(0, rule.most - busy) or nil
     if free == 0 or not rule.interval then return free, false end
@@ -85,30 +85,30 @@ do
   end
 
   -- Whether older elements of the host wait. A start becomes free with time, and must not go to the newest element.
-  local function comes_behind(rule)
-    if fleet.owed(rule) > 0 then return false end
-    local waiting = redis.pcall('LLEN', PREFIX .. KEY.aside .. rule.host)
+  local function has_older(rule)
+    if fleet.reserved(rule) > 0 then return false end
+    local waiting = redis.pcall('LLEN', PREFIX .. KEY.deferredHost .. rule.host)
     return type(waiting) == 'number' and waiting > 0
   end
 
   -- Whether a job may start now, and the rule of its host. If the job may not, its element has been moved to the line
-  -- of its host. Writes hosts, waiting_hosts, aside:<host>.
-  function fleet.admits(id, j, element)
+  -- of its host. Writes hosts, deferred_hosts, deferred_host:<host>.
+  function fleet.admits(id, parsed, element)
     if not are_limited() then return true end
-    local name, authority = host_of(j.url or j.urls and j.urls[1] or call('HGET', key(id), 'url'))
+    local name, authority = host_of(parsed.url or parsed.urls and parsed.urls[1] or call('HGET', key(id), 'url'))
     -- Only the first element for a host is looked at in a call. If its host has no room, the others follow it.
     local rule, is_full = fleet.full[authority], true
     if not rule then
       rule = rule_of(name, authority)
-      produced = produced + BYTES_OF_LOOK
+      produced = produced + BYTES_OF_CHECK
       -- A key of another type limits nothing.
       local free, _, have_to_wait = room(rule)
-      is_full = (free == 0 or have_to_wait and comes_behind(rule))
-        and type(redis.pcall('ZADD', PREFIX .. KEY.waitingHosts, 'NX', NOW, rule.host)) == 'number'
+      is_full = (free == 0 or have_to_wait and has_older(rule))
+        and type(redis.pcall('ZADD', PREFIX .. KEY.deferredHosts, 'NX', NOW, rule.host)) == 'number'
       fleet.full[authority] = is_full and rule or nil
     end
     if is_full then
-      local length = redis.pcall('LPUSH', PREFIX .. KEY.aside .. rule.host, element)
+      local length = redis.pcall('LPUSH', PREFIX .. KEY.deferredHost .. rule.host, element)
       if type(length) == 'number' then
         redis.pcall('HINCRBY', PREFIX .. KEY.hosts, 'waiting', 1)
         return false
@@ -122,18 +122,18 @@ do
   -- Notes that a job starts. rule: from fleet.admits(). Returns whether the job is counted at its host: then the caller
   -- sets its `host`. Writes starts, busy:<host>.
   function fleet.begin(id, rule)
-    if fleet.between then fleet.note_start('*', fleet.between) end
+    if fleet.start_interval then fleet.record_start('*', fleet.start_interval) end
     if not rule then return false end
-    if rule.interval then fleet.note_start(rule.host, rule.interval) end
+    if rule.interval then fleet.record_start(rule.host, rule.interval) end
     if rule.most then enter(id, rule.host) end
     return rule.most ~= nil
   end
 
   -- Brings at most `most` of a host's elements back to the front of the line, in their order. Returns how many. Writes
-  -- jobs, aside:<host>, hosts, starts.
-  local function bring_back(rule, most)
+  -- jobs, deferred_host:<host>, hosts, starts.
+  local function return_to_queue(rule, most)
     local host = rule.host
-    local aside, hosts = PREFIX .. KEY.aside .. host, PREFIX .. KEY.hosts
+    local aside, hosts = PREFIX .. KEY.deferredHost .. host, PREFIX .. KEY.hosts
     local elements = redis.pcall('LRANGE', aside, -most, -1)
     if elements.err or #elements == 0 then return 0 end
     call('RPUSH', JOBS, unpack(elements))
@@ -141,8 +141,8 @@ do
     local count = 0
     for _, element in ipairs(elements) do if element ~= VOID then count = count + 1 end end
     if redis.pcall('HINCRBY', hosts, 'waiting', -count) == 0 then call('HDEL', hosts, 'waiting') end
-    redis.pcall('HSET', hosts, 'back ' .. host, redis.sha1hex(elements[#elements]))
-    if rule.interval then fleet.owe(rule, fleet.owed(rule) + #elements) end
+    redis.pcall('HSET', hosts, 'returned ' .. host, redis.sha1hex(elements[#elements]))
+    if rule.interval then fleet.reserve(rule, fleet.reserved(rule) + #elements) end
     fleet.moved = true
     return #elements
   end
@@ -150,9 +150,9 @@ do
   -- Whether an element is for a host.
   local function is_of(element, host)
     if #element > LARGEST.element then return false end
-    local fine, j = pcall(decode, element)
-    if not fine or type(j) ~= 'table' then return false end
-    local url = j.url or type(j.urls) == 'table' and j.urls[1] or is_id(j.id) and redis.pcall('HGET', key(j.id), 'url')
+    local fine, parsed = pcall(decode, element)
+    if not fine or type(parsed) ~= 'table' then return false end
+    local url = parsed.url or type(parsed.urls) == 'table' and parsed.urls[1] or is_id(parsed.id) and redis.pcall('HGET', key(parsed.id), 'url')
     if type(url) ~= 'string' then return false end
     local name, authority = host_of(url)
     return name == host or authority == host
@@ -162,36 +162,36 @@ do
   local function is_awaited(rule)
     local front = redis.pcall('LINDEX', JOBS, -1)
     if type(front) ~= 'string' then return false end
-    if redis.pcall('HGET', PREFIX .. KEY.hosts, 'back ' .. rule.host) == redis.sha1hex(front) then return true end
-    return rule.interval and fleet.owed(rule) > 0 and is_of(front, rule.host)
+    if redis.pcall('HGET', PREFIX .. KEY.hosts, 'returned ' .. rule.host) == redis.sha1hex(front) then return true end
+    return rule.interval and fleet.reserved(rule) > 0 and is_of(front, rule.host)
   end
 
   -- Frees the place of a counted job whose run has ended, and brings back an element that waits for it. Writes
-  -- busy:<host>, job:<id> (host), jobs, aside:<host>, hosts, starts.
-  function fleet.free(id, host)
+  -- busy:<host>, job:<id> (host), jobs, deferred_host:<host>, hosts, starts.
+  function fleet.release_host(id, host)
     redis.pcall('SREM', PREFIX .. KEY.busy .. host, id)
     fleet.full = {}
     call('HDEL', key(id), 'host')
     if not has_queue(host) then return end
     local rule = limit_of(host)
-    if room(rule) ~= 0 then bring_back(rule, 1) end
+    if room(rule) ~= 0 then return_to_queue(rule, 1) end
   end
 
   -- Notes that a job's host wants to be left alone for `delay` ms. The fleet obeys for a minute at most, since the host
-  -- may mean one of its resources only. Writes shut:<host>, shut.
-  function fleet.shut(id, delay)
+  -- may mean one of its resources only. Writes backoff:<host>, backoff.
+  function fleet.back_off(id, delay)
     local host = rule_of(host_of(call('HGET', key(id), 'url'))).host
     delay = math.min(delay, 60000)
     fleet.used, fleet.limited, fleet.full = true, true, {}
-    if delay < 1 or shut_until(host) >= now + delay then return end
-    redis.pcall('SET', PREFIX .. KEY.shutHost .. host, whole(now + delay), 'PX', whole(delay))
+    if delay < 1 or backoff_until(host) >= now + delay then return end
+    redis.pcall('SET', PREFIX .. KEY.hostBackoff .. host, whole(now + delay), 'PX', whole(delay))
     -- Without this key or limits no claim looks at hosts (fleet.is_used).
-    redis.pcall('SET', PREFIX .. KEY.shut, NOW, 'PX', 60000)
+    redis.pcall('SET', PREFIX .. KEY.backoff, NOW, 'PX', 60000)
   end
 
   -- Counts a run that began before its host had a limit. Writes job:<id> (host), busy:<host>.
-  function fleet.count(id, j)
-    if j.host or not are_limited() then return end
+  function fleet.count(id, job)
+    if job.host or not are_limited() then return end
     local rule = rule_of(host_of(call('HGET', key(id), 'url')))
     if not rule.most then return end
     call('HSET', key(id), 'host', rule.host)
@@ -208,51 +208,34 @@ do
 
   -- Looks after the queue of one host, and brings back at most `left` elements. Returns how many, and in how many ms the
   -- next one may start; nil if none waits for a start. Notes when a tick looks at the host again.
-  local function look_after(host, left)
+  local function maintain_host(host, left)
     forget_strays(host)
     local rule = limit_of(host)
     local free, waits = room(rule)
     local moved = 0
     if free ~= 0 and left > 0 and not is_awaited(rule) then
-      if rule.interval and fleet.owed(rule) > 0 then fleet.owe(rule, 0) end
-      moved = bring_back(rule, math.min(free or left, left))
+      if rule.interval and fleet.reserved(rule) > 0 then fleet.reserve(rule, 0) end
+      moved = return_to_queue(rule, math.min(free or left, left))
     end
-    if redis.pcall('LLEN', PREFIX .. KEY.aside .. host) == 0 then
-      call('ZREM', PREFIX .. KEY.waitingHosts, host)
-      redis.pcall('HDEL', PREFIX .. KEY.hosts, 'back ' .. host)
+    if redis.pcall('LLEN', PREFIX .. KEY.deferredHost .. host) == 0 then
+      call('ZREM', PREFIX .. KEY.deferredHosts, host)
+      redis.pcall('HDEL', PREFIX .. KEY.hosts, 'returned ' .. host)
       return moved
     end
-    call('ZADD', PREFIX .. KEY.waitingHosts, whole(math.max(shut_until(host), now + 1)), host)
+    call('ZADD', PREFIX .. KEY.deferredHosts, whole(math.max(backoff_until(host), now + 1)), host)
     return moved, waits and fleet.next_start(host, rule.interval, moved) or nil
   end
 
-  -- Takes over what an earlier version has noted in `hosts`: `line <host>` and `shut <host>`. Deletes there what no
-  -- longer says anything. Writes hosts, waiting_hosts.
-  local function adopt()
-    local hosts = PREFIX .. KEY.hosts
-    local some = redis.pcall('HRANDFIELD', hosts, 16, 'WITHVALUES')
-    for n = 1, some.err and 0 or #some, 2 do
-      local what, host = string.match(some[n], '^(%a+) (.*)$')
-      if what == 'line' then
-        redis.pcall('ZADD', PREFIX .. KEY.waitingHosts, 'NX', NOW, host)
-        call('HDEL', hosts, some[n])
-      elseif what == 'shut' and (tonumber(number(some[n + 1])) or 0) <= now then
-        call('HDEL', hosts, some[n])
-      end
-    end
-  end
-
   -- A duty of tick.lua, and part of pace(): brings back as many elements as there is room for, at most `left`. Returns
-  -- in how many ms the next one may start; nil if none waits for a start. Writes jobs, aside:<host>, busy:<host>,
-  -- hosts, waiting_hosts, starts.
-  function fleet.bring_back_all(left)
+  -- in how many ms the next one may start; nil if none waits for a start. Writes jobs, deferred_host:<host>, busy:<host>,
+  -- hosts, deferred_hosts, starts.
+  function fleet.return_all(left)
     if not are_limited() then return end
-    adopt()
-    local hosts = redis.pcall('ZRANGEBYSCORE', PREFIX .. KEY.waitingHosts, '-inf', NOW, 'LIMIT', 0, 50)
+    local hosts = redis.pcall('ZRANGEBYSCORE', PREFIX .. KEY.deferredHosts, '-inf', NOW, 'LIMIT', 0, 50)
     if hosts.err then return end
     local wait
     for _, host in ipairs(hosts) do
-      local moved, after = look_after(host, left)
+      local moved, after = maintain_host(host, left)
       left = left - moved
       wait = after and math.min(after, wait or after) or wait
     end

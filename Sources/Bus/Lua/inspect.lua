@@ -9,10 +9,10 @@
 -- response_bytes.
 
 -- The checks. `c` is the check of one job: `id`, `key`, `keys`, `found(rule, repair)`, `is_repairing`, `ttl` (ms by
--- final state), `missed` (the element that was not in line), `queued` (collects elements), and `j`, the job, once it is
+-- final state), `missed` (the element that was not in line), `queued` (collects elements), and `job`, the job, once it is
 -- read.
 local INSPECT = {}
-local NUMBERS = { 'wantat', 'asof', 'crashes', 'attempt', 'deadline_at', 'seq', 'pushed' }
+local NUMBERS = { 'want_at', 'settled_until', 'crashes', 'attempt', 'deadline_at', 'seq', 'pushed' }
 
 -- Whether an index entry of an ended job is only waiting for the next tick to trim it. The job's hash has expired by
 -- then.
@@ -50,7 +50,7 @@ function INSPECT.absent(c)
   if call('ZSCORE', DEADLINES, id) then c.found('deadline', function() call('ZREM', DEADLINES, id) end) end
 end
 
--- Fields that job() would ignore, because they hold no number.
+-- Fields that read_job() would ignore, because they hold no number.
 function INSPECT.numbers(c)
   local texts = call('HMGET', c.key, unpack(NUMBERS))
   for n, name in ipairs(NUMBERS) do
@@ -66,58 +66,58 @@ function INSPECT.response(c)
 end
 
 -- A stub is what a request or a removal leaves. It must say so, and expire.
-function INSPECT.stub(c)
-  if not (c.j.asof or c.j.wantat) then return c.found('no state') end
+function INSPECT.tombstone(c)
+  if not (c.job.settled_until or c.job.want_at) then return c.found('no state') end
   if call('PTTL', c.key) < 0 then c.found('ttl', function() call('PEXPIRE', c.key, 3600000) end) end
 end
 
 function INSPECT.indexes(c)
   for state, index in pairs(INDEX) do
     local there = call('ZSCORE', index, c.id)
-    if there and state ~= c.j.state and not is_over(c, state, there) then
+    if there and state ~= c.job.state and not is_over(c, state, there) then
       c.found('second place', function() call('ZREM', index, c.id) end)
     end
     -- The entry of an ended job may be trimmed a moment before its hash expires.
-    if not there and state == c.j.state and not (c.ttl[state] and call('PTTL', c.key) < 5000) then
+    if not there and state == c.job.state and not (c.ttl[state] and call('PTTL', c.key) < 5000) then
       c.found('no place', function() call('ZADD', index, NOW, c.id) end)
     end
   end
 end
 
 function INSPECT.lease(c)
-  local id, j, lease = c.id, c.j, call('ZSCORE', LEASES, c.id)
-  if j.state ~= 'running' then
+  local id, job, lease = c.id, c.job, call('ZSCORE', LEASES, c.id)
+  if job.state ~= 'running' then
     if lease then c.found('second place', function() call('ZREM', LEASES, id) end) end
     return
   end
   -- The lease is over at once, so the next tick puts the job back in line.
   local function end_lease() call('ZADD', LEASES, NOW, id) end
   if not lease then c.found('no lease', end_lease) end
-  if not j.token or not j.worker then c.found('no token')
-  elseif lease and tonumber(lease) > now and redis.pcall('HGET', PREFIX .. KEY.worker .. j.worker, j.token) ~= id then
+  if not job.token or not job.worker then c.found('no token')
+  elseif lease and tonumber(lease) > now and redis.pcall('HGET', PREFIX .. KEY.worker .. job.worker, job.token) ~= id then
     c.found('unknown to its worker', end_lease)
   end
 end
 
 function INSPECT.element(c)
-  if c.j.state ~= 'queued' then return end
-  local element = '{"id":"' .. c.id .. '","t":"' .. (c.j.ticket or '') .. '"}'
+  if c.job.state ~= 'queued' then return end
+  local element = '{"id":"' .. c.id .. '","t":"' .. (c.job.ticket or '') .. '"}'
   -- The new ticket makes the old element void, should it be in line after all.
-  if element == c.missed then c.found('no element', function() line_up(c.id, true) end) end
+  if element == c.missed then c.found('no element', function() enqueue_continuation(c.id, true) end) end
   c.queued[#c.queued + 1], c.queued[#c.queued + 2] = c.id, element
 end
 
 function INSPECT.times(c)
-  local is_final = c.ttl[c.j.state] ~= nil
+  local is_final = c.ttl[c.job.state] ~= nil
   for _, name in ipairs(c.keys) do
     local ttl = call('PTTL', name)
-    if is_final and ttl == -1 then c.found('ttl', function() call('PEXPIRE', name, c.ttl[c.j.state]) end)
+    if is_final and ttl == -1 then c.found('ttl', function() call('PEXPIRE', name, c.ttl[c.job.state]) end)
     elseif not is_final and ttl >= 0 then c.found('unexpected ttl', function() call('PERSIST', name) end) end
   end
   if is_final then return end
   if call('HEXISTS', spec(c.id), 'spec') == 0 then c.found('no spec') end
-  if c.j.deadline and not call('ZSCORE', DEADLINES, c.id) then
-    c.found('deadline', function() call('ZADD', DEADLINES, c.j.deadline, c.id) end)
+  if c.job.deadline and not call('ZSCORE', DEADLINES, c.id) then
+    c.found('deadline', function() call('ZADD', DEADLINES, c.job.deadline, c.id) end)
   end
 end
 
@@ -126,9 +126,9 @@ local function inspect_job(c)
   if call('EXISTS', c.key) == 0 then return INSPECT.absent(c) end
   INSPECT.numbers(c)
   INSPECT.response(c)
-  c.j = job(c.id)
-  local state = c.j.state
-  if not state then return INSPECT.stub(c) end
+  c.job = read_job(c.id)
+  local state = c.job.state
+  if not state then return INSPECT.tombstone(c) end
   if state ~= 'queued' and state ~= 'running' and not INDEX[state] then return c.found('unknown state') end
   INSPECT.indexes(c)
   INSPECT.lease(c)

@@ -1,85 +1,85 @@
 -- Kinds of jobs that not every worker does. A worker names its kinds when it registers. An element of another kind is
--- set aside, unchanged, in the list `kind:<kind>`. A worker that does this kind takes the element from there with its
+-- set aside, unchanged, in the list `deferred_kind:<kind>`. A worker that does this kind takes the element from there with its
 -- claim, or puts it back into the line with its tick. So an old worker leaves new kinds to newer workers.
 --
 -- A kind that this library does not know may be a later version's, or a mistake. So that nobody fills Redis with them,
 -- there are at most 64 of them at a time, and of each at most 1000 elements, for a week. More are rejected.
 --
 -- The hash `kinds` has the kinds of which something was set aside, and when that was last (ms).
-kinds.most_unknown, kinds.most_elements, kinds.kept = 64, 1000, 604800000
+kinds.max_unknown, kinds.max_elements, kinds.kept = 64, 1000, 604800000
 
 -- Whether this worker does jobs of a kind. is_current() must have set kinds.done. A kind that this library does not
 -- know cannot be done.
 function kinds.does(kind) return kinds.rules[kind] ~= nil and string.find(' ' .. kinds.done .. ' ', ' ' .. kind .. ' ', 1, true) ~= nil end
 
--- The kind that an element names; nil if it names none, or no valid name. j: the element as a table, or nil.
-function kinds.named(j)
-  local kind = j and j.kind
+-- The kind that an element names; nil if it names none, or no valid name. parsed: the element as a table, or nil.
+function kinds.named(parsed)
+  local kind = parsed and parsed.kind
   return type(kind) == 'string' and #kind <= 32 and string.find(kind, '^[a-z][a-z_]*$') and kind or nil
 end
 
 -- Why an element of a kind that this library does not know cannot be set aside; nil if it can. Writes no key.
-local function crowded(kind)
+local function why_full(kind)
   local is_listed = redis.pcall('HEXISTS', kinds.key, kind) == 1
   local count = not is_listed and size(kinds.key)
-  if count and count >= kinds.most_unknown then
+  if count and count >= kinds.max_unknown then
     return 'kind: no worker does ' .. kind .. ', and ' .. count .. ' other kinds wait already; see haul stats'
   end
-  if call('LLEN', PREFIX .. KEY.kind .. kind) >= kinds.most_elements then
-    return 'kind: no worker does ' .. kind .. ', and ' .. kinds.most_elements .. ' elements of it wait already'
+  if call('LLEN', PREFIX .. KEY.deferredKind .. kind) >= kinds.max_elements then
+    return 'kind: no worker does ' .. kind .. ', and ' .. kinds.max_elements .. ' elements of it wait already'
   end
 end
 
 -- Sets an element aside. The caller removes it from the list that it was in. An element of an unknown kind is rejected
--- if too many wait. j: the element as a table, or nil. Writes kind:<kind>, kinds, and what reject_element() writes.
-function kinds.set_aside(element, kind, j)
-  local list, is_unknown = PREFIX .. KEY.kind .. kind, not kinds.rules[kind]
-  local wrong = is_unknown and crowded(kind)
-  if wrong then return reject_element(element, wrong, j and is_id(j.id) and j.id or nil, j) end
+-- if too many wait. parsed: the element as a table, or nil. Writes deferred_kind:<kind>, deferred_kinds, and what reject_element() writes.
+function kinds.defer(element, kind, parsed)
+  local list, is_unknown = PREFIX .. KEY.deferredKind .. kind, not kinds.rules[kind]
+  local wrong = is_unknown and why_full(kind)
+  if wrong then return reject_element(element, wrong, parsed and is_id(parsed.id) and parsed.id or nil, parsed) end
   call('LPUSH', list, element)
   if is_unknown then call('PEXPIRE', list, kinds.kept) else call('PERSIST', list) end
   redis.pcall('HSET', kinds.key, kind, NOW)
   -- A request for the job may have come before its element.
-  if j and is_id(j.id) and redis.pcall('EXISTS', key(j.id)) == 1 then fleet.recheck_soon() end
+  if parsed and is_id(parsed.id) and redis.pcall('EXISTS', key(parsed.id)) == 1 then fleet.recheck_soon() end
 end
 
--- The kinds of which something is set aside. Writes kinds (deletes others).
-function kinds.aside()
+-- The kinds of which something is set aside. Writes deferred_kinds (deletes others).
+function kinds.deferred_kinds()
   -- If the key has another type, there are none. An earlier version may have set aside any number of kinds.
-  local many = (size(kinds.key) or 0) > 2 * kinds.most_unknown
-  local names, all = {}, many and redis.pcall('HRANDFIELD', kinds.key, kinds.most_unknown, 'WITHVALUES') or redis.pcall('HGETALL', kinds.key)
+  local many = (size(kinds.key) or 0) > 2 * kinds.max_unknown
+  local names, all = {}, many and redis.pcall('HRANDFIELD', kinds.key, kinds.max_unknown, 'WITHVALUES') or redis.pcall('HGETALL', kinds.key)
   for n = 1, #all, 2 do
-    local count = redis.pcall('LLEN', PREFIX .. KEY.kind .. all[n])
+    local count = redis.pcall('LLEN', PREFIX .. KEY.deferredKind .. all[n])
     if count == 0 then call('HDEL', kinds.key, all[n]) elseif type(count) == 'number' then names[#names + 1] = all[n] end
   end
   return names
 end
 
 -- Moves the next element that was set aside and that this worker can do into its `held` list. Returns the element, or
--- nil. Writes kind:<kind>, kinds, held:<worker>.
-function kinds.take_aside()
+-- nil. Writes deferred_kind:<kind>, deferred_kinds, held:<worker>.
+function kinds.claim_deferred()
   if call('EXISTS', kinds.key) == 0 then return nil end
   for kind in string.gmatch(kinds.done, '%S+') do
-    local element = kinds.rules[kind] and call('LMOVE', PREFIX .. KEY.kind .. kind, HELD, 'RIGHT', 'RIGHT')
+    local element = kinds.rules[kind] and call('LMOVE', PREFIX .. KEY.deferredKind .. kind, HELD, 'RIGHT', 'RIGHT')
     if element then return element end
     redis.pcall('HDEL', kinds.key, kind)
   end
 end
 
--- A duty of tick.lua: kinds that this worker does not do are put into tick.aside, for its log. While the line has
+-- A duty of tick.lua: kinds that this worker does not do are put into tick.deferred_kinds, for its log. While the line has
 -- elements, no claim looks at what was set aside, so 16 elements of each other kind go back to the front of the line.
--- Writes kind:<kind>, kinds, jobs.
-function kinds.look_aside(tick)
-  local names = kinds.aside()
+-- Writes deferred_kind:<kind>, deferred_kinds, jobs.
+function kinds.return_deferred(tick)
+  local names = kinds.deferred_kinds()
   if #names == 0 then return end
   kinds.done = call('HGET', WORKER, 'kinds') or kinds.all
   local is_busy = call('LLEN', JOBS) > 0
   for _, kind in ipairs(names) do
     if not kinds.does(kind) then
-      tick.aside[#tick.aside + 1] = kind
+      tick.deferred_kinds[#tick.deferred_kinds + 1] = kind
     elseif is_busy then
       for _ = 1, 16 do
-        if not call('LMOVE', PREFIX .. KEY.kind .. kind, JOBS, 'RIGHT', 'RIGHT') then break end
+        if not call('LMOVE', PREFIX .. KEY.deferredKind .. kind, JOBS, 'RIGHT', 'RIGHT') then break end
       end
     end
   end

@@ -1,17 +1,17 @@
 -- Forgets a worker that ends, and puts the elements that it holds back in line.
 --
--- ARGV: nonce, worker, instance, place (neighbours.lua), bytes that the worker has received since it began
+-- ARGV: nonce, worker, instance, place (colocated.lua), bytes that the worker has received since it began
 -- Returns nothing. Does nothing if another process has the name. Writes worker:<worker>, held:<worker>, jobs, settings,
--- host:<place>, workers, totals, history:<hour>, and what fleet.end_shares() writes.
+-- host:<place>, workers, totals, history:<hour>, and what fleet.end_leases() writes.
 define('leave', { 'allow-oom' }, function()
   touch()
   local known, received = unpack(call('HMGET', WORKER, 'instance', 'received'))
   if (known or ARGV[3]) ~= ARGV[3] then return end
   -- If the call is sent again, the hash is gone, and nothing is counted twice.
   if known then history.receive(ARGV[5], received) end
-  give_back(HELD, 1000)
+  return_elements(HELD, 1000)
   call('DEL', WORKER)
-  fleet.end_shares(ARGV[3])
+  fleet.end_leases(ARGV[3])
   call('HDEL', SETTINGS, 'quiet:' .. ARGV[2])
   call('HDEL', PREFIX .. KEY.host .. ARGV[4], ARGV[2])
   -- The server may still keep a BLMOVE of a lost connection, which can take an element. So ticks look at this worker's

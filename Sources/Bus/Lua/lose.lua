@@ -3,16 +3,16 @@
 -- and a job that waits for its host crashes no worker. Even if it does not count, `crashes` is written: then the next
 -- worker reports that it has begun before it does anything else.
 -- crash_limit: how many crashes are forgiven. Writes job:<id>, and what fail() or requeue() writes.
-local function lose(id, j, crash_limit, retention)
+local function lose(id, job, crash_limit, retention)
   history.count('lost')
-  note_lost(id, call('HGET', key(id), 'lost'), { j.token })
-  if not j.begun or j.begun ~= j.token then
-    call('HSET', key(id), 'crashes', j.crashes)
-  elseif j.crashes >= crash_limit then
-    return fail(id, j, 'crash_loop', 'the job was lost with its worker ' .. (j.crashes + 1)
+  record_lost(id, call('HGET', key(id), 'lost'), { job.token })
+  if not job.active_token or job.active_token ~= job.token then
+    call('HSET', key(id), 'crashes', job.crashes)
+  elseif job.crashes >= crash_limit then
+    return fail(id, job, 'crash_loop', 'the job was lost with its worker ' .. (job.crashes + 1)
       .. ' times in a row; see what kills the workers, then retry it', true, retention)
   else
-    call('HSET', key(id), 'crashes', j.crashes + 1)
+    call('HSET', key(id), 'crashes', job.crashes + 1)
   end
-  requeue(id, j, true, 'worker lost', retention)
+  requeue(id, job, true, 'worker lost', retention)
 end

@@ -8,36 +8,36 @@
 -- a call.
 --
 -- Functions are not transactions: an error in the middle keeps the writes before it. So touch() accesses the keys that
--- a call may write before the first write. A key of a wrong type raises its error there, and nothing has changed. job()
+-- a call may write before the first write. A key of a wrong type raises its error there, and nothing has changed. read_job()
 -- and is_strange() do this for a job's own keys; a job with such a key stops no other job (isolate.lua). Where touch()
 -- does not cover the worker's hash or the list `rejected`, the function accesses them first.
 --
--- In all files: the line is the list `jobs`, and its right end is the front. `h` is a job as job() returns it, and `j`
--- is an element as read() returns it. Where no element is involved (states.lua, settle.lua, the duties of a tick), `j`
+-- In all files: the line is the list `jobs`, and its right end is the front. `job` is a job as read_job() returns it, and `job`
+-- is an element as read() returns it. Where no element is involved (states.lua, settle.lua, the duties of a tick), `job`
 -- is the job. `settings` and `retention` come from touch() and retention_of(); `tick` is the table that tick.lua makes
 -- for its duties.
 local call, ARGV, NONCE
-local JOBS, HELD, WANT, TICK, LEASES, SCHEDULED, REJECTED, WORKERS, WORKER, SETTINGS, DEADLINES, PLACES
-local INDEX, PREFIX, QUEUE, EPOCH, UNTOLD
+local JOBS, HELD, WANT, TICK, LEASES, SCHEDULED, REJECTED, WORKERS, WORKER, SETTINGS, DEADLINES, PERMITS
+local INDEX, PREFIX, QUEUE, EPOCH, UNANNOUNCED
 local now, NOW
 local ID = '^[A-Za-z0-9._:-]+$'
 -- Fields of a job's hash that say how its last run ended.
 local OF_END = { 'error', 'message', 'retryable', 'finished', 'seconds', 'unchanged', 'sent' }
 -- Fields of a job's hash that hold its result. They are deleted when the id is pushed as a job of another kind.
 kinds.results = { 'file', 'inode', 'mtime', 'checksum', 'validated', 'source', 'bytes', 'received', 'total', 'etag', 'last_modified',
-  'digest', 'resource', 'landing', 'generation', 'status', 'headers', 'body', 'body_base64', 'question', 'method', 'files',
+  'digest', 'resource', 'final_url', 'generation', 'status', 'headers', 'body', 'body_base64', 'request_digest', 'method', 'files',
   'response_dropped' }
 -- An element that is done, until its list is tidied (recheck.lua). No producer writes it.
 local VOID = '{"void":true}'
 local outbox, numbers, tickets, epoch
--- How many bytes of events, replies and entries of `rejected` this call has made so far: take.lua. `fleet.ended` is the
+-- How many bytes of events, replies and entries of `rejected` this call has made so far: claiming.lua. `fleet.ended` is the
 -- number of jobs that it has ended outside of their runs.
 local produced
 -- The functions of batches.lua. `touched`: batches that this call has changed. `kept`: how long a batch is kept once
 -- nothing of it is pending, in ms.
 local batches = {}
--- Defined in order.lua and drop.lua. Functions that move jobs call both.
-local follow, drop
+-- Defined in order.lua and deletions.lua. Functions that move jobs call both.
+local apply_pending, schedule_deletion
 
 -- A whole number as its digits. Redis may write a number argument as 1.7e+12.
 local function whole(number) return string.format('%d', number) end
@@ -61,17 +61,17 @@ local function begin(keys, args)
     JOBS = keys[1]
     PREFIX = string.sub(JOBS, 1, -5)
     QUEUE = string.sub(PREFIX, 7, -3)
-    EPOCH, UNTOLD, kinds.key = PREFIX .. KEY.epoch, PREFIX .. KEY.untold, PREFIX .. KEY.kinds
+    EPOCH, UNANNOUNCED, kinds.key = PREFIX .. KEY.epoch, PREFIX .. KEY.unannounced, PREFIX .. KEY.deferredKinds
     WANT, TICK, LEASES, SCHEDULED, DEADLINES = PREFIX .. KEY.want, PREFIX .. KEY.tick, PREFIX .. KEY.leases, PREFIX .. KEY.scheduled, PREFIX .. KEY.deadlines
-    REJECTED, WORKERS, SETTINGS, PLACES = PREFIX .. KEY.rejected, PREFIX .. KEY.workers, PREFIX .. KEY.settings, PREFIX .. KEY.places
+    REJECTED, WORKERS, SETTINGS, PERMITS = PREFIX .. KEY.rejected, PREFIX .. KEY.workers, PREFIX .. KEY.settings, PREFIX .. KEY.permits
     INDEX = { scheduled = SCHEDULED, paused = PREFIX .. KEY.paused, completed = PREFIX .. KEY.completed, failed = PREFIX .. KEY.failed,
       cancelled = PREFIX .. KEY.cancelled }
   end
   HELD, WORKER = keys[2], keys[3]
   outbox, numbers, tickets, epoch, produced = {}, {}, 0, nil, 0
   batches.touched, batches.kept = nil, nil
-  fleet.known, fleet.most, fleet.limited, fleet.used, fleet.moved, fleet.full, fleet.buckets = nil, nil, nil, nil, false, {}, {}
-  fleet.between, fleet.is_full, fleet.is_recheck_due, fleet.ended = nil, nil, nil, 0
+  fleet.known, fleet.max_connections, fleet.limited, fleet.used, fleet.moved, fleet.full, fleet.buckets = nil, nil, nil, nil, false, {}, {}
+  fleet.start_interval, fleet.is_full, fleet.is_recheck_due, fleet.ended = nil, nil, nil, 0
   -- The time as a number, and as the text that is written: Redis would format a number for each command.
   NOW = clock()
   now = tonumber(NOW)
@@ -95,7 +95,7 @@ local function offsets(id) return PREFIX .. KEY.offsets .. id end
 local function spec(id) return PREFIX .. KEY.spec .. id end
 
 -- The next elements of this worker's `held` list and of the line, which stay there; false for an empty list.
-local function look() return call('LINDEX', HELD, -1), call('LINDEX', JOBS, -1) end
+local function next_elements() return call('LINDEX', HELD, -1), call('LINDEX', JOBS, -1) end
 
 -- Whether a call belongs to the worker's last registration. session: the instance and the session number, with a space
 -- between them. A call that was sent over a connection lost since may still arrive, and nobody would receive the jobs
@@ -114,21 +114,21 @@ local function number(text) return type(text) == 'string' and #text <= 14 and st
 local function is_on(value) return value == '1' or value == 'true' end
 
 -- Reads the queue's settings, and accesses the keys that the call may write (see above). worker: the caller's name, if
--- the caller is a worker. Returns the settings by name, and the two results of look(). Sets fleet.most,
--- fleet.most_bytes and fleet.between. Writes no key.
+-- the caller is a worker. Returns the settings by name, and the two results of next_elements(). Sets fleet.max_connections,
+-- fleet.max_response_bytes and fleet.start_interval. Writes no key.
 local function touch(worker)
   -- ZINTER looks at the type of each key. The first key never exists, so there is nothing to compute.
-  call('ZINTER', 9, PREFIX .. 'none', UNTOLD, LEASES, SCHEDULED, INDEX.paused, INDEX.completed, INDEX.failed, INDEX.cancelled, DEADLINES)
+  call('ZINTER', 9, PREFIX .. 'none', UNANNOUNCED, LEASES, SCHEDULED, INDEX.paused, INDEX.completed, INDEX.failed, INDEX.cancelled, DEADLINES)
   local v = call('HMGET', SETTINGS, 'paused', 'max_running', 'keep_completed', 'keep_failed', 'keep_cancelled',
     'quiet:' .. (worker or ''), 'host_connections', 'rate', 'max_responses_bytes', 'starts', 'max_replies_bytes')
-  fleet.most = tonumber(number(v[7])) or false
-  fleet.most_bytes = tonumber(number(v[9])) or KEPT.responses
-  fleet.most_reply_bytes = tonumber(number(v[11])) or KEPT.replies
+  fleet.max_connections = tonumber(number(v[7])) or false
+  fleet.max_response_bytes = tonumber(number(v[9])) or KEPT.responses
+  fleet.max_reply_bytes = tonumber(number(v[11])) or KEPT.replies
   -- Milliseconds between the starts of any two jobs of the queue; nil without such a limit.
-  fleet.between = v[10] and fleet.interval(v[10])
+  fleet.start_interval = v[10] and fleet.interval(v[10])
   return { is_paused = is_on(v[1]), max_running = tonumber(number(v[2])), keep_completed = v[3], keep_failed = v[4],
     keep_cancelled = v[5], is_quiet = is_on(v[6]),
-    has_rate = (tonumber(number(v[8])) or 0) > 0, interval = fleet.between, texts = v }, look()
+    has_rate = (tonumber(number(v[8])) or 0) > 0, interval = fleet.start_interval, texts = v }, next_elements()
 end
 
 -- For how long ended jobs are kept: ms as text, by state. The settings (in seconds) come before the worker's values,
@@ -136,7 +136,7 @@ end
 local function retention_of(settings, first)
   local function kept(value, otherwise)
     local seconds = tonumber(number(value))
-    return seconds and seconds >= KEPT.least and seconds <= KEPT.most and whole(seconds * 1000) or otherwise
+    return seconds and seconds >= KEPT.min and seconds <= KEPT.max and whole(seconds * 1000) or otherwise
   end
   local retention = { completed = kept(settings.keep_completed, ARGV[first]), failed = kept(settings.keep_failed, ARGV[first + 1]),
     cancelled = kept(settings.keep_cancelled, ARGV[first + 2]) }
@@ -155,7 +155,7 @@ end
 -- The epoch of events, as text. A new epoch begins when another run of a server serves the queue, after a failover or a
 -- restart. Redis may then have lost writes, and a job's next events may have numbers that were used before. An epoch is
 -- the time at which it began (unix ms), and greater than every known one. Writes `epoch` when a new one begins.
-local function reign()
+local function current_epoch()
   if epoch then return epoch end
   local kept = redis.pcall('GET', EPOCH)
   local known, run = string.match(type(kept) == 'string' and kept or '', '^(%d+) (%x+)$')
@@ -189,22 +189,22 @@ local function without_response(members)
 end
 
 -- Puts an event into the outbox, which publish() sends after all other writes. Sets numbers[id], the event's `seq`.
--- j: the job, for `meta` and `seq`. extra: further JSON members with a leading comma, or ''. worker: a name, or nil.
+-- job: the job, for `meta` and `seq`. extra: further JSON members with a leading comma, or ''. worker: a name, or nil.
 -- reply_to: names of reply lists with blanks between them, or nil. is_private: the event goes only to those lists. An
 -- event with a large response is published without it.
-local function emit(id, j, event, extra, worker, reply_to, is_private)
-  local meta = event ~= 'progress' and j.meta
+local function emit(id, job, event, extra, worker, reply_to, is_private)
+  local meta = event ~= 'progress' and job.meta
   local before = numbers[id]
   -- The first number is a time. So it is greater than the numbers of an earlier job of this id that was forgotten or
   -- has expired.
-  local seq = (before or j.seq > 0 and j.seq or now) + 1
+  local seq = (before or job.seq > 0 and job.seq or now) + 1
   numbers[id] = seq
-  local head = '{"v":1,"event":"' .. event .. '","id":"' .. id .. '","queue":"' .. QUEUE .. '","epoch":' .. reign()
+  local head = '{"v":1,"event":"' .. event .. '","id":"' .. id .. '","queue":"' .. QUEUE .. '","epoch":' .. current_epoch()
     .. ',"seq":' .. seq .. ',"at":' .. NOW .. (worker and worker ~= '' and ',"worker":"' .. worker .. '"' or '')
     .. (meta and ',"meta":' .. meta or '')
   local json, brief = head .. extra .. '}', without_response(extra)
   if brief then brief = head .. brief .. '}' end
-  outbox[#outbox + 1] = { id, brief and #extra > LARGEST.told and brief or json, reply_to or false, before, is_private, event,
+  outbox[#outbox + 1] = { id, brief and #extra > LARGEST.published and brief or json, reply_to or false, before, is_private, event,
     event == 'failed' and string.match(extra, '"error":"([%w_]+)"'), json, brief }
   produced = produced + #json * (1 + (reply_to and select(2, string.gsub(reply_to, '%S+', '')) or 0))
 end
@@ -213,7 +213,7 @@ end
 -- response, or nil if it has none. A list for whose answers there is no room gets that (responses.lua). Writes
 -- reply:<name>, and what fleet.count_reply() writes.
 local function reply(names, event, brief)
-  local room = LARGEST.answers
+  local room = LARGEST.replies
   for name in string.gmatch(names or '', '%S+') do
     local list, answer = PREFIX .. KEY.reply .. name, event
     if brief then
@@ -233,8 +233,8 @@ end
 -- writes the last `seq` and `epoch` of each job, and sends the outbox. Returns `result`.
 -- Writes job:<id>, reply:<name>, batch:<name>, members:<name>, batches; publishes on events:<id>.
 local function publish(result)
-  if batches.touched then batches.look() end
-  for id, seq in pairs(numbers) do call('HSET', key(id), 'seq', seq, 'epoch', reign()) end
+  if batches.touched then batches.update() end
+  for id, seq in pairs(numbers) do call('HSET', key(id), 'seq', seq, 'epoch', current_epoch()) end
   for _, e in ipairs(outbox) do
     if not e[5] then
       call('PUBLISH', PREFIX .. KEY.events .. e[1], e[2])
@@ -256,29 +256,29 @@ local function named(values)
   return reply
 end
 
--- Reads what decides about the end of a run and what its events need, which is less than job() reads. Returns nil for a
+-- Reads what decides about the end of a run and what its events need, which is less than read_job() reads. Returns nil for a
 -- key of another type. Writes no key.
 local function ending(id)
-  local v = redis.pcall('HMGET', key(id), 'state', 'token', 'want', 'again', 'speed', 'meta', 'reply_to', 'deadline_at', 'seq',
-    'behind', 'wantat', 'host', 'batch')
+  local v = redis.pcall('HMGET', key(id), 'state', 'token', 'want', 'next_push', 'speed', 'meta', 'reply_to', 'deadline_at', 'seq',
+    'want_next', 'want_at', 'host', 'batch')
   if v.err then return nil end
-  return { state = v[1] or nil, token = v[2] or nil, want = v[3] or nil, again = v[4] or nil, speed = v[5] or nil,
+  return { state = v[1] or nil, token = v[2] or nil, want = v[3] or nil, next_push = v[4] or nil, speed = v[5] or nil,
     meta = v[6] or nil, reply_to = v[7] or nil, deadline = number(v[8]), seq = tonumber(number(v[9])) or 0,
-    behind = v[10] or nil, wantat = number(v[11]), host = v[12] or nil,
+    want_next = v[10] or nil, want_at = number(v[11]), host = v[12] or nil,
     batch = v[13] or nil }
 end
 
 -- Reads the fields that decide what may happen to a job, and those that its events need. A field that is absent or no
 -- number where it must be one is nil; `crashes`, `attempt` and `seq` are 0 then. Raises an error for a key of another
 -- type.
-local function job(id)
-  local v = call('HMGET', key(id), 'state', 'want', 'wantat', 'ticket', 'asof', 'token', 'again', 'worker', 'crashes', 'attempt',
-    'meta', 'reply_to', 'deadline_at', 'waiting', 'seq', 'pushed', 'begun', 'ahead', 'behind', 'resumed', 'kind', 'host', 'batch',
+local function read_job(id)
+  local v = call('HMGET', key(id), 'state', 'want', 'want_at', 'ticket', 'settled_until', 'token', 'next_push', 'worker', 'crashes', 'attempt',
+    'meta', 'reply_to', 'deadline_at', 'waiting', 'seq', 'pushed', 'active_token', 'ahead', 'want_next', 'resumed', 'kind', 'host', 'batch',
     'retried')
-  return { state = v[1] or nil, want = v[2] or nil, wantat = number(v[3]), ticket = v[4] or nil, asof = number(v[5]),
-    token = v[6] or nil, again = number(v[7]), worker = v[8] or nil, crashes = tonumber(number(v[9])) or 0,
+  return { state = v[1] or nil, want = v[2] or nil, want_at = number(v[3]), ticket = v[4] or nil, settled_until = number(v[5]),
+    token = v[6] or nil, next_push = number(v[7]), worker = v[8] or nil, crashes = tonumber(number(v[9])) or 0,
     attempt = tonumber(number(v[10])) or 0, meta = v[11] or nil, reply_to = v[12] or nil, deadline = number(v[13]), waiting = v[14] or nil,
-    seq = tonumber(number(v[15])) or 0, pushed = number(v[16]), begun = v[17] or nil, ahead = number(v[18]), behind = v[19] or nil,
+    seq = tonumber(number(v[15])) or 0, pushed = number(v[16]), active_token = v[17] or nil, ahead = number(v[18]), want_next = v[19] or nil,
     resumed = number(v[20]), kind = v[21] or nil, host = v[22] or nil, batch = v[23] or nil, retried = number(v[24]) }
 end
 

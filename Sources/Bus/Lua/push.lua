@@ -2,7 +2,7 @@
 
 -- The first 4096 bytes of an element. Bytes that are no UTF-8 are replaced, because the whole entry would be invalid
 -- JSON.
-local function beginning(element)
+local function excerpt(element)
   local shown = string.sub(element, 1, 4096)
   if is_ascii(shown) then return shown end
   -- Without the first bytes of a character that is cut off.
@@ -14,7 +14,7 @@ end
 -- job's, or nil. names: reply lists, with blanks between them, or nil. meta: the element's JSON, or nil. Writes
 -- rejected, reply:<name>; publishes on events:<id>.
 local function reject(element, reason, id, names, meta)
-  local shown = type(element) == 'string' and beginning(element) or ''
+  local shown = type(element) == 'string' and excerpt(element) or ''
   local entry = '{"at":' .. NOW .. ',"reason":' .. quoted(reason) .. ',"element":' .. quoted(shown) .. '}'
   call('LPUSH', REJECTED, entry)
   call('LTRIM', REJECTED, 0, 999)
@@ -29,19 +29,19 @@ local function reject(element, reason, id, names, meta)
   reply(names, event)
 end
 
--- Rejects an element. j: the element as a table, as far as it could be read, or nil. The rejection counts in its batch,
+-- Rejects an element. parsed: the element as a table, as far as it could be read, or nil. The rejection counts in its batch,
 -- and answers its `reply_to`. Writes what reject() and batches.refuse() write.
-local function reject_element(element, reason, id, j)
-  if j then batches.refuse(id, j, element) end
-  local meta = j and j.meta ~= nil and RAW(element, 'meta')
-  reject(element, reason, id, j and is_id(j.reply_to) and j.reply_to or nil, meta and #meta <= 4096 and meta or nil)
+local function reject_element(element, reason, id, parsed)
+  if parsed then batches.refuse(id, parsed, element) end
+  local meta = parsed and parsed.meta ~= nil and RAW(element, 'meta')
+  reject(element, reason, id, parsed and is_id(parsed.reply_to) and parsed.reply_to or nil, meta and #meta <= 4096 and meta or nil)
 end
 
 -- When a push was made, in ms as text. No clock is ahead of Redis' own. at: its time, or nil.
-local function moment_of(at) return whole(math.min(at or now, now)) end
+local function timestamp_of(at) return whole(math.min(at or now, now)) end
 
 -- When `seconds` after a push have passed, in ms. Writes no key.
-local function after_push(j, seconds) return math.min(j.at or now, now) + seconds * 1000 end
+local function after_push(parsed, seconds) return math.min(parsed.at or now, now) + seconds * 1000 end
 
 -- What an element does, by the job's state: the element may be a job or a continuation.
 --   begin: it runs, as it was pushed               go on: it runs, from its offsets
@@ -60,96 +60,96 @@ local VERDICTS = {
 
 -- Whether a push of `at` (ms, or nil) is a repeat: no newer than what was settled, or the last push of a clock that is
 -- ahead.
-local function is_repeat(h, at)
-  return at and (at <= tonumber(h.asof or 0) or at == tonumber(h.ahead))
+local function is_repeat(job, at)
+  return at and (at <= tonumber(job.settled_until or 0) or at == tonumber(job.ahead))
 end
 
--- What a push does: a word of VERDICTS, or 'again', 'stale', 'gone', 'duplicate'. push: its `kind` ('job',
+-- What a push does: a word of VERDICTS, or 'next_push', 'stale', 'gone', 'duplicate'. push: its `kind` ('job',
 -- 'continuation', 'ticket'), `at`, `ticket`, and `has_spec`, whether spec:<id> has the job. For a duplicate also
 -- returns the reason, and the moment that its `at` would have to exceed. Writes no key.
-local function verdict(h, push)
-  local state, kind, at = h.state, push.kind, push.at
+local function verdict(job, push)
+  local state, kind, at = job.state, push.kind, push.at
   if kind == 'ticket' then
-    if state ~= 'queued' or h.ticket ~= push.ticket then return 'stale' end
+    if state ~= 'queued' or job.ticket ~= push.ticket then return 'stale' end
     return push.has_spec and 'go on' or 'gone'
   end
-  if is_repeat(h, at) then
-    local is_settled = at <= tonumber(h.asof or 0)
-    return 'duplicate', is_settled and 'settled' or 'repeated', is_settled and h.asof or h.ahead
+  if is_repeat(job, at) then
+    local is_settled = at <= tonumber(job.settled_until or 0)
+    return 'duplicate', is_settled and 'settled' or 'repeated', is_settled and job.settled_until or job.ahead
   end
-  if state == 'running' and h.want and (not at or at > tonumber(h.wantat or 0)) then return 'again' end
+  if state == 'running' and job.want and (not at or at > tonumber(job.want_at or 0)) then return 'next_push' end
   -- An unknown state counts as `paused`: nothing happens to such a job by itself.
   local word = (VERDICTS[state or false] or VERDICTS.paused)[kind]
-  if word == 'refresh' and at and at < tonumber(h.pushed or 0) then return 'duplicate', 'older', h.pushed end
+  if word == 'refresh' and at and at < tonumber(job.pushed or 0) then return 'duplicate', 'older', job.pushed end
   if word == 'go on' and not push.has_spec then return kind == 'job' and 'begin' or 'spent' end
   return word, 'active'
 end
 
--- Sets h.deadline (ms, as text) if the element has a deadline. Writes no key.
-local function set_deadline(h, j)
-  if j.deadline then h.deadline = whole(after_push(j, j.deadline)) end
+-- Sets job.deadline (ms, as text) if the element has a deadline. Writes no key.
+local function set_deadline(job, parsed)
+  if parsed.deadline then job.deadline = whole(after_push(parsed, parsed.deadline)) end
 end
 
 -- Notes which reply lists a job answers that begins or goes on. A job that begins after its end answers the new names
 -- alone: the others were answered at that end. set: adds a pair for the job's hash.
-local function note_waiting(id, h, j, begins, set)
-  local waiting, left = h.reply_to, nil
-  if begins and (not h.state or IS_FINAL[h.state]) then
-    h.reply_to = j.reply_to
+local function record_reply_lists(id, job, parsed, is_begun, set)
+  local waiting, left = job.reply_to, nil
+  if is_begun and (not job.state or IS_FINAL[job.state]) then
+    job.reply_to = parsed.reply_to
   else
-    local names, _, rest = join(h.reply_to, j.reply_to)
-    h.reply_to, left = names, rest
+    local names, _, rest = join(job.reply_to, parsed.reply_to)
+    job.reply_to, left = names, rest
   end
-  if h.reply_to and h.reply_to ~= waiting then set('reply_to', h.reply_to) end
-  if waiting and not h.reply_to then call('HDEL', key(id), 'reply_to') end
-  if left then emit(id, h, 'duplicate', duplicate(h, { reason = 'crowded' }), nil, left, true) end
+  if job.reply_to and job.reply_to ~= waiting then set('reply_to', job.reply_to) end
+  if waiting and not job.reply_to then call('HDEL', key(id), 'reply_to') end
+  if left then emit(id, job, 'duplicate', duplicate(job, { reason = 'crowded' }), nil, left, true) end
 end
 
 -- Notes what a push says of a job that begins or goes on. begins: all fields are those of the push; otherwise only its
--- URLs and headers are used. Sets the fields of `h` that events need. Returns the pairs for job:<id>, which the caller
+-- URLs and headers are used. Sets the fields of `job` that events need. Returns the pairs for job:<id>, which the caller
 -- writes, and a function that adds a pair.
 -- Writes spec:<id>, deadlines, batches.begin(); deletes old fields of job:<id>. Emits `completed` if the job waited for
 -- replicas.
-local function note(id, h, j, element, begins)
+local function record_push(id, job, parsed, element, is_begun)
   local k, s, fields = key(id), spec(id), {}
   -- While `reply_to` still names those who waited for the end.
-  if h.state == 'completed' and call('ZSCORE', UNTOLD, id) then tell(id, UNREPLICATED) end
+  if job.state == 'completed' and call('ZSCORE', UNANNOUNCED, id) then announce(id, UNREPLICATED) end
   local function set(name, value) fields[#fields + 1] = name fields[#fields + 1] = value end
-  note_waiting(id, h, j, begins, set)
-  batches.begin(id, h, j, begins, set)
-  if j.url or j.urls then
-    set('url', mask(j.url or j.urls[1]))
-    if begins then
+  record_reply_lists(id, job, parsed, is_begun, set)
+  batches.begin(id, job, parsed, is_begun, set)
+  if parsed.url or parsed.urls then
+    set('url', mask(parsed.url or parsed.urls[1]))
+    if is_begun then
       call('HSET', s, 'spec', element)
-      h.meta = j.meta ~= nil and fleet.meta(element) or nil
+      job.meta = parsed.meta ~= nil and fleet.meta(element) or nil
       set('created', NOW)
-      if j.path then set('path', j.path) end
-      local kind = j.kind ~= 'download' and j.kind or nil
-      if kind ~= h.kind then
-        if h.state then call('HDEL', k, 'kind', unpack(kinds.results)) end
-        if h.kind then fleet.forget_responses({ id }) end
+      if parsed.path then set('path', parsed.path) end
+      local kind = parsed.kind ~= 'download' and parsed.kind or nil
+      if kind ~= job.kind then
+        if job.state then call('HDEL', k, 'kind', unpack(kinds.results)) end
+        if job.kind then fleet.forget_responses({ id }) end
         if kind then set('kind', kind) end
-        h.kind = kind
+        job.kind = kind
       end
-      if h.meta then set('meta', h.meta) end
-      if j.deadline then
-        set_deadline(h, j)
-        set('deadline_at', h.deadline)
-        call('ZADD', DEADLINES, h.deadline, id)
+      if job.meta then set('meta', job.meta) end
+      if parsed.deadline then
+        set_deadline(job, parsed)
+        set('deadline_at', job.deadline)
+        call('ZADD', DEADLINES, job.deadline, id)
       end
     else
       call('HSET', s, 'renewed', element)
     end
   end
-  if IS_FINAL[h.state] then
-    h.crashes, h.attempt = 0, 0
+  if IS_FINAL[job.state] then
+    job.crashes, job.attempt = 0, 0
     -- From now on `received` counts bytes of another file. `bytes` keeps the size of the finished one.
-    local bytes = h.state == 'completed' and call('HGET', k, 'received')
+    local bytes = job.state == 'completed' and call('HGET', k, 'received')
     if bytes then set('bytes', bytes) end
     call('HDEL', k, 'crashes', 'attempt', unpack(OF_END))
-    if begins then
+    if is_begun then
       call('HDEL', s, 'renewed')
-      call('HDEL', k, not j.path and 'path' or '-', not h.meta and 'meta' or '-')
+      call('HDEL', k, not parsed.path and 'path' or '-', not job.meta and 'meta' or '-')
     end
   end
   return fields, set
@@ -158,47 +158,47 @@ end
 -- Renews the URLs and headers of an unfinished job by those of a newer push: signed URLs expire. moment: when the push
 -- was made (ms, as text). Its reply lists and batches wait for the same end. Writes spec:<id>, job:<id>,
 -- batches.enter().
-local function renew(id, h, j, element, moment)
+local function renew(id, job, parsed, element, timestamp)
   local k = key(id)
   call('HSET', spec(id), 'renewed', element)
-  call('HSET', k, 'url', mask(j.url or j.urls[1]))
-  if tonumber(moment) > tonumber(h.pushed or 0) then call('HSET', k, 'pushed', moment) end
-  emit(id, h, 'duplicate', duplicate(h, { reason = 'active', made = j.at }))
-  await_end(id, h, j.reply_to)
-  if j.batch then batches.enter(id, h, j.batch) end
+  call('HSET', k, 'url', mask(parsed.url or parsed.urls[1]))
+  if tonumber(timestamp) > tonumber(job.pushed or 0) then call('HSET', k, 'pushed', timestamp) end
+  emit(id, job, 'duplicate', duplicate(job, { reason = 'active', made = parsed.at }))
+  await_end(id, job, parsed.reply_to)
+  if parsed.batch then batches.enter(id, job, parsed.batch) end
 end
 
 -- Notes a time that is ahead of Redis' clock. A later push with the same time is a repeat. Writes job:<id> (ahead).
-local function note_ahead(id, at)
+local function record_future_push(id, at)
   if at and at > now then call('HSET', key(id), 'ahead', whole(at)) end
 end
 
--- What a push does that starts nothing, by the word of verdict(). order.lua adds `again`.
-local INSTEAD = {
+-- What a push does that starts nothing, by the word of verdict(). order.lua adds `next_push`.
+local NOT_STARTED = {
   stale = function() end,
-  unknown = function(id, h, j, element) reject_element(element, 'id: no job ' .. id .. ' is known; push it with its url', id, j) end,
-  spent = function(id, h, j, element)
-    reject_element(element, 'id: job ' .. id .. ' is ' .. h.state .. ' and its url is no longer kept; push it with its url', id, j)
+  unknown = function(id, job, parsed, element) reject_element(element, 'id: no job ' .. id .. ' is known; push it with its url', id, parsed) end,
+  spent = function(id, job, parsed, element)
+    reject_element(element, 'id: job ' .. id .. ' is ' .. job.state .. ' and its url is no longer kept; push it with its url', id, parsed)
   end,
-  gone = function(id, h, j, element, retention)
-    fail(id, h, 'bad_job', 'what was pushed is gone from Redis; push the job again with its url', false, retention)
+  gone = function(id, job, parsed, element, retention)
+    fail(id, job, 'bad_job', 'what was pushed is gone from Redis; push the job again with its url', false, retention)
   end,
-  refresh = function(id, h, j, element)
-    renew(id, h, j, element, moment_of(j.at))
-    note_ahead(id, j.at)
+  refresh = function(id, job, parsed, element)
+    renew(id, job, parsed, element, timestamp_of(parsed.at))
+    record_future_push(id, parsed.at)
   end,
-  duplicate = function(id, h, j, element, retention, reason, since)
+  duplicate = function(id, job, parsed, element, retention, reason, since)
     -- `pushed` notes that the push was taken. So a request without a time that is applied later counts as newer, and a
     -- repeat is recognised even after the job was forgotten.
-    local is_known = not j.at or not h.state or j.at == tonumber(h.ahead)
-    note_ahead(id, j.at)
-    if not is_known and tonumber(moment_of(j.at)) > tonumber(h.pushed or 0) then
-      call('HSET', key(id), 'pushed', moment_of(j.at))
+    local is_known = not parsed.at or not job.state or parsed.at == tonumber(job.ahead)
+    record_future_push(id, parsed.at)
+    if not is_known and tonumber(timestamp_of(parsed.at)) > tonumber(job.pushed or 0) then
+      call('HSET', key(id), 'pushed', timestamp_of(parsed.at))
     end
     -- The push takes back a pause that was made earlier and is applied later, as requests for a batch may be.
-    if not j.at and h.state and not IS_FINAL[h.state] then call('HSET', key(id), 'resumed', NOW) end
-    emit(id, h, 'duplicate', duplicate(h, { reason = reason, made = j.at, since = since }))
-    await_end(id, h, j.reply_to)
-    if j.batch then batches.enter(id, h, j.batch) end
+    if not parsed.at and job.state and not IS_FINAL[job.state] then call('HSET', key(id), 'resumed', NOW) end
+    emit(id, job, 'duplicate', duplicate(job, { reason = reason, made = parsed.at, since = since }))
+    await_end(id, job, parsed.reply_to)
+    if parsed.batch then batches.enter(id, job, parsed.batch) end
   end,
 }

@@ -1,18 +1,18 @@
--- Duties of tick.lua: put back what lost workers left, unless nobody looked after the queue for some time (watch.lua).
+-- Duties of tick.lua: put back what lost workers left, unless nobody looked after the queue for some time (silence.lua).
 
 -- Ends the run of a job whose worker is lost. Writes what lose() writes.
-local function reap(tick, id, j)
-  lose(id, j, tick.crash_limit, tick.retention)
+local function reap(tick, id, job)
+  lose(id, job, tick.crash_limit, tick.retention)
 end
 
 -- Takes jobs from workers that are lost: their leases are over. Writes leases, and what lose() writes.
 local function reap_jobs(tick)
   if now < tick.grace then return end
-  local most = share(tick)
+  local most = budget(tick)
   local lost = call('ZRANGEBYSCORE', LEASES, '-inf', NOW, 'LIMIT', 0, most)
   each(lost, function(id)
-    local j = is_strange(id) and {} or job(id)
-    if j.state ~= 'running' then call('ZREM', LEASES, id) else reap(tick, id, j) end
+    local job = is_strange(id) and {} or read_job(id)
+    if job.state ~= 'running' then call('ZREM', LEASES, id) else reap(tick, id, job) end
   end, function(id) call('ZREM', LEASES, id) end)
   spend(tick, #lost, most)
 end
@@ -27,7 +27,7 @@ local function reap_elements(tick)
   local names = call('ZRANGEBYSCORE', WORKERS, '-inf', whole(now - tick.lease), 'WITHSCORES', 'LIMIT', first, 200)
   local left = 50
   for k = 1, #names, 2 do
-    local isEmpty, moved = give_back(PREFIX .. KEY.held .. names[k], left)
+    local isEmpty, moved = return_elements(PREFIX .. KEY.held .. names[k], left)
     left = left - moved
     -- After this nobody looks at the worker's `held` list again.
     if isEmpty and tonumber(names[k + 1]) < now - 86400000 then

@@ -13,7 +13,7 @@ do
   -- Asks for a round. Writes recheck.
   function fleet.recheck_soon()
     -- Nothing waits yet, but this call may still set an element aside.
-    if fleet.is_recheck_due or call('EXISTS', PREFIX .. KEY.waitingHosts, kinds.key) == 0 then return end
+    if fleet.is_recheck_due or call('EXISTS', PREFIX .. KEY.deferredHosts, kinds.key) == 0 then return end
     fleet.is_recheck_due = true
     call('HSET', PREFIX .. KEY.recheck, 'asked', NOW)
   end
@@ -26,52 +26,52 @@ do
 
   -- Adds the lists of the next hosts to the round. cursor: of ZSCAN. Writes recheck.
   local function add_hosts(recheck, cursor)
-    local name = PREFIX .. KEY.waitingHosts
+    local name = PREFIX .. KEY.deferredHosts
     local page = redis.pcall('ZSCAN', name, cursor, 'COUNT', HOSTS)
     -- Roles of an earlier version lack this right. A key of another type has no hosts.
     if page.err then page = { '0', redis.pcall('ZRANGE', name, 0, -1, 'WITHSCORES') } end
-    for n = 1, #page[2], 2 do add(recheck, KEY.aside .. page[2][n]) end
+    for n = 1, #page[2], 2 do add(recheck, KEY.deferredHost .. page[2][n]) end
     if page[1] == '0' then call('HDEL', recheck, 'scan') else call('HSET', recheck, 'scan', page[1]) end
   end
 
   -- Begins a round with all lists. Writes recheck.
   local function begin_round(recheck)
     call('DEL', recheck)
-    for _, kind in ipairs(kinds.aside()) do add(recheck, KEY.kind .. kind) end
+    for _, kind in ipairs(kinds.deferred_kinds()) do add(recheck, KEY.deferredKind .. kind) end
     add_hosts(recheck, '0')
   end
 
   -- Cancels a job of a kind that no library here can read, if a request ends it. Returns whether it did.
-  local function cancel_unread(id, h, j, retention)
-    if h.state or not ends(h.want) or not awaits({ want = h.want, wantat = h.wantat }, type(j.at) == 'number' and j.at or nil) then return false end
-    h.reply_to = is_id(j.reply_to) and j.reply_to or nil
-    as_of(id, h.wantat)
-    finish(id, h, 'cancelled', retention, '')
+  local function cancel_unread(id, job, parsed, retention)
+    if job.state or not ends(job.want) or not blocking_operation({ want = job.want, want_at = job.want_at }, type(parsed.at) == 'number' and parsed.at or nil) then return false end
+    job.reply_to = is_id(parsed.reply_to) and parsed.reply_to or nil
+    settled_until(id, job.want_at)
+    finish(id, job, 'cancelled', retention, '')
     return true
   end
 
   -- Does what a push asks for if it starts nothing, as a claim would. Returns whether its element is done.
   local function do_push(element, retention)
-    local j, id, reason, whole = identify(element)
-    id = id or j and is_id(j.id) and j.id
+    local parsed, id, reason, whole = identify(element)
+    id = id or parsed and is_id(parsed.id) and parsed.id
     if not id or size(key(id)) == 0 or is_strange(id) then return false end
-    local h = job(id)
-    h.is_known = true
+    local job = read_job(id)
+    job.is_known = true
     if reason then
-      if not kinds.named(j) then return false end
-      if type(j.at) ~= 'number' or not is_repeat(h, j.at) then return cancel_unread(id, h, j, retention) end
-      INSTEAD.duplicate(id, h, j, element, retention, 'settled', h.asof)
+      if not kinds.named(parsed) then return false end
+      if type(parsed.at) ~= 'number' or not is_repeat(job, parsed.at) then return cancel_unread(id, job, parsed, retention) end
+      NOT_STARTED.duplicate(id, job, parsed, element, retention, 'settled', job.settled_until)
       return true
     end
-    fleet.complete(j)
-    local word, why, since = verdict(h, push_of(id, h, j))
-    local instead = INSTEAD[word]
+    fleet.complete(parsed)
+    local word, why, since = verdict(job, push_of(id, job, parsed))
+    local instead = NOT_STARTED[word]
     if instead then
-      instead(id, h, j, whole, retention, why, since)
+      instead(id, job, parsed, whole, retention, why, since)
       return true
     end
-    if not awaits({ state = h.state, want = h.want, wantat = h.wantat, behind = h.behind }, j.at) then return false end
-    start(id, h, j, whole, word == 'begin', nil, nil, nil, retention)
+    if not blocking_operation({ state = job.state, want = job.want, want_at = job.want_at, want_next = job.want_next }, parsed.at) then return false end
+    start(id, job, parsed, whole, word == 'begin', nil, nil, nil, retention)
     return true
   end
 
@@ -91,7 +91,7 @@ do
 
   -- Looks at the next elements of a list. left: the elements that are still to be looked at. Returns how many are left
   -- then, and what that has cost. Writes the list, hosts, and what do_push() writes.
-  local function look_through(list, left, retention, budget)
+  local function scan_list(list, left, retention, budget)
     local name = PREFIX .. list
     local page = redis.pcall('LRANGE', name, -left, -left + math.min(left, budget) - 1)
     if page.err or #page == 0 then return 0, 1 end
@@ -106,7 +106,7 @@ do
       if may_be and fine and is_done then
         -- Roles of an earlier version may lack these two rights.
         redis.pcall('LSET', name, n - 1 - first, VOID)
-        if string.sub(list, 1, #KEY.aside) == KEY.aside and redis.pcall('HINCRBY', PREFIX .. KEY.hosts, 'waiting', -1) == 0 then
+        if string.sub(list, 1, #KEY.deferredHost) == KEY.deferredHost and redis.pcall('HINCRBY', PREFIX .. KEY.hosts, 'waiting', -1) == 0 then
           call('HDEL', PREFIX .. KEY.hosts, 'waiting')
         end
         call('HSET', PREFIX .. KEY.recheck, 'done ' .. list, '1')
@@ -115,7 +115,7 @@ do
     return first - n, spent
   end
 
-  -- A duty of tick.lua: goes on with a round, or begins the next one. Writes recheck, and what look_through() writes.
+  -- A duty of tick.lua: goes on with a round, or begins the next one. Writes recheck, and what scan_list() writes.
   function fleet.recheck(tick)
     local recheck, budget = PREFIX .. KEY.recheck, BUDGET
     local all = redis.pcall('HRANDFIELD', recheck, 16, 'WITHVALUES')
@@ -128,7 +128,7 @@ do
       if list == 'scan' then is_under_way = true
       elseif budget > 0 and list ~= 'asked' and string.sub(list, 1, 5) ~= 'done ' then
         is_under_way = true
-        local left, spent = look_through(list, tonumber(all[n + 1]) or 0, tick.retention, budget)
+        local left, spent = scan_list(list, tonumber(all[n + 1]) or 0, tick.retention, budget)
         budget = budget - spent
         if left > 0 then call('HSET', recheck, list, left)
         else

@@ -6,5 +6,5 @@
 define('recover', { 'allow-oom' }, function()
   touch()
   if call('ZSCORE', WORKERS, ARGV[2]) then return '-' end
-  return give_back(HELD, 1000) and '1' or '0'
+  return return_elements(HELD, 1000) and '1' or '0'
 end)

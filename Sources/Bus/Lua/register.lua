@@ -7,7 +7,7 @@
 -- knows
 -- Returns 'ok'; 'old' if a later registration of this process came first; or {'taken', instance, ms since that process
 -- was seen} while another live process has the name.
--- Writes worker:<worker>, workers, settings, held:<worker>, jobs, places, and what lose() and requeue() write.
+-- Writes worker:<worker>, workers, settings, held:<worker>, jobs, permits, and what lose() and requeue() write.
 define('register', { 'allow-oom' }, function()
   call('HLEN', WORKER)
   local settings = touch()
@@ -36,14 +36,14 @@ define('register', { 'allow-oom' }, function()
   for k = 1, #claims, 2 do
     local token, id = claims[k], claims[k + 1]
     if #token == 32 and string.find(token, '^%x+$') and not known[token] then
-      local j = job(id)
-      if j.state == 'running' and j.token == token then
-        if is_successor then lose(id, j, tonumber(ARGV[5]), retention) else requeue(id, j, true, 'unheard', retention) end
+      local job = read_job(id)
+      if job.state == 'running' and job.token == token then
+        if is_successor then lose(id, job, tonumber(ARGV[5]), retention) else requeue(id, job, true, 'unheard', retention) end
       end
       call('HDEL', WORKER, token)
     end
   end
-  give_back(HELD, 1000)
-  if has_places(settings) then offer_place(settings, false) end
+  return_elements(HELD, 1000)
+  if has_permits(settings) then offer_permit(settings, false) end
   return publish('ok')
 end)

@@ -28,7 +28,7 @@ end
 -- completed, failed or cancelled.
 local function end_of(id, state)
   -- A large body is not even read.
-  local is_large = call('HSTRLEN', key(id), 'body') + call('HSTRLEN', key(id), 'body_base64') > LARGEST.told
+  local is_large = call('HSTRLEN', key(id), 'body') + call('HSTRLEN', key(id), 'body_base64') > LARGEST.published
   local v = call('HMGET', key(id), 'file', 'received', 'seconds', 'checksum', 'etag', 'unchanged', 'error', 'message', 'retryable',
     'worker', 'status', 'headers', is_large and '-' or 'body', is_large and '-' or 'body_base64', 'files', 'response_dropped')
   local function text(name, value) return value and value ~= '' and ',"' .. name .. '":' .. quoted(value) or '' end
@@ -57,27 +57,27 @@ end
 
 -- The members of a `duplicate` event. why: `reason`, `made` (the push's `at`) and `since` (the moment that `at` would
 -- have to exceed). Writes no key.
-local function duplicate(h, why)
-  local function moment(name, value) return value and ',"' .. name .. '":' .. whole(tonumber(value)) or '' end
-  return ',"state":"' .. (h.state or 'removed') .. '","reason":"' .. why.reason .. '"' .. moment('made', why.made)
-    .. moment('since', why.since)
+local function duplicate(job, why)
+  local function timestamp(name, value) return value and ',"' .. name .. '":' .. whole(tonumber(value)) or '' end
+  return ',"state":"' .. (job.state or 'removed') .. '","reason":"' .. why.reason .. '"' .. timestamp('made', why.made)
+    .. timestamp('since', why.since)
 end
 
 -- Adds reply lists to a job. Each new name is answered once: at once if the job has ended, else at its end. more: names
--- with blanks between them, or nil. Writes job:<id> (reply_to), and sets h.reply_to.
-local function await_end(id, h, more)
-  local names, new, left = join(h.reply_to, more)
+-- with blanks between them, or nil. Writes job:<id> (reply_to), and sets job.reply_to.
+local function await_end(id, job, more)
+  local names, new, left = join(job.reply_to, more)
   if not new then return end
-  if names ~= h.reply_to then
+  if names ~= job.reply_to then
     call('HSET', key(id), 'reply_to', names)
-    h.reply_to = names
+    job.reply_to = names
   end
-  if not h.state then
-    emit(id, h, 'duplicate', duplicate(h, { reason = 'settled' }), nil, new, true)
-  elseif IS_FINAL[h.state] and h.waiting ~= 'replicas' then
-    local members, worker = end_of(id, h.state)
-    emit(id, h, h.state, members, worker, new, true)
+  if not job.state then
+    emit(id, job, 'duplicate', duplicate(job, { reason = 'settled' }), nil, new, true)
+  elseif IS_FINAL[job.state] and job.waiting ~= 'replicas' then
+    local members, worker = end_of(id, job.state)
+    emit(id, job, job.state, members, worker, new, true)
   elseif left then
-    emit(id, h, 'duplicate', duplicate(h, { reason = 'crowded' }), nil, left, true)
+    emit(id, job, 'duplicate', duplicate(job, { reason = 'crowded' }), nil, left, true)
   end
 end

@@ -25,6 +25,6 @@ local function write_offsets(id, r)
 end
 
 -- Emits the events of a report. worker: the worker that they name.
-local function emit_report(id, j, r, worker)
-  for k = 1, #r.events, 2 do emit(id, j, r.events[k], r.events[k + 1], worker) end
+local function emit_report(id, job, r, worker)
+  for k = 1, #r.events, 2 do emit(id, job, r.events[k], r.events[k + 1], worker) end
 end

@@ -48,12 +48,12 @@ do
     if not known or known.err then return 0 end
     local sum, gone = bytes_of(known[1]), {}
     for n, id in ipairs(oldest) do
-      if sum <= fleet.most_bytes then break end
+      if sum <= fleet.max_response_bytes then break end
       sum, gone[n] = sum - bytes_of(known[n + 1]), id
       -- The hash may have expired.
       if redis.pcall('HEXISTS', key(id), 'headers') == 1 then
-        -- Without `question` this response answers no later request.
-        call('HDEL', key(id), 'headers', 'body', 'body_base64', 'question')
+        -- Without `request_digest` this response answers no later request.
+        call('HDEL', key(id), 'headers', 'body', 'body_base64', 'request_digest')
         call('HSET', key(id), 'response_dropped', NOW)
       end
     end
@@ -71,7 +71,7 @@ do
     for n = 1, #fields, 2 do
       if PARTS[fields[n]] then bytes = (bytes or 0) + #fields[n + 1] end
     end
-    if bytes and fleet.count_response(id, bytes) > fleet.most_bytes then drop_oldest(AT_ONCE) end
+    if bytes and fleet.count_response(id, bytes) > fleet.max_response_bytes then drop_oldest(AT_ONCE) end
   end
 
   -- Whether Redis has reached its `maxmemory`. It is looked up once in a call. A settle may write all the same, so that
@@ -90,11 +90,11 @@ do
   function fleet.drop_response(id, fields)
     local kept = { 'response_dropped', NOW }
     for n = 1, #fields, 2 do
-      if not PARTS[fields[n]] and fields[n] ~= 'question' and fields[n] ~= 'response_dropped' then
+      if not PARTS[fields[n]] and fields[n] ~= 'request_digest' and fields[n] ~= 'response_dropped' then
         kept[#kept + 1], kept[#kept + 2] = fields[n], fields[n + 1]
       end
     end
-    if call('HDEL', key(id), 'headers', 'body', 'body_base64', 'question') > 0 then fleet.forget_responses({ id }) end
+    if call('HDEL', key(id), 'headers', 'body', 'body_base64', 'request_digest') > 0 then fleet.forget_responses({ id }) end
     return kept
   end
 
@@ -111,8 +111,8 @@ do
   -- setting was made smaller. Writes what drop_oldest() writes.
   function fleet.bound_responses(tick)
     local sum = redis.pcall('HGET', sizes(), SUM)
-    if type(sum) ~= 'string' or bytes_of(sum) <= fleet.most_bytes then return end
-    local most = share(tick)
+    if type(sum) ~= 'string' or bytes_of(sum) <= fleet.max_response_bytes then return end
+    local most = budget(tick)
     spend(tick, drop_oldest(most), most)
   end
 end
@@ -167,9 +167,9 @@ do
     if bytes > 4096 and fleet.is_out_of_memory() then return false end
     local sum = redis.pcall('HGET', sizes(), SUM)
     -- A key of another type bounds nothing.
-    if type(sum) == 'table' or bytes_of(sum) + bytes <= fleet.most_reply_bytes then return true end
+    if type(sum) == 'table' or bytes_of(sum) + bytes <= fleet.max_reply_bytes then return true end
     sum = fleet.measure_replies(AT_ONCE)
-    return sum ~= nil and sum + bytes <= fleet.most_reply_bytes
+    return sum ~= nil and sum + bytes <= fleet.max_reply_bytes
   end
 
   -- Notes an answer that was pushed. Writes reply_bytes.

@@ -15,10 +15,10 @@ end
 
 local function write_run(run, worker)
   local id, r, fields = run.id, run.report, run.report.fields
-  emit_report(id, run.j, r, worker)
+  emit_report(id, run.job, r, worker)
   local n, seq = #fields, numbers[id]
   if seq then
-    fields[n + 1], fields[n + 2], fields[n + 3], fields[n + 4] = 'seq', seq, 'epoch', reign()
+    fields[n + 1], fields[n + 2], fields[n + 3], fields[n + 4] = 'seq', seq, 'epoch', current_epoch()
     numbers[id] = nil
   end
   write_fields(id, fields)
@@ -34,8 +34,8 @@ local function extend_runs(tick, first)
   for _ = 1, tonumber(ARGV[first]) do
     local run = { id = ARGV[i], token = ARGV[i + 1] }
     i, run.report = read_report(i + 2)
-    run.j = running(run.id)
-    if run.j.token == run.token and run.j.state == 'running' then
+    run.job = running(run.id)
+    if run.job.token == run.token and run.job.state == 'running' then
       runs[#runs + 1] = run
       leases[#leases + 1], leases[#leases + 2] = due, run.id
     else
@@ -47,10 +47,10 @@ local function extend_runs(tick, first)
   call('ZADD', LEASES, unpack(leases))
   for _, run in ipairs(runs) do
     write_run(run, tick.worker)
-    fleet.count(run.id, run.j)
-    if run.j.want then
+    fleet.count(run.id, run.job)
+    if run.job.want then
       tick.requests[#tick.requests + 1] = run.token
-      tick.requests[#tick.requests + 1] = run.j.want
+      tick.requests[#tick.requests + 1] = run.job.want
     end
   end
 end

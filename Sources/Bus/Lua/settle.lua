@@ -4,55 +4,55 @@
 -- of runs, then for each: id, token, outcome, argument, members of the event, a report (report.lua); then a token for
 -- each next job
 -- The outcomes and their arguments:
---       completed                  'replicas' if the event waits until replicas have the job (tell.lua)
+--       completed                  'replicas' if the event waits until replicas have the job (announce.lua)
 --       failed, cancelled, paused  ''
 --       retry, carry-on            delay (ms), and 'asked' if the host asked to be left alone for that time
 --       parked                     delay (ms), then what is waited for: 'disk' or 'store'
 --       released                   why
 --       rejected                   reason; its members are the claim's `before`, or ''
--- Returns names and values: `ends`, with 'done', 'fenced' or an error for each run, and `claims` (take.lua). A settle
+-- Returns names and values: `ends`, with 'done', 'fenced' or an error for each run, and `claims` (claiming.lua). A settle
 -- that is sent again answers 'done' again. An error concerns one run; the other runs are settled.
--- Writes the keys of the jobs and their indexes (states.lua), worker:<worker>, leases, places, and what take() writes.
+-- Writes the keys of the jobs and their indexes (states.lua), worker:<worker>, leases, permits, and what claim_elements() writes.
 
 do
   -- Undoes the push for which a job was claimed, because its worker cannot read the job: the push is rejected, and the
   -- job is what it was before. A job that was not known or was queued before fails. before: what remember() returned.
-  local function give_back_job(id, token, reason, before, retention)
+  local function return_job(id, token, reason, before, retention)
     call('LLEN', REJECTED)
-    local j, was = job(id), before ~= '' and cmsgpack.unpack(before)
+    local job, was = read_job(id), before ~= '' and cmsgpack.unpack(before)
     -- A job that fails answers all reply lists. A job that is restored leaves those unanswered that joined with this
     -- push or later, so the rejection answers them.
     local unanswered
     if was then
       local waited = {}
       for n = 1, #was.hash, 2 do waited[was.hash[n]] = was.hash[n + 1] end
-      local _, new = join(waited.reply_to, j.reply_to)
+      local _, new = join(waited.reply_to, job.reply_to)
       unanswered = new
     end
-    reject(redis.pcall('HGET', spec(id), 'spec'), reason, id, unanswered, j.meta)
+    reject(redis.pcall('HGET', spec(id), 'spec'), reason, id, unanswered, job.meta)
     call('HSET', key(id), 'settled', token)
     if not was then
-      return fail(id, j, 'bad_job', 'what was pushed cannot be read: ' .. reason .. '; push the job again', false, retention)
+      return fail(id, job, 'bad_job', 'what was pushed cannot be read: ' .. reason .. '; push the job again', false, retention)
     end
-    local kept = kept_of(id, j)
-    leave(id, j)
+    local kept = take_pending(id, job)
+    leave_state(id, job)
     -- The numbers of its events continue.
     local since = call('HGET', key(id), 'epoch') or '0'
     call('DEL', key(id), spec(id))
     call('HSET', key(id), unpack(was.hash))
     fleet.keep_response(id, was.hash)
-    call('HSET', key(id), 'settled', token, 'seq', j.seq, 'epoch', since)
+    call('HSET', key(id), 'settled', token, 'seq', job.seq, 'epoch', since)
     -- The claim has already published that the job was completed.
-    if call('HDEL', key(id), 'untold') == 1 then call('HDEL', key(id), 'waiting') end
+    if call('HDEL', key(id), 'unannounced') == 1 then call('HDEL', key(id), 'waiting') end
     if #was.spec > 0 then call('HSET', spec(id), unpack(was.spec)) end
-    local h = job(id)
-    if was.score then call('ZADD', INDEX[h.state], was.score, id) end
-    if not h.deadline then call('ZREM', DEADLINES, id) end
+    local restored = read_job(id)
+    if was.score then call('ZADD', INDEX[restored.state], was.score, id) end
+    if not restored.deadline then call('ZREM', DEADLINES, id) end
     if was.ttl > 0 then
       for _, name in ipairs({ key(id), spec(id), offsets(id) }) do call('PEXPIRE', name, was.ttl) end
     end
-    batches.restore(id, j.batch, h)
-    if kept then follow(id, kept, retention) end
+    batches.restore(id, job.batch, restored)
+    if kept then apply_pending(id, kept, retention) end
   end
 
   -- What each outcome does. run: one entry of the call, with the job as ending() returned it.
@@ -61,59 +61,59 @@ do
   -- The run has completed or failed its job.
   local function end_job(run, retention, worker)
     local fields, n = run.report.fields, #run.report.fields
-    fields[n + 1], fields[n + 2] = 'asof', NOW
+    fields[n + 1], fields[n + 2] = 'settled_until', NOW
     if run.outcome == 'failed' then write_offsets(run.id, run.report) end
-    emit_report(run.id, run.j, run.report, worker)
-    finish_run(run.id, run.j, run.outcome, retention, run.members, worker, fields,
+    emit_report(run.id, run.job, run.report, worker)
+    finish_run(run.id, run.job, run.outcome, retention, run.members, worker, fields,
       run.outcome == 'completed' and run.argument == 'replicas')
   end
   OUTCOMES.completed, OUTCOMES.failed = end_job, end_job
 
   function OUTCOMES.rejected(run, retention)
-    give_back_job(run.id, run.token, run.argument, run.members, retention)
+    return_job(run.id, run.token, run.argument, run.members, retention)
   end
 
   -- Writes the report of a run whose job does not end with it. Returns the job.
-  local function note_report(run, worker)
-    local j = job(run.id)
+  local function record_report(run, worker)
+    local job = read_job(run.id)
     call('HSET', key(run.id), 'settled', run.token)
     write_fields(run.id, run.report.fields)
     write_offsets(run.id, run.report)
-    emit_report(run.id, j, run.report, worker)
-    return j
+    emit_report(run.id, job, run.report, worker)
+    return job
   end
 
   function OUTCOMES.cancelled(run, retention, worker)
-    local j = note_report(run, worker)
-    as_of(run.id, j.wantat)
-    finish(run.id, j, 'cancelled', retention, run.members, worker)
+    local job = record_report(run, worker)
+    settled_until(run.id, job.want_at)
+    finish(run.id, job, 'cancelled', retention, run.members, worker)
   end
 
   function OUTCOMES.paused(run, retention, worker)
-    local j = note_report(run, worker)
-    if j.want == 'paused' then
-      as_of(run.id, j.wantat)
-      return pause(run.id, j, retention, worker)
+    local job = record_report(run, worker)
+    if job.want == 'paused' then
+      settled_until(run.id, job.want_at)
+      return pause(run.id, job, retention, worker)
     end
     -- The pause was taken back, so the job resumes.
-    if not ends(j.want) then j.want = nil end
-    requeue(run.id, j, true, 'resumed', retention)
+    if not ends(job.want) then job.want = nil end
+    requeue(run.id, job, true, 'resumed', retention)
   end
 
   function OUTCOMES.released(run, retention, worker)
-    requeue(run.id, note_report(run, worker), true, run.argument, retention)
+    requeue(run.id, record_report(run, worker), true, run.argument, retention)
   end
 
   -- Postpones the job for another attempt. event: the name of the event. A request that came meanwhile is done at once.
   local function postpone_run(run, retention, worker, event, waiting)
-    local j = note_report(run, worker)
+    local job = record_report(run, worker)
     local delay, asked = string.match(run.argument, '^(%d+) ?(%a*)$')
-    if asked == 'asked' then fleet.shut(run.id, tonumber(delay)) end
-    if j.want then return requeue(run.id, j, true, 'wanted', retention) end
-    if run.outcome == 'retry' then call('HSET', key(run.id), 'attempt', j.attempt + 1) end
+    if asked == 'asked' then fleet.back_off(run.id, tonumber(delay)) end
+    if job.want then return requeue(run.id, job, true, 'wanted', retention) end
+    if run.outcome == 'retry' then call('HSET', key(run.id), 'attempt', job.attempt + 1) end
     if run.outcome == 'carry-on' then call('HDEL', key(run.id), 'attempt') end
-    postpone(run.id, j, tonumber(delay), waiting)
-    emit(run.id, j, event, run.members, worker)
+    postpone(run.id, job, tonumber(delay), waiting)
+    emit(run.id, job, event, run.members, worker)
   end
 
   function OUTCOMES.retry(run, retention, worker) postpone_run(run, retention, worker, 'retrying') end
@@ -126,8 +126,8 @@ do
   local function end_run(worker, retention, run)
     if not run.is_ours then
       -- 'done' if the run has settled before. A run that was ended by somebody else has lost its token, and is fenced.
-      local j = run.j
-      return j and (j.token == run.token or call('HGET', key(run.id), 'settled') == run.token) and 'done' or 'fenced'
+      local job = run.job
+      return job and (job.token == run.token or call('HGET', key(run.id), 'settled') == run.token) and 'done' or 'fenced'
     end
     OUTCOMES[run.outcome](run, retention, worker)
     -- Its events are published before the next run is looked at, whatever goes wrong there.
@@ -138,17 +138,17 @@ do
     local settings, held, waiting = touch(ARGV[2])
     local worker, lease = ARGV[2], tonumber(ARGV[4])
     local retention = retention_of(settings, 5)
-    local left = places_left(settings)
+    local left = permits_left(settings)
     local may_claim = is_current(ARGV[3])
     local runs, ids, tokens, answers, i = {}, {}, {}, {}, 9
     for n = 1, tonumber(ARGV[8]) do
       local id, token, outcome, argument, members = unpack(ARGV, i, i + 4)
       local after, report = read_report(i + 5)
-      local j = ending(id)
-      runs[n] = { id = id, token = token, outcome = outcome, argument = argument, members = members, report = report, j = j,
-        is_ours = j and j.token == token and j.state == 'running' }
+      local job = ending(id)
+      runs[n] = { id = id, token = token, outcome = outcome, argument = argument, members = members, report = report, job = job,
+        is_ours = job and job.token == token and job.state == 'running' }
       -- Every other outcome may change the line, and so may the push or request behind this one.
-      if outcome ~= 'completed' or j and (j.again or j.behind) then held, waiting = nil, nil end
+      if outcome ~= 'completed' or job and (job.next_push or job.want_next) then held, waiting = nil, nil end
       i = after
     end
     for n, run in ipairs(runs) do
@@ -165,9 +165,9 @@ do
     if fleet.moved then held, waiting = nil, nil end
     local claims = {}
     if i <= #ARGV then
-      claims = may_claim and take(worker, { unpack(ARGV, i) }, lease, retention, settings, held, waiting) or { { 'answer', 'stale' } }
+      claims = may_claim and claim_elements(worker, { unpack(ARGV, i) }, lease, retention, settings, held, waiting) or { { 'answer', 'stale' } }
     end
-    if has_places(settings) then offer_place(settings, left and left <= 0) end
+    if has_permits(settings) then offer_permit(settings, left and left <= 0) end
     return publish(named { ends = answers, claims = claims })
   end)
 end

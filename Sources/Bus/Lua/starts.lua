@@ -27,16 +27,16 @@ do
   local function bucket_of(name, interval)
     if fleet.buckets[name] then return fleet.buckets[name] end
     local starts = PREFIX .. KEY.starts
-    local kept = redis.pcall('HMGET', starts, 'due ' .. name, 'since', 'owed ' .. name)
+    local kept = redis.pcall('HMGET', starts, 'due ' .. name, 'since', 'reserved ' .. name)
     if kept.err then
       -- Nobody but Haul may write this key.
       call('DEL', starts)
       kept = {}
     end
     local due = tonumber(kept[1] or nil) or 0
-    if not kept[2] then call('HSET', starts, 'since', reign())
-    elseif kept[2] ~= reign() then due = math.max(due, tonumber(reign()) + EARLY + interval) end
-    fleet.buckets[name] = { due = math.max(due, now), owed = tonumber(kept[3] or nil) or 0 }
+    if not kept[2] then call('HSET', starts, 'since', current_epoch())
+    elseif kept[2] ~= current_epoch() then due = math.max(due, tonumber(current_epoch()) + EARLY + interval) end
+    fleet.buckets[name] = { due = math.max(due, now), reserved = tonumber(kept[3] or nil) or 0 }
     return fleet.buckets[name]
   end
 
@@ -48,13 +48,13 @@ do
   end
 
   -- Counts a start. Writes starts.
-  function fleet.note_start(name, interval)
+  function fleet.record_start(name, interval)
     local bucket = bucket_of(name, interval)
     bucket.due = bucket.due + interval
     local fields = { 'due ' .. name, string.format('%.3f', bucket.due) }
-    if bucket.owed > 0 then
-      bucket.owed = bucket.owed - 1
-      fields[3], fields[4] = 'owed ' .. name, bucket.owed
+    if bucket.reserved > 0 then
+      bucket.reserved = bucket.reserved - 1
+      fields[3], fields[4] = 'reserved ' .. name, bucket.reserved
     end
     call('HSET', PREFIX .. KEY.starts, unpack(fields))
   end
@@ -66,21 +66,21 @@ do
 
   -- How many elements came back from a host's line and have not started since. They come before other elements of the
   -- host. May write starts.
-  function fleet.owed(rule) return bucket_of(rule.host, rule.interval).owed end
+  function fleet.reserved(rule) return bucket_of(rule.host, rule.interval).reserved end
 
   -- Sets that number. Writes starts.
-  function fleet.owe(rule, count)
-    bucket_of(rule.host, rule.interval).owed = count
-    call('HSET', PREFIX .. KEY.starts, 'owed ' .. rule.host, count)
+  function fleet.reserve(rule, count)
+    bucket_of(rule.host, rule.interval).reserved = count
+    call('HSET', PREFIX .. KEY.starts, 'reserved ' .. rule.host, count)
   end
 
   -- Wakes a worker if jobs wait for a start of the queue and one is free. hosts: in how many ms the next job of a host
   -- may start, or nil. worker: the instance of the caller. Returns in how many ms the caller has to call pace(); nil if
-  -- no job waits for a start, or if another worker calls pace(). Writes starts, places.
+  -- no job waits for a start, or if another worker calls pace(). Writes starts, permits.
   function fleet.pace(settings, worker, hosts)
     local wait = hosts
     if settings.interval and call('LLEN', JOBS) > 0 then
-      offer_place(settings, false)
+      offer_permit(settings, false)
       wait = math.min(wait or math.huge, fleet.next_start('*', settings.interval, fleet.startable('*', settings.interval)))
     end
     if not wait then return nil end
@@ -97,9 +97,9 @@ end
 --
 -- ARGV: nonce, worker, instance
 -- Returns in how many ms it has to be called again; '' if it need not be.
--- Writes starts, places, and what fleet.bring_back_all() writes.
+-- Writes starts, permits, and what fleet.return_all() writes.
 define('pace', { 'allow-oom' }, function()
   local settings = touch(ARGV[2])
-  local wait = fleet.pace(settings, ARGV[3], fleet.bring_back_all(500))
+  local wait = fleet.pace(settings, ARGV[3], fleet.return_all(500))
   return publish(wait and whole(wait) or '')
 end)

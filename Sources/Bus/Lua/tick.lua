@@ -2,7 +2,7 @@
 local function ignored(settings)
   local texts, names = settings.texts, {}
   if texts[2] and not settings.max_running then names[#names + 1] = 'max_running' end
-  if texts[7] and not fleet.most then names[#names + 1] = 'host_connections' end
+  if texts[7] and not fleet.max_connections then names[#names + 1] = 'host_connections' end
   if texts[8] and not settings.has_rate then names[#names + 1] = 'rate' end
   if texts[10] and not settings.interval then names[#names + 1] = 'starts' end
   return names
@@ -16,33 +16,33 @@ end
 -- calls between them report_runs.lua. Only the last call does what is not about this worker.
 --
 -- ARGV: nonce, worker, instance, lease (ms), retention of completed, failed, cancelled jobs (ms), crash limit, store,
--- '1' if the worker waits for a place under max_running, its place and its process (neighbours.lua), '1' if with this
+-- '1' if the worker waits for a place under max_running, its place and its process (colocated.lua), '1' if with this
 -- call all its runs are reported, number of workers whose processes have ended, then for each: worker, process
--- (neighbours.lua), number of the worker's own fields, pairs of them, number of runs, then for each: id, token, a
+-- (colocated.lua), number of the worker's own fields, pairs of them, number of runs, then for each: id, token, a
 -- report (report.lua)
 -- Returns names and values, without lists that are empty:
 --       fenced    tokens
 --       requests  token, request, ...
 --       gate      'quiet', 'paused', 'full' or 'open'
 --       more      '1' if there is more to do than one call does
---       rate      '1' if the queue has a limit of rate (shares.lua)
+--       rate      '1' if the queue has a limit of rate (rates.lua)
 --       pace      in how many ms this worker has to call pace() (starts.lua)
 --       limits    '1' if hosts have limits of their own, which the worker has to read
 --       ignored   names of limits among the settings whose values are invalid
 --       unheard   '1' if more requests wait in `want`
 --       dropped   id, store, file, generation, inode, entry, ... for each file that this worker has to unlink: the
 --                 partial file of a generation, or the finished file with this inode, size and time. Then it removes
---                 the entry from `dropping`
---       aside     kinds of jobs that wait and that this worker does not do (kinds.lua)
---       silent    worker, process, ... (neighbours.lua)
+--                 the entry from `deleting`
+--       deferred_kinds  kinds of jobs that wait and that this worker does not do (kinds.lua)
+--       silent    worker, process, ... (colocated.lua)
 define('tick', { 'allow-oom' }, function()
   local known, received = unpack(call('HMGET', WORKER, 'instance', 'received'))
   local settings = touch(ARGV[2])
   local tick = { worker = ARGV[2], instance = ARGV[3], lease = tonumber(ARGV[4]),
     retention = retention_of(settings, 5), crash_limit = tonumber(ARGV[8]), store = ARGV[9],
-    place = ARGV[11], process = ARGV[12],
+    host_identity = ARGV[11], process = ARGV[12],
     is_known = not known or known == ARGV[3], received = received, fenced = {}, requests = {}, more = false, dropped = {}, silent = {},
-      aside = {} }
+      deferred_kinds = {} }
   local gone = 14
   local own = gone + 2 * tonumber(ARGV[gone]) + 1
   local runs = own + 2 * tonumber(ARGV[own]) + 1
@@ -52,8 +52,8 @@ define('tick', { 'allow-oom' }, function()
   heartbeat(tick, own)
   watch(tick)
   -- A new epoch begins here even if this call emits no event.
-  reign()
-  hear_requests(tick)
+  current_epoch()
+  apply_operations(tick)
   extend_runs(tick, runs)
   -- All of this worker's leases are extended by now, so none of its own runs is reaped.
   if ARGV[13] == '1' then
@@ -61,27 +61,27 @@ define('tick', { 'allow-oom' }, function()
     reap_jobs(tick)
     reap_elements(tick)
     promote(tick)
-    tell_overdue(tick)
+    announce_overdue(tick)
     expire(tick)
     trim(tick)
-    take_drops(tick)
+    claim_deletions(tick)
     -- Most queues have none of these keys, and one command says so.
     if call('EXISTS', PREFIX .. KEY.recheck, kinds.key, PREFIX .. KEY.responseBytes, PREFIX .. KEY.replyBytes) > 0 then
       fleet.recheck(tick)
-      kinds.look_aside(tick)
+      kinds.return_deferred(tick)
       fleet.bound_responses(tick)
       fleet.measure_replies(8)
     end
-    tick.pace = fleet.pace(settings, tick.instance, fleet.bring_back_all(500))
+    tick.pace = fleet.pace(settings, tick.instance, fleet.return_all(500))
     -- If the limit was taken away, nothing else wakes the workers that waited for a place under it.
-    if has_places(settings) or ARGV[10] == '1' then offer_place(settings, true) end
-    meet_neighbours(tick)
+    if has_permits(settings) or ARGV[10] == '1' then offer_permit(settings, true) end
+    register_colocated(tick)
   end
   local has_limits = fleet.is_used() and call('EXISTS', PREFIX .. KEY.limits) == 1
   local reply = publish(named { gate = settings.is_quiet and 'quiet' or closed_by(settings) or 'open', more = tick.more and '1',
     rate = settings.has_rate and '1', pace = tick.pace and whole(tick.pace), limits = has_limits and '1',
     ignored = ignored(settings), unheard = tick.are_many and '1',
-    fenced = tick.fenced, requests = tick.requests, dropped = tick.dropped, silent = tick.silent, aside = tick.aside })
+    fenced = tick.fenced, requests = tick.requests, dropped = tick.dropped, silent = tick.silent, deferred_kinds = tick.deferred_kinds })
   -- After publish(), so that this call's own events are counted.
   if ARGV[13] == '1' then history.keep() end
   return reply

@@ -28,7 +28,7 @@ package struct Get: AsyncParsableCommand {
     package init() {}
 
     package func validate() throws {
-        guard !source.newer || !GetPlace.isBucket(source.directory ?? source.output ?? "") else {
+        guard !source.newer || !GetTarget.isBucket(source.directory ?? source.output ?? "") else {
             throw ValidationError("-N looks at a file's time, and a bucket has none: choose --if-exists overwrite.")
         }
         guard !json || !source.isToStandardOutput else {
@@ -42,27 +42,27 @@ package struct Get: AsyncParsableCommand {
         if source.isToStandardOutput { return try await writeToStandardOutput(settings) }
         var plan = try await GetPlan(source, request, settings, isVerbose: verbose)
         try settings.stores.check(Set(plan.items.map(\.root) + [plan.root]))
-        let journal = try Journal()
-        await Leavings.settle(await journal.unended(), in: plan.root, plan.items, settings, journal)
-        let left = Leavings(await journal.unended(), in: plan.root, journal)
+        let downloadLog = try DownloadLog()
+        await UnfinishedDownloads.settle(await downloadLog.unended(), in: plan.root, plan.items, settings, downloadLog)
+        let left = UnfinishedDownloads(await downloadLog.unended(), in: plan.root, downloadLog)
         if source.forget { try await forget(left, settings) }
         let others = source.forget ? [] : await left.records(besides: plan.items)
         if source.continues { for record in others { try plan.add(record) } }
         // If the reader goes away after the first lines, the command has to end as failed.
         Terminal.isFollowing.store(true, ordering: .relaxed)
         let reporter = makeReporter()
-        if !source.continues, let words = Leavings.words(others) { reporter.note(words) }
+        if !source.continues, let words = UnfinishedDownloads.words(others) { reporter.record(words) }
         guard !plan.items.isEmpty else {
-            if source.continues { reporter.note("nothing is left to continue in \(plan.root)") }
+            if source.continues { reporter.record("nothing is left to continue in \(plan.root)") }
             return await reporter.flush()
         }
-        try await download(plan.items, settings, journal, reporter)
+        try await download(plan.items, settings, downloadLog, reporter)
     }
 
     private func download(
-        _ items: [GetItem], _ settings: GetSettings, _ journal: Journal, _ reporter: GetReporter
+        _ items: [GetItem], _ settings: GetSettings, _ downloadLog: DownloadLog, _ reporter: GetReporter
     ) async throws {
-        let runner = GetRunner(items, settings, journal, reporter, parallel: transfer.parallel)
+        let runner = GetRunner(items, settings, downloadLog, reporter, parallel: transfer.parallel)
         let begun = ContinuousClock.now
         let work = Task { await runner.run() }
         let signals = Signals.cancelling(work)
@@ -70,14 +70,14 @@ package struct Get: AsyncParsableCommand {
         let results = await work.value
         await reporter.end(results, seconds: (ContinuousClock.now - begun).secondsValue)
         if work.isCancelled {
-            reporter.note("interrupted: run the same command again to continue, or haul get --continue")
+            reporter.record("interrupted: run the same command again to continue, or haul get --continue")
             await reporter.flush()
             throw ExitStatus.interrupted
         }
         if results.contains(where: { $0.1.isFailed }) { throw ExitStatus.jobFailed }
     }
 
-    private func forget(_ left: Leavings, _ settings: GetSettings) async throws {
+    private func forget(_ left: UnfinishedDownloads, _ settings: GetSettings) async throws {
         let reporter = makeReporter()
         for record in await left.records(besides: []) {
             let store: any Store
@@ -85,7 +85,7 @@ package struct Get: AsyncParsableCommand {
                 throw ExitStatus.because(.usage, error.message)
             }
             await left.forget(record, in: store)
-            reporter.note("removed the unfinished \(Leavings.name(of: record)) (\(record.root))")
+            reporter.record("removed the unfinished \(UnfinishedDownloads.name(of: record)) (\(record.root))")
         }
         await reporter.flush()
     }

@@ -36,8 +36,8 @@ enum GetBars {
         let size = progress.total.map { amount(progress.received, of: $0) } ?? Units.bytes(progress.received)
         switch view.phase {
         case .waiting(let why): return "\(name)  \(why)".shortened(to: width)
-        case .retrying(let moment, let why):
-            let seconds = max(0, (moment - .now).secondsValue)
+        case .retrying(let timestamp, let why):
+            let seconds = max(0, (timestamp - .now).secondsValue)
             let part = progress.received > 0 ? "\(percent)  " : ""
             return "\(name) \(part) \(why), again in \(Units.duration(Int64(seconds.rounded(.up))))".shortened(
                 to: width)

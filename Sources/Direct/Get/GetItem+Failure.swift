@@ -9,7 +9,7 @@ extension GetItem {
         if failure.code == .fileExists, !failure.isFinal {
             // An object that has the name is noticed only at the end of the upload, so it may be an old one.
             failure.message =
-                GetPlace.isBucket(root)
+                GetTarget.isBucket(root)
                 ? "\(name) is there: choose --if-exists overwrite, rename or skip"
                 : "\(name) was made during this download: choose --if-exists overwrite or rename to continue"
         }

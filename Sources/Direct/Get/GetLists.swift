@@ -24,7 +24,7 @@ struct GetLists: Sendable {
             try Self.item(url, name, in: scratch.path, credentials, headers)
         }
         let reporter = GetReporter(form: .quiet, isVerbose: isVerbose, isOutputTaken: false, here: scratch.path)
-        let runner = GetRunner(items, settings, scratch.journal, reporter, parallel: items.count)
+        let runner = GetRunner(items, settings, scratch.downloadLog, reporter, parallel: items.count)
         let work = Task { await runner.run() }
         let signals = Signals.cancelling(work)
         defer { signals.cancel() }

@@ -55,7 +55,7 @@ struct GetPlan {
         checksums = try ChecksumFile(files: source.checksumFile, lists)
         (root, path) =
             try source.isToStandardOutput
-            ? ("/", nil) : GetPlace.of(directory: source.directory, output: source.output)
+            ? ("/", nil) : GetTarget.of(directory: source.directory, output: source.output)
         for text in source.urls {
             if text.lowercased().hasSuffix(".meta4"), !TextFile.isURL(text) {
                 for entry in try Metalink.entries(of: text, lists) { try add(entry) }
@@ -111,8 +111,8 @@ struct GetPlan {
         let isSchemeAssumed = entry.urls.contains { Self.completed($0) != $0 }
         entry.urls = entry.urls.map(Self.completed)
         let root = try entry.directory.map { directory in
-            try GetPlace.absolute(
-                directory.hasPrefix("/") || GetPlace.isBucket(directory) ? directory : self.root + "/" + directory)
+            try GetTarget.absolute(
+                directory.hasPrefix("/") || GetTarget.isBucket(directory) ? directory : self.root + "/" + directory)
         }
         var path = entry.path ?? self.path
         if let directory = self.path, directory.hasSuffix("/"), let own = entry.path { path = directory + own }

@@ -11,14 +11,14 @@ extension GetRecord {
     ///
     /// - Returns: Whether it is certain that nothing hidden is left of the download.
     mutating func settle(
-        in store: any Store, _ journal: Journal, isDurable: Bool
+        in store: any Store, _ downloadLog: DownloadLog, isDurable: Bool
     ) async throws(TransferError) -> Bool {
         guard run != Self.unbegun else { return true }
         guard let files = store as? FileStore else { return false }
         guard isOpen else {
             guard let hidden else { return false }
             if !hidden.isEmpty, let file = completed?.file {
-                await files.discard(PartialPlace(file: file, key: key, generation: "", name: hidden))
+                await files.discard(PartialLocation(file: file, key: key, generation: "", name: hidden))
             }
             return true
         }
@@ -34,7 +34,7 @@ extension GetRecord {
             validated: UnixTime.milliseconds)
         if let unfinished { Aria2Control.remove(of: unfinished.file, in: root) }
         (isOpen, self.resume, unfinished, hidden) = (false, nil, nil, proof.name)
-        await journal.write(self, isDurable: isDurable)
+        await downloadLog.write(self, isDurable: isDurable)
         await files.discard(proof)
         return true
     }

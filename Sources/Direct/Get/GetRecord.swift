@@ -102,7 +102,7 @@ struct GetRecord: Sendable {
         if let completed { object.set("completed", json: Self.object(completed.fields)) }
         if let unfinished { object.set("unfinished", json: Self.object(unfinished.fields)) }
         object.set("hidden", hidden)
-        // Before `open`, where `JournalFile` finds it without parsing the line.
+        // Before `open`, where `DownloadLogFile` finds it without parsing the line.
         if !isOpen { object.set("file", fileKey) }
         object.set("open", isOpen)
         return object.text

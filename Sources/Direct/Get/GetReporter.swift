@@ -26,7 +26,7 @@ final class GetReporter: Sendable {
     private let here: String
     private let state = Mutex(State())
     private let output = BlockingPool(name: "output", limit: 1)
-    private static let mostPending = 1000
+    private static let maxPending = 1000
 
     /// Columns and rows.
     var size: (width: Int, height: Int) { Terminal.size }
@@ -38,7 +38,7 @@ final class GetReporter: Sendable {
     // MARK: Messages
 
     /// A notice for a person. It is left out with `--json` and `--quiet`.
-    func note(_ text: String) {
+    func record(_ text: String) {
         if form == .bars || form == .lines { complain("haul: \(text)") }
     }
 
@@ -59,16 +59,16 @@ final class GetReporter: Sendable {
         }
     }
 
-    func tell(_ run: GetRun, _ event: ActivityEvent) {
+    func report(_ run: GetRun, _ event: ActivityEvent) {
         var object = Self.event(event.name, run.item)
         event.write(to: &object)
         writeJSON(object)
         switch event {
-        case .warning(let text): note("\(run.item.label): \(text)")
-        case .restarted(let why): note("\(run.item.label): begins anew: \(why)")
+        case .warning(let text): record("\(run.item.label): \(text)")
+        case .restarted(let why): record("\(run.item.label): begins anew: \(why)")
         case .resumed(let offset, let total):
             let whole = total.map { " of " + Units.bytes($0) } ?? ""
-            note("\(run.item.label): goes on at \(Units.bytes(offset))\(whole)")
+            record("\(run.item.label): goes on at \(Units.bytes(offset))\(whole)")
         case .started: break
         }
     }
@@ -80,12 +80,12 @@ final class GetReporter: Sendable {
         object.set("delay", delay.secondsValue)
         writeJSON(object)
         let count = attempt > 0 ? " (\(attempt) of \(retries))" : ""
-        note("\(run.item.label): \(failure.message); again in \(Units.duration(delay.secondsValue))\(count)")
+        record("\(run.item.label): \(failure.message); again in \(Units.duration(delay.secondsValue))\(count)")
     }
 
     func progress(_ run: GetRun, _ progress: ActivityProgress) {
         guard progress.connections > 0 || progress.received > 0 else { return }
-        guard form == .json, state.withLock({ $0.pending }) < Self.mostPending else { return }
+        guard form == .json, state.withLock({ $0.pending }) < Self.maxPending else { return }
         var object = Self.event("progress", run.item)
         progress.write(to: &object)
         writeJSON(object)

@@ -24,7 +24,7 @@ final class GetRun: Sendable {
 
     let item: GetItem
     private let settings: GetSettings
-    private let journal: Journal
+    private let downloadLog: DownloadLog
     private let names: GetNames
     private let reporter: GetReporter
     private let state: Mutex<State>
@@ -33,9 +33,9 @@ final class GetRun: Sendable {
     private static let longestWait = Duration.seconds(300)
 
     init(
-        _ item: GetItem, _ settings: GetSettings, _ journal: Journal, _ names: GetNames, _ reporter: GetReporter
+        _ item: GetItem, _ settings: GetSettings, _ downloadLog: DownloadLog, _ names: GetNames, _ reporter: GetReporter
     ) {
-        (self.item, self.settings, self.journal) = (item, settings, journal)
+        (self.item, self.settings, self.downloadLog) = (item, settings, downloadLog)
         (self.names, self.reporter) = (names, reporter)
         state = Mutex(State(view: View(name: item.label)))
     }
@@ -60,7 +60,7 @@ final class GetRun: Sendable {
         var before = claimed
         var isClean = true
         do throws(TransferError) {
-            isClean = try await before?.settle(in: store, journal, isDurable: settings.isDurable) ?? true
+            isClean = try await before?.settle(in: store, downloadLog, isDurable: settings.isDurable) ?? true
         } catch {
             guard case .failed(let failure) = error else { return GetResult(end: .stopped) }
             return GetResult(end: .failed(failure))
@@ -68,10 +68,10 @@ final class GetRun: Sendable {
         let (own, other) = await owner(before, store.id)
         // In a bucket the store handles an object that has the name.
         let standing =
-            GetPlace.isBucket(item.root)
-            ? nil : StandingFile(item, in: store, own: own, isOfOther: other, journal, names)
+            GetTarget.isBucket(item.root)
+            ? nil : UnrecordedFile(item, in: store, own: own, isOfOther: other, downloadLog, names)
         if item.ifExists == .skip, standing?.isThere == true { return GetResult(end: .skipped, file: item.likelyPath) }
-        if before?.isOpen != true, let file = await standing?.answerUnasked() {
+        if before?.isOpen != true, let file = await standing?.existingFileByChecksum() {
             return result(of: file, standing, isUnchanged: true)
         }
         var record = GetRecord(item, run: Token.make(), completed: own)
@@ -87,8 +87,8 @@ final class GetRun: Sendable {
         var own: CompletedFile?
         // The record may be of another URL whose file has the same name. That file is not reused.
         if let before, before.isFile(of: item.urls) { own = before.completed }
-        guard !GetPlace.isBucket(item.root), let path = item.likelyPath,
-            let owner = await journal.owner(of: path, in: item.root)
+        guard !GetTarget.isBucket(item.root), let path = item.likelyPath,
+            let owner = await downloadLog.owner(of: path, in: item.root)
         else { return (own, false) }
         guard owner.isFile(of: item.urls) else { return (own, true) }
         var file = owner.completed
@@ -101,11 +101,11 @@ final class GetRun: Sendable {
     }
 
     /// Waits for the lock. nil if the task is cancelled before that.
-    private func claim() async -> (lock: Journal.Lock, record: GetRecord?)? {
+    private func claim() async -> (lock: DownloadLog.Lock, record: GetRecord?)? {
         var isSaid = false
         while !Task.isCancelled {
-            if let claim = await journal.claim(item.key) { return claim }
-            if !isSaid { reporter.note("\(item.label): another haul get is downloading it; waiting for that") }
+            if let claim = await downloadLog.claim(item.key) { return claim }
+            if !isSaid { reporter.record("\(item.label): another haul get is downloading it; waiting for that") }
             isSaid = true
             state.withLock { $0.view.phase = .waiting("waiting for another haul get") }
             try? await Task.sleep(for: .milliseconds(100))
@@ -113,7 +113,7 @@ final class GetRun: Sendable {
         return nil
     }
 
-    private func attempts(_ standing: StandingFile?, _ store: any Store, isNew: Bool) async -> GetResult {
+    private func attempts(_ standing: UnrecordedFile?, _ store: any Store, isNew: Bool) async -> GetResult {
         var failed = 0
         var isNew = isNew
         while true {
@@ -139,7 +139,7 @@ final class GetRun: Sendable {
             case .end where failure.code == .fileExists && item.ifExists == .skip:
                 // The file was made during this download, and `skip` keeps that file: drop the bytes.
                 await download.discard()
-                await journal.remove(item.key)
+                await downloadLog.remove(item.key)
                 return GetResult(end: .skipped, file: item.likelyPath)
             case .end: return await fail(failure)
             case .carryOn(let delay): (wait, failed) = (delay, 0)
@@ -166,7 +166,7 @@ final class GetRun: Sendable {
     }
 
     private func step(
-        after outcome: ActivityOutcome, of download: Download, _ standing: StandingFile?, _ store: any Store
+        after outcome: ActivityOutcome, of download: Download, _ standing: UnrecordedFile?, _ store: any Store
     ) async -> Step {
         switch outcome {
         case .completed(let file, _, let isUnchanged):
@@ -210,7 +210,7 @@ final class GetRun: Sendable {
             state.record?.run = run
             return state.record!
         }
-        await journal.write(record, isDurable: false)
+        await downloadLog.write(record, isDurable: false)
         let request = FileRequest(
             key: item.key, run: run, isNew: false, path: item.job.path, ifExists: item.job.ifExists,
             completed: left.file, lease: lease)
@@ -232,14 +232,14 @@ final class GetRun: Sendable {
     // MARK: One attempt
 
     private func attempt(
-        _ standing: StandingFile?, _ store: any Store, isNew: Bool
+        _ standing: UnrecordedFile?, _ store: any Store, isNew: Bool
     ) async -> (Download, ActivityOutcome) {
         let record = state.withLock { state in
             if !isNew { state.record?.run = Token.make() }
             return state.record!
         }
         var assignment = Assignment(
-            job: item.job, token: record.run, key: item.key, clock: SharedClock(told: UnixTime.milliseconds),
+            job: item.job, token: record.run, key: item.key, clock: SharedClock(serverTime: UnixTime.milliseconds),
             lease: lease, report: { [weak self] event in self?.handle(event) })
         (assignment.resume, assignment.isNew) = (record.resume, isNew)
         // Nothing hidden is left of an earlier run, so that no directory has to be searched for it.
@@ -272,9 +272,9 @@ final class GetRun: Sendable {
     private func handle(_ event: ActivityEvent) {
         state.withLock { state in
             state.isReached = true
-            if let file = state.activity?.partialPlace?.file { state.view.name = file }
+            if let file = state.activity?.partialLocation?.file { state.view.name = file }
         }
-        reporter.tell(self, event)
+        reporter.report(self, event)
     }
 
     /// Begins a checkpoint if one is due.
@@ -299,7 +299,7 @@ final class GetRun: Sendable {
 
     private func save(isDurable: Bool) async {
         guard let record = state.withLock({ $0.record }) else { return }
-        await journal.write(record, isDurable: isDurable)
+        await downloadLog.write(record, isDurable: isDurable)
     }
 
     /// Records the last checkpoint, or removes a partial file that no run could continue.
@@ -313,14 +313,14 @@ final class GetRun: Sendable {
     }
 
     private func complete(
-        _ download: Download, _ file: CompletedFile, _ standing: StandingFile?, isUnchanged: Bool
+        _ download: Download, _ file: CompletedFile, _ standing: UnrecordedFile?, isUnchanged: Bool
     ) async -> GetResult {
         let unfinished = state.withLock { state in
             state.record?.isOpen = false
             state.record?.resume = nil
             state.view.name = file.file
             // A run that is killed from here on leaves at most this name.
-            if let place = download.partialPlace {
+            if let place = download.partialLocation {
                 state.record?.hidden = place.name
             } else {
                 state.record?.hidden = ""
@@ -333,7 +333,7 @@ final class GetRun: Sendable {
         }
         // aria2's control file describes the file that has just been replaced.
         if let unfinished, !isUnchanged { Aria2Control.remove(of: unfinished.file, in: item.root) }
-        if standing?.proof == nil { await save(isDurable: false) } else { await journal.remove(item.key) }
+        if standing?.proof == nil { await save(isDurable: false) } else { await downloadLog.remove(item.key) }
         await download.discard()
         return result(of: file, standing, isUnchanged: isUnchanged)
     }
@@ -344,12 +344,12 @@ final class GetRun: Sendable {
             if state.record?.resume?.offsets.isEmpty != false { state.record?.isOpen = false }
             return state.record.map { $0.isOpen || $0.completed != nil } ?? false
         }
-        if isContinuable { await save(isDurable: false) } else { await journal.remove(item.key) }
+        if isContinuable { await save(isDurable: false) } else { await downloadLog.remove(item.key) }
         return GetResult(end: .failed(item.explained(failure, of: view.name)))
     }
 
     private func result(
-        of file: CompletedFile, _ standing: StandingFile?, isUnchanged: Bool
+        of file: CompletedFile, _ standing: UnrecordedFile?, isUnchanged: Bool
     ) -> GetResult {
         var result = GetResult(end: isUnchanged ? .unchanged : .completed, file: file.file)
         (result.bytes, result.checksum) = (file.bytes, file.checksum)

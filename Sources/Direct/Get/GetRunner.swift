@@ -13,14 +13,16 @@ final class GetRunner: Sendable {
 
     private let items: [GetItem]
     private let settings: GetSettings
-    private let journal: Journal
+    private let downloadLog: DownloadLog
     private let reporter: GetReporter
     private let parallel: Int
     private let names = GetNames()
     private let state = Mutex(State())
 
-    init(_ items: [GetItem], _ settings: GetSettings, _ journal: Journal, _ reporter: GetReporter, parallel: Int) {
-        (self.items, self.settings, self.journal) = (items, settings, journal)
+    init(
+        _ items: [GetItem], _ settings: GetSettings, _ downloadLog: DownloadLog, _ reporter: GetReporter, parallel: Int
+    ) {
+        (self.items, self.settings, self.downloadLog) = (items, settings, downloadLog)
         (self.reporter, self.parallel) = (reporter, parallel)
         state.withLock { $0.totals.all = items.count }
     }
@@ -65,7 +67,7 @@ final class GetRunner: Sendable {
     }
 
     private func work(_ index: Int, _ item: GetItem) async {
-        let run = GetRun(item, settings, journal, names, reporter)
+        let run = GetRun(item, settings, downloadLog, names, reporter)
         state.withLock { $0.runs.append((index, run)) }
         let result = await run.run()
         if result.isFailed { names.release(item) }
@@ -80,8 +82,8 @@ final class GetRunner: Sendable {
 
     /// Records a download that had not begun when the command was interrupted, so that `--continue` finds it.
     private func recordUnbegun(_ item: GetItem) async {
-        guard await journal.read(item.key) == nil else { return }
-        await journal.write(GetRecord(item, run: GetRecord.unbegun, completed: nil), isDurable: false)
+        guard await downloadLog.read(item.key) == nil else { return }
+        await downloadLog.write(GetRecord(item, run: GetRecord.unbegun, completed: nil), isDurable: false)
     }
 
     // MARK: While they run
@@ -93,7 +95,7 @@ final class GetRunner: Sendable {
             let (runs, totals) = state.withLock { ($0.runs.map(\.run), $0.totals) }
             try? await Task.sleep(for: .milliseconds(min(1000, max(100, 5 * runs.count))))
             var turns = CheckpointTurns(runs: runs.count)
-            for run in runs { turns.note(run.checkpointIfDue(interval: turns.interval)) }
+            for run in runs { turns.record(run.checkpointIfDue(interval: turns.interval)) }
             let now = ContinuousClock.now
             if reporter.form == .bars, now - drawn >= .milliseconds(180) {
                 drawn = now

@@ -76,7 +76,7 @@ struct GetSettings: Sendable {
         guard [.incomplete, .badResponse].contains(failure.code), !failure.isFinal, let address = WebURL(url),
             address.scheme == "http"
         else { return nil }
-        var request = Request(url: "https://\(address.hostAndPort)/")
+        var request = HTTPRequest(url: "https://\(address.hostAndPort)/")
         request.method = "HEAD"
         (request.connectTimeout, request.stallTimeout) = (.seconds(5), .seconds(5))
         do throws(TransferError) { await (try await engine.start(request)).discard() } catch {

@@ -63,7 +63,7 @@ struct GetSourceOptions: ParsableArguments {
         if output == "-" {
             throw ExitStatus.because(.usage, "-o - writes one file to standard output: give one URL")
         }
-        guard GetPlace.isDirectory(output) else {
+        guard GetTarget.isDirectory(output) else {
             throw ExitStatus.because(
                 .usage,
                 "-o \(output) names one file, and several may be given: end it in / for a directory, or use -d")
@@ -91,7 +91,7 @@ struct GetSourceOptions: ParsableArguments {
             throw ValidationError("-o names a file in the directory of -d: it can neither begin nor end with /.")
         }
         let place = directory.map { $0 + "/" + output } ?? output
-        guard !GetPlace.isOfAnotherKind(place) else {
+        guard !GetTarget.isOfAnotherKind(place) else {
             throw ValidationError("\(place) is neither a file nor a directory: choose another place.")
         }
         let name = output.split(separator: "/").last.map(String.init) ?? ""

@@ -27,7 +27,7 @@ final class GetStores: Sendable {
 
     /// - Throws: `ExitStatus.usage` if one of these roots is an invalid bucket; the reason has been printed.
     func check(_ roots: Set<String>) throws {
-        for root in roots where GetPlace.isBucket(root) { _ = try bucket?.address(of: root) }
+        for root in roots where GetTarget.isBucket(root) { _ = try bucket?.address(of: root) }
     }
 
     func store(_ root: String) async throws(Failure) -> any Store {
@@ -35,7 +35,7 @@ final class GetStores: Sendable {
         // The pool has one thread, so no store is opened twice.
         return try await pool.run { () throws(Failure) in
             if let store = self.known.withLock({ $0[root] }) { return store }
-            let store: any Store = GetPlace.isBucket(root) ? try self.object(root) : try self.directory(root)
+            let store: any Store = GetTarget.isBucket(root) ? try self.object(root) : try self.directory(root)
             self.known.withLock { $0[root] = store }
             return store
         }

@@ -35,8 +35,8 @@ final class OutputPipe: Sendable {
     /// - Parameters:
     ///   - offset: Must be the end of the bytes accepted so far.
     ///   - wake: Called when there is room again after the answer `.wait`. Without it the bytes are always accepted.
-    func append(_ bytes: [UInt8], at offset: Int64, wake: (@Sendable () async -> Bool)? = nil) -> SinkAnswer {
-        let (answer, begins) = state.withLock { state -> (SinkAnswer, Bool) in
+    func append(_ bytes: [UInt8], at offset: Int64, wake: (@Sendable () async -> Bool)? = nil) -> SinkResult {
+        let (answer, begins) = state.withLock { state -> (SinkResult, Bool) in
             if let error = state.error { return (.failed(error), false) }
             guard offset == state.position else { return (.failed(Self.disorder), false) }
             if let wake, state.queued >= Self.most {

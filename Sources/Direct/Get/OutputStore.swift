@@ -22,14 +22,14 @@ final class OutputStore: Store {
         return partial
     }
 
-    func resume(_ request: FileRequest, from resume: ResumePoint) async throws(TransferError) -> Remains {
+    func resume(_ request: FileRequest, from resume: ResumePoint) async throws(TransferError) -> Remainder {
         guard let partial = current.withLock({ $0 }), partial.generation == resume.generation else { return .nothing }
         return .partial(partial)
     }
 
     func held(_ file: CompletedFile, for request: FileRequest, fencing: Bool) async -> HeldFile? { nil }
-    func discard(_ place: PartialPlace) async {}
-    func discardUnplaced(_ places: [PartialPlace]) async {}
+    func discard(_ place: PartialLocation) async {}
+    func discardUnplaced(_ places: [PartialLocation]) async {}
     func delete(_ file: String, _ identity: FinishedIdentity) async {}
     func leftovers(olderThan age: Int64) async -> [Leftover] { [] }
     func remove(_ leftovers: [Leftover]) async -> [Leftover] { [] }
@@ -51,8 +51,8 @@ final class OutputPartial: Partial {
         (self.pipe, self.generation, self.key) = (pipe, generation, key)
     }
 
-    var place: PartialPlace? {
-        state.withLock { $0.isOpen } ? PartialPlace(file: "-", key: key, generation: generation) : nil
+    var place: PartialLocation? {
+        state.withLock { $0.isOpen } ? PartialLocation(file: "-", key: key, generation: generation) : nil
     }
 
     var written: ByteIntervals { ByteIntervals([0..<pipe.position]) }
@@ -113,7 +113,7 @@ final class OutputPartial: Partial {
 
     fileprivate func append(
         _ bytes: [UInt8], at offset: Int64, wake: (@Sendable () async -> Bool)? = nil
-    ) -> SinkAnswer {
+    ) -> SinkResult {
         let answer = pipe.append(bytes, at: offset, wake: wake)
         if case .taken = answer { state.withLock { $0.digest?.update(bytes) } }
         return answer
@@ -129,7 +129,7 @@ final class OutputPartial: Partial {
             self.offset = Mutex(offset)
         }
 
-        func append(_ bytes: UnsafeRawPointer, _ count: Int) -> SinkAnswer {
+        func append(_ bytes: UnsafeRawPointer, _ count: Int) -> SinkResult {
             let piece = [UInt8](UnsafeRawBufferPointer(start: bytes, count: count))
             return offset.withLock { offset in
                 let answer = partial.append(piece, at: offset, wake: wake)

@@ -45,7 +45,7 @@ enum RemoteList {
         if entry.isOnlyNewer { throw refuse("conditional-get, which replaces files,") }
         for (name, path) in [("dir", entry.directory), ("out", entry.path)] {
             guard let path else { continue }
-            if path.hasPrefix("/") || GetPlace.isBucket(path) {
+            if path.hasPrefix("/") || GetTarget.isBucket(path) {
                 throw refuse("\(name)=\(path), which is not relative,")
             }
             if path.split(separator: "/").contains(where: { $0.hasPrefix(".") }) {

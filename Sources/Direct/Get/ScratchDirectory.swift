@@ -6,7 +6,7 @@ struct ScratchDirectory {
     /// Absolute, without symbolic links.
     let path: String
     /// The records of downloads to it. Nobody continues them.
-    let journal: Journal
+    let downloadLog: DownloadLog
     private let names: [String]
 
     /// - Parameter names: The names of the files that `remove` deletes.
@@ -18,14 +18,14 @@ struct ScratchDirectory {
                 .usage, "no directory for temporary files (\(String(cString: strerror(errno)))): set TMPDIR")
         }
         let place = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
-        path = try GetPlace.absolute(place)
-        journal = try Journal(in: place + "/state")
+        path = try GetTarget.absolute(place)
+        downloadLog = try DownloadLog(in: place + "/state")
         self.names = names
     }
 
     /// Removes the directory and its files.
     func remove() {
-        journal.removeAll()
+        downloadLog.removeAll()
         for name in names { unlink("\(path)/\(name)") }
         rmdir(path)
     }

@@ -16,7 +16,7 @@ extension Get {
         }
         let reporter = makeReporter()
         if item.job.checksum != nil { return try await spool(item, settings, reporter) }
-        reporter.note(
+        reporter.record(
             "bytes are written as they arrive, and only their number is verified; with --checksum the whole file is verified "
                 + "before its first byte is written")
         let work = Task { await stream(item, settings, reporter) }
@@ -28,7 +28,7 @@ extension Get {
         if work.isCancelled { throw ExitStatus.interrupted }
         guard case .failed(let failure) = result.end else {
             if case .completed = result.end {
-                reporter.note("\(Units.bytes(result.bytes ?? 0)) written; verified: \(result.verified)")
+                reporter.record("\(Units.bytes(result.bytes ?? 0)) written; verified: \(result.verified)")
                 await reporter.flush()
             }
             return
@@ -45,7 +45,7 @@ extension Get {
         var resume: ResumePoint?
         while true {
             var assignment = Assignment(
-                job: job, token: Token.make(), key: item.key, clock: SharedClock(told: UnixTime.milliseconds),
+                job: job, token: Token.make(), key: item.key, clock: SharedClock(serverTime: UnixTime.milliseconds),
                 lease: RunLease(isHeld: { true }, confirm: { true }), report: { _ in })
             (assignment.resume, assignment.isNew) = (resume, true)
             assignment.cookies = settings.cookies(for: item)
@@ -76,7 +76,7 @@ extension Get {
                 case .carryOn(let delay): (wait, failed) = (delay, 0)
                 case .retry(let delay): (wait, failed) = (delay, failed + 1)
                 }
-                reporter.note("\(failure.message); again in \(Units.duration(wait.secondsValue))")
+                reporter.record("\(failure.message); again in \(Units.duration(wait.secondsValue))")
                 try? await Task.sleep(for: wait)
                 if Task.isCancelled { return GetResult(end: .stopped) }
             // Only requests and uploads end as answered.
@@ -102,7 +102,7 @@ extension Get {
         var job = item.job
         job.path = "file"
         let spooled = GetItem(job: job, root: scratch.path, members: item.members)
-        let runner = GetRunner([spooled], settings, scratch.journal, reporter, parallel: 1)
+        let runner = GetRunner([spooled], settings, scratch.downloadLog, reporter, parallel: 1)
         let work = Task { await runner.run() }
         let signals = Signals.cancelling(work)
         defer { signals.cancel() }
@@ -111,7 +111,7 @@ extension Get {
         await reporter.flush()
         if work.isCancelled { throw ExitStatus.interrupted }
         if case .failed = result.end { throw ExitStatus.jobFailed }
-        reporter.note("verified before the first byte: \(result.verified)")
+        reporter.record("verified before the first byte: \(result.verified)")
         await reporter.flush()
         let pipe = OutputPipe(STDOUT_FILENO)
         do { try await pipe.copy(scratch.path + "/file") } catch { throw ExitStatus.because(.jobFailed, "\(error)") }

@@ -30,7 +30,7 @@ struct UnfinishedFile: Sendable {
             guard let checkpoint = try await partial.checkpoint(isLast: true) else { throw .cancelled }
             return ResumePoint(
                 generation: partial.generation, store: store.id, file: file.file, entity: entity, source: source,
-                offsets: checkpoint.offsets, blockChecks: checkpoint.blockChecks, journal: checkpoint.journal)
+                offsets: checkpoint.offsets, blockChecks: checkpoint.blockChecks, storeState: checkpoint.storeState)
         } catch {
             await partial.discard(soon: false)
             throw error
@@ -68,7 +68,7 @@ struct UnfinishedFile: Sendable {
     }
 
     private static func read(_ path: String, at offset: Int64, _ count: Int) async -> [UInt8]? {
-        await StandingFile.pool.run {
+        await UnrecordedFile.pool.run {
             let descriptor = open(path, O_RDONLY | O_CLOEXEC)
             guard descriptor >= 0 else { return nil }
             defer { close(descriptor) }

@@ -3,7 +3,7 @@ import HaulContract
 /// The words for what proves that a file is right.
 enum Verification {
     static func words(
-        _ file: CompletedFile, _ job: Job, _ proof: StandingFile.Proof?, isUnchanged: Bool
+        _ file: CompletedFile, _ job: Job, _ proof: UnrecordedFile.Proof?, isUnchanged: Bool
     ) -> String {
         switch proof {
         case .checksum(let checksum, let authority): return "\(checksum.algorithm.rawValue) (\(authority))"

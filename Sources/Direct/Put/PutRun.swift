@@ -68,7 +68,7 @@ final class PutRun: Sendable {
             case .carryOn(let delay): (wait, failed) = (delay, 0)
             case .retry(let delay): (wait, failed) = (delay, failed + 1)
             }
-            reporter.note("\(item.label): \(failure.message); again in \(Units.duration(wait.secondsValue))")
+            reporter.record("\(item.label): \(failure.message); again in \(Units.duration(wait.secondsValue))")
             state.withLock { $0.view.phase = .retrying(at: .now + wait, why: failure.code.rawValue) }
             try? await Task.sleep(for: wait)
             if Task.isCancelled { return .stopped }
@@ -79,7 +79,7 @@ final class PutRun: Sendable {
         let token = Token.make()
         var assignment = Assignment(
             job: item.job, token: token, key: Job.Checksum.Algorithm.sha1.hexadecimal(of: token),
-            clock: SharedClock(told: UnixTime.milliseconds),
+            clock: SharedClock(serverTime: UnixTime.milliseconds),
             lease: RunLease(isHeld: { true }, confirm: { true }), report: { [weak self] in self?.handle($0) })
         assignment.resume = state.withLock { $0.resume }
         assignment.cookies = settings.cookies(for: item.job.urls)
@@ -111,9 +111,9 @@ final class PutRun: Sendable {
         switch event {
         case .resumed(let offset, let total):
             let whole = total.map { " of " + Units.bytes($0) } ?? ""
-            reporter.note("\(item.label): goes on at \(Units.bytes(offset))\(whole)")
-        case .restarted(let why): reporter.note("\(item.label): begins anew: \(why)")
-        case .warning(let text): reporter.note("\(item.label): \(text)")
+            reporter.record("\(item.label): goes on at \(Units.bytes(offset))\(whole)")
+        case .restarted(let why): reporter.record("\(item.label): begins anew: \(why)")
+        case .warning(let text): reporter.record("\(item.label): \(text)")
         case .started: break
         }
     }

@@ -31,7 +31,7 @@ final class PutRunner: Sendable {
                 group.addTask {
                     self.state.withLock { $0.running.append(run) }
                     let end = await run.run()
-                    self.note(end, of: run, index)
+                    self.record(end, of: run, index)
                     ended(run, end)
                 }
             }
@@ -44,7 +44,7 @@ final class PutRunner: Sendable {
         return runs.indices.map { ends[$0] ?? .stopped }
     }
 
-    private func note(_ end: PutRun.End, of run: PutRun, _ index: Int) {
+    private func record(_ end: PutRun.End, of run: PutRun, _ index: Int) {
         state.withLock { state in
             state.running.removeAll { $0 === run }
             state.ends[index] = end

@@ -7,9 +7,9 @@ import HaulHTTP
 /// before they expire. Concurrent requests share one fetch.
 actor CredentialsChain {
     private let fetch: CredentialsFetch
-    private let places: [CredentialsPlace]
+    private let places: [CredentialsLocation]
     private let now: @Sendable () -> Int64
-    private var place: CredentialsPlace?
+    private var place: CredentialsLocation?
     private var current: Credentials?
     private var pending: Task<Credentials?, Never>?
     /// When the last fetch failed. As long as the current credentials are usable, the next fetch waits for `pause`.
@@ -21,7 +21,7 @@ actor CredentialsChain {
     ///   - places: Where to look, in this order.
     ///   - now: The time in seconds since 1970.
     init(
-        engine: TransferEngine, places: [CredentialsPlace],
+        engine: TransferEngine, places: [CredentialsLocation],
         now: @escaping @Sendable () -> Int64 = { UnixTime.seconds }
     ) {
         fetch = CredentialsFetch(engine: engine, files: BlockingPool(name: "credentials", limit: 1))
@@ -50,7 +50,7 @@ actor CredentialsChain {
     private func refresh() async -> Credentials? {
         if let pending { return await pending.value }
         let (fetch, places) = (fetch, place.map { [$0] } ?? places)
-        let task = Task { () -> (Credentials, CredentialsPlace)? in
+        let task = Task { () -> (Credentials, CredentialsLocation)? in
             for place in places {
                 if let found = await fetch.credentials(from: place) { return (found, place) }
             }

@@ -12,7 +12,7 @@ struct CredentialsFetch: Sendable {
     let files: BlockingPool
 
     /// Returns nil if this place has no credentials.
-    func credentials(from place: CredentialsPlace) async -> Credentials? {
+    func credentials(from place: CredentialsLocation) async -> Credentials? {
         switch place {
         case .environment(let credentials): return credentials
         case .file(let path, let profile):
@@ -38,11 +38,11 @@ struct CredentialsFetch: Sendable {
 
     /// IMDSv2: fetches a token, then the name of the machine's role, then the role's credentials.
     private func instance(_ endpoint: String) async -> Credentials? {
-        var question = request(endpoint + "/latest/api/token")
-        question.method = "PUT"
-        question.connectTimeout = .seconds(1)
-        question.headers.append(HeaderField("X-aws-ec2-metadata-token-ttl-seconds", "21600"))
-        guard let token = await text(question) else { return nil }
+        var tokenRequest = request(endpoint + "/latest/api/token")
+        tokenRequest.method = "PUT"
+        tokenRequest.connectTimeout = .seconds(1)
+        tokenRequest.headers.append(HeaderField("X-aws-ec2-metadata-token-ttl-seconds", "21600"))
+        guard let token = await text(tokenRequest) else { return nil }
         let place = endpoint + "/latest/meta-data/iam/security-credentials/"
         var next = request(place)
         next.headers.append(HeaderField("X-aws-ec2-metadata-token", token))
@@ -56,7 +56,7 @@ struct CredentialsFetch: Sendable {
     private func assume(
         _ role: String, as session: String, showing token: String, at endpoint: String
     ) async -> Credentials? {
-        var request = request(endpoint + "/")
+        var request = self.request(endpoint + "/")
         request.method = "POST"
         request.headers.append(HeaderField("Content-Type", "application/x-www-form-urlencoded"))
         request.body = .text(
@@ -81,17 +81,17 @@ struct CredentialsFetch: Sendable {
     private static let services = ["127.0.0.0/8", "::1", "169.254.170.2", "169.254.170.23", "fd00:ec2::23"]
         .compactMap { Network($0) }
 
-    private func request(_ url: String) -> Request {
-        var request = Request(url: url)
+    private func request(_ url: String) -> HTTPRequest {
+        var request = HTTPRequest(url: url)
         (request.connectTimeout, request.stallTimeout) = (Self.timeout, Self.timeout)
         return request
     }
 
-    private func text(_ request: Request) async -> String? {
+    private func text(_ request: HTTPRequest) async -> String? {
         await answer(request).map { String(decoding: $0, as: UTF8.self) }
     }
 
-    private func answer(_ request: Request) async -> [UInt8]? {
+    private func answer(_ request: HTTPRequest) async -> [UInt8]? {
         guard let transfer = try? await engine.start(request), transfer.head.status == 200 else { return nil }
         return try? await transfer.collect(limit: 64 << 10)
     }

@@ -19,36 +19,36 @@ extension ObjectPartial {
         await workIsDone(upTo: state.withLock { isLast ? .max : $0.work.last }, within: Self.patience)
         let due = state.withLock { state -> [PartBuffer] in
             // Without a known length the download cannot be continued, so its tails would be useless.
-            guard state.journal.total != nil, state.error == nil else { return [] }
+            guard state.storeState.total != nil, state.error == nil else { return [] }
             return state.buffers.values.filter { !$0.isClosed && (isLast || Self.isSlow($0)) }
         }
         // If a tail cannot be saved, its bytes may have to be fetched again.
         try? await save(due, releasing: isLast)
         return state.withLock { state in
-            state.hasMoreToTell = false
-            let text = state.journal.text
-            let offsets = state.journal.offsets
-            guard text != state.told, state.told != nil || !offsets.isEmpty else { return nil }
-            state.told = text
-            return Checkpoint(offsets: offsets, blockChecks: [:], journal: text)
+            state.hasMoreToReport = false
+            let text = state.storeState.text
+            let offsets = state.storeState.offsets
+            guard text != state.reportedState, state.reportedState != nil || !offsets.isEmpty else { return nil }
+            state.reportedState = text
+            return Checkpoint(offsets: offsets, blockChecks: [:], storeState: text)
         }
     }
 
     /// The first checkpoint names the upload and no part. The upload's id is enough for another run to find all parts
     /// that the store has.
     private func firstCheckpoint() async -> Checkpoint? {
-        guard state.withLock({ $0.told == nil }) else { return nil }
-        await wait(within: Self.patience) { $0.journal.upload == nil && $0.work.isAny }
+        guard state.withLock({ $0.reportedState == nil }) else { return nil }
+        await wait(within: Self.patience) { $0.storeState.upload == nil && $0.work.isAny }
         return state.withLock { state in
-            guard let upload = state.journal.upload else { return nil }
-            var journal = PartsJournal(total: state.journal.total)
-            (journal.upload, journal.isHidden) = (upload, state.journal.isHidden)
-            (state.told, state.hasMoreToTell) = (journal.text, true)
-            return Checkpoint(offsets: journal.offsets, blockChecks: [:], journal: journal.text)
+            guard let upload = state.storeState.upload else { return nil }
+            var storeState = PartsRecord(total: state.storeState.total)
+            (storeState.upload, storeState.isHidden) = (upload, state.storeState.isHidden)
+            (state.reportedState, state.hasMoreToReport) = (storeState.text, true)
+            return Checkpoint(offsets: storeState.offsets, blockChecks: [:], storeState: storeState.text)
         }
     }
 
-    var hasMoreToTell: Bool { state.withLock { $0.hasMoreToTell } }
+    var hasMoreToReport: Bool { state.withLock { $0.hasMoreToReport } }
 
     private static func isSlow(_ buffer: PartBuffer) -> Bool {
         let age = ContinuousClock.now - buffer.since

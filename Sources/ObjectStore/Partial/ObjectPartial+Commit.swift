@@ -10,8 +10,8 @@ extension ObjectPartial {
         await workIsDone()
         if let error { throw error }
         let (isSingle, isAssembled) = state.withLock { state in
-            let first = state.journal.formula.range(of: 1)
-            return (state.journal.upload == nil && whole.size <= first.upperBound, state.isAssembled)
+            let first = state.storeState.formula.range(of: 1)
+            return (state.storeState.upload == nil && whole.size <= first.upperBound, state.isAssembled)
         }
         if !isSingle, !isAssembled { try await uploadRest(whole.size) }
         return try await outlastingCancellation { () throws(TransferError) in
@@ -101,7 +101,7 @@ extension ObjectPartial {
         var chosen = state.withLock { $0.name }
         if let own = await completedNameAtOnce(chosen) { chosen = own }
         let object = ObjectHead(size: whole.size, mark: mark)
-        for number in 0...ObjectName.mostNumber {
+        for number in 0...ObjectName.maxNumber {
             let name = chosen.numbered(number)
             state.withLock { $0.name = name }
             // Most names are free, and If-None-Match tells.

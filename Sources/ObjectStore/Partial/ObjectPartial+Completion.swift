@@ -9,10 +9,10 @@ extension ObjectPartial {
     /// Uploads the parts that are not uploaded yet: those whose bytes are all in tails, and the last part of a file
     /// whose length was unknown.
     func uploadRest(_ size: Int64) async throws(TransferError) {
-        let formula = state.withLock { $0.journal.formula }
+        let formula = state.withLock { $0.storeState.formula }
         let digest = state.withLock { $0.digest }
         for number in 1...formula.part(at: max(0, size - 1)) {
-            guard state.withLock({ $0.journal.parts[number] == nil }) else { continue }
+            guard state.withLock({ $0.storeState.parts[number] == nil }) else { continue }
             let range = formula.range(of: number).clamped(to: 0..<size)
             guard state.withLock({ $0.taken.contains(range) }) else {
                 throw await damaged("bytes of a part are missing")
@@ -28,7 +28,7 @@ extension ObjectPartial {
 
     func complete(_ whole: WholeFile) async throws(TransferError) -> CommitOutcome {
         let (upload, key, isHidden) = state.withLock { state in
-            (state.journal.upload ?? "", client.address.key(self.uploadKey(state)), state.journal.isHidden)
+            (state.storeState.upload ?? "", client.address.key(self.uploadKey(state)), state.storeState.isHidden)
         }
         var checksum: String?
         var isJudged = whole.checksum == nil
@@ -122,7 +122,7 @@ extension ObjectPartial {
         let etags = state.withLock { state in
             for number in state.opaque where !(found[number]?.contains { $0.etag == state.etags[number] } ?? true) {
                 // The store has carried out a repeated request last.
-                let length = Int64(state.journal.formula.range(of: number).clamped(to: 0..<size).count)
+                let length = Int64(state.storeState.formula.range(of: number).clamped(to: 0..<size).count)
                 if let last = found[number]?.last(where: { $0.size == length }) { state.etags[number] = last.etag }
             }
             return state.etags
@@ -227,7 +227,7 @@ extension ObjectPartial {
         _ source: String, _ whole: WholeFile, checksum: String?
     ) async throws(TransferError) -> CommitOutcome {
         let chosen = state.withLock { $0.name }
-        for number in 0...ObjectName.mostNumber {
+        for number in 0...ObjectName.maxNumber {
             let name = chosen.numbered(number)
             let key = client.address.key(name.path)
             if let head = try await head(name.path) {

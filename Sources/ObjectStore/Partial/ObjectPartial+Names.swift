@@ -35,7 +35,7 @@ extension ObjectPartial {
     func freeName(_ chosen: ObjectName) async throws(TransferError) -> ObjectName {
         if let own = await completedName(chosen) { return own }
         if request.ifExists == .overwrite { return chosen }
-        for number in 0...ObjectName.mostNumber {
+        for number in 0...ObjectName.maxNumber {
             let name = chosen.numbered(number)
             guard let head = try await head(name.path) else { return name }
             switch collision(with: head, isOther: number > 0) {

@@ -9,14 +9,14 @@ extension ObjectPartial {
     /// Takes all of the bytes, or none. Called on the engine's thread.
     func take(
         _ bytes: UnsafeRawPointer, _ count: Int, at offset: Int64, wake: @escaping @Sendable () async -> Bool
-    ) -> SinkAnswer {
+    ) -> SinkResult {
         let whole = offset..<offset + Int64(count)
-        let (answer, due) = state.withLock { state -> (SinkAnswer, [(PartBuffer, Int)]) in
+        let (answer, due) = state.withLock { state -> (SinkResult, [(PartBuffer, Int)]) in
             if let error = state.error { return (.failed(error), []) }
             guard state.phase == .open else { return (.failed(.cancelled), []) }
-            let formula = state.journal.formula
+            let formula = state.storeState.formula
             let numbers = formula.parts(in: whole)
-            guard numbers.upperBound <= PartFormula.mostParts else {
+            guard numbers.upperBound <= PartFormula.maxParts else {
                 return (.failed(TransferError(.tooLarge, "the file has more bytes than an object may have")), [])
             }
             for number in numbers where !state.taken.contains(whole.clamped(to: formula.range(of: number))) {
@@ -56,7 +56,7 @@ extension ObjectPartial {
             if buffer.isClosed, let wake { store.memory.wait(wake) }
             return !buffer.isClosed
         }
-        let range = state.journal.formula.range(of: number)
+        let range = state.storeState.formula.range(of: number)
         let reservation = store.memory.reserve(
             range.count, for: owner, spill: { [weak self] in self?.spill(number) }, orCall: wake)
         guard let reservation else { return false }
@@ -82,7 +82,7 @@ extension ObjectPartial {
             let waiting = state.withLock { $0.work.end(number) }
             for continuation in waiting { continuation.resume() }
         }
-        state.withLock { $0.work.note(task, number) }
+        state.withLock { $0.work.record(task, number) }
     }
 
     /// Returns when no upload of a part or tail is under way.
@@ -122,9 +122,9 @@ extension ObjectPartial {
             let etag = try await client.put(part: buffer.number, of: upload, key, buffer.body(range), md5: md5)
             state.withLock { state in
                 if etag.lowercased() != Hexadecimal.text(md5) { state.opaque.insert(buffer.number) }
-                state.journal.parts[buffer.number] = PartMark(etag: etag)
+                state.storeState.parts[buffer.number] = PartMark(etag: etag)
                 state.etags[buffer.number] = etag
-                state.journal.tails.removeAll { $0.part == buffer.number }
+                state.storeState.tails.removeAll { $0.part == buffer.number }
             }
         } catch {
             throw error.meaning == .noSuchUpload
@@ -135,14 +135,14 @@ extension ObjectPartial {
     }
 
     /// The path of the object that the upload makes: hidden if its digest must be verified first, else the final path.
-    func uploadKey(_ state: State) -> String { state.journal.isHidden ? hidden.whole : state.name.path }
+    func uploadKey(_ state: State) -> String { state.storeState.isHidden ? hidden.whole : state.name.path }
 
     /// Reads the part's tails back into its buffer, and checks their MD5.
     ///
     /// - Throws: `io` if a tail is missing or has changed, or if bytes of `range` are missing afterwards.
     func fill(_ buffer: PartBuffer, _ range: Range<Int64>) async throws(TransferError) {
         let tails = state.withLock { state in
-            buffer.present.contains(range) ? [] : state.journal.tails.filter { $0.part == buffer.number }
+            buffer.present.contains(range) ? [] : state.storeState.tails.filter { $0.part == buffer.number }
         }
         for tail in tails {
             let bytes: [UInt8]?
@@ -186,7 +186,7 @@ extension ObjectPartial {
     /// The id of the multipart upload. The first call creates the upload; concurrent calls wait for it.
     func uploadID() async throws(StoreRefusal) -> String {
         let (known, task) = state.withLock { state -> (String?, Task<Result<String, StoreRefusal>, Never>?) in
-            if let upload = state.journal.upload { return (upload, nil) }
+            if let upload = state.storeState.upload { return (upload, nil) }
             if let creating = state.creating { return (nil, creating) }
             let task = Task { await self.create() }
             (state.creating, state.hasHidden) = (task, true)
@@ -205,7 +205,7 @@ extension ObjectPartial {
             try await own()
             let key = client.address.key(state.withLock { uploadKey($0) })
             let upload = try await begin(key)
-            state.withLock { $0.journal.upload = upload }
+            state.withLock { $0.storeState.upload = upload }
             return .success(upload)
         } catch {
             state.withLock { $0.creating = nil }
@@ -276,7 +276,7 @@ extension ObjectPartial {
             try await client.put(client.address.key(hidden.tail(name)), body, md5: md5)
         } catch { throw error.error }
         state.withLock { state in
-            state.journal.tails.append(
+            state.storeState.tails.append(
                 .init(part: buffer.number, name: name, bytes: fresh, md5: Hexadecimal.text(md5)))
             for interval in fresh.intervals { buffer.saved.insert(interval) }
             buffer.since = .now

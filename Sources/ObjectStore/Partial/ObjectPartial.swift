@@ -14,16 +14,16 @@ final class ObjectPartial: Partial {
         var phase = Phase.unopened
         var name: ObjectName
         /// What the store has acknowledged.
-        var journal: PartsJournal
+        var storeState: PartsRecord
         var etags: [Int: String] = [:]
         var buffers: [Int: PartBuffer] = [:]
         /// The bytes that have come: in memory, in tails, in parts.
         var taken = ByteIntervals()
         var error: TransferError?
         /// The text of the journal in the last checkpoint of this run or an earlier one; nil if there is none.
-        var told: String?
+        var reportedState: String?
         /// The last checkpoint named only the upload, so another one is due.
-        var hasMoreToTell = false
+        var hasMoreToReport = false
         var digest: InOrderDigest?
         var creating: Task<Result<String, StoreRefusal>, Never>?
         /// The generation's folder of hidden objects may not be empty.
@@ -51,45 +51,45 @@ final class ObjectPartial: Partial {
         (self.store, self.request, self.generation) = (store, request, generation)
         owner = store.memory.newOwner()
         let name = ObjectName(request.path, suggested: suggested)
-        state = Mutex(State(name: name, journal: PartsJournal(total: nil)))
+        state = Mutex(State(name: name, storeState: PartsRecord(total: nil)))
     }
 
     /// Continues a partial file that an earlier run left.
     init(
-        _ store: ObjectStore, _ request: FileRequest, continuing resume: ResumePoint, _ journal: PartsJournal,
+        _ store: ObjectStore, _ request: FileRequest, continuing resume: ResumePoint, _ storeState: PartsRecord,
         etags: [Int: String], isAssembled: Bool
     ) {
         (self.store, self.request, generation) = (store, request, resume.generation)
         owner = store.memory.newOwner()
-        var state = State(name: ObjectName(chosen: resume.file, isGiven: request.givesName), journal: journal)
+        var state = State(name: ObjectName(chosen: resume.file, isGiven: request.givesName), storeState: storeState)
         (state.phase, state.etags, state.hasHidden, state.isAssembled) = (.open, etags, true, isAssembled)
         // The store may have more or fewer parts than the journal in Redis names.
-        (state.told, state.taken) = (resume.journal, journal.offsets)
-        if isAssembled, let total = journal.total { state.taken = ByteIntervals([0..<total]) }
+        (state.reportedState, state.taken) = (resume.storeState, storeState.offsets)
+        if isAssembled, let total = storeState.total { state.taken = ByteIntervals([0..<total]) }
         self.state = Mutex(state)
     }
 
     deinit { for buffer in state.withLock({ $0.buffers.values.map(\.reservation) }) { store.memory.give(buffer) } }
 
-    var place: PartialPlace? {
+    var place: PartialLocation? {
         state.withLock { state in
             guard state.phase != .unopened else { return nil }
             // Without hidden objects there is nothing to clean up later.
             let name = state.hasHidden || state.phase == .open ? nil : ObjectStore.nothingHidden
-            return PartialPlace(file: state.name.path, key: request.key, generation: generation, name: name)
+            return PartialLocation(file: state.name.path, key: request.key, generation: generation, name: name)
         }
     }
 
     var written: ByteIntervals { state.withLock { $0.taken } }
-    var continuable: ByteIntervals { state.withLock { $0.journal.offsets } }
+    var continuable: ByteIntervals { state.withLock { $0.storeState.offsets } }
     var error: TransferError? { state.withLock { $0.error } }
     var isHashing: Bool { state.withLock { $0.digest != nil } }
     var alignment: Int64 {
-        let first = state.withLock { $0.journal.formula.range(of: 1) }
+        let first = state.withLock { $0.storeState.formula.range(of: 1) }
         return max(1 << 20, first.upperBound - first.lowerBound)
     }
     /// Each connection fills a part of its own, and all these parts must fit into the memory share of one file.
-    var mostSinks: Int { max(1, store.memory.share / Int(alignment)) }
+    var maxSinks: Int { max(1, store.memory.share / Int(alignment)) }
 
     func sink(at offset: Int64, wake: @escaping @Sendable () async -> Bool) -> any BodySink {
         PartSink(self, at: offset, wake: wake)
@@ -109,7 +109,7 @@ final class ObjectPartial: Partial {
         }
         state.withLock { state in
             state.phase = .open
-            state.journal.isHidden = digest != nil && !formula.isSingle
+            state.storeState.isHidden = digest != nil && !formula.isSingle
             state.digest = formula.isSingle ? nil : digest.map(InOrderDigest.init)
         }
         let sink = sink(at: 0) { true }
@@ -130,7 +130,7 @@ final class ObjectPartial: Partial {
             throw .failed(Failure(.tooLarge, "the file has \(total ?? 0) bytes, an object has 5 TiB at most"))
         }
         let path = state.withLock { state in
-            state.journal = PartsJournal(total: total)
+            state.storeState = PartsRecord(total: total)
             return state.name.path
         }
         if let scalar = path.unicodeScalars.first(where: { !FileName.isOfXML($0) }) {
@@ -176,7 +176,8 @@ final class ObjectPartial: Partial {
             let isPlaced = state.phase == .placed
             if !isPlaced { state.phase = state.phase == .unopened ? .unopened : .discarded }
             let isComplete = isPlaced || state.isAssembled
-            let completed = [isComplete ? state.journal.upload : nil, isPlaced ? state.naming : nil].compactMap(\.self)
+            let completed = [isComplete ? state.storeState.upload : nil, isPlaced ? state.naming : nil].compactMap(
+                \.self)
             return (Set(completed), state.hasHidden || state.creating != nil, state.work.tasks)
         }
         for task in work { task.cancel() }

@@ -12,7 +12,7 @@ final class PartSink: BodySink {
         position = Mutex(offset)
     }
 
-    func append(_ bytes: UnsafeRawPointer, _ count: Int) -> SinkAnswer {
+    func append(_ bytes: UnsafeRawPointer, _ count: Int) -> SinkResult {
         position.withLock { position in
             let answer = partial.take(bytes, count, at: position, wake: wake)
             if case .taken = answer { position += Int64(count) }

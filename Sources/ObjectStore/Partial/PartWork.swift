@@ -20,7 +20,7 @@ struct PartWork: Sendable {
     }
 
     /// Keeps the work's task for its cancellation, unless the work has ended already.
-    mutating func note(_ task: Task<Void, Never>, _ number: Int) {
+    mutating func record(_ task: Task<Void, Never>, _ number: Int) {
         if active.contains(number) { running[number] = task }
     }
 

@@ -9,8 +9,8 @@ struct PartFormula: Sendable, Equatable {
 
     static let smallest: Int64 = 8 << 20
     /// S3 allows no more parts in an upload.
-    static let mostParts = 10_000
-    /// An object of known length has at most this many parts, with some distance to `mostParts`.
+    static let maxParts = 10_000
+    /// An object of known length has at most this many parts, with some distance to `maxParts`.
     private static let aim: Int64 = 9_000
     private static let mebibyte: Int64 = 1 << 20
     /// If the length is unknown, the parts are equal at first: Cloudflare R2 wants that. Then their size doubles after
@@ -63,7 +63,7 @@ struct PartFormula: Sendable, Equatable {
     /// The first part of each stage, where it begins, and the size of its parts.
     private static let stages: [(first: Int, start: Int64, size: Int64)] = {
         var result = [(first: 1, start: Int64(0), size: smallest)]
-        for first in stride(from: equal + 1, through: mostParts, by: stage) {
+        for first in stride(from: equal + 1, through: maxParts, by: stage) {
             let last = result[result.count - 1]
             let start = last.start + Int64(first - last.first) * last.size
             result.append((first, start, min(largest, last.size * 2)))

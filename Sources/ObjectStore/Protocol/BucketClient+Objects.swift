@@ -43,7 +43,7 @@ struct ListedPart: Sendable, Equatable {
 struct ListedUpload: Sendable, Equatable {
     /// As the server sent it. Servers do not tell reliably whether they have encoded it.
     let sent: String
-    var key: String { PartsJournal.decoded(sent[...]) ?? sent }
+    var key: String { PartsRecord.decoded(sent[...]) ?? sent }
     func isOf(_ key: String) -> Bool { key == sent || key == self.key }
     let id: String
     /// Seconds since 1970.
@@ -167,7 +167,7 @@ extension BucketClient {
             let isEncoded = xml.text("EncodingType") == "url"
             for entry in xml.all("Contents") {
                 guard let sent = entry.text("Key"),
-                    let key = isEncoded ? PartsJournal.decoded(sent.replacing("+", with: " ")[...]) : sent,
+                    let key = isEncoded ? PartsRecord.decoded(sent.replacing("+", with: " ")[...]) : sent,
                     let modified = entry.text("LastModified").flatMap(AmazonTime.seconds)
                 else { continue }
                 objects.append(
@@ -313,7 +313,7 @@ extension BucketClient {
                     ListedUpload(sent: key, id: id, begun: entry.text("Initiated").flatMap(AmazonTime.seconds) ?? time))
             }
             let key = xml.text("NextKeyMarker") ?? ""
-            let next = (key: PartsJournal.decoded(key[...]) ?? key, id: xml.text("NextUploadIdMarker") ?? "")
+            let next = (key: PartsRecord.decoded(key[...]) ?? key, id: xml.text("NextUploadIdMarker") ?? "")
             let isMore = xml.text("IsTruncated") == "true" && !next.key.isEmpty
             markers = isMore && (markers.map { $0 != next } ?? true) ? next : nil
         } while markers != nil

@@ -23,16 +23,16 @@ final class BucketClient: Sendable {
     let engine: TransferEngine
     let credentials: CredentialsChain
     /// Called with messages for the operator.
-    let tell: @Sendable (String) -> Void
+    let notify: @Sendable (String) -> Void
     private let watch = Stopwatch()
     private let keys = SigningKeys()
     private let state: Mutex<State>
 
     init(
         _ address: BucketAddress, engine: TransferEngine, credentials: CredentialsChain,
-        tell: @escaping @Sendable (String) -> Void = { _ in }
+        notify: @escaping @Sendable (String) -> Void = { _ in }
     ) {
-        (self.address, self.engine, self.credentials, self.tell) = (address, engine, credentials, tell)
+        (self.address, self.engine, self.credentials, self.notify) = (address, engine, credentials, notify)
         state = Mutex(State(region: address.region))
     }
 
@@ -116,23 +116,23 @@ final class BucketClient: Sendable {
         return reply
     }
 
-    private func signed(_ request: StoreRequest, by credentials: Credentials, at time: Int64) -> Request {
+    private func signed(_ request: StoreRequest, by credentials: Credentials, at time: Int64) -> HTTPRequest {
         let region = state.withLock { $0.region }
         let place = address.place(of: request.key, region: region)
         let payload =
             request.payload ?? (request.memory == nil ? Signature.emptyPayload : Signature.unsignedPayload)
-        let question = Signature.Question(
+        let signed = Signature.SignedRequest(
             method: request.method, host: place.host, path: place.path, query: request.query,
             headers: request.headers, payload: payload)
         let signature = Signature(credentials: credentials, region: region, time: time, keys: keys)
-        let added = request.validity.map { signature.query(for: question, validFor: $0) } ?? []
+        let added = request.validity.map { signature.query(for: signed, validFor: $0) } ?? []
         let items = request.query + added
         let query = items.isEmpty ? "" : "?" + URIText.query(items)
-        var result = Request(url: place.origin + URIText.path(place.path) + query)
+        var result = HTTPRequest(url: place.origin + URIText.path(place.path) + query)
         (result.method, result.memory) = (request.method, request.memory)
         // PUT and POST without a body send an empty one, so that there is a Content-Length.
         if request.memory == nil, ["PUT", "POST"].contains(request.method) { result.memory = RequestMemory([]) }
-        result.headers = request.headers + (request.isNaming ? [] : signature.fields(for: question))
+        result.headers = request.headers + (request.isNaming ? [] : signature.fields(for: signed))
         (result.connectTimeout, result.stallTimeout) = (.seconds(request.isNaming ? 5 : 10), request.stallTimeout)
         return result
     }
@@ -149,21 +149,21 @@ final class BucketClient: Sendable {
         let body = !isFine || isXML ? reply.xml : nil
         if isFine, body?.name != "Error" {
             return state.withLock { state in
-                state.pace.noteServed()
+                state.pace.recordServed()
                 if request.method != "GET", request.method != "HEAD" { state.written = watch.seconds }
             }
         }
         let refusal = StoreRefusal(status: reply.status, headers: reply.headers, body: body)
         let (isNews, wasOff) = state.withLock { state in
-            if refusal.meaning == .throttled { state.pace.noteThrottled(at: watch.seconds) }
+            if refusal.meaning == .throttled { state.pace.recordThrottled(at: watch.seconds) }
             guard reply.status == 403 || refusal.meaning == .clock else { return (false, false) }
-            let isNews = state.skew.note(date: reply.headers["date"], at: UnixTime.seconds)
+            let isNews = state.skew.record(date: reply.headers["date"], at: UnixTime.seconds)
             // Several requests may have been signed with the wrong skew. The first reply has corrected it for all.
             return (isNews, abs(state.skew.seconds - skew) > ClockSkew.worthwhile)
         }
         if isNews {
             let (seconds, way) = (abs(self.skew), self.skew < 0 ? "ahead of" : "behind")
-            tell("this machine's clock is \(seconds) s \(way) the object store's: requests are signed by the store's")
+            notify("this machine's clock is \(seconds) s \(way) the object store's: requests are signed by the store's")
         }
         if wasOff {
             // Servers use several codes for this, so the meaning is set here.
@@ -185,7 +185,7 @@ final class BucketClient: Sendable {
                 throw StoreRefusal(
                     status: refusal.status, code: refusal.code, message: refusal.message, meaning: .final)
             }
-            tell("the bucket \(address.bucket) is in the region \(region): set --s3-region")
+            notify("the bucket \(address.bucket) is in the region \(region): set --s3-region")
         case .region(nil):
             throw StoreRefusal(status: refusal.status, code: refusal.code, message: refusal.message, meaning: .final)
         default: break
@@ -198,9 +198,9 @@ final class BucketClient: Sendable {
     ///
     /// - Throws: The refusal of the GET, if it gives the reason. Otherwise returns, and the refusal of the HEAD counts.
     private func learn(why key: String) async throws(StoreRefusal) {
-        var question = StoreRequest("GET", key)
-        question.headers = [HeaderField("Range", "bytes=0-0")]
-        do { _ = try await sendOnce(question) } catch {
+        var request = StoreRequest("GET", key)
+        request.headers = [HeaderField("Range", "bytes=0-0")]
+        do { _ = try await sendOnce(request) } catch {
             switch error.meaning {
             case .clock, .expired, .region, .throttled, .denied, .cancelled, .noSuchBucket: throw error
             default: break

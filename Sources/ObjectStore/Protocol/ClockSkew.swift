@@ -10,7 +10,7 @@ struct ClockSkew: Sendable {
 
     /// Takes the Date of a reply that came at the local time `now`, in seconds since 1970. True if the skew has
     /// changed, so that requests were signed with a wrong time before.
-    mutating func note(date: String?, at now: Int64) -> Bool {
+    mutating func record(date: String?, at now: Int64) -> Bool {
         guard let server = date.flatMap(HTTPDate.parse) else { return false }
         let skew = server - now
         guard abs(skew - seconds) > Self.worthwhile else { return false }

@@ -39,14 +39,14 @@ struct BucketPace: Sendable {
         return turn - now
     }
 
-    mutating func noteThrottled(at now: Double) {
+    mutating func recordThrottled(at now: Double) {
         guard now - throttled >= Self.together else { return }
         throttled = now
         gap = min(Self.longest, max(Self.first, 2 * gap))
         next = max(next, now + gap)
     }
 
-    mutating func noteServed() {
+    mutating func recordServed() {
         gap = gap / 2 < Self.first / 2 ? 0 : gap / 2
         if gap == 0 { next = 0 }
     }

@@ -6,8 +6,8 @@ enum AmazonTime {
     ///
     /// - Parameter seconds: Since 1970.
     static func stamp(_ seconds: Int64) -> String {
-        var (moment, parts) = (time_t(seconds), tm())
-        gmtime_r(&moment, &parts)
+        var (timestamp, parts) = (time_t(seconds), tm())
+        gmtime_r(&timestamp, &parts)
         func two(_ number: Int32) -> String { number < 10 ? "0\(number)" : "\(number)" }
         return "\(parts.tm_year + 1900)\(two(parts.tm_mon + 1))\(two(parts.tm_mday))T"
             + "\(two(parts.tm_hour))\(two(parts.tm_min))\(two(parts.tm_sec))Z"

@@ -17,7 +17,7 @@ struct Signature: Sendable {
     var keys = SigningKeys()
 
     /// The parts of a request that are signed.
-    struct Question {
+    struct SignedRequest {
         var method: String
         /// With the port, unless it is the default of the scheme.
         var host: String
@@ -31,12 +31,12 @@ struct Signature: Sendable {
     }
 
     /// The fields to send in addition to those of `question`: body digest, date, session token and Authorization.
-    func fields(for question: Question) -> [HeaderField] {
-        var added = [HeaderField("x-amz-content-sha256", question.payload), HeaderField("x-amz-date", stamp)]
+    func fields(for request: SignedRequest) -> [HeaderField] {
+        var added = [HeaderField("x-amz-content-sha256", request.payload), HeaderField("x-amz-date", stamp)]
         if let token = credentials.token { added.append(HeaderField("x-amz-security-token", token)) }
-        let all = signedFields(question.headers + added, question.host)
+        let all = signedFields(request.headers + added, request.host)
         let names = all.map(\.name).joined(separator: ";")
-        let signature = signature(of: question, all, query: question.query)
+        let signature = signature(of: request, all, query: request.query)
         let authorization =
             "\(Self.algorithm) Credential=\(credentials.accessKey)/\(scope),SignedHeaders=\(names),Signature=\(signature)"
         return added + [HeaderField("Authorization", authorization)]
@@ -44,17 +44,17 @@ struct Signature: Sendable {
 
     /// The query items to send in addition to those of `question`. The store refuses such a request when `seconds` have
     /// passed. The signature does not cover the body.
-    func query(for question: Question, validFor seconds: Int64) -> [(String, String)] {
-        let all = signedFields(question.headers, question.host)
+    func query(for request: SignedRequest, validFor seconds: Int64) -> [(String, String)] {
+        let all = signedFields(request.headers, request.host)
         var added = [
             ("X-Amz-Algorithm", Self.algorithm), ("X-Amz-Credential", "\(credentials.accessKey)/\(scope)"),
             ("X-Amz-Date", stamp), ("X-Amz-Expires", "\(seconds)"),
             ("X-Amz-SignedHeaders", all.map(\.name).joined(separator: ";")),
         ]
         if let token = credentials.token { added.append(("X-Amz-Security-Token", token)) }
-        var unsigned = question
+        var unsigned = request
         unsigned.payload = Self.unsignedPayload
-        return added + [("X-Amz-Signature", signature(of: unsigned, all, query: question.query + added))]
+        return added + [("X-Amz-Signature", signature(of: unsigned, all, query: request.query + added))]
     }
 
     private static let algorithm = "AWS4-HMAC-SHA256"
@@ -68,12 +68,12 @@ struct Signature: Sendable {
     }
 
     private func signature(
-        of question: Question, _ fields: [(name: String, value: String)], query: [(String, String)]
+        of request: SignedRequest, _ fields: [(name: String, value: String)], query: [(String, String)]
     ) -> String {
         let canonical = [
-            question.method, URIText.path(question.path), URIText.query(query),
+            request.method, URIText.path(request.path), URIText.query(query),
             fields.map { "\($0.name):\($0.value)\n" }.joined(), fields.map(\.name).joined(separator: ";"),
-            question.payload,
+            request.payload,
         ].joined(separator: "\n")
         let digest = Hexadecimal.text(Digest.sha256(canonical.utf8))
         let key = keys.key(

@@ -42,7 +42,7 @@ struct HiddenKeys: Sendable, Hashable {
         case "owner": return (keys, .owner)
         case "whole": return (keys, .whole)
         case let name where name.hasPrefix("u."):
-            return PartsJournal.decoded(name.dropFirst(2)).map { (keys, .upload($0)) }
+            return PartsRecord.decoded(name.dropFirst(2)).map { (keys, .upload($0)) }
         case let name where name.hasPrefix("c."): return (keys, .intent)
         case let name where name.hasPrefix("t."): return (keys, .tail(String(name.dropFirst(2))))
         default: return nil

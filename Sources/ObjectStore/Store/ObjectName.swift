@@ -11,7 +11,7 @@ struct ObjectName: Sendable, Equatable {
     let isGiven: Bool
 
     /// The highest number in "name (1).ext" and so on.
-    static let mostNumber = 10_000
+    static let maxNumber = 10_000
 
     var path: String { folder + name }
 

@@ -32,7 +32,7 @@ extension ObjectStore {
 
     private func complain(_ error: StoreRefusal, about path: String) {
         guard error.meaning != .cancelled else { return }
-        client.tell("leftovers at \(path) of \(client.address) stay for now: \(error.words)")
+        client.notify("leftovers at \(path) of \(client.address) stay for now: \(error.words)")
     }
 
     private func parse(_ key: String) -> (keys: HiddenKeys, kind: HiddenKeys.Kind)? {
@@ -65,7 +65,7 @@ extension ObjectStore {
         else { return }
         for upload in try await client.uploads(key) where upload.isOf(key) && !known.contains(upload.id) {
             guard (intent.modified - 5...intent.modified + 120).contains(upload.begun) else { continue }
-            client.tell("aborts the upload \(upload.id) of \(key): a run began it, and no run continues it")
+            client.notify("aborts the upload \(upload.id) of \(key): a run began it, and no run continues it")
             try await client.abort(upload.id, key)
         }
     }
@@ -120,7 +120,7 @@ extension ObjectStore {
             if found.path.hasPrefix(Self.stray) {
                 let parts = found.path.dropFirst(Self.stray.count).split(separator: "\n", maxSplits: 1)
                 guard parts.count == 2 else { return false }
-                client.tell("aborts the upload \(parts[0]) of \(parts[1]): no run continues it")
+                client.notify("aborts the upload \(parts[0]) of \(parts[1]): no run continues it")
                 try await client.abort(String(parts[0]), String(parts[1]))
                 return true
             }

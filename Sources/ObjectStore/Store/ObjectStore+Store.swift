@@ -21,11 +21,11 @@ extension ObjectStore: Store {
         ObjectPartial(self, request, generation: generation, suggested: suggested)
     }
 
-    package func resume(_ request: FileRequest, from resume: ResumePoint) async throws(TransferError) -> Remains {
+    package func resume(_ request: FileRequest, from resume: ResumePoint) async throws(TransferError) -> Remainder {
         do throws(StoreRefusal) { return try await remains(request, resume) } catch { throw error.error }
     }
 
-    private func remains(_ request: FileRequest, _ resume: ResumePoint) async throws(StoreRefusal) -> Remains {
+    private func remains(_ request: FileRequest, _ resume: ResumePoint) async throws(StoreRefusal) -> Remainder {
         let hidden = HiddenKeys(job: request.key, generation: resume.generation)
         if !resume.generation.isEmpty {
             // From now on, earlier runs are fenced: they find another owner, and do not name the object.
@@ -40,7 +40,7 @@ extension ObjectStore: Store {
             try await purge(job: request.key, but: nil)
             return .nothing
         }
-        try await abort(in: hidden, but: PartsJournal(resume.journal)?.upload, objects)
+        try await abort(in: hidden, but: PartsRecord(resume.storeState)?.upload, objects)
         try await purge(job: request.key, but: resume.generation)
         return .partial(found)
     }
@@ -49,9 +49,9 @@ extension ObjectStore: Store {
     /// finds the object.
     private func whole(
         _ placed: StoredFile, _ request: FileRequest, _ resume: ResumePoint
-    ) async throws(StoreRefusal) -> Remains {
+    ) async throws(StoreRefusal) -> Remainder {
         try await purge(job: request.key, but: resume.generation)
-        let completed = Set([PartsJournal(resume.journal)?.upload].compactMap(\.self))
+        let completed = Set([PartsRecord(resume.storeState)?.upload].compactMap(\.self))
         await purge(HiddenKeys(job: request.key, generation: resume.generation), completed: completed)
         return .placed(placed)
     }
@@ -70,27 +70,27 @@ extension ObjectStore: Store {
     private func partial(
         _ request: FileRequest, _ resume: ResumePoint, _ hidden: HiddenKeys, _ objects: [ListedObject]
     ) async throws(StoreRefusal) -> ObjectPartial? {
-        guard var journal = PartsJournal(resume.journal), journal.total == resume.entity.total,
-            journal.offsets == resume.offsets
+        guard var storeState = PartsRecord(resume.storeState), storeState.total == resume.entity.total,
+            storeState.offsets == resume.offsets
         else { return nil }
         let sizes = Dictionary(objects.map { ($0.key, $0.size) }) { $1 }
-        journal.tails.removeAll { sizes[client.address.key(hidden.tail($0.name))] != $0.bytes.count }
-        guard let upload = journal.upload else {
-            guard !journal.tails.isEmpty else { return nil }
-            return ObjectPartial(self, request, continuing: resume, journal, etags: [:], isAssembled: false)
+        storeState.tails.removeAll { sizes[client.address.key(hidden.tail($0.name))] != $0.bytes.count }
+        guard let upload = storeState.upload else {
+            guard !storeState.tails.isEmpty else { return nil }
+            return ObjectPartial(self, request, continuing: resume, storeState, etags: [:], isAssembled: false)
         }
-        let key = client.address.key(journal.isHidden ? hidden.whole : resume.file)
+        let key = client.address.key(storeState.isHidden ? hidden.whole : resume.file)
         let listed: [ListedPart]
         do throws(StoreRefusal) { listed = try await client.parts(of: upload, key) } catch {
             guard error.meaning == .noSuchUpload else { throw error }
             // The upload may have been completed, but not copied to its final name yet.
-            guard journal.isHidden, let head = try await client.head(key), head.size == journal.total,
+            guard storeState.isHidden, let head = try await client.head(key), head.size == storeState.total,
                 head.mark?.generation == resume.generation
             else { return nil }
-            return ObjectPartial(self, request, continuing: resume, journal, etags: [:], isAssembled: true)
+            return ObjectPartial(self, request, continuing: resume, storeState, etags: [:], isAssembled: true)
         }
-        guard let etags = journal.adopt(listed), !journal.offsets.isEmpty else { return nil }
-        return ObjectPartial(self, request, continuing: resume, journal, etags: etags, isAssembled: false)
+        guard let etags = storeState.adopt(listed), !storeState.offsets.isEmpty else { return nil }
+        return ObjectPartial(self, request, continuing: resume, storeState, etags: etags, isAssembled: false)
     }
 
     package func held(_ file: CompletedFile, for request: FileRequest, fencing: Bool) async -> HeldFile? {
@@ -109,12 +109,12 @@ extension ObjectStore: Store {
 
     // MARK: Objects that no run holds
 
-    package func discard(_ place: PartialPlace) async {
+    package func discard(_ place: PartialLocation) async {
         guard place.name != Self.nothingHidden else { return }
         await purge(HiddenKeys(job: place.key, generation: place.generation), completed: [])
     }
 
-    package func discardUnplaced(_ places: [PartialPlace]) async { for place in places { await discard(place) } }
+    package func discardUnplaced(_ places: [PartialLocation]) async { for place in places { await discard(place) } }
 
     package func delete(_ file: String, _ identity: FinishedIdentity) async {
         await unname(client.address.key(file)) { $0.matches(identity) }
@@ -130,7 +130,7 @@ extension ObjectStore: Store {
             if let last, last == condition { client.tryOtherQuotes() }
             last = nil
             let sent = ContinuousClock.now
-            var isUnanswered = false
+            var isWithoutResponse = false
             do throws(StoreRefusal) { return try await client.unname(key, condition) } catch {
                 switch error.meaning {
                 case .noSuchObject, .denied, .noSuchBucket, .cancelled, .full: return
@@ -138,12 +138,12 @@ extension ObjectStore: Store {
                     guard hasConditions else { return }
                     lacksConditions()
                 case .precondition: last = condition
-                default: isUnanswered = !(400..<500).contains(error.status)
+                default: isWithoutResponse = !(400..<500).contains(error.status)
                 }
             }
             // A request that was not answered must not delete an object that comes meanwhile.
             let pause =
-                isUnanswered ? .seconds(11) - (ContinuousClock.now - sent) : Duration.milliseconds(50 << attempt)
+                isWithoutResponse ? .seconds(11) - (ContinuousClock.now - sent) : Duration.milliseconds(50 << attempt)
             do { try await Task.sleep(for: max(.zero, pause)) } catch { return }
         }
     }

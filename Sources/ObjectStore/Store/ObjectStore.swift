@@ -16,7 +16,7 @@ package final class ObjectStore: Sendable {
         /// A PEM file of certificate authorities that are trusted in addition to the system's.
         package var certificateAuthorities: String?
         /// Called with messages for the operator.
-        package var tell: @Sendable (String) -> Void = { _ in }
+        package var notify: @Sendable (String) -> Void = { _ in }
         package init() {}
     }
 
@@ -49,8 +49,8 @@ package final class ObjectStore: Sendable {
         configuration.policy = .unrestricted
         configuration.certificateAuthorities = options.certificateAuthorities
         let engine = TransferEngine(configuration: configuration)
-        let chain = CredentialsChain(engine: engine, places: CredentialsPlace.all(environment, isThere: isThere))
-        client = BucketClient(address, engine: engine, credentials: chain, tell: options.tell)
+        let chain = CredentialsChain(engine: engine, places: CredentialsLocation.all(environment, isThere: isThere))
+        client = BucketClient(address, engine: engine, credentials: chain, notify: options.notify)
         memory = PartMemory(limit: options.memory, share: min(Self.share, options.memory))
         let place = "\(address.endpoint ?? "amazonaws.com")\n\(address.bucket)\n\(address.prefix)"
         id = Hexadecimal.text(Digest.md5(place.utf8))

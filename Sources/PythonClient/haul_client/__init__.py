@@ -22,7 +22,7 @@ from ._schema import (
 )
 from ._sync import BatchHandle, JobHandle, Queue, Settled
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Advice", "AsyncBatchHandle", "AsyncJobHandle", "AsyncQueue", "AsyncSettled", "Batch", "BatchEndedEvent",

@@ -7,7 +7,7 @@ import re
 # Fields of a job's hash.
 STATE = "state"
 #: All pushes of a job that are no newer than this time (unix ms) are settled.
-SETTLED_UNTIL = "asof"
+SETTLED_UNTIL = "settled_until"
 #: The time of the last push of a clock that is ahead of Redis' own.
 AHEAD = "ahead"
 WAITING = "waiting"

@@ -79,7 +79,7 @@ function row(context, chosen, changed) {
       write(far, job.status ? `status ${job.status}` : label);
       write(rate, job.state === "running" && job.speed ? speed(job.speed) : "");
       write(worker, job.worker ?? "");
-      when.replaceChildren(time(job.finished ?? job.moment ?? job.started ?? job.created));
+      when.replaceChildren(time(job.finished ?? job.timestamp ?? job.started ?? job.created));
     },
   };
 }

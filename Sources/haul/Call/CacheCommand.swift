@@ -54,7 +54,7 @@ struct CacheFilter: ParsableArguments {
                 age: max(0, now - validated))
             if let method, method.uppercased() != response.method { return nil }
             if let limit = older.flatMap(Age.milliseconds), response.age < limit { return nil }
-            if let url, !JobFilter.contains(address, url) { return nil }
+            if let url, !ListFilter.contains(address, url) { return nil }
             return response
         }
     }
@@ -147,7 +147,7 @@ private struct ClearCache: AsyncParsableCommand {
         let queue = try await filter.common.connect()
         let responses = try await filter.responses(in: queue)
         if filter.isEmpty, !responses.isEmpty {
-            try Question.confirm("Forget all \(responses.count) responses of \(queue.name)?", isConfirmed: yes)
+            try Prompt.confirm("Forget all \(responses.count) responses of \(queue.name)?", isConfirmed: yes)
         }
         try await reaching { () throws(RedisError) in
             try await queue.request(.removed, of: responses.map(\.id))

@@ -16,7 +16,7 @@ struct CallEnds {
     }
 
     private enum Input: Sendable {
-        case look
+        case refresh
         case rejected(String, reason: String)
     }
 
@@ -28,14 +28,14 @@ struct CallEnds {
         let reader = Task {
             for await element in subscription {
                 guard case .message(_, let payload) = element else {
-                    feed.yield(.look)
+                    feed.yield(.refresh)
                     continue
                 }
                 guard let event = Event(payload) else { continue }
                 if event.kind == .rejected {
                     feed.yield(.rejected(event.id, reason: event.reason ?? ""))
                 } else if event.finalState != nil || event.kind == .duplicate {
-                    feed.yield(.look)
+                    feed.yield(.refresh)
                 }
             }
         }
@@ -43,7 +43,7 @@ struct CallEnds {
         let clock = Task {
             while !Task.isCancelled {
                 try? await Task.sleep(for: .seconds(2))
-                feed.yield(.look)
+                feed.yield(.refresh)
             }
         }
         defer {
@@ -51,10 +51,10 @@ struct CallEnds {
             clock.cancel()
         }
         var notice = ServiceNotice(queue)
-        await notice.look()
+        await notice.refresh()
         for await input in inputs {
             if case .rejected(let id, let reason) = input { ends[id] = .failure(.rejected(reason)) }
-            await notice.look()
+            await notice.refresh()
             let open = pushed.filter { ends[$0.key] == nil }
             for record in try await reaching({ () throws(RedisError) in try await queue.jobs(Array(open.keys)) })
             where record.hasEnded(since: open[record.id] ?? 0) {

@@ -5,7 +5,7 @@ import HaulRedis
 /// Reads the jobs of a list in pages, and counts the jobs that the limit leaves out.
 struct JobLister {
     let queue: Queue
-    var filter = JobFilter()
+    var filter = ListFilter()
     var order: JobOrder?
     /// The most jobs of each state.
     var limit = 1000

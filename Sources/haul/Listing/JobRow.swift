@@ -41,7 +41,7 @@ struct JobRow: Sendable, Equatable {
         (error, message, waiting) = (text("error"), text("message"), fields["waiting"] ?? listed?.waits ?? "")
         since =
             state == .running
-            ? number("started") : state == .queued ? number("updated") ?? listed?.moment : listed?.moment
+            ? number("started") : state == .queued ? number("updated") ?? listed?.timestamp : listed?.timestamp
     }
 
     /// The file if it has a name, else the URL.

@@ -58,7 +58,7 @@ struct List: AsyncParsableCommand {
         let queue = try await common.connect()
         if state == ["rejected"] { return try await listRejected(of: queue) }
         var lister = JobLister(queue: queue, order: sort, limit: limit, after: after)
-        lister.filter = JobFilter(
+        lister.filter = ListFilter(
             errors: error, hosts: host, workers: worker, older: older.flatMap(Age.milliseconds), match: match)
         let now = try await reaching { () throws(RedisError) in try await queue.now() }
         if let by { return try await group(by, states, lister, now) }

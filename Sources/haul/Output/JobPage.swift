@@ -36,11 +36,11 @@ struct JobPage {
         add("attempts", attempts)
         add("checksum", record["checksum"] ?? record["digest"])
         add("version", version)
-        add("pushed", moment("created"))
-        add("started", moment("started"))
+        add("pushed", timestamp("created"))
+        add("started", timestamp("started"))
         // Left out for a running job: there it is the time of the claim, and not of the last progress.
-        add("updated", record.state.isFinal || record.state == .running ? nil : moment("updated"))
-        add("ended", moment("finished"))
+        add("updated", record.state.isFinal || record.state == .running ? nil : timestamp("updated"))
+        add("ended", timestamp("finished"))
         add("deadline", integer("deadline_at").map { Age.date($0) })
         add("request", record["want"].map { "\($0) is requested, but no worker has acted on it yet" })
         add("reply to", record["reply_to"])
@@ -107,7 +107,7 @@ struct JobPage {
         return text.isEmpty ? nil : text
     }
 
-    private func moment(_ field: String) -> String? {
+    private func timestamp(_ field: String) -> String? {
         integer(field).map { "\(Age.date($0)) (\(Age.text(now - $0)) ago)" }
     }
 

@@ -5,7 +5,7 @@ import HaulTerminal
 /// What a key asks of the session, which has the terminal and Redis.
 enum TopAction: Sendable, Equatable {
     case quit, interrupt, suspend, redraw, nextQueue
-    case request(Request, [String], String)
+    case request(ControlOperation, [String], String)
     case pauseQueue(Bool)
     case open(String), close
     /// Read at once, because the view or its page has changed.
@@ -108,7 +108,7 @@ extension TopModel {
         return nil
     }
 
-    private mutating func ask(_ verb: String, _ request: Request) {
+    private mutating func ask(_ verb: String, _ request: ControlOperation) {
         let ids = chosen
         guard let first = ids.first else { return notice = "no job is selected" }
         let what = ids.count == 1 ? "job \(first)" : "\(ids.count) jobs"
@@ -116,10 +116,10 @@ extension TopModel {
     }
 
     private mutating func put(_ text: String, _ action: TopAction) {
-        (before, mode) = (mode, .question(Question(text: text, action: action)))
+        (before, mode) = (mode, .question(Confirmation(text: text, action: action)))
     }
 
-    private mutating func answer(_ key: Key, _ question: Question) -> TopAction? {
+    private mutating func answer(_ key: Key, _ question: Confirmation) -> TopAction? {
         (mode, before) = (before, .list)
         guard key == .character("y") || key == .character("Y") else {
             notice = "nothing was done"

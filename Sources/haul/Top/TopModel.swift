@@ -6,7 +6,7 @@ import HaulTerminal
 /// makes rows from it.
 struct TopModel: Sendable {
     /// A queue as its panel shows it.
-    struct QueueLine: Sendable, Equatable {
+    struct QueueRow: Sendable, Equatable {
         let name: String
         var queued = 0
         var running = 0
@@ -15,14 +15,14 @@ struct TopModel: Sendable {
     }
 
     /// A question, and what to do if the answer is yes.
-    struct Question: Sendable, Equatable {
+    struct Confirmation: Sendable, Equatable {
         let text: String
         let action: TopAction
     }
 
     enum Mode: Sendable, Equatable {
         case list, filtering, detail, help
-        case question(Question)
+        case question(Confirmation)
     }
 
     var queue: String
@@ -73,7 +73,7 @@ struct TopModel: Sendable {
         var found = data.view == view ? data.rows : []
         if !filter.isEmpty {
             found = found.filter { row in
-                [row.id, row.url, row.file, row.worker, row.error].contains { JobFilter.contains($0, filter) }
+                [row.id, row.url, row.file, row.worker, row.error].contains { ListFilter.contains($0, filter) }
             }
         }
         // The other views keep the order of the queue.
@@ -124,7 +124,7 @@ struct TopData: Sendable {
     var rejected = 0
     var isPaused = false
     var maxRunning: Int?
-    var queues: [TopModel.QueueLine] = []
+    var queues: [TopModel.QueueRow] = []
     /// The workers that were read, lost workers first.
     var workers: [WorkerRow] = []
     var workerCount = 0
@@ -153,13 +153,13 @@ struct TopDetail: Sendable {
     var record: JobRecord?
     var events: [Line] = []
 
-    private static let mostEvents = 200
+    private static let maxEvents = 200
 
-    mutating func note(_ event: Event) {
+    mutating func record(_ event: Event) {
         // Only the last of successive progress events is kept: one each second would push out all others.
         if event.name == "progress", events.last?.text.hasPrefix("progress") == true { events.removeLast() }
         let words = EventLine.text(event).dropFirst(event.id.count).drop { $0 == " " }
         events.append(Line(at: event.at, text: String(words)))
-        events = events.suffix(Self.mostEvents)
+        events = events.suffix(Self.maxEvents)
     }
 }

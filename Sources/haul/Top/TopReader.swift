@@ -18,9 +18,9 @@ actor TopReader {
     static let pageOfRunning = 500
     /// The number of jobs that are read of any other state.
     static let pageOfOthers = 200
-    private static let mostWorkers = 40
-    private static let mostFailures = 50
-    private static let mostQueues = 8
+    private static let maxWorkers = 40
+    private static let maxFailures = 50
+    private static let maxQueues = 8
     /// The jobs that ended in so many seconds are counted.
     private static let window = 5
 
@@ -41,7 +41,7 @@ actor TopReader {
     func read(_ focus: Focus) async throws(RedisError) -> TopData {
         var data = TopData()
         data.view = focus.view
-        let counted = try await queue.census(within: Self.window, failures: Self.mostFailures)
+        let counted = try await queue.census(within: Self.window, failures: Self.maxFailures)
         data.now = counted.now
         (data.counts, data.rejected) = (counted.stats.counts, counted.stats.rejected)
         (data.isPaused, data.maxRunning) = (counted.stats.isPaused, counted.stats.maxRunning)
@@ -57,7 +57,7 @@ actor TopReader {
 
     private func readWorkers(_ known: [(name: String, seen: Int64)], _ data: inout TopData) async throws(RedisError) {
         // The workers whose heartbeats are the oldest come first: an operator looks for them.
-        let shown = known.prefix(Self.mostWorkers)
+        let shown = known.prefix(Self.maxWorkers)
         let fields = try await queue.workerFields(shown.map(\.name))
         var rows: [WorkerRow] = []
         for (worker, fields) in zip(shown, fields) where !fields.isEmpty {
@@ -71,7 +71,7 @@ actor TopReader {
     }
 
     private func readFailures(_ known: [ListedJob], _ data: inout TopData) async throws(RedisError) {
-        let new = known.filter { failures[$0.id]?.since != $0.moment }
+        let new = known.filter { failures[$0.id]?.since != $0.timestamp }
         let fields = try await queue.fields(Queue.summaryFields, of: new.map(\.id))
         for (listed, fields) in zip(new, fields) {
             failures[listed.id] = JobRow(id: listed.id, state: .failed, fields: fields, listed: listed)
@@ -128,12 +128,12 @@ actor TopReader {
     // MARK: Queues
 
     /// This queue and some others of the same Redis. A few pages of keys are searched for others once a minute.
-    private func readQueues(_ data: TopData) async -> [TopModel.QueueLine] {
+    private func readQueues(_ data: TopData) async -> [TopModel.QueueRow] {
         if lastSearch.map({ $0.duration(to: .now) > .seconds(60) }) ?? true {
             lastSearch = .now
             await findQueues()
         }
-        var own = TopModel.QueueLine(name: queue.name.text)
+        var own = TopModel.QueueRow(name: queue.name.text)
         own.queued = data.counts[.queued] ?? 0
         own.running = data.counts[.running] ?? 0
         own.failed = data.counts[.failed] ?? 0
@@ -141,7 +141,7 @@ actor TopReader {
         var lines = [own]
         for other in others {
             guard let stats = try? await other.stats() else { continue }
-            var line = TopModel.QueueLine(name: other.name.text)
+            var line = TopModel.QueueRow(name: other.name.text)
             line.queued = stats.counts[.queued] ?? 0
             line.running = stats.counts[.running] ?? 0
             line.failed = stats.counts[.failed] ?? 0
@@ -154,7 +154,7 @@ actor TopReader {
     /// Finds other queues. Errors are ignored, such as a missing permission: then no others are shown.
     private func findQueues() async {
         guard let names = try? await QueueName.all(on: queue.redis, most: 10) else { return }
-        let wanted = names.filter { $0 != queue.name }.prefix(Self.mostQueues - 1)
+        let wanted = names.filter { $0 != queue.name }.prefix(Self.maxQueues - 1)
         for other in others where !wanted.contains(other.name) { await other.redis.close() }
         others = wanted.map { name in
             // In a cluster another queue may be on another server, so it has a client of its own.

@@ -103,7 +103,7 @@ final class TopSession {
             case .failure(let error): model.trouble = error.message
             }
             if wantsReading { read() }
-        case .event(let event): model.detail?.note(event)
+        case .event(let event): model.detail?.record(event)
         case .done(let notice):
             model.notice = notice
             read()

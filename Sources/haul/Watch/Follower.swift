@@ -26,7 +26,7 @@ struct Follower {
 
     private enum Input: Sendable {
         case element(Subscription.Element)
-        case look, draw
+        case refresh, draw
     }
 
     /// The state of the jobs so far.
@@ -43,7 +43,7 @@ struct Follower {
     /// - Throws: `ExitStatus.jobFailed` at the end if a job failed or was cancelled.
     func follow() async throws {
         var notice = ServiceNotice(queue)
-        await notice.look()
+        await notice.refresh()
         Terminal.isFollowing.store(true, ordering: .relaxed)
         var course = Course(
             display: WatchDisplay(isTerminal: !json && Terminal.isInteractive, names: urls), open: Set(ids),
@@ -53,7 +53,7 @@ struct Follower {
         let subscription = queue.events(of: ids.isEmpty ? nil : ids)
         var sources = [
             Task { for await element in subscription { feed.yield(.element(element)) } },
-            Self.every(.seconds(2)) { feed.yield(.look) },
+            Self.every(.seconds(2)) { feed.yield(.refresh) },
         ]
         if !json { sources.append(Self.every(course.display.interval) { feed.yield(.draw) }) }
         defer { for source in sources { source.cancel() } }
@@ -68,8 +68,8 @@ struct Follower {
             case .draw: await draw(&course)
             case .element(.subscribed):
                 course.isInterrupted = false
-                try await look(&course)
-            case .look: try await look(&course)
+                try await refresh(&course)
+            case .refresh: try await refresh(&course)
             }
             if !ids.isEmpty, course.open.isEmpty { break }
         }
@@ -110,9 +110,9 @@ struct Follower {
     }
 
     /// Reads the hashes of the jobs whose end has not been seen.
-    private func look(_ course: inout Course) async throws {
-        await course.notice.look()
-        if ids.isEmpty, let count = try? await queue.count(in: .running) { course.display.note(running: count) }
+    private func refresh(_ course: inout Course) async throws {
+        await course.notice.refresh()
+        if ids.isEmpty, let count = try? await queue.count(in: .running) { course.display.record(running: count) }
         let asked = Array(course.open)
         let records = try await reaching { () throws(RedisError) in try await queue.jobs(asked) }
         for record in records where pushed[record.id].map(record.hasEnded(since:)) ?? record.hasEnded {

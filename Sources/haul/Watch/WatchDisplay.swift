@@ -14,10 +14,10 @@ struct WatchDisplay {
     private var progressPrinted: ContinuousClock.Instant?
 
     /// The most lines per drawing. More lines are only counted: nobody could read them.
-    private static let mostNews = 12
+    private static let maxNews = 12
     /// The time between two lines about a job's progress, without a terminal.
     private static let pace: Duration = .seconds(10)
-    private static let mostRows = 20
+    private static let maxRows = 20
 
     init(isTerminal: Bool, names: [String: String]) {
         self.isTerminal = isTerminal
@@ -31,14 +31,14 @@ struct WatchDisplay {
     var unnamed: [String] { running.shown(rows).filter { running.names[$0.id] == nil }.map(\.id) }
 
     /// Sets how many jobs run in the whole queue, if all jobs are followed.
-    mutating func note(running count: Int) { running.count = count }
+    mutating func record(running count: Int) { running.count = count }
 
     mutating func name(_ id: String, _ name: String) { running.names[id] = name }
 
-    private var rows: Int { isTerminal ? max(1, min(Self.mostRows, Terminal.size.height - 3)) : Self.mostRows }
+    private var rows: Int { isTerminal ? max(1, min(Self.maxRows, Terminal.size.height - 3)) : Self.maxRows }
 
     mutating func show(_ event: Event) {
-        if event.name == "progress" { return running.note(event) }
+        if event.name == "progress" { return running.record(event) }
         // The job's row shows that already.
         if isTerminal, event.name == "started" || event.name == "resumed" { return }
         let name = running.names[event.id].map { "  \($0)" } ?? ""
@@ -83,9 +83,9 @@ struct WatchDisplay {
     /// The lines since the last drawing. If there are too many, failures are preferred.
     private mutating func takeNews() -> [String] {
         defer { news = [] }
-        guard news.count > Self.mostNews else { return news.map(\.line) }
+        guard news.count > Self.maxNews else { return news.map(\.line) }
         let failures = news.filter(\.isFailure)
-        let shown = failures.isEmpty ? news.suffix(Self.mostNews - 1) : failures.suffix(Self.mostNews - 1)
+        let shown = failures.isEmpty ? news.suffix(Self.maxNews - 1) : failures.suffix(Self.maxNews - 1)
         return shown.map(\.line) + ["… and \(news.count - shown.count) more lines"]
     }
 

@@ -11,7 +11,7 @@ struct WatchedJobs {
 
     var isEmpty: Bool { order.isEmpty }
 
-    mutating func note(_ event: Event) {
+    mutating func record(_ event: Event) {
         if last.updateValue(event, forKey: event.id) == nil { order.append(event.id) }
     }
 

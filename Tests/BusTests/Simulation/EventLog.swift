@@ -26,7 +26,7 @@ final class EventLog: Sendable {
         let subscription = queue.events()
         let listening = Task { for await element in subscription { feed.yield(element) } }
         reader = listening
-        Task { [weak self] in for await element in elements { self?.note(element) } }
+        Task { [weak self] in for await element in elements { self?.record(element) } }
     }
 
     deinit { reader.cancel() }
@@ -41,9 +41,9 @@ final class EventLog: Sendable {
     var wrong: [String] { state.withLock { $0.wrong } }
 
     /// Whether everything that was published before `mark` has been noted.
-    func hasHeard(_ mark: String) -> Bool { state.withLock { $0.marks.contains(mark) } }
+    func hasReceived(_ mark: String) -> Bool { state.withLock { $0.marks.contains(mark) } }
 
-    private func note(_ element: Subscription.Element) {
+    private func record(_ element: Subscription.Element) {
         state.withLock { state in
             switch element {
             case .subscribed: state.isListening = true

@@ -36,10 +36,10 @@ struct Facts: Equatable {
           local key = KEYS[1] .. 'job:' .. id
           local fields = redis.call(
             'HMGET', key, 'state', 'token', 'worker', 'want', 'error', 'crashes', 'attempt', 'deadline_at',
-            'again', 'behind')
+            'next_push', 'want_next')
           fields[11] = redis.call('ZSCORE', KEYS[1] .. 'scheduled', id)
           fields[12] = redis.call('PTTL', key)
-          fields[13] = redis.call('HGET', KEYS[1] .. 'spec:' .. id, 'again_has_url')
+          fields[13] = redis.call('HGET', KEYS[1] .. 'spec:' .. id, 'next_push_has_url')
           for _, kind in ipairs { 'job:', 'spec:', 'offsets:' } do
             redis.call('PEXPIREAT', KEYS[1] .. kind .. id, 9999999999999, 'GT')
           end
@@ -66,7 +66,9 @@ struct Facts: Equatable {
 
 extension Facts {
     /// Whether this request waits, or is a pause that has stopped the job.
-    func shows(_ request: Request) -> Bool { want == request.rawValue || request == .paused && state == .paused }
+    func shows(_ request: ControlOperation) -> Bool {
+        want == request.rawValue || request == .paused && state == .paused
+    }
 }
 
 extension Facts: CustomStringConvertible {

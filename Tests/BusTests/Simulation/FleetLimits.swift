@@ -28,7 +28,7 @@ struct FleetLimits {
     private var begun: [String: [Int64]] = [:]
 
     /// Notes the value of a limit; nil if there is none. A new value counts from now on.
-    static func note(_ value: Double?, as name: String, in limits: inout [String: Limit], at now: Int64) {
+    static func record(_ value: Double?, as name: String, in limits: inout [String: Limit], at now: Int64) {
         if let value {
             if limits[name]?.value != value { limits[name] = Limit(value: value, since: now) }
         } else {
@@ -38,9 +38,9 @@ struct FleetLimits {
 
     /// Notes the value of a limit of starts. Jobs that began before a change do not count, not even in the same
     /// millisecond.
-    mutating func noteStarts(_ value: Double?, as name: String, at now: Int64) {
+    mutating func recordStarts(_ value: Double?, as name: String, at now: Int64) {
         let before = starts[name]?.value
-        Self.note(value, as: name, in: &starts, at: now)
+        Self.record(value, as: name, in: &starts, at: now)
         if starts[name]?.value != before { begun[name] = [] }
     }
 

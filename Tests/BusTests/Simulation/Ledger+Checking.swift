@@ -35,11 +35,11 @@ extension Ledger {
                 state = story.follow(state, after, now, policy)
             }
         }
-        if isHeard, let request = story.asked { hear(request, &story, &state, after) }
+        if isHeard, let request = story.asked { apply(request, &story, &state, after) }
         switch cause {
         case .claim, .settle: state = taken(id, &story, state, after)
         case .tick:
-            state = looked(id, &story, state, after)
+            state = observed(id, &story, state, after)
             // A tick does what a claim would do to an element that waits for a host, and starts nothing.
             if after.state != state || state == nil, after.state != .running { state = taken(id, &story, state, after) }
         case .report: break
@@ -55,7 +55,7 @@ extension Ledger {
             complain("\(id): \(cause.name) made \(after) of \(before), and not \(state?.rawValue ?? "unknown")")
         }
         if (before.state, before.token, before.want) != (after.state, after.token, after.want) {
-            tell(id, "\(cause.name): \(before) → \(after)")
+            report(id, "\(cause.name): \(before) → \(after)")
         }
         story.facts = after
         check(id, story, before)
@@ -63,7 +63,7 @@ extension Ledger {
     }
 
     /// Applies a request to the story, as a tick does, or a call that takes an element of the job.
-    private func hear(_ request: Story.Stop, _ story: inout Story, _ state: inout JobState?, _ after: Facts) {
+    private func apply(_ request: Story.Stop, _ story: inout Story, _ state: inout JobState?, _ after: Facts) {
         var applied = story
         let next = applied.apply(request, in: state, isWaiting: after.shows(request.request), now, policy)
         // The same call may do more: a due job joins the line, a deadline passes, a lost run is put back.
@@ -81,7 +81,8 @@ extension Ledger {
     }
 
     /// What a tick does to a job besides applying requests. Returns the job's state.
-    private mutating func looked(_ id: String, _ story: inout Story, _ before: JobState?, _ after: Facts) -> JobState? {
+    private mutating func observed(_ id: String, _ story: inout Story, _ before: JobState?, _ after: Facts) -> JobState?
+    {
         var state = before
         if state == .running, after.state != .running {
             let isGone = story.facts.worker.map(gone.contains) ?? false
@@ -142,7 +143,7 @@ extension Ledger {
         }
         // The kept push is newer than the pause behind the cancel, so the pause does not stop it.
         if state == .running, after.isKept, after.behind == nil, let pause = story.behind,
-            story.pushed > pause.moment || !story.isTimed
+            story.pushed > pause.timestamp || !story.isTimed
         {
             story.behind = nil
         }
@@ -153,7 +154,7 @@ extension Ledger {
             story.beginAnew()
             // A push that is newer than the removal is stopped by the pause behind the removal.
             if state == nil, after.state == .paused, let pause = story.behind,
-                story.pushed > stop.moment || !story.isTimed
+                story.pushed > stop.timestamp || !story.isTimed
             {
                 story.behind = nil
                 return story.stopped(by: pause, now, policy)

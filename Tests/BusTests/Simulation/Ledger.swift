@@ -16,23 +16,23 @@ struct Ledger {
     var refused: Set<String> = []
     var now: Int64 = 0
     /// When the last tick was, and until when no job is reaped.
-    var lastLook: Int64?
+    var lastTick: Int64?
     var grace: Int64 = 0
     /// Workers that the current tick reports as gone.
     var gone: Set<String> = []
     private(set) var wrong: [String] = []
     /// The id of the job whose story is printed.
-    private let told = ProcessInfo.processInfo.environment["HAUL_SIMULATION_TELL"]
+    private let reported = ProcessInfo.processInfo.environment["HAUL_SIMULATION_TRACE"]
 
     init(policy: QueuePolicy) { self.policy = policy }
 
-    func tell(_ id: String, _ what: @autoclosure () -> String) {
-        if id == told { print("at \(now - Simulation.dawn): \(id) \(what())") }
+    func report(_ id: String, _ what: @autoclosure () -> String) {
+        if id == reported { print("at \(now - Simulation.dawn): \(id) \(what())") }
     }
 
     mutating func complain(_ what: String) {
         wrong.append("at \(now - Simulation.dawn): \(what)")
-        if told != nil { print("wrong: \(wrong.last!)") }
+        if reported != nil { print("wrong: \(wrong.last!)") }
     }
 
     /// Replaces the ledger `later` after a rollback to the moment of this one. The complaints are kept.
@@ -50,33 +50,33 @@ struct Ledger {
         stories[id, default: story].element = story.element
         if isFirst { (stories[id]!.isTimed, stories[id]!.isPoison) = (story.isTimed, story.isPoison) }
         demanded(id)
-        tell(id, "pushed: \(story.element)")
+        report(id, "pushed: \(story.element)")
         stories[id]!.deadlines.formUnion(story.deadlines)
         stories[id]!.names.formUnion(story.names)
     }
 
     mutating func demanded(_ id: String) { (stories[id]!.demand, stories[id]!.pushed) = (now, now) }
 
-    mutating func requested(_ request: Request, of id: String, isTimed: Bool) {
+    mutating func requested(_ request: ControlOperation, of id: String, isTimed: Bool) {
         if stories[id] == nil {
             ids.append(id)
             stories[id] = Story(element: "", isTimed: true)
         }
-        tell(id, "asked: \(request)")
-        stories[id]!.asked = Story.Stop(request: request, moment: now, isTimed: isTimed)
+        report(id, "asked: \(request)")
+        stories[id]!.asked = Story.Stop(request: request, timestamp: now, isTimed: isTimed)
     }
 
     /// Notes that a tick begins.
-    mutating func looked() {
-        if let lastLook, now - lastLook > 2500 { grace = now + policy.lease.inMilliseconds }
-        lastLook = now
+    mutating func observed() {
+        if let lastTick, now - lastTick > 2500 { grace = now + policy.lease.inMilliseconds }
+        lastTick = now
     }
 
     mutating func extended(_ run: Run) { stories[run.id]!.lease = now + policy.lease.inMilliseconds }
 
     /// Notes a report of whether the run is at work.
-    mutating func told(_ run: Run, _ report: RunReport) {
-        if let begun = report.fields.first(where: { $0.0 == "begun" }) { stories[run.id]!.begun = begun.1 }
+    mutating func reported(_ run: Run, _ report: RunReport) {
+        if let begun = report.fields.first(where: { $0.0 == "active_token" }) { stories[run.id]!.begun = begun.1 }
     }
 
     /// Notes that the offsets are durable.
@@ -105,7 +105,7 @@ struct Ledger {
         for id in over {
             stories[id]!.forget(stub: nil)
             stories[id]!.facts = Facts()
-            tell(id, "expired")
+            report(id, "expired")
         }
         let gone = retired.filter { $0.value <= now }.map(\.key)
         for id in gone { retired[id] = nil }

@@ -24,8 +24,10 @@ extension Simulation {
         let members = try await redis.send(Command("HGETALL", queue.keys.members(name))).dictionary
         let record = try await queue.batch(name)
         for state in BatchState.allCases {
-            let (told, found) = (record?.counts[state] ?? 0, members.values.count { $0 == state.rawValue })
-            if told != found { ledger.complain("\(name): the count of \(state) is \(told), and \(found) members are") }
+            let (reported, found) = (record?.counts[state] ?? 0, members.values.count { $0 == state.rawValue })
+            if reported != found {
+                ledger.complain("\(name): the count of \(state) is \(reported), and \(found) members are")
+            }
         }
         let ids = members.keys.sorted()
         let jobs = try await redis.pipeline(
@@ -51,12 +53,12 @@ extension Simulation {
 
     /// Checks at the end that the last end of each batch was published, and without a rollback each end once.
     mutating func checkBatchEnds() async throws {
-        let told = events.rounds
+        let reported = events.rounds
         for number in 0...numbers / Self.batchSize {
             let name = "b\(number)"
             try await checkBatch(name)
             guard let record = try await queue.batch(name) else { continue }
-            let rounds = told[name] ?? []
+            let rounds = reported[name] ?? []
             // Redis may have lost a later round that was published.
             if record.finished != nil, !rounds.contains(record.round) {
                 ledger.complain("\(name): round \(record.round) was not published, only \(rounds)")
@@ -64,7 +66,7 @@ extension Simulation {
             if counts["rollbacks"] == nil, rounds != (0..<record.round).map({ $0 + 1 }) {
                 ledger.complain("\(name): there were \(record.round) rounds, and \(rounds) were published")
             }
-            note(record.finished != nil ? "batches over" : "batches not over")
+            self.record(record.finished != nil ? "batches over" : "batches not over")
         }
     }
 }

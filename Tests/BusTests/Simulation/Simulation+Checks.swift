@@ -21,9 +21,9 @@ extension Simulation {
         return hashes + others.map { "\($0)" }
     }
 
-    func idsInLine() async throws -> Set<String> {
+    func waitingIDs() async throws -> Set<String> {
         var names: [String] = []
-        for pattern in [queue.keys.held("*"), queue.keys[.aside] + "*"] {
+        for pattern in [queue.keys.held("*"), queue.keys[.deferredHost] + "*"] {
             names += try await redis.send(Command("KEYS", pattern)).array?.compactMap(\.string) ?? []
         }
         let lists = ([queue.keys.jobs] + names).map { Call.command(Command("LRANGE", $0, 0, -1)) }
@@ -71,11 +71,13 @@ extension Simulation {
             if Set(busy ?? []) != counted[host] ?? [] {
                 ledger.complain("\(host): \(busy ?? []) are counted, and not \(counted[host] ?? [])")
             }
-            waiting += try await redis.send(Command("LLEN", queue.keys[.aside] + host)).int ?? 0
+            waiting += try await redis.send(Command("LLEN", queue.keys[.deferredHost] + host)).int ?? 0
         }
-        let told = try await redis.send(Command("HGET", queue.keys.hosts, "waiting")).string ?? "0"
-        if told != "\(waiting)" { ledger.complain("\(told) are counted as waiting for hosts, and \(waiting) wait") }
-        if waiting > 0 { note("waited for a host") }
+        let reported = try await redis.send(Command("HGET", queue.keys.hosts, "waiting")).string ?? "0"
+        if reported != "\(waiting)" {
+            ledger.complain("\(reported) are counted as waiting for hosts, and \(waiting) wait")
+        }
+        if waiting > 0 { record("waited for a host") }
     }
 
     /// Checks that the bytes of the responses add up to their sum. Notes whether responses were kept, and dropped.
@@ -86,8 +88,8 @@ extension Simulation {
             ledger.complain("the responses have \(sum ?? "no") bytes in all, and not those of \(counted)")
         }
         let dropped = try await queue.jobs(ledger.ids).count { $0.droppedResponse != nil }
-        if dropped > 0 { note("responses dropped") }
-        if !counted.isEmpty { note("responses kept") }
+        if dropped > 0 { record("responses dropped") }
+        if !counted.isEmpty { record("responses kept") }
     }
 
     /// Checks that no field of a job's hash is an empty text: a field that does not apply is absent.
@@ -111,20 +113,21 @@ extension Simulation {
 
     /// Checks that each named reply list is answered once the job has ended, and not twice for one end.
     mutating func checkReplies(_ inLine: Set<String>) async throws {
-        let untold = try await redis.send(Command("ZRANGE", queue.keys.untold, 0, -1)).array?.compactMap(\.string) ?? []
+        let unannounced =
+            try await redis.send(Command("ZRANGE", queue.keys.unannounced, 0, -1)).array?.compactMap(\.string) ?? []
         for (id, story) in ledger.stories.sorted(by: { $0.key < $1.key }) {
             for name in story.names.sorted() {
                 let replies = try await redis.send(Command("LRANGE", queue.keys.reply(name), 0, -1)).array ?? []
-                let told = replies.compactMap { $0.bytes.flatMap { Event($0) } }
-                if Set(told.compactMap(\.position)).count != told.count {
+                let reported = replies.compactMap { $0.bytes.flatMap { Event($0) } }
+                if Set(reported.compactMap(\.position)).count != reported.count {
                     ledger.complain("\(id): \(name) was answered twice for one end")
                 }
                 let isOver = story.facts.state?.isFinal ?? true
                 let mayCome =
                     story.demand != nil || story.asked != nil || story.taken != nil || story.facts.isKept
-                    || inLine.contains(id) || untold.contains(id)
-                if isOver, !mayCome, told.isEmpty { ledger.complain("\(id): \(name) was not answered") }
-                if !told.isEmpty { note("answered") }
+                    || inLine.contains(id) || unannounced.contains(id)
+                if isOver, !mayCome, reported.isEmpty { ledger.complain("\(id): \(name) was not answered") }
+                if !reported.isEmpty { record("answered") }
             }
         }
     }
@@ -138,9 +141,12 @@ extension Simulation {
         for (id, story) in ledger.stories.sorted(by: { $0.key < $1.key }) {
             for name in story.names.sorted() {
                 let replies = try await redis.send(Command("LRANGE", queue.keys.reply(name), 0, -1)).array ?? []
-                let told = replies.compactMap { $0.bytes.flatMap { Event($0) } }.filter { $0.finalState != nil }.count
+                let reported = replies.compactMap { $0.bytes.flatMap { Event($0) } }.filter { $0.finalState != nil }
+                    .count
                 let ends = events.ends[id] ?? 0
-                if told > ends { ledger.complain("\(id) ended \(ends) times, and \(name) was answered \(told) times") }
+                if reported > ends {
+                    ledger.complain("\(id) ended \(ends) times, and \(name) was answered \(reported) times")
+                }
             }
         }
     }
@@ -173,7 +179,7 @@ extension Simulation {
         let mark = Token.make()
         try await redis.send(Command("PUBLISH", queue.keys.events("end"), mark))
         let events = events
-        try await eventually("all events to be received") { events.hasHeard(mark) }
+        try await eventually("all events to be received") { events.hasReceived(mark) }
         for complaint in events.wrong { ledger.complain(complaint) }
         try await checkAnswers()
         try await checkBatchEnds()
@@ -181,7 +187,7 @@ extension Simulation {
             if try await redis.send(Command(kind, name)).int != 0 { ledger.complain("\(name) is not empty") }
         }
         for (id, story) in ledger.stories.sorted(by: { $0.key < $1.key }) {
-            note("at the end \(story.facts.state?.rawValue ?? "unknown")")
+            record("at the end \(story.facts.state?.rawValue ?? "unknown")")
             if story.demand != nil {
                 ledger.complain("\(id) is \(story.facts.state?.rawValue ?? "unknown"), and what was asked for was lost")
             }

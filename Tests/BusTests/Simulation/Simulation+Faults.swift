@@ -11,8 +11,8 @@ extension Simulation {
         var identity = WorkerIdentity(name: name ?? "w\(names)", store: "s")
         // The workers are on two machines.
         (identity.place, identity.process) = ("m\(names % 2)", "\(identity.instance) \(names) 1")
-        guard try await queue.register(identity, fields: [], known: []) else { return note("names refused") }
-        try await look(.registration(worker: identity.name, known: [], isSuccessor: true))
+        guard try await queue.register(identity, fields: [], known: []) else { return record("names refused") }
+        try await observe(.registration(worker: identity.name, known: [], isSuccessor: true))
         workers.append(Worker(identity: identity))
     }
 
@@ -24,7 +24,7 @@ extension Simulation {
     mutating func kill(_ index: Int) async throws {
         let dead = workers.remove(at: index)
         self.dead.insert(dead.identity.process)
-        note("kills")
+        record("kills")
         if random.chance(40) {
             // The worker is started again under the same name.
             try await advance(3001)
@@ -43,7 +43,7 @@ extension Simulation {
     mutating func freeze() {
         guard let index = workers.indices.randomElement(using: &random) else { return }
         workers[index].isFrozen.toggle()
-        if workers[index].isFrozen { note("freezes") }
+        if workers[index].isFrozen { record("freezes") }
     }
 
     /// A worker shuts down in order, and another one starts.
@@ -55,7 +55,7 @@ extension Simulation {
         try await queue.leave(identity)
         if random.chance(50) { try await take(identity.name) }
         try await hire()
-        note("departures")
+        record("departures")
     }
 
     /// Nobody makes a tick for a while, and all connections are lost. After a day the workers are forgotten.
@@ -71,13 +71,13 @@ extension Simulation {
         }
         snapshots = []
         while workers.count < 4 { try await hire() }
-        note("sleeps")
+        record("sleeps")
     }
 
     // MARK: Rollbacks
 
     mutating func keepSnapshot() async throws {
-        guard ledger.now - (snapshots.last?.moment ?? 0) >= 300 else { return }
+        guard ledger.now - (snapshots.last?.timestamp ?? 0) >= 300 else { return }
         let database = (snapshots.last?.database ?? 0) % Snapshot.kept + 1
         snapshots = snapshots.suffix(Snapshot.kept - 1)
         snapshots.append(try await Snapshot(ledger, in: database, of: redis))
@@ -86,7 +86,7 @@ extension Simulation {
     /// Redis loses the writes of its last one or two seconds. The workers keep what they know.
     mutating func rollBack() async throws {
         let ages = Int64(1000)...2500
-        guard let place = snapshots.lastIndex(where: { ages.contains(ledger.now - $0.moment) }) else { return }
+        guard let place = snapshots.lastIndex(where: { ages.contains(ledger.now - $0.timestamp) }) else { return }
         let lost = ledger
         ledger = try await snapshots[place].restore(redis)
         ledger.returned(from: lost)
@@ -96,6 +96,6 @@ extension Simulation {
         // No server begins twice in one millisecond, because an epoch is the time when it began.
         try await advance(1)
         for index in workers.indices { workers[index].isInDoubt = true }
-        note("rollbacks")
+        record("rollbacks")
     }
 }

@@ -15,7 +15,7 @@ extension Simulation {
         let retries = ["2", "3", nil, "many"].randomElement(using: &random)!
         try await set("retries", to: retries)
         try await set("meta", to: random.chance(50) ? #"{"default":1}"# : nil)
-        note("defaults")
+        record("defaults")
     }
 
     private func set(_ name: String, to value: String?) async throws {
@@ -61,14 +61,16 @@ extension Simulation {
             let starts = isQueue ? found.settings["starts"] : own?["starts"]?.string ?? own?["starts"].map { $0.text }
             let rate = isQueue ? found.settings["rate"] : own?["rate"].map { $0.text }
             if afterLoss {
-                let keys = [queue.keys[.starts], isQueue ? queue.keys[.shares] : queue.keys[.lent] + name]
+                let keys = [
+                    queue.keys[.starts], isQueue ? queue.keys[.rateLeases] : queue.keys[.hostRateLeases] + name,
+                ]
                 let there = try await redis.pipeline(keys.map { .command(Command("EXISTS", $0)) })
                 // Redis has forgotten everything that began under this limit.
                 if there[0].int == 0 { limits.starts[name] = nil }
                 if there[1].int == 0 { limits.rates[name] = nil }
             }
-            limits.noteStarts(starts.flatMap(Self.perSecond), as: name, at: ledger.now)
-            FleetLimits.note(
+            limits.recordStarts(starts.flatMap(Self.perSecond), as: name, at: ledger.now)
+            FleetLimits.record(
                 rate.flatMap(Double.init).flatMap { $0 > 0 ? $0 : nil }, as: name, in: &limits.rates, at: ledger.now)
         }
     }
@@ -81,35 +83,35 @@ extension Simulation {
     // MARK: Checks
 
     /// Checks that claimed jobs begin no more often than allowed, and have the queue's defaults.
-    mutating func checkBeginning(of claims: [Claim]) {
+    mutating func checkStart(of claims: [Claim]) {
         for claim in claims {
             let spoken = [claim.renewal, claim.spec].lazy.compactMap { $0.flatMap { try? JSON($0) }?["url"]?.string }
             guard let url = spoken.first else { continue }
             let host = url.contains("//h0/") ? "h0" : "h1"
             if let wrong = limits.begin(on: host, at: ledger.now) { ledger.complain("\(claim.run.id): \(wrong)") }
-            let told = Dictionary(claim.defaults.map { ($0.name, $0.text) }) { $1 }
-            if told != limits.defaults { ledger.complain("\(claim.run.id) has the defaults \(told)") }
-            if !limits.starts.isEmpty { note("began under a limit") }
+            let reported = Dictionary(claim.defaults.map { ($0.name, $0.text) }) { $1 }
+            if reported != limits.defaults { ledger.complain("\(claim.run.id) has the defaults \(reported)") }
+            if !limits.starts.isEmpty { record("began under a limit") }
         }
     }
 
     mutating func pace() async throws {
         guard let index = pick() else { return }
-        if try await queue.pace(workers[index].identity) != nil { note("paced") }
+        if try await queue.pace(workers[index].identity) != nil { record("paced") }
     }
 
     /// A worker asks for shares. The reply may be lost.
     mutating func share() async throws {
         guard let index = pick() else { return }
         workers[index].question += 1
-        var questions: [ShareQuestion] = []
+        var questions: [RateLeaseRequest] = []
         for name in FleetLimits.names where random.chance(60) {
             var share = workers[index].shares[name] ?? FleetLimits.Share()
             if share.end <= ledger.now { share.keeps = 0 }
-            var wants = random.chance(60) ? ShareQuestion.Wants.all : .some(.random(in: 0...90_000, using: &random))
+            var wants = random.chance(60) ? RateLeaseRequest.Wants.all : .some(.random(in: 0...90_000, using: &random))
             if name != FleetLimits.ofQueue, random.chance(10) { (wants, share.keeps) = (.none, 0) }
             workers[index].shares[name] = share
-            questions.append(ShareQuestion(name, keeps: share.keeps, wants: wants))
+            questions.append(RateLeaseRequest(name, keeps: share.keeps, wants: wants))
         }
         let worker = workers[index]
         let shares = try await queue.shares(worker.identity, number: worker.question, questions)
@@ -122,7 +124,7 @@ extension Simulation {
             }
             workers[index].shares[question.name] = FleetLimits.Share(
                 keeps: share.bytesPerSecond, end: ledger.now + Int64(queue.policy.lease.milliseconds))
-            note("shares")
+            record("shares")
         }
         checkShares()
     }
@@ -134,7 +136,7 @@ extension Simulation {
             if Double(sum) > limit.value {
                 ledger.complain("\(name): \(sum) bytes per second are lent of \(limit.value)")
             }
-            note("sums of shares")
+            record("sums of shares")
         }
     }
 }

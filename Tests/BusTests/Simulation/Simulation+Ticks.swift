@@ -12,7 +12,9 @@ extension Simulation {
         try await tick(index)
         guard random.chance(20) else { return }
         // There are no replicas, so no confirmation is required.
-        if case .told = try await queue.tellReplicated(to: 0, within: .zero, on: redis) { note("told later") }
+        if case .announced = try await queue.announceReplicated(to: 0, within: .zero, on: redis) {
+            record("told later")
+        }
     }
 
     mutating func tick(_ index: Int) async throws {
@@ -23,14 +25,14 @@ extension Simulation {
         }
         var reply = try await send(index, reports, isInterrupted: true)
         if random.chance(5) {
-            note("ticks sent twice")
+            record("ticks sent twice")
             reply = try await send(index, reports)
         }
         let ours = workers[index].runs.filter { ledger.holds($0.run) }
-        for _ in reply.fenced { note("fenced runs") }
+        for _ in reply.fenced { record("fenced runs") }
         for claim in ours {
             let token = claim.run.token
-            workers[index].told[token] = reply.requests[token] ?? workers[index].told[token]
+            workers[index].reported[token] = reply.requests[token] ?? workers[index].reported[token]
         }
         workers[index].runs = ours
         for claim in ours { try await obey(claim, index) }
@@ -43,8 +45,8 @@ extension Simulation {
             return try await finish(
                 claim, of: index, as: .failed(Failure(.deadline, "m"), retryable: false, received: 0))
         }
-        guard let request = workers[index].told[claim.run.token], random.chance(40) else { return }
-        note("stopped")
+        guard let request = workers[index].reported[claim.run.token], random.chance(40) else { return }
+        record("stopped")
         try await finish(claim, of: index, as: request == .paused ? .paused : .cancelled)
     }
 
@@ -60,23 +62,23 @@ extension Simulation {
             if isBegun, isInterrupted { try await interrupt(index) }
             isBegun = true
             try await checkRequests()
-            if step.kind != .report { ledger.looked() }
+            if step.kind != .report { ledger.observed() }
             for (run, report) in step.runs where ledger.holds(run) {
                 ledger.extended(run)
-                ledger.told(run, report)
+                ledger.reported(run, report)
                 ledger.checkpointed(run.id, report)
             }
-            let isLook = step.kind == .tick(isLast: true)
+            let isFullTick = step.kind == .tick(isLast: true)
             let names = Set(workers.map(\.identity.name))
-            ledger.gone = isLook ? Set(gone.map(\.worker)).subtracting(names) : []
+            ledger.gone = isFullTick ? Set(gone.map(\.worker)).subtracting(names) : []
             _ = try await queue.step(&tick)
-            try await look(isLook ? .tick : .report)
+            try await observe(isFullTick ? .tick : .report)
             ledger.gone = []
             for (run, _) in step.runs { expect(tick.reply, of: run) }
-            if isLook, !tick.reply.isMoreToDo { try await checkOverdue() }
+            if isFullTick, !tick.reply.hasMoreWork { try await checkOverdue() }
         }
         if extent == .queue { workers[index].silent = tick.reply.silent }
-        if !gone.isEmpty { note("neighbours missed") }
+        if !gone.isEmpty { record("neighbours missed") }
         return tick.reply
     }
 
@@ -85,15 +87,15 @@ extension Simulation {
         let isFenced = reply.fenced.contains(run.token)
         if isFenced == ledger.holds(run) { ledger.complain("\(run.id): it is wrong that fenced is \(isFenced)") }
         guard ledger.holds(run) else { return }
-        let (told, taken) = (reply.requests[run.token], ledger.stories[run.id]!.taken)
-        if told != taken?.request {
-            ledger.complain("\(run.id) received \(String(describing: told)), and not \(String(describing: taken))")
+        let (reported, taken) = (reply.requests[run.token], ledger.stories[run.id]!.taken)
+        if reported != taken?.request {
+            ledger.complain("\(run.id) received \(String(describing: reported)), and not \(String(describing: taken))")
         }
     }
 
     /// Lets something happen between two calls of a tick.
     private mutating func interrupt(_ index: Int) async throws {
-        note("ticks interrupted")
+        record("ticks interrupted")
         switch Int.random(in: 0..<5, using: &random) {
         case 0: try await advance(Int64.random(in: 0...400, using: &random))
         case 1: try await request()
@@ -117,6 +119,6 @@ extension Simulation {
         let before = try await traces(of: zombie.run.id)
         _ = try await send(index, reports.filter { $0.0 == zombie.run })
         try await expect(before, zombie.run.id, "a zombie's tick")
-        note("ticks of zombies")
+        record("ticks of zombies")
     }
 }

@@ -60,8 +60,8 @@ extension Simulation {
         ledger.pushed(pushed, story)
         try await advance(1)
         try await redis.send(Command(random.chance(90) ? "LPUSH" : "RPUSH", queue.keys.jobs, text))
-        note(isNew ? "pushed" : "pushed anew")
-        if id == nil { note("pushed without an id") }
+        record(isNew ? "pushed" : "pushed anew")
+        if id == nil { record("pushed without an id") }
         // At times a pause or a cancel follows at once.
         if random.chance(10) { try await ask(random.chance(50) ? .paused : .cancelled, of: pushed) }
     }
@@ -79,7 +79,7 @@ extension Simulation {
         var element = story.element
         if !story.isTimed, random.chance(50) { element = #"{"id":"\#(id)"}"# }
         try await redis.send(Command(random.chance(80) ? "LPUSH" : "RPUSH", queue.keys.jobs, element))
-        note("pushed again")
+        record("pushed again")
     }
 
     /// Pushes a continuation of a job that is paused, or about to be paused.
@@ -88,7 +88,7 @@ extension Simulation {
         ledger.demanded(id)
         try await redis.send(Command("LPUSH", queue.keys.jobs, #"{"id":"\#(id)","at":\#(ledger.now)}"#))
         try await advance(1)
-        note("continued")
+        record("continued")
     }
 
     mutating func request() async throws {
@@ -102,12 +102,14 @@ extension Simulation {
             return try await ask(.removed, of: id)
         }
         if ledger.stories[id]?.facts.state == .failed, random.chance(50) { return try await ask(.running, of: id) }
-        let request = [Request.paused, .paused, .cancelled, .cancelled, .running, .running, .removed, .deleted]
-            .randomElement(using: &random)!
+        let request = [
+            ControlOperation.paused, .paused, .cancelled, .cancelled, .running, .running, .removed, .deleted,
+        ]
+        .randomElement(using: &random)!
         try await ask(request, of: id)
     }
 
-    mutating func ask(_ request: Request, of id: String) async throws {
+    mutating func ask(_ request: ControlOperation, of id: String) async throws {
         try await advance(1)
         let isTimed = ledger.stories[id]?.isTimed ?? true || random.chance(50)
         ledger.requested(request, of: id, isTimed: isTimed)
@@ -117,7 +119,7 @@ extension Simulation {
             try await redis.send(Command("HSET", queue.keys.want, id, request.rawValue))
         }
         try await advance(1)
-        note("requests")
+        record("requests")
     }
 
     mutating func setting() async throws {
@@ -153,6 +155,6 @@ extension Simulation {
         ledger.refused.insert(name)
         try await redis.send(Command("LPUSH", queue.keys.jobs, #"{"url":"ftp://h/","reply_to":"\#(name)"}"#))
         try await redis.send(Command("HSET", queue.keys.want, "j 1", "paused"))
-        note("nonsense")
+        record("nonsense")
     }
 }

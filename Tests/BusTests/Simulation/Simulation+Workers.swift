@@ -22,18 +22,18 @@ extension Simulation {
         if random.chance(60) {
             try await take(worker.name)
             // The worker or its connection dies before the claim.
-            if random.chance(5) { return note("half claims") }
+            if random.chance(5) { return record("half claims") }
             // A claim that was sent over a connection that is lost by now arrives late.
             if worker.session > 0, random.chance(5) { return try await claimLate(worker) }
         }
         let count = Int.random(in: 1...(3 - workers[index].runs.count), using: &random)
         let replies = try await queue.claim(worker, tokens: (0..<count).map { _ in Token.make() })
-        try await look(.claim)
+        try await observe(.claim)
         let claims = replies.compactMap { if case .job(let claim) = $0 { claim } else { nil } }
-        checkBeginning(of: claims)
-        if claims.count > 1 { note("claimed together") }
+        checkStart(of: claims)
+        if claims.count > 1 { record("claimed together") }
         if !claims.isEmpty, random.chance(4) {
-            note("claims unheard")
+            record("claims unheard")
             return try await reconnect(index)
         }
         try await begin(claims, index, worker)
@@ -47,10 +47,10 @@ extension Simulation {
             return ledger.complain("\(worker.name): a claim of an earlier session was not refused")
         }
         // The claim must have changed nothing.
-        try await look(.registration(worker: "nobody", known: [], isSuccessor: false))
+        try await observe(.registration(worker: "nobody", known: [], isSuccessor: false))
         let held = try await redis.send(Command("LLEN", queue.keys.held(worker.name)))
         if held.int != 0 { ledger.complain("\(worker.name) holds something after a late claim") }
-        note("late claims")
+        record("late claims")
     }
 
     /// Begins jobs, until one of them kills the worker.
@@ -59,7 +59,7 @@ extension Simulation {
     }
 
     private mutating func begin(_ claim: Claim, _ index: Int) async throws {
-        note("claims")
+        record("claims")
         guard let story = ledger.stories[claim.run.id] else { return ledger.complain("\(claim.run.id): it is unknown") }
         let offsets = claim.resume?.offsets ?? ByteIntervals()
         if offsets != story.checkpoint {
@@ -68,13 +68,13 @@ extension Simulation {
         }
         workers[index].runs.append(claim)
         if claim.wasLost {
-            note("told that they begin")
+            record("told that they begin")
             var report = RunReport()
             report.set(isAtWork: true, of: claim.run)
             _ = try await send(index, [(claim.run, report)], .runs)
         }
         if story.isPoison {
-            note("poisoned")
+            record("poisoned")
             try await kill(index)
         }
     }
@@ -89,9 +89,9 @@ extension Simulation {
             guard try await queue.register(worker.identity, fields: [], known: known) else {
                 // Another worker has its name by now.
                 workers[index].isInDoubt = true
-                return note("names refused")
+                return record("names refused")
             }
-            try await look(.registration(worker: worker.identity.name, known: Set(known), isSuccessor: false))
+            try await observe(.registration(worker: worker.identity.name, known: Set(known), isSuccessor: false))
             let held = try await redis.send(Command("LLEN", queue.keys.held(worker.identity.name)))
             if held.int != 0 { ledger.complain("\(worker.identity.name) holds something after it registered") }
         }
@@ -124,7 +124,8 @@ extension Simulation {
 
     private mutating func response() -> StoredResponse {
         let body = [UInt8](repeating: 120, count: Int.random(in: 0...300, using: &random))
-        return StoredResponse(status: 200, headers: [], body: body, question: "q", method: "GET", validated: ledger.now)
+        return StoredResponse(
+            status: 200, headers: [], body: body, requestDigest: "q", method: "GET", validated: ledger.now)
     }
 
     mutating func finish(_ claim: Claim, of index: Int, as settlement: Settlement) async throws {
@@ -137,7 +138,7 @@ extension Simulation {
     ) async throws {
         for (claim, _) in ends {
             workers[index].runs.removeAll { $0.run == claim.run }
-            workers[index].told[claim.run.token] = nil
+            workers[index].reported[claim.run.token] = nil
         }
         let areOurs = ends.map { ledger.holds($0.claim.run) }
         var reports: [RunReport] = []
@@ -153,26 +154,26 @@ extension Simulation {
         let before = try await traces(of: ends)
         let reply = try await queue.settle(runEnds, worker: worker, next: next)
         let answers = try reply.isOurs.map { try $0.get() }
-        checkBeginning(of: reply.next.compactMap { if case .job(let claim) = $0 { claim } else { nil } })
+        checkStart(of: reply.next.compactMap { if case .job(let claim) = $0 { claim } else { nil } })
         if !isAnyOurs, next.isEmpty {
             // A run that is answered with "done" was settled before, as far as Redis knows.
-            for isOurs in answers { note(isOurs ? "settled before" : "fenced settles") }
+            for isOurs in answers { record(isOurs ? "settled before" : "fenced settles") }
             if answers.contains(false) { try await expect(before, ends, "a fenced settle") }
             return
         }
-        if ends.count > 1 { note("settled together") }
+        if ends.count > 1 { record("settled together") }
         for (index, end) in ends.enumerated() where areOurs[index] {
             if !answers[index] { ledger.complain("\(end.claim.run.id): its own worker was fenced") }
             if end.settlement.keepsOffsets { ledger.checkpointed(end.claim.run.id, reports[index]) }
         }
-        try await look(.settle(ends.map { ($0.claim.run, $0.settlement) }))
-        note("settles")
+        try await observe(.settle(ends.map { ($0.claim.run, $0.settlement) }))
+        record("settles")
         guard random.chance(6) else {
             let claims = reply.next.compactMap { if case .job(let claim) = $0 { claim } else { nil } }
             return try await begin(claims, index, worker)
         }
         // The reply is lost, with the claims in it. Other calls may come before the settle is sent again.
-        note(next.isEmpty ? "settled twice" : "settled twice, with a lost claim")
+        record(next.isEmpty ? "settled twice" : "settled twice, with a lost claim")
         if random.chance(50) { try await reconnect(index) } else { workers[index].isInDoubt = true }
         let after = try await traces(of: ends)
         let again = try await queue.settle(runEnds, worker: worker, next: []).isOurs.map { try $0.get() }

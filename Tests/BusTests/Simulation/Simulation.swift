@@ -20,12 +20,12 @@ struct Simulation {
         var identity: WorkerIdentity
         var runs: [Claim] = []
         /// Requests that runs have received and not obeyed yet, by token.
-        var told: [String: Request] = [:]
+        var reported: [String: ControlOperation] = [:]
         var isFrozen = false
         /// The connection was lost, so the worker registers before its next tick or claim.
         var isInDoubt = false
         /// Workers on its machine that its last tick reported as silent.
-        var silent: [Neighbour] = []
+        var silent: [ColocatedWorker] = []
         /// Its shares of limits of rate, by the limits' names.
         var shares: [String: FleetLimits.Share] = [:]
         /// The number of its last question for shares.
@@ -50,7 +50,7 @@ struct Simulation {
     /// A counter for names of reply lists.
     var lists = 0
     /// Completed jobs that expired before their completion was announced. In their batches they stay pending.
-    var neverTold: Set<String> = []
+    var neverAnnounced: Set<String> = []
     private(set) var counts: [String: Int] = [:]
 
     init(seed: UInt64, on kind: RedisServer.Kind = .usual) async throws {
@@ -77,19 +77,19 @@ struct Simulation {
         for _ in 0..<4 { try await hire() }
     }
 
-    mutating func note(_ what: String) { counts[what, default: 0] += 1 }
+    mutating func record(_ what: String) { counts[what, default: 0] += 1 }
 
     /// Lets time pass, and deletes what has expired.
     mutating func advance(_ milliseconds: Int64) async throws {
         ledger.now += milliseconds
         try await redis.send(Command("SET", Self.clock, Int(ledger.now)))
         for id in ledger.expired() {
-            note("expired")
+            record("expired")
             let names = [queue.keys.job(id), queue.keys.spec(id), queue.keys.offsets(id)]
             // Nobody made a tick for so long that the completion was never announced.
-            if try await redis.send(Command("ZSCORE", queue.keys.untold, id)) != .null {
+            if try await redis.send(Command("ZSCORE", queue.keys.unannounced, id)) != .null {
                 ledger.stories[id]?.names = []
-                neverTold.insert(id)
+                neverAnnounced.insert(id)
             }
             let times = try await redis.pipeline(names.map { .command(Command("PTTL", $0)) })
             if times.contains(where: { $0.int == -1 }) { ledger.complain("\(id) would stay for ever") }
@@ -98,7 +98,7 @@ struct Simulation {
     }
 
     /// Checks what a call has done to every job.
-    mutating func look(_ cause: Ledger.Cause) async throws {
+    mutating func observe(_ cause: Ledger.Cause) async throws {
         let ids = ledger.ids
         let facts = try await redis.send(Facts.reading(ids, of: queue)).array ?? []
         let waiting = try await redis.send(Command("HKEYS", queue.keys.want)).array?.compactMap(\.string) ?? []
@@ -145,7 +145,7 @@ struct Simulation {
         // Wrong values of these are set on purpose.
         let spoiled = [queue.keys.limits, queue.keys.defaults]
         for finding in try await Inspection(queue).run()
-        where !neverTold.contains(where: finding.problem.hasPrefix)
+        where !neverAnnounced.contains(where: finding.problem.hasPrefix)
             && !spoiled.contains(where: finding.subject.hasPrefix)
         {
             ledger.complain("\(when): \(finding.subject) \(finding.problem)")
@@ -153,7 +153,7 @@ struct Simulation {
         try await checkHosts()
         try await checkResponses()
         try await checkFields()
-        let inLine = try await idsInLine()
+        let inLine = try await waitingIDs()
         try await checkReplies(inLine)
         ledger.dropOld(window: Self.window, inLine: inLine)
     }

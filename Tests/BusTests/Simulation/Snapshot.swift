@@ -6,12 +6,12 @@ import HaulRedis
 struct Snapshot {
     static let kept = 8
 
-    let moment: Int64
+    let timestamp: Int64
     let database: Int
     private let ledger: Ledger
 
     init(_ ledger: Ledger, in database: Int, of redis: Redis) async throws {
-        (moment, self.database, self.ledger) = (ledger.now, database, ledger)
+        (timestamp, self.database, self.ledger) = (ledger.now, database, ledger)
         try await Self.copy(from: 0, to: database, of: redis)
     }
 

@@ -11,9 +11,9 @@ extension Story {
         asked = nil
         guard stop.request != .running else { return resumed(by: stop, in: state, now) }
         let isFinal = state?.isFinal ?? false
-        if stop.isTimed, stop.moment < settled, state == nil || isFinal && !stop.request.forgets { return state }
+        if stop.isTimed, stop.timestamp < settled, state == nil || isFinal && !stop.request.forgets { return state }
         // What was asked for before the request need not be done any more.
-        if let asked = demand, asked <= stop.moment { demand = nil }
+        if let asked = demand, asked <= stop.timestamp { demand = nil }
         switch state {
         case nil:
             // A removal of an unknown job settles the pushes before it. A newer cancel waits for the pushes behind the
@@ -21,7 +21,7 @@ extension Story {
             let before = taken.flatMap { $0.request.forgets && stop.request != .paused ? $0 : nil }
             wait(stop)
             if let before {
-                settled = max(settled, before.moment)
+                settled = max(settled, before.timestamp)
                 taken = stop
             }
             expiry = now + 3_600_000
@@ -34,12 +34,12 @@ extension Story {
                 forget(by: stop, now)
                 return nil
             }
-            settled = max(settled, stop.request == .paused ? 0 : stop.moment)
+            settled = max(settled, stop.request == .paused ? 0 : stop.timestamp)
             // A pause waits for pushes before it. A pause without a time may be older than what was settled.
             taken = isWaiting && stop.request == .paused ? stop : nil
             return state
         case .paused where stop.request == .paused:
-            settled = max(settled, stop.moment)
+            settled = max(settled, stop.timestamp)
             return state
         case .queued, .scheduled, .paused: return stopped(by: stop, now, policy)
         }
@@ -81,17 +81,17 @@ extension Story {
     /// Whether the job was asked for again after this request. In the end it makes no difference whether that was taken
     /// first, or has even been done.
     func isOvertaken(_ stop: Stop) -> Bool {
-        isTimed && stop.request != .running && max(demand ?? 0, pushed) > stop.moment
+        isTimed && stop.request != .running && max(demand ?? 0, pushed) > stop.timestamp
     }
 
     private mutating func resumed(by stop: Stop, in state: JobState?, _ now: Int64) -> JobState? {
-        if stop.isTimed, stop.moment < max(taken?.moment ?? 0, settled) { return state }
+        if stop.isTimed, stop.timestamp < max(taken?.timestamp ?? 0, settled) { return state }
         if state?.isFinal ?? false { behind = nil }
         switch state {
         case .paused, .scheduled, .failed:
             if state == .failed { beginAnew() }
             taken = nil
-            demand = stop.moment
+            demand = stop.timestamp
             expiry = nil
             return .queued
         case .running where behind != nil: behind = nil
@@ -101,10 +101,10 @@ extension Story {
             taken = nil
         case .running where taken?.request == .paused:
             taken = nil
-            demand = stop.moment
+            demand = stop.timestamp
         case nil where behind != nil:
             behind = nil
-            askAnew(by: stop, after: taken?.moment)
+            askAnew(by: stop, after: taken?.timestamp)
         case nil where taken?.request == .paused:
             taken = nil
             // The stub goes, unless it records what was settled.
@@ -117,13 +117,13 @@ extension Story {
 
     /// A waiting pause is taken back. A push that waits runs, unless it is older than something else that stops it.
     private mutating func askAnew(by stop: Stop, after request: Int64?) {
-        if isTimed, pushed > max(request ?? 0, settled, lastEnd) { demand = stop.moment }
+        if isTimed, pushed > max(request ?? 0, settled, lastEnd) { demand = stop.timestamp }
     }
 
     /// Stops the job by a request.
     mutating func stopped(by stop: Stop, _ now: Int64, _ policy: QueuePolicy) -> JobState? {
         taken = nil
-        settled = max(settled, stop.moment)
+        settled = max(settled, stop.timestamp)
         // If pushes have no time, all of them so far were before the request.
         if !isTimed { demand = nil }
         if stop.request == .paused {
@@ -175,8 +175,8 @@ extension Story {
             let forgets = taken?.request.forgets ?? false
             // The worker has received a request that Redis has lost since, in a rollback.
             if taken == nil { demand = nil }
-            let moment = taken?.moment ?? now
-            return stopped(by: Stop(request: forgets ? .removed : .cancelled, moment: moment), now, policy)
+            let timestamp = taken?.timestamp ?? now
+            return stopped(by: Stop(request: forgets ? .removed : .cancelled, timestamp: timestamp), now, policy)
         case .retry, .carryOn, .parked:
             guard taken == nil else { return putBack(now, policy) }
             if case .retry = settlement { attempts += 1 }

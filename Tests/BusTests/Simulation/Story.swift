@@ -5,8 +5,8 @@ import HaulContract
 struct Story {
     /// A request, and when it was made.
     struct Stop: Equatable {
-        var request: Request
-        var moment: Int64
+        var request: ControlOperation
+        var timestamp: Int64
         /// Whether the request has a time.
         var isTimed = true
 
@@ -75,8 +75,8 @@ struct Story {
     /// Forgets the job by a request.
     mutating func forget(by stop: Stop, _ now: Int64) {
         if let end, end.at == settled {
-            settled = max(end.before, stop.moment)
-            mayRunAgain = end.asked > stop.moment
+            settled = max(end.before, stop.timestamp)
+            mayRunAgain = end.asked > stop.timestamp
         }
         end = nil
         forget(stub: now)
@@ -95,6 +95,6 @@ struct Story {
     mutating func beginAnew() { (losses, attempts) = (0, 0) }
 }
 
-extension Request {
+extension ControlOperation {
     var forgets: Bool { self == .removed || self == .deleted }
 }

@@ -107,7 +107,7 @@ struct MatrixRun: Sendable {
         if matrixCase.validator == .jobChecksum { job.checksum = .init("sha256:" + matrixCase.new.checksum) }
         return Download(
             job: job, token: String(UInt64.random(in: 0...(.max)), radix: 16), key: String(repeating: "a", count: 40),
-            resume: resume, completed: nil, clock: SharedClock(told: UnixTime.milliseconds), context: context,
+            resume: resume, completed: nil, clock: SharedClock(serverTime: UnixTime.milliseconds), context: context,
             mayCommit: { true },
             report: { [events] event in
                 switch event {

@@ -103,7 +103,7 @@ import Testing
             #"{"event":"progress","id":"job-19","at":1795000001000,"received":1000}"#,
             #"{"event":"progress","id":"job-19","at":1795000002000,"received":2000}"#,
         ] {
-            model.detail?.note(try #require(Event(text.utf8)))
+            model.detail?.record(try #require(Event(text.utf8)))
         }
         #expect(model.detail?.events.count == 2)
         #expect(press("p", &model) == [])

@@ -38,7 +38,7 @@ import Testing
         data.failures = ["http_404", "http_404", "dns\u{1B}[1m"].enumerated().map { index, error in
             JobRow(id: "f\(index)", state: .failed, fields: ["error": error, "url": "https://bad.example.org/x"])
         }
-        data.queues = ["default", "other"].map { TopModel.QueueLine(name: $0) }
+        data.queues = ["default", "other"].map { TopModel.QueueRow(name: $0) }
         var model = TopModel(queue: "default")
         model.apply(data)
         return model

@@ -147,13 +147,15 @@ package final class UploadOrigin: Sendable {
             case "DELETE": return OriginReply(state.files.removeValue(forKey: path) == nil ? 404 : 204)
             default:
                 guard let file = state.files[path] else { return OriginReply(404) }
-                let told = [("Upload-Offset", "\(file.bytes.count)"), ("Upload-Length", "\(file.length)")]
-                guard request.method == "PATCH" else { return OriginReply(file.isLocked ? 423 : 200, headers: told) }
+                let reported = [("Upload-Offset", "\(file.bytes.count)"), ("Upload-Length", "\(file.length)")]
+                guard request.method == "PATCH" else {
+                    return OriginReply(file.isLocked ? 423 : 200, headers: reported)
+                }
                 state.files[path]?.isLocked = false
                 if file.bytes.count == file.length {
                     state.objects[Self.tus, default: []].append(SHA256.digest(file.bytes))
                 }
-                return OriginReply(204, headers: told)
+                return OriginReply(204, headers: reported)
             }
         }
     }

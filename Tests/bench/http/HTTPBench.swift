@@ -33,7 +33,7 @@ struct TransferBench {
         let file = OutputFile(
             descriptor: open(path, O_RDWR | O_CREAT | O_TRUNC, 0o644), path: writePath, durability: durability,
             digest: digest)
-        let transfer = try await engine.start(Request(url: url))
+        let transfer = try await engine.start(HTTPRequest(url: url))
         if case .bytes(let size) = transfer.head.length { try file.reserve(size) }
         let checkpoints = Task {
             while !Task.isCancelled {
@@ -61,7 +61,7 @@ struct TransferBench {
                 group.addTask {
                     let file = OutputFile(
                         descriptor: open("\(directory)/\(index)", O_RDWR | O_CREAT | O_TRUNC, 0o644), path: writePath)
-                    let transfer = try await engine.start(Request(url: url))
+                    let transfer = try await engine.start(HTTPRequest(url: url))
                     if case .bytes(let size) = transfer.head.length { try file.reserve(size) }
                     let end = try await transfer.receive(into: file, at: 0)
                     return end.bytes

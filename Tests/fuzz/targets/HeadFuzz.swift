@@ -22,7 +22,8 @@ enum HeadFuzz: FuzzTarget {
     private static func decide(on head: ResponseHead) {
         let entity = Entity(head, total: 100)
         precondition(entity.isSame(as: entity) == (entity.strongValidator != nil))
-        let question = Question(kind: .part(position: 40, end: 80, of: known, ifRange: true), isProven: false)
+        let question = ResponseExpectation(
+            kind: .part(position: 40, end: 80, of: known, ifRange: true), isProven: false)
         switch question.decision(on: head) {
         case .takePart(let position, let length):
             let range = head.headers["content-range"].flatMap { ContentRange($0) }
@@ -36,7 +37,7 @@ enum HeadFuzz: FuzzTarget {
         case .takeWhole, .unchanged: preconditionFailure("no part")
         case .restart, .restartWhole, .fail: break
         }
-        let whole = Question(kind: .whole, isProven: false).decision(on: head)
+        let whole = ResponseExpectation(kind: .whole, isProven: false).decision(on: head)
         if case .takePart = whole { preconditionFailure("a part for the whole") }
         if case .takeWhole(let new, let length) = whole {
             precondition(

@@ -17,10 +17,10 @@ struct ConnectionFailures {
     init(written: Int64) { writtenBefore = written }
 
     /// A server agreed to send a part.
-    mutating func noteAnswer() { refusals = 0 }
+    mutating func recordResponse() { refusals = 0 }
 
     /// A response was received to its end.
-    mutating func noteWhole() { fruitless = 0 }
+    mutating func recordCompletePart() { fruitless = 0 }
 
     /// An extra connection was refused. Returns for how many seconds no other is tried.
     mutating func refused(_ failure: Failure) -> Double {
@@ -37,7 +37,7 @@ struct ConnectionFailures {
     /// Whether the only connection of a file is replaced at once. `written` of `total` bytes are there.
     mutating func mayReplace(_ failure: Failure, written: Int64, of total: Int64) -> Bool {
         guard RetryPolicy.isRetryable(failure), failure.retryAfter == nil,
-            Headway.isEnough(written - writtenBefore, of: total)
+            RetryProgress.isEnough(written - writtenBefore, of: total)
         else { return false }
         writtenBefore = written
         return true

@@ -11,7 +11,7 @@ struct Mirrors: Sendable {
         /// nil if `url` is no http or https URL.
         let address: WebURL?
         /// Where its redirects led, for further connections.
-        var landing: Landing?
+        var finalURL: FinalURL?
         /// The entity as this mirror describes it; nil before its first response.
         var entity: Entity?
         /// Whether it honours If-Range.
@@ -24,7 +24,7 @@ struct Mirrors: Sendable {
         init(_ url: String) { (self.url, address) = (url, WebURL(url)) }
 
         /// The host whose limit counts its connections.
-        var host: String { (landing?.url ?? address)?.hostAndPort ?? url }
+        var host: String { (finalURL?.url ?? address)?.hostAndPort ?? url }
     }
 
     private(set) var all: [Mirror]
@@ -45,12 +45,12 @@ struct Mirrors: Sendable {
     }
 
     /// Restores what the current mirror said in an earlier run, and where it led.
-    mutating func note(_ entity: Entity, landing: String, _ cookies: CookieJar) {
+    mutating func record(_ entity: Entity, finalURL: String, _ cookies: CookieJar) {
         all[current].entity = entity
-        guard let origin = all[current].address, let url = WebURL(landing), url.resource == entity.resource else {
+        guard let origin = all[current].address, let url = WebURL(finalURL), url.resource == entity.resource else {
             return
         }
-        all[current].landing = Landing(url: url.withCredentials(of: origin), origin: origin, cookies: cookies)
+        all[current].finalURL = FinalURL(url: url.withCredentials(of: origin), origin: origin, cookies: cookies)
     }
 
     /// The mirror for extra connection number `number`. `hasDigest`: the current mirror has sent a digest of the whole.

@@ -6,19 +6,20 @@ import Synchronization
 // What follows when a request is answered, and when a response ends.
 extension SegmentFetcher {
     mutating func opened(
-        _ id: Int, _ result: Result<PartQuestion.Answer, TransferError>, _ group: inout TaskGroup<Note>
+        _ id: Int, _ result: Result<PartRequest.Answer, TransferError>, _ group: inout TaskGroup<Note>
     ) -> Result<Outcome, TransferError>? {
         guard let connection = connections[id] else { return nil }
-        if case .success(.part(let transfer, let landing, let entity, let length)) = result {
+        if case .success(.part(let transfer, let finalURL, let entity, let length)) = result {
             connections[id]!.transfer = transfer
             download.state.withLock { state in
-                state.mirrors[connection.mirror].landing = landing
+                state.mirrors[connection.mirror].finalURL = finalURL
                 state.mirrors[connection.mirror].entity = entity
                 let source = MaskedURL.text(state.mirrors[connection.mirror].url)
-                let isSame = source == state.generation?.source && landing.resource == state.generation?.entity.resource
+                let isSame =
+                    source == state.generation?.source && finalURL.resource == state.generation?.entity.resource
                 if !isSame { state.generation?.isMixed = true }
             }
-            failures.noteAnswer()
+            failures.recordResponse()
             receive(id, transfer, length: length, &group)
             for action in plan.opened(id, length: length, now: now) { perform(action) }
             return nil
@@ -86,7 +87,7 @@ extension SegmentFetcher {
         let isDropped = plan.connections[id] == nil
         for action in plan.ended(id, at: connection.start + transfer.progress.received, now: now) { perform(action) }
         guard case .failure(let error) = result else {
-            failures.noteWhole()
+            failures.recordCompletePart()
             return nil
         }
         if let error = partial.error { return .failure(error) }

@@ -16,7 +16,7 @@ struct SegmentFetcher {
         case tick
         /// Cancelled while it waited for a connection to its host. The host does not count it.
         case turnedAway(Int)
-        case opened(Int, Result<PartQuestion.Answer, TransferError>)
+        case opened(Int, Result<PartRequest.Answer, TransferError>)
         case ended(Int, Result<TransferEnd, TransferError>)
     }
 
@@ -43,14 +43,14 @@ struct SegmentFetcher {
     /// The number of extra connections opened so far.
     private var asked = 0
     private var floor: SpeedFloor?
-    private var holds: HoldShare
+    private var holds: HoldRatio
 
     init(_ download: Download, _ generation: Generation, total: Int64, refusesRanges: Bool) {
         (self.download, partial, entity, self.total) = (download, generation.partial, generation.entity, total)
         let isWorthIt = total >= 2 * SegmentPlan.smallestPart && download.isResumable && !refusesRanges
-        let limit = isWorthIt ? min(download.connectionLimit, partial.mostSinks) : 1
+        let limit = isWorthIt ? min(download.connectionLimit, partial.maxSinks) : 1
         isMany = limit > 1
-        holds = HoldShare(isExpected: partial.isHashing)
+        holds = HoldRatio(isExpected: partial.isHashing)
         plan = SegmentPlan(missing: partial.written.gaps(in: total), limit: limit, alignment: partial.alignment)
         floor = download.speedFloor
         failures = ConnectionFailures(written: partial.written.count)
@@ -121,9 +121,9 @@ struct SegmentFetcher {
 
     /// Schedules the next tick: soon while connections join, later rarely, since there may be a thousand downloads.
     private func tick(_ group: inout TaskGroup<Note>) {
-        let usual = min(1, max(0.02, now / 10))
-        let ask = plan.nextAsk.flatMap { $0 > now ? $0 - now : nil } ?? usual
-        let pause = Duration.seconds(max(0.002, min(usual, ask)))
+        let typical = min(1, max(0.02, now / 10))
+        let ask = plan.nextAsk.flatMap { $0 > now ? $0 - now : nil } ?? typical
+        let pause = Duration.seconds(max(0.002, min(typical, ask)))
         group.addTask {
             try? await Task.sleep(for: pause)
             return .tick
@@ -169,12 +169,12 @@ struct SegmentFetcher {
         let mirror = extra ?? download.mirrors.current
         let host = download.mirrors[mirror].host
         connections[id] = Connection(mirror: mirror, start: range.lowerBound, host: host, isOnly: isOnly)
-        let question = PartQuestion(range: range, entity: entity, total: total, mirror: mirror, isOnly: isOnly)
+        let expectation = PartRequest(range: range, entity: entity, total: total, mirror: mirror, isOnly: isOnly)
         let download = download
         group.addTask {
             if isOnly, await !download.turn.enter(host) { return .turnedAway(id) }
             do throws(TransferError) {
-                return .opened(id, .success(try await question.ask(download)))
+                return .opened(id, .success(try await expectation.ask(download)))
             } catch {
                 return .opened(id, .failure(error))
             }

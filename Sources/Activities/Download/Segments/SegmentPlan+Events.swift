@@ -33,7 +33,7 @@ extension SegmentPlan {
         connection.end = connection.position + length
         connection.opened = now
         connection.lastByte = now
-        answerTime = answerTime.map { ($0 + now - connection.asked) / 2 } ?? now - connection.asked
+        responseTime = responseTime.map { ($0 + now - connection.asked) / 2 } ?? now - connection.asked
         let owner = connection.owner.take()
         if let owner, let owner = connections[owner], comesTwice(asked, of: owner, now) {
             connections[id] = nil

@@ -6,8 +6,8 @@ extension SegmentPlan {
     func mayJoin(_ now: Double) -> Bool {
         let count = connections.count
         let open = connections.values.count(where: \.isOpen)
-        let mostUnanswered = isDistant ? Self.mostUnansweredFromAfar : Self.mostUnanswered
-        guard now >= closedUntil, count - open < max(mostUnanswered, open) else { return false }
+        let maxUnanswered = isDistant ? Self.maxUnansweredOnFarPath : Self.maxUnanswered
+        guard now >= closedUntil, count - open < max(maxUnanswered, open) else { return false }
         if isFar {
             let isTooSoon = isDistant && now < lastAsk + path!.roundTrip / Self.asksPerRoundTrip
             return count < planned && !isTooSoon && (!isFull || count < Self.few)

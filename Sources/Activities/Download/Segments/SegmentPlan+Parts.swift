@@ -17,15 +17,15 @@ extension SegmentPlan {
                 split = max(split, end - max(share, Self.smallestPart))
             }
             // What the owner receives before the other's first byte would arrive twice.
-            let meanwhile = (owner.speed ?? 0) * (answerTime ?? 2 * path!.roundTrip)
+            let meanwhile = (owner.speed ?? 0) * (responseTime ?? 2 * path!.roundTrip)
             split = max(split, owner.position + Int64(meanwhile))
         }
         if isFar {
-            let sent = sentByAnswer(owner, now)
+            let sent = sentByResponse(owner, now)
             if split < sent, end - split < Self.worthTwice * (sent - split) { split = sent }
         }
         if left > 4 * alignment { split = (split + alignment - 1) / alignment * alignment }
-        guard end - split >= leastPart(from: owner) else { return nil }
+        guard end - split >= minPart(from: owner) else { return nil }
         return (split..<end, id)
     }
 
@@ -43,16 +43,16 @@ extension SegmentPlan {
     }
 
     /// The same for a cut that is made once another server has answered.
-    private func sentByAnswer(_ owner: Connection, _ now: Double) -> Int64 {
+    private func sentByResponse(_ owner: Connection, _ now: Double) -> Int64 {
         guard let path = owner.path, let speed = owner.speed else { return owner.position }
-        let answerTime = answerTime ?? 2 * path.roundTrip
+        let responseTime = responseTime ?? 2 * path.roundTrip
         // During slow start the window doubles with each round trip. Later it may be wider than what is in flight: that
         // is what arrives within two round trips. (Two, because the speed was measured a while ago.)
         let underWay =
             isGrowing(owner, now)
-            ? Double(path.window) * pow(2, min(Self.slowStart, answerTime / path.roundTrip))
+            ? Double(path.window) * pow(2, min(Self.slowStart, responseTime / path.roundTrip))
             : min(Double(path.window), 2 * speed * path.delay)
-        return owner.position + Int64(speed * answerTime + underWay)
+        return owner.position + Int64(speed * responseTime + underWay)
     }
 
     /// Whether slow start goes on. The kernel keeps the window at twice what arrives in a round trip.
@@ -61,10 +61,10 @@ extension SegmentPlan {
     }
 
     /// The least part that is worth a request: its owner would need longer for it than the request takes.
-    func leastPart(from owner: Connection) -> Int64 {
+    func minPart(from owner: Connection) -> Int64 {
         guard isFar, let speed = owner.speed else { return Self.smallestPart }
         let short = min(Self.smallestPart, Int64(Self.shortest * speed))
-        return max(Self.leastPart, short, Int64(2 * speed * path!.roundTrip))
+        return max(Self.minPart, short, Int64(2 * speed * path!.roundTrip))
     }
 
     /// An equal share of the missing bytes. So all connections end together, and none has requested too many.
@@ -82,7 +82,7 @@ extension SegmentPlan {
         let speeds = connections.values.compactMap(\.speed).sorted()
         let median = speeds.isEmpty ? nil : speeds[speeds.count / 2]
         // On a far path the first response is ahead of all. The speed of others is known only from ended parts.
-        let usual = isFar ? [pace, median].compactMap(\.self).min() : median
+        let typical = isFar ? [pace, median].compactMap(\.self).min() : median
         var best: (id: Int, own: Double, seconds: Double)?
         for (id, connection) in connections.sorted(by: { $0.key < $1.key }) where connection.isOpen {
             let left = reach(of: id) - connection.position
@@ -96,11 +96,11 @@ extension SegmentPlan {
             if isYoung, connection.isEndless {
                 return left >= 2 * Self.smallestPart ? (id, 0.5) : nil
             }
-            guard !isYoung, let speed = connection.speed, let usual else { continue }
+            guard !isYoung, let speed = connection.speed, let typical else { continue }
             let seconds = Double(left) / max(speed, 1)
             // Taking from a connection that requested only a part costs a TCP connection that could be used again.
-            guard seconds > max(worthwhile * (isFar && connection.isEndless ? 0.5 : 1), beginning) else { continue }
-            if seconds > best?.seconds ?? 0 { best = (id, speed / max(speed + usual, 1), seconds) }
+            guard seconds > max(worthwhile * (isFar && connection.isEndless ? 0.5 : 1), connectDelay) else { continue }
+            if seconds > best?.seconds ?? 0 { best = (id, speed / max(speed + typical, 1), seconds) }
         }
         return best.map { ($0.id, $0.own) }
     }
@@ -116,7 +116,7 @@ extension SegmentPlan {
     }
 
     /// Seconds until a connection that must be made first delivers as much as others; 0 if an idle one can be used.
-    var beginning: Double {
+    var connectDelay: Double {
         guard isFar, idle == 0, let path else { return 0 }
         return (2 + (path.isLossy ? Self.slowStart / 2 : Self.slowStart)) * path.roundTrip
     }
@@ -133,7 +133,7 @@ extension SegmentPlan {
 
     /// Seconds: help that saves less is not worth a request.
     var worthwhile: Double {
-        guard let answerTime else { return isFar ? 4 * path!.roundTrip : Self.worthwhile.unknown }
-        return min(Self.worthwhile.most, max(isFar ? 0 : Self.worthwhile.least, 4 * answerTime))
+        guard let responseTime else { return isFar ? 4 * path!.roundTrip : Self.worthwhile.unknown }
+        return min(Self.worthwhile.most, max(isFar ? 0 : Self.worthwhile.least, 4 * responseTime))
     }
 }

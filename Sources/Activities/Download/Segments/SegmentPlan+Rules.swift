@@ -3,7 +3,7 @@ extension SegmentPlan {
     /// Fewer bytes are not worth a request.
     static let smallestPart: Int64 = 512 << 10
     /// The same for a far path, where connections are slow.
-    static let leastPart: Int64 = 64 << 10
+    static let minPart: Int64 = 64 << 10
     /// A part that its owner would receive within this time is not worth a request either.
     static let shortest = 0.25
     /// Another connection helps only if it saves several times what a request takes. This is how much while that is
@@ -16,9 +16,9 @@ extension SegmentPlan {
     static let distant = 0.05
     /// How many further connections may wait for an answer at once, or as many as are open. So a host that accepts few
     /// connections refuses no more than these, and one that accepts more refuses no more than it accepts.
-    static let mostUnanswered = 3
+    static let maxUnanswered = 3
     /// The same on a distant path, where waiting for an answer costs more than a refusal.
-    static let mostUnansweredFromAfar = 7
+    static let maxUnansweredOnFarPath = 7
     /// On a far path this many connections join at once; more only for each `worthAConnection` bytes that are missing.
     static let few = 4
     static let worthAConnection: Int64 = 4 << 20

@@ -30,7 +30,7 @@ struct SegmentPlan {
     /// No further connections are opened before this time.
     var closedUntil = 0.0
     /// The time from a request to its response, on average.
-    var answerTime: Double?
+    var responseTime: Double?
     var path: TransferPath?
     /// The average speed of connections that have ended and had requested only a part: bytes per second.
     var pace: Double?

@@ -1,0 +1,25 @@
+import HaulContract
+import HaulStorage
+
+/// Decides whether so many new bytes have arrived that a broken connection counts as progress, not as a failure. There
+/// is a minimum, so that a server that sends one byte per connection is not asked for ever.
+enum RetryProgress {
+    /// 64 KiB are enough, or a sixteenth of a short file.
+    private static let enough: Int64 = 64 << 10
+    private static let parts: Int64 = 16
+
+    static func isEnough(_ bytes: Int64, of total: Int64) -> Bool {
+        bytes >= max(1, min(enough, total / parts))
+    }
+}
+
+extension Download {
+    package var isRepeatable: Bool { job.method == "GET" }
+
+    package var hasMadeProgress: Bool {
+        guard isResumable else { return false }
+        let (written, total) = (generation?.partial.continuable.count, generation?.entity.total)
+        guard let written, let total else { return false }
+        return RetryProgress.isEnough(written - (resume?.offsets.count ?? 0), of: total)
+    }
+}

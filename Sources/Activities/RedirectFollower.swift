@@ -1,0 +1,144 @@
+import HaulContract
+import HaulHTTP
+
+/// Where a chain of redirects led. Further requests for the same entity go there directly.
+struct FinalURL: Sendable {
+    /// The response's URL.
+    let url: WebURL
+    /// The URL where the chain began. Custom headers and credentials are sent only to its origin.
+    let origin: WebURL
+    let cookies: CookieJar
+
+    /// Whether a redirect led to another URL.
+    var isElsewhere: Bool { url != origin }
+
+    /// The `Entity.resource` of this URL's responses.
+    var resource: String { isElsewhere ? url.resource : "" }
+
+    /// The URL as a resume point keeps it. Empty without a redirect, if the URL has a query, which may be a secret, or if
+    /// it is longer than a job's URL may be.
+    var text: String {
+        let text = isElsewhere && url.query == nil ? url.withoutCredentials.text : ""
+        return text.utf8.count > URLRule.maxBytes ? "" : text
+    }
+}
+
+/// A request to a server, with the redirects that it leads to. Credentials and custom headers are sent only to the
+/// origin where the chain began, except User-Agent and the fields of a body. A redirect from https to http is refused.
+struct RedirectFollower: Sendable {
+    static let maximumRedirects = 10
+
+    let engine: TransferEngine
+    let template: HTTPRequest
+    /// The job's own header fields.
+    let custom: [HeaderField]
+    let digests: DigestSession
+    /// The cookies with which each chain starts.
+    let cookies: CookieJar
+    let trace: (@Sendable (String) -> Void)?
+    /// After a 301 or 302 a POST is sent again with its body, as after a 307 or 308, so that an uploaded file arrives.
+    var keepsBody = false
+    /// A server that has the entity only in a compressed form answers 406 to `Accept-Encoding: identity`. Then it is
+    /// asked once more without that field, and the compressed bytes are taken as they are.
+    var takesAnyCoding = false
+
+    /// Follows redirects, and returns the final response with its place.
+    ///
+    /// - Parameter landing: The end of an earlier chain, where this one starts.
+    func ask(
+        _ mirror: Mirrors.Mirror, _ headers: [HeaderField], from finalURL: FinalURL? = nil
+    ) async throws(TransferError) -> (Transfer, FinalURL) {
+        guard let origin = finalURL?.origin ?? mirror.address else {
+            throw .failed(Failure(.badJob, "\(MaskedURL.text(mirror.url)) is no http or https URL"))
+        }
+        return try await ask(origin, headers, from: finalURL)
+    }
+
+    /// The same for a URL.
+    func ask(
+        _ origin: WebURL, _ headers: [HeaderField], from finalURL: FinalURL? = nil
+    ) async throws(TransferError) -> (Transfer, FinalURL) {
+        var current = finalURL?.url ?? origin
+        var cookies = finalURL?.cookies ?? cookies
+        var (request, custom) = (template, custom)
+        for _ in 0...Self.maximumRedirects {
+            let isAtHome = current.hasSameOrigin(as: origin)
+            request.headers =
+                headers
+                + custom.filter { field in
+                    let name = field.name.lowercased()
+                    // Fields that describe the body are sent with it.
+                    return isAtHome || name == "user-agent" || request.body != nil && name.hasPrefix("content-")
+                }
+            if let cookie = cookies.header(for: current) { request.headers.append(HeaderField("Cookie", cookie)) }
+            var transfer = try await send(request, to: current)
+            if transfer.head.status == 406, takesAnyCoding, ["GET", "HEAD"].contains(request.method),
+                request.headers.contains(.identity)
+            {
+                await transfer.discard()
+                request.headers.removeAll { $0 == .identity }
+                transfer = try await send(request, to: current)
+            }
+            guard [301, 302, 303, 307, 308].contains(transfer.head.status),
+                let location = transfer.head.headers["location"]
+            else {
+                return (transfer, FinalURL(url: current, origin: origin, cookies: cookies))
+            }
+            for line in transfer.head.headers.all("set-cookie") { cookies.set(line, from: current) }
+            await transfer.discard()
+            guard let next = current.resolve(location) else {
+                throw .failed(Failure(.redirectForbidden, "the server redirects to what is no http or https URL"))
+            }
+            guard current.scheme == "http" || next.scheme == "https" else {
+                throw .failed(
+                    Failure(
+                        .redirectForbidden, "the server redirects from https to http (\(next.host)); that is refused"))
+            }
+            trace?("redirect (\(transfer.head.status)) to \(MaskedURL.text(next.text))")
+            let status = transfer.head.status
+            if status == 303 && request.method != "HEAD" || request.method == "POST" && status < 303 && !keepsBody {
+                // The response is at another URL, to be fetched by GET (RFC 9110 section 15.4).
+                (request.method, request.body) = ("GET", nil)
+                custom.removeAll { $0.name.lowercased().hasPrefix("content-") }
+            }
+            current = next.withCredentials(of: origin)
+        }
+        throw .failed(
+            Failure(.tooManyRedirects, "more than \(Self.maximumRedirects) redirects: the server leads in a circle"))
+    }
+
+    /// Sends the request with the credentials of the URL: as Basic, or as Digest if the server demands that.
+    private func send(_ request: HTTPRequest, to url: WebURL) async throws(TransferError) -> Transfer {
+        var plain = request
+        plain.url = url.text
+        if let bucket = plain.hostBuckets?.bucket(for: url) { plain.limits.append(bucket) }
+        guard let login = url.login, !request.headers.contains(where: { $0.name.lowercased() == "authorization" })
+        else {
+            return try await engine.start(plain)
+        }
+        var answers = 0
+        while true {
+            let answer = digests.authorization(login, method: request.method, for: url)
+            var sent = plain
+            if let answer {
+                sent.url = url.withoutCredentials.text
+                sent.headers.append(HeaderField("Authorization", answer))
+            }
+            let transfer = try await engine.start(sent)
+            // If a kept nonce is refused, a new one takes its place. If a new nonce is refused, too, the credentials
+            // are wrong, unless the server calls the nonce stale.
+            guard transfer.head.status == 401, answers < 3,
+                let challenge = DigestChallenge(transfer.head.headers.all("www-authenticate")),
+                answers == 0 || challenge.isStale
+            else { return transfer }
+            answers += 1
+            digests.record(challenge, from: url)
+            await transfer.discard()
+        }
+    }
+}
+
+extension HeaderField {
+    /// Asks for the body without compression.
+    static let identity = HeaderField("Accept-Encoding", "identity")
+}

@@ -1,0 +1,90 @@
+import HaulContract
+import HaulHTTP
+import HaulStorage
+
+/// Makes the response that a job of the kind `request` or `upload` stores, and the outcome of a run that failed.
+struct ResponseStorage: Sendable {
+    let job: Job
+    let clock: SharedClock
+    /// A digest of the request. It tells whether a stored response answers this request.
+    let requestDigest: String
+
+    /// Bytes, unless the job sets `max_response`.
+    static let defaultResponse = 64 << 10
+
+    /// Receives the body and returns the response with it.
+    ///
+    /// - Throws: `too_large` if the body is longer than the job allows, `bad_response` if its length is unreadable.
+    func keep(_ transfer: Transfer, method: String) async throws(TransferError) -> StoredResponse {
+        let limit = job.request.maxResponse ?? Self.defaultResponse
+        let tooLong = TransferError(
+            .tooLarge, "the response (HTTP \(transfer.head.status)) is longer than \(limit) bytes: see max_response")
+        if transfer.head.length == .invalid {
+            transfer.cancel()
+            throw TransferError(
+                .badResponse,
+                "the server sent differing or unreadable lengths, or a transfer coding that was not asked for")
+        }
+        if case .bytes(let length) = transfer.head.length, length > limit {
+            transfer.cancel()
+            throw tooLong
+        }
+        let body: [UInt8]
+        do throws(TransferError) { body = try await transfer.collect(limit: limit) } catch {
+            if case .failed(let failure) = error, failure.code == .tooLarge { throw tooLong }
+            throw error
+        }
+        return StoredResponse(
+            status: transfer.head.status, headers: StoredResponse.joined(transfer.head.headers.fields), body: body,
+            requestDigest: requestDigest, method: method, validated: clock.milliseconds)
+    }
+
+    /// The failure for a status that the job does not expect.
+    func refusal(_ head: ResponseHead) -> Failure {
+        let now = head.headers["date"].flatMap(HTTPDate.parse) ?? UnixTime.seconds
+        return Failure(
+            .http(head.status), "the server answered \(head.status), which is not an expected status",
+            retryAfter: head.headers["retry-after"].flatMap { RetryPolicy.retryAfter($0, now: now) })
+    }
+
+    /// How a run ends that has failed.
+    ///
+    /// - Parameters:
+    ///   - mayHaveArrived: The request was sent, must not be sent again, and got no whole response.
+    ///   - status: The status of a response whose body broke off.
+    ///   - store: The store whose lack of room parks the job.
+    static func outcome(
+        of error: TransferError, mayHaveArrived: Bool, status: Int? = nil, in store: any Store
+    ) -> ActivityOutcome {
+        guard case .failed(let failure) = error, !Task.isCancelled else {
+            // If the task is not cancelled, the engine has cancelled the transfer.
+            return error == .noSpace ? .parked(store.waitsFor) : .stopped
+        }
+        // A whole response shows what the server did with the request. Without one that is unknown.
+        guard mayHaveArrived, isOfConnection(failure.code) else { return .failed(failure) }
+        let began = status.map { "the server began to answer \($0), but " } ?? ""
+        return .failed(unknown(began + failure.message))
+    }
+
+    /// Errors of the connection: the server may or may not have received the request.
+    static func isOfConnection(_ code: ErrorCode) -> Bool {
+        [.dns, .connect, .tls, .proxy, .stalled, .incomplete, .badResponse, .localLimit, .io].contains(code)
+    }
+
+    static let lostRun = unknown(
+        "an earlier run may have sent the request, and ended before it could tell what came of it")
+
+    private static func unknown(_ cause: String) -> Failure {
+        Failure(
+            .outcomeUnknown,
+            "the request was sent and is not sent again without leave, since whether the server has done it is not known "
+                + "(\(cause)); see idempotent", isFinal: true)
+    }
+}
+
+/// The idempotent methods: a request with one of them may be sent again (RFC 9110 section 9.2.2).
+enum IdempotentMethod {
+    static func contains(_ method: String) -> Bool {
+        ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE"].contains(method)
+    }
+}

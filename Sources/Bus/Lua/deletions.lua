@@ -1,0 +1,65 @@
+-- Queues a job's files, which no longer have a use, for a worker of their store to unlink. with_file: whether the
+-- finished file is deleted, too. The finished file is identified by its inode, size and time, so that no other file is
+-- deleted instead. If the job is pushed again before that, the next run deletes the file first: `pending_deletion` names it.
+-- Writes deletions:<store>, job:<id> (pending_deletion).
+schedule_deletion = function(id, with_file)
+  local v = call('HMGET', key(id), 'store', 'file', 'generation', 'inode', 'mtime', 'received', 'bytes')
+  local store, file, generation, inode, mtime = v[1], v[2], v[3] or '', with_file and v[4] or '', v[5]
+  -- An upload has no file of its own in the store.
+  if not (store and file) or file == '' or generation == '' and inode == '' then return end
+  local size = v[7] and v[7] ~= '' and v[7] or v[6]
+  if inode ~= '' and size and mtime then
+    call('HSET', key(id), 'pending_deletion', cjson.encode({ store, file, inode .. ' ' .. size .. ' ' .. mtime }))
+  end
+  call('LPUSH', PREFIX .. KEY.deletions .. store, cjson.encode({ id, file, generation, inode, NOW, size or '', mtime or '' }))
+end
+
+-- Up to 10 entries that were given to a worker over 10 s ago and are not done. The worker may have died.
+local function unconfirmed(dropping)
+  local entries, some = {}, redis.pcall('HRANDFIELD', dropping, 10, 'WITHVALUES')
+  for n = 1, some.err and 0 or #some, 2 do
+    if (tonumber(some[n + 1]) or 0) < now - 10000 then entries[#entries + 1] = some[n] end
+  end
+  return entries
+end
+
+-- Whether a value is an entry that schedule_deletion() has written.
+local function is_file(reported)
+  if type(reported) ~= 'table' then return false end
+  for n = 1, 4 do
+    if type(reported[n]) ~= 'string' then return false end
+  end
+  return true
+end
+
+-- A duty of tick.lua: gives this worker some files of its store to unlink. When a file is unlinked, the worker removes
+-- its entry from `deleting`. To unlink a file twice does no harm. Writes deletions:<store>, deleting:<store>.
+local function claim_deletions(tick)
+  local drops, dropping = PREFIX .. KEY.deletions .. tick.store, PREFIX .. KEY.deleting .. tick.store
+  if call('EXISTS', drops, dropping) == 0 then return end
+  local most, entries = budget(tick), unconfirmed(dropping)
+  -- A key of another type stops nothing else.
+  local waiting = redis.pcall('RPOP', drops, most)
+  if type(waiting) ~= 'table' or waiting.err then waiting = {} end
+  for _, entry in ipairs(waiting) do entries[#entries + 1] = entry end
+  local given = {}
+  for _, entry in ipairs(entries) do
+    local fine, reported = pcall(cjson.decode, entry)
+    -- Entries of earlier versions have only the inode.
+    local id, file, generation, inode, _, size, mtime = unpack(fine and is_file(reported) and reported or { '', '', '', '' })
+    if inode ~= '' then
+      -- If the job was pushed again, its run deletes the file itself, unless it works in another store.
+      local v = redis.pcall('HMGET', key(id), 'state', 'store')
+      if v.err or v[1] and (v[2] or tick.store) == tick.store then inode = '' end
+    end
+    if inode ~= '' and (size or '') ~= '' and (mtime or '') ~= '' then inode = inode .. ' ' .. size .. ' ' .. mtime end
+    if generation ~= '' or inode ~= '' then
+      for _, x in ipairs({ id, tick.store, file, generation, inode, entry }) do tick.dropped[#tick.dropped + 1] = x end
+      given[#given + 1], given[#given + 2] = entry, NOW
+    else
+      redis.pcall('HDEL', dropping, entry)
+    end
+  end
+  if #given > 0 then redis.pcall('HSET', dropping, unpack(given)) end
+  spend(tick, #waiting, most)
+end

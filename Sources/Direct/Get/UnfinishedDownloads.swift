@@ -1,0 +1,81 @@
+import HaulBus
+import HaulContract
+import HaulFileStore
+import HaulStorage
+
+/// The downloads that earlier runs of `haul get` left unfinished in a directory or below it.
+struct UnfinishedDownloads {
+    private let all: [GetRecord]
+    private let downloadLog: DownloadLog
+
+    init(_ records: [GetRecord], in root: String, _ downloadLog: DownloadLog) {
+        all = records.filter { $0.root == root || $0.root.hasPrefix(root == "/" ? "/" : root + "/") }
+        self.downloadLog = downloadLog
+    }
+
+    /// Completes the records of downloads that were killed after their files had got their names, so that these files
+    /// are known whatever command finds them next.
+    ///
+    /// - Parameters:
+    ///   - records: The downloads that have begun and not ended.
+    ///   - root: The files in this directory and below it are looked at, and those beside the files of `items`.
+    static func settle(
+        _ records: [GetRecord], in root: String, _ items: [GetItem], _ settings: GetSettings, _ downloadLog: DownloadLog
+    ) async {
+        let directories = Set(items.map(\.directory))
+        let above = root == "/" ? "/" : root + "/"
+        // A directory is listed once, however many downloads were killed in it.
+        var placed: [String: Set<String>] = [:]
+        for record in records where record.run != GetRecord.unbegun && !GetTarget.isBucket(record.root) {
+            guard let item = record.item, directories.contains(item.directory) || item.directory.hasPrefix(above),
+                let store = try? await settings.stores.store(record.root), let files = store as? FileStore
+            else { continue }
+            if placed[item.directory] == nil { placed[item.directory] = await files.placedKeys(in: item.folder) }
+            guard placed[item.directory]?.contains(record.key) == true,
+                let (lock, last) = await downloadLog.claim(record.key), var last, last.isOpen
+            else { continue }
+            // What cannot be settled now is found again by the next command.
+            _ = try? await last.settle(in: store, downloadLog, isDurable: settings.isDurable)
+            withExtendedLifetime(lock) {}
+        }
+    }
+
+    /// The records that no process works on, and that are not among `items`.
+    func records(besides items: [GetItem]) async -> [GetRecord] {
+        let named = Set(items.map(\.key))
+        var free: [GetRecord] = []
+        for record in all where !named.contains(record.key) {
+            if await downloadLog.lock(record.key) != nil { free.append(record) }
+        }
+        return free
+    }
+
+    /// One line for the user; nil without records.
+    static func words(_ records: [GetRecord]) -> String? {
+        guard !records.isEmpty else { return nil }
+        let names = records.prefix(3).map(name)
+        let more = records.count > 3 ? " and \(records.count - 3) more" : ""
+        let what = records.count == 1 ? "a download" : "\(records.count) downloads"
+        return "an earlier haul get left \(what) unfinished (\(names.joined(separator: ", "))\(more)): "
+            + "continue with --continue, or remove with --forget"
+    }
+
+    static func name(of record: GetRecord) -> String { record.resume?.file ?? record.item?.label ?? record.key }
+
+    /// Removes the partial file and the record.
+    func forget(_ record: GetRecord, in store: any Store) async {
+        guard let lock = await downloadLog.lock(record.key) else { return }
+        defer { withExtendedLifetime(lock) {} }
+        // The last run may have been killed before it recorded its partial file.
+        if let files = store as? FileStore {
+            _ = try? await files.placed(record.key, in: record.item?.folder ?? "", by: Token.make(), continuing: nil)
+        }
+        if let file = record.resume?.file ?? record.item?.likelyPath {
+            await store.discardUnplaced(
+                [record.resume?.generation, record.run].compactMap(\.self).map {
+                    PartialLocation(file: file, key: record.key, generation: $0)
+                })
+        }
+        await downloadLog.remove(record.key)
+    }
+}

@@ -1,0 +1,286 @@
+import Glibc
+import HaulActivities
+import HaulContract
+import HaulExecutors
+import HaulFileStore
+import HaulHTTP
+import HaulStorage
+import HaulTerminal
+import Synchronization
+
+/// Decides whether a file that already has a download's name, and that no record describes, is the server's file.
+final class UnrecordedFile: ExistingFile {
+    /// The evidence that the existing file is the one that was asked for.
+    enum Proof: Sendable {
+        case checksum(Job.Checksum, authority: String)
+        /// The server sends nothing newer.
+        case notNewer
+        /// The file has the server's size, and is not older. That makes it likely, and proves nothing.
+        case size
+    }
+
+    private let item: GetItem
+    private let store: String
+    private let files: FileStore?
+    /// The file that this download completed before. It may be replaced.
+    private let own: CompletedFile?
+    private let downloadLog: DownloadLog
+    private let names: GetNames
+    private let found = Mutex<Proof?>(nil)
+    /// The run has recorded that it may replace the unfinished file.
+    private var isReplaceable: Bool { unfinished.withLock { $0.isTried && $0.isTaken } }
+    private struct Unfinished {
+        var file: UnfinishedFile?
+        /// A run continues from an unfinished file only once.
+        var isTried = false
+        var isTaken = false
+    }
+    private let unfinished = Mutex(Unfinished())
+    static let pool = BlockingPool(name: "looking", limit: 4)
+
+    let modifiedSince: String?
+
+    /// - Parameter isOfOther: The file of the likely name may be of another URL, whose date says nothing here.
+    init(
+        _ item: GetItem, in store: any Store, own: CompletedFile?, isOfOther: Bool, _ downloadLog: DownloadLog,
+        _ names: GetNames
+    ) {
+        (self.item, self.store, self.own) = (item, store.id, own)
+        files = store as? FileStore
+        (self.downloadLog, self.names) = (downloadLog, names)
+        let path = item.likelyPath.map { item.root + "/" + $0 }
+        let status = path.flatMap(Self.status)
+        // A file that aria2 has not finished was never the server's file, so its date says nothing.
+        let isWhole = status?.isFile == true && path.map { access($0 + Aria2Control.suffix, F_OK) != 0 } ?? true
+        let isAsked = item.isOnlyNewer && isWhole && own == nil && !isOfOther
+        modifiedSince = isAsked ? status.map { HTTPDate.text($0.seconds) } : nil
+    }
+
+    /// Whether anything has the name that the file will most likely get.
+    var isThere: Bool { item.likelyPath.flatMap { Self.status(item.root + "/" + $0) } != nil }
+
+    /// The evidence for the file that was found; nil if none was accepted.
+    var proof: Proof? { found.withLock { $0 } }
+
+    /// The unfinished file of another program, if a checksum can prove the result: the run may continue from it. nil
+    /// the second time.
+    func takeUnfinished() -> UnfinishedFile? {
+        unfinished.withLock { state in
+            let file = state.file.take()
+            if file != nil { state.isTaken = true }
+            return file
+        }
+    }
+
+    /// The existing file, if it has the job's checksum. Then no server needs to be asked.
+    func existingFileByChecksum() async -> CompletedFile? {
+        guard item.ifExists == .reuse || item.ifExists == .skip, let wanted = item.job.checksum,
+            let path = item.likelyPath, let status = Self.status(item.root + "/" + path), status.isFile
+        else { return nil }
+        guard await digest(path, wanted.algorithm) == wanted.digest else { return nil }
+        found.withLock { $0 = .checksum(wanted, authority: "given") }
+        let source = item.job.urls.first.map(MaskedURL.text) ?? ""
+        return record(path, status, Entity(), source, by: nil)
+    }
+
+    func answer(to offer: Offer) async throws(TransferError) -> CompletedFile? {
+        let path = item.hasName ? item.job.path! : (item.job.path ?? "") + offer.name
+        if item.ifExists != .rename, let other = names.reserve(path, for: item) {
+            let url = MaskedURL.shown(other.urls.first ?? "")
+            throw .failed(
+                Failure(
+                    .fileExists,
+                    "\(path) is the file of \(url) of this command: give each a name of its own, or choose --if-exists rename",
+                    isFinal: true))
+        }
+        guard let status = Self.status(item.root + "/" + path) else {
+            var link = stat()
+            guard lstat(item.root + "/" + path, &link) == 0, item.ifExists != .rename, item.ifExists != .overwrite
+            else { return nil }
+            throw refusal(path, "is a symbolic link that leads nowhere")
+        }
+        guard status.isFile else {
+            if item.ifExists == .rename { return nil }
+            throw .failed(
+                Failure(
+                    .fileExists,
+                    "\(path) is a directory or a special file, which is never replaced: choose --if-exists rename, or another name with -o",
+                    isFinal: true))
+        }
+        let owner = await downloadLog.owner(of: path, in: item.root)
+        let known = owner?.completed.flatMap { status.isOf($0) ? $0 : nil }
+        let isOwn = known != nil && owner?.isFile(of: item.urls) == true
+        if let own, own.file == path, status.isOf(own), known == nil || isOwn { return nil }
+        switch item.ifExists {
+        case .overwrite, .rename: return nil
+        case .fail, .skip:
+            let words = isOwn ? "" : Self.words(of: owner, known)
+            throw refusal(path, words.isEmpty ? "is there" : words)
+        case .reuse: break
+        }
+        if let file = try await foreign(path, status, offer, owner: known != nil && !isOwn ? owner : nil) {
+            return file
+        }
+        // Another run has given the file its name, and not yet recorded that. Size and date say nothing about it.
+        if known == nil, await files?.isPlaced(path, besides: item.key) == true {
+            throw refusal(
+                path, "is the file of another haul get, which has not ended yet", or: "run the same command again")
+        }
+        if offer.isUnmodified { return record(path, status, offer.entity, offer.source, by: .notNewer) }
+        let control = await Self.pool.run { [item] in
+            Aria2Control(readable: item.root + "/" + path + Aria2Control.suffix)
+        }
+        let theirs = offer.entity.lastModified.flatMap(HTTPDate.parse)
+        let isNewer = theirs.map { $0 > status.seconds } ?? false
+        if item.isOnlyNewer {
+            if control != nil { return nil }
+            // Not all servers support If-Modified-Since.
+            let isSame = offer.entity.total.map { $0 == status.size } ?? true
+            return theirs != nil && !isNewer && isSame
+                ? record(path, status, offer.entity, offer.source, by: .notNewer) : nil
+        }
+        guard let total = offer.entity.total else {
+            throw refusal(path, "is there (\(status.words)), and the server does not tell the size of its own")
+        }
+        if control != nil || status.size < total {
+            let error = unfinished(path, status, control, of: total, offer)
+            // Nothing was written, so there is nothing to continue from. Only a file that is proven replaces this one.
+            if control?.written.isEmpty ?? (status.size == 0), isReplaceable { return nil }
+            throw error
+        }
+        guard total == status.size else {
+            throw refusal(path, "is there (\(status.words)), and the server's has \(Units.bytes(total))")
+        }
+        if let wanted = item.job.checksum ?? offer.entity.digest {
+            guard await digest(path, wanted.algorithm) == wanted.digest else {
+                throw refusal(path, "is there (\(status.words)), and has another \(wanted.algorithm.rawValue)")
+            }
+            let authority = item.job.checksum == nil ? "server's" : "given"
+            return record(path, status, offer.entity, offer.source, by: .checksum(wanted, authority: authority))
+        }
+        guard theirs != nil else {
+            throw refusal(path, "is there, has the server's size, and nothing proves that it is the same")
+        }
+        guard !isNewer else {
+            throw refusal(path, "is there (\(status.words)), and the server's is newer", or: "-N")
+        }
+        let file = item.root + "/" + path
+        guard await !Self.pool.run({ Self.hasHoles(file, size: total) }) else {
+            throw refusal(
+                path, "is there and has the server's size, but also holes: another program may not have finished it")
+        }
+        return record(path, status, offer.entity, offer.source, by: .size)
+    }
+
+    /// A file that the log knows as another URL's. Size and date say nothing about it; only a digest does.
+    private func foreign(
+        _ path: String, _ status: Status, _ offer: Offer, owner: GetRecord?
+    ) async throws(TransferError) -> CompletedFile? {
+        guard let owner else { return nil }
+        if offer.entity.total.map({ $0 == status.size }) ?? true,
+            let wanted = item.job.checksum ?? offer.entity.digest,
+            await digest(path, wanted.algorithm) == wanted.digest
+        {
+            let authority = item.job.checksum == nil ? "server's" : "given"
+            return record(path, status, offer.entity, offer.source, by: .checksum(wanted, authority: authority))
+        }
+        throw refusal(path, Self.words(of: owner, owner.completed), or: "another name with -o")
+    }
+
+    private static func words(of owner: GetRecord?, _ known: CompletedFile?) -> String {
+        guard known != nil, let url = owner?.sourceURL else { return "" }
+        return "is the file of \(MaskedURL.shown(url)), which an earlier haul get downloaded"
+    }
+
+    /// The refusal of a file that another program may not have finished. If the run can continue from its bytes,
+    /// `takeUnfinished` returns it afterwards.
+    private func unfinished(
+        _ path: String, _ status: Status, _ control: Aria2Control?, of total: Int64, _ offer: Offer
+    ) -> TransferError {
+        let what =
+            control.map { "is there, unfinished by aria2 (\(Units.bytes($0.written.count)))" }
+            ?? "is there (\(status.words))"
+        guard control.map({ $0.total == total }) ?? true else {
+            return refusal(path, "\(what); the server's has \(Units.bytes(total))")
+        }
+        guard item.job.method == "GET", item.job.checksum ?? offer.entity.digest != nil else {
+            return refusal(
+                path, "\(what), and the server's has \(Units.bytes(total))",
+                or: "--checksum, which continues this file and verifies the result")
+        }
+        var file = record(path, status, offer.entity, offer.source, by: nil)
+        // Without a source, the record never counts as a completed download of the URL.
+        file.source = ""
+        let written = control?.written ?? ByteIntervals([0..<status.size])
+        let isTried = unfinished.withLock { state in
+            defer { state.isTried = true }
+            if !state.isTried {
+                state.file = UnfinishedFile(file: file, written: written, entity: offer.entity, source: offer.source)
+            }
+            return state.isTried
+        }
+        return refusal(path, isTried ? "is there, but its bytes do not belong to the file with the checksum" : what)
+    }
+
+    private func refusal(_ path: String, _ what: String, or other: String? = nil) -> TransferError {
+        let choice = "choose --if-exists overwrite, rename or skip" + (other.map { ", or \($0)" } ?? "")
+        return .failed(Failure(.fileExists, "\(path) \(what): \(choice)", isFinal: true))
+    }
+
+    private func digest(_ path: String, _ algorithm: Job.Checksum.Algorithm) async -> String? {
+        let file = item.root + "/" + path
+        return await Self.pool.run { StreamDigest.hexadecimal(of: file, algorithm) }
+    }
+
+    private func record(
+        _ path: String, _ status: Status, _ entity: Entity, _ source: String, by proof: Proof?
+    ) -> CompletedFile {
+        if let proof { found.withLock { $0 = proof } }
+        var checksum: String?
+        if case .checksum(let digest, _) = self.proof { checksum = digest.description }
+        return CompletedFile(
+            file: path, bytes: status.size, store: store, inode: status.inode, modified: status.nanoseconds,
+            entity: entity, source: source, checksum: checksum, validated: 0)
+    }
+
+    // MARK: The file
+
+    private struct Status {
+        let size: Int64
+        let seconds: Int64
+        let nanoseconds: Int64
+        let inode: UInt64
+        let isFile: Bool
+
+        /// Whether this is the file as it was recorded. A store without lasting inodes records a substitute for them,
+        /// whose highest bit is set.
+        func isOf(_ file: CompletedFile) -> Bool {
+            file.bytes == size && file.modified == nanoseconds && (file.inode == inode || file.inode >> 63 == 1)
+        }
+
+        /// For messages: `1.2 MiB of 22 Nov 2026`.
+        var words: String { "\(Units.bytes(size)) of \(HTTPDate.text(seconds).dropFirst(5).dropLast(13))" }
+    }
+
+    /// SEEK_HOLE, which Glibc's module leaves out.
+    private static let seekHole: Int32 = 4
+
+    /// Whether the file is sparse. A program leaves holes if it reserves space, or writes at several offsets. Blocks.
+    private static func hasHoles(_ path: String, size: Int64) -> Bool {
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { return false }
+        defer { close(descriptor) }
+        let hole = lseek(descriptor, 0, seekHole)
+        return hole >= 0 && hole < size
+    }
+
+    private static func status(_ path: String) -> Status? {
+        var status = stat()
+        guard stat(path, &status) == 0 else { return nil }
+        let seconds = Int64(status.st_mtim.tv_sec)
+        return Status(
+            size: Int64(status.st_size), seconds: seconds,
+            nanoseconds: seconds * 1_000_000_000 + Int64(status.st_mtim.tv_nsec), inode: UInt64(status.st_ino),
+            isFile: status.st_mode & S_IFMT == S_IFREG)
+    }
+}

@@ -1,0 +1,78 @@
+/// Finds the server that commands go to: always the same one, the primary that sentinels name, or the node of a cluster
+/// that serves a slot.
+struct PrimaryLocator: Sendable {
+    let url: RedisURL
+    let name: String
+    /// The addresses to try in turn: those of the URL, and the cluster nodes that MOVED replies have named.
+    private var addresses: [RedisURL.Address]
+    private var next = 0
+    /// The node that the last MOVED reply named.
+    private var moved: RedisURL.Address?
+
+    init(_ url: RedisURL, name: String) {
+        (self.url, self.name) = (url, name)
+        addresses = url.addresses
+    }
+
+    var login: Login { Login(url, name: name) }
+
+    /// The server to connect to now.
+    ///
+    /// - Throws: `.unreachable` if no sentinel names the primary.
+    func find(timeout: Duration) async throws(RedisError) -> RedisURL.Address {
+        if case .sentinel(let primary) = url.kind { return try await Self.ask(url, for: primary, name, timeout) }
+        return moved ?? addresses[next % addresses.count]
+    }
+
+    /// Translates the error of a connection to the server that `find` returned. With sentinels `.unreachable` becomes
+    /// `.noPrimary`.
+    func meaning(of error: RedisError) -> RedisError {
+        guard case .sentinel(let primary) = url.kind, error.code == .unreachable else { return error }
+        return RedisError(.noPrimary, "the sentinels name a primary \(primary) that does not answer: \(error.message)")
+    }
+
+    /// Notes that the server did not answer. `find` goes on to the next known address.
+    mutating func failed() {
+        moved = nil
+        next += 1
+    }
+
+    /// Follows a MOVED reply. Returns false if `error` is no MOVED reply or names no address.
+    mutating func follow(_ error: RedisError, from asked: RedisURL.Address?) -> Bool {
+        guard error.code == .moved, let place = error.place, let address = RedisURL.clusterAddress(place, of: asked)
+        else {
+            return false
+        }
+        moved = address
+        // This node can answer later, when the URL's own nodes are gone.
+        if !addresses.contains(address) { addresses.append(address) }
+        return true
+    }
+
+    /// Asks the sentinels in turn. Returns the primary that the first answering sentinel names.
+    private static func ask(
+        _ url: RedisURL, for primary: String, _ name: String, _ timeout: Duration
+    ) async throws(RedisError) -> RedisURL.Address {
+        var last = RedisError(.unreachable, "no sentinel is named")
+        for sentinel in url.addresses {
+            do throws(RedisError) {
+                let connection = try await Connection.open(
+                    sentinel, Login(sentinelOf: url, name: name), timeout: min(timeout, .seconds(1)))
+                let question = Command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", primary)
+                let reply = try await connection.call([question], timeout: .seconds(1))[0]
+                await connection.close()
+                if case .error(let error) = reply { throw error }
+                if let parts = reply.array, parts.count == 2, let host = parts[0].string, let port = parts[1].string,
+                    let port = Int(port)
+                {
+                    return .tcp(host: host, port: port)
+                }
+                last = RedisError(
+                    .unreachable, "the sentinel at \(sentinel) knows no primary named \(primary): correct the URL")
+            } catch {
+                last = error
+            }
+        }
+        throw RedisError(.unreachable, "no sentinel names the primary \(primary): \(last.message)")
+    }
+}

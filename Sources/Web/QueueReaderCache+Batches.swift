@@ -1,0 +1,54 @@
+import HaulBus
+import HaulContract
+import HaulRedis
+
+// Batches: docs/bus.md, "Batches".
+
+extension QueueReaderCache {
+    /// A page of batches, newest first.
+    func batches(from start: Int, limit: Int) async throws -> String {
+        let total = try await queue.batchCount()
+        let lines = try await queue.batches(from: start, limit: limit).map(Self.json)
+        var json = JSONObject()
+        json.set("total", total)
+        json.set("next", start + limit < total ? start + limit : nil)
+        json.set("batches", json: "[\(lines.joined(separator: ","))]")
+        return json.text
+    }
+
+    /// One batch; nil if nothing is known of it.
+    func batch(_ name: String) async throws -> String? { try await queue.batch(name).map(Self.json) }
+
+    private static func json(_ record: BatchRecord) -> String {
+        var json = JSONObject()
+        json.set("name", record.name)
+        for state in BatchState.allCases { json.set(state.rawValue, record.counts[state] ?? 0) }
+        json.set("size", record.size)
+        json.set("round", record.round)
+        json.set("created", record.created)
+        // A batch is not finished while a member is pending again.
+        if record.counts[.pending] == 0 { json.set("finished", record.finished) }
+        json.set("wanted", record.wanted)
+        json.set("reply_to", json: "[\(record.replyTo.map(JSON.quoted).joined(separator: ","))]")
+        return json.text
+    }
+
+    /// The ids of a batch's members that have ended in `state`. They are read once a second at most, and less often if
+    /// there are many. nil if this user of Redis may not use HSCAN.
+    func memberIDs(of batch: String, in state: BatchState) async throws -> [String]? {
+        let now = ContinuousClock.now
+        members = members.filter { $0.value.read + Self.age(of: $0.value.ids) > now }
+        if let known = members[batch] { return known.ids[state] ?? [] }
+        let ids: [BatchState: [String]]
+        do throws(RedisError) { ids = try await queue.members(ofBatch: batch) } catch {
+            guard error.code == .noPermission else { throw error }
+            return nil
+        }
+        members[batch] = (ids, now)
+        return ids[state] ?? []
+    }
+
+    private static func age(of members: [BatchState: [String]]) -> Duration {
+        .milliseconds(max(900, members.values.reduce(0) { $0 + $1.count } / 20))
+    }
+}

@@ -1,0 +1,42 @@
+import Glibc
+
+/// The conditions that the jobs of a list meet.
+struct ListFilter: Sendable {
+    /// Error codes; `*` stands for any characters.
+    var errors: [String] = []
+    /// Hosts of URLs. Their subdomains match, too.
+    var hosts: [String] = []
+    var workers: [String] = []
+    /// The least time in milliseconds since the job entered its state.
+    var older: Int64?
+    /// A part of an id, a URL or a file name. Case does not count. With a `*` or a `?` it is a pattern for the whole
+    /// text.
+    var match: String?
+
+    var isEmpty: Bool { errors.isEmpty && hosts.isEmpty && workers.isEmpty && older == nil && match == nil }
+
+    /// - Parameter now: Redis' clock, Unix ms.
+    func accepts(_ row: JobRow, now: Int64) -> Bool {
+        if !errors.isEmpty, !errors.contains(where: { Self.fits($0, row.error) }) { return false }
+        if !hosts.isEmpty {
+            let host = row.host
+            guard hosts.contains(where: { host == $0.lowercased() || host.hasSuffix("." + $0.lowercased()) }) else {
+                return false
+            }
+        }
+        if !workers.isEmpty, !workers.contains(row.worker) { return false }
+        if let older {
+            guard let since = row.since, now - since >= older else { return false }
+        }
+        guard let match else { return true }
+        return [row.id, row.url, row.file].contains { Self.contains($0, match) }
+    }
+
+    /// Whether `text` matches `part` by the rules of `--match`.
+    static func contains(_ text: String, _ part: String) -> Bool {
+        if part.contains(where: { $0 == "*" || $0 == "?" }) { return fits(part.lowercased(), text.lowercased()) }
+        return text.lowercased().contains(part.lowercased())
+    }
+
+    private static func fits(_ pattern: String, _ text: String) -> Bool { fnmatch(pattern, text, 0) == 0 }
+}
