@@ -31,7 +31,7 @@ import Testing
     @Test("a cancel stops older pushes and pushes without `at`, also if it comes before the first member")
     func standing() async throws {
         let b = try await BatchFixture()
-        let at = try await b.queue.timestamp()
+        let at = try await b.queue.time()
         try await b.ask(.cancelled)
         #expect(try await b.queue.batch("b") == nil)
         try await b.push("old", in: #""b""#, #","at":\#(at)"#)
@@ -41,7 +41,7 @@ import Testing
         for key in [b.queue.keys.batch("b"), b.queue.keys.members("b")] {
             #expect(try await b.f.redis.send(Command("PTTL", key)).int ?? 0 > 86_400_000)
         }
-        let later = try await b.queue.timestamp() + 1
+        let later = try await b.queue.time() + 1
         try await b.push("new", in: #""b""#, #","at":\#(later)"#)
         #expect(try await b.f.claim()?.run.id == "new")
         // A member that is pushed again after the cancel runs.
@@ -55,7 +55,7 @@ import Testing
         let running = try await b.begin("1", in: Self.three)
         try await b.ask(.paused, [running])
         try await b.f.settle(running, .paused)
-        let later = try await b.queue.timestamp() + 1
+        let later = try await b.queue.time() + 1
         try await b.push("2", in: Self.three, #","at":\#(later)"#)
         try await b.push("3", in: Self.three, #","delay":1000"#)
         #expect(try await b.f.claim() == nil)
@@ -89,10 +89,10 @@ import Testing
         let b = try await BatchFixture()
         let running = try await b.begin("1", in: Self.three)
         let other = try await b.begin("2", in: Self.three)
-        let at = try await b.queue.timestamp()
+        let at = try await b.queue.time()
         try await b.f.redis.send(
             Command("HSET", b.queue.keys.want, "1", "running \(at + 5)", "batch/b", "paused \(at)"))
-        try await eventually("the clock to pass the newer request") { try await b.queue.timestamp() > at + 5 }
+        try await eventually("the clock to pass the newer request") { try await b.queue.time() > at + 5 }
         try await b.tickUntilApplied([running, other])
         #expect(try await b.f.redis.send(Command("HGET", b.queue.keys.job("1"), "want")) == .null)
         #expect(try await b.f.redis.send(Command("HGET", b.queue.keys.job("2"), "want")).string == "paused")

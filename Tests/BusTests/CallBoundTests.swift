@@ -327,7 +327,7 @@ struct CallBoundTests {
         #expect(try await f.redis.send(Command("HGET", f.queue.keys.hosts, "waiting")).string == "\(count / 2)")
         // Ticks look at each once, and then only when it is due.
         let costs = try await ticks(f, meter, most: 200) {
-            try await f.redis.send(Command("ZCOUNT", f.queue.keys[.deferredHosts], "-inf", Int(f.queue.timestamp())))
+            try await f.redis.send(Command("ZCOUNT", f.queue.keys[.deferredHosts], "-inf", Int(f.queue.time())))
                 .int
                 == 0
         }

@@ -86,7 +86,7 @@ import Testing
         let dropping = f.queue.keys.deleting("s")
         #expect(try await Inspection(f.queue).run().isEmpty)
         // As if its worker had died a while ago.
-        let now = try await f.queue.timestamp()
+        let now = try await f.queue.time()
         try await f.redis.send(Command("HSET", dropping, given.entry, now - 11_000))
         let again = try await f.tick().dropped
         #expect(again.map(\.finished) == [QueueFixture.file.identity])

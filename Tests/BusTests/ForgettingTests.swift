@@ -33,7 +33,7 @@ import Testing
             #expect(try await position(f, "1") == before)
         } else {
             try await f.redis.send(Command("DEL", f.queue.keys.job("1")))
-            try await eventually { try await f.queue.timestamp() > before.sequence }
+            try await eventually { try await f.queue.time() > before.sequence }
         }
         try await complete(f, #"{"url":"http://h/1","id":"1"}"#)
         #expect(try await position(f, "1") > before)
@@ -45,7 +45,7 @@ import Testing
     func overtaken() async throws {
         let f = try await QueueFixture()
         try await complete(f, #"{"url":"http://h/1","id":"1"}"#)
-        let at = try await f.queue.timestamp()
+        let at = try await f.queue.time()
         #expect(try await f.queue.removed(["1": at]).isEmpty)
         try await f.queue.request(.removed, of: ["1"], at: at)
         try await f.tick()
@@ -64,7 +64,7 @@ import Testing
     {
         let f = try await QueueFixture()
         try await complete(f, #"{"url":"http://h/1","id":"1"}"#)
-        try await f.queue.request(.deleted, of: ["1"], at: try await f.queue.timestamp())
+        try await f.queue.request(.deleted, of: ["1"], at: try await f.queue.time())
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
         let claim = try #require(try await f.claim())
         let identity = QueueFixture.file.identity
@@ -102,8 +102,8 @@ import Testing
     func betweenRequests(_ push: Int64) async throws {
         let f = try await QueueFixture()
         try await f.tick()
-        let at = try await f.queue.timestamp()
-        try await eventually { try await f.queue.timestamp() > at + 10 }
+        let at = try await f.queue.time()
+        try await eventually { try await f.queue.time() > at + 10 }
         try await f.queue.request(.removed, of: ["1"], at: at + 1)
         try await f.tick()
         try await f.queue.request(.cancelled, of: ["1"], at: at + 3)

@@ -85,7 +85,7 @@ struct KindTests {
         ]
         if let end = ends[state] { try await f.settle(claim, end) }
         #expect(try await f.state("x") == state)
-        try await f.push(#"{"id":"x","kind":"later","at":\#(try await f.queue.timestamp())}"#)
+        try await f.push(#"{"id":"x","kind":"later","at":\#(try await f.queue.time())}"#)
         #expect(try await f.claim() == nil)
         #expect(try await length("later", f) == 1)
         try await f.queue.request(.cancelled, of: ["x"])

@@ -15,7 +15,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    private func now(_ f: QueueFixture) async throws -> Int64 { try await f.queue.timestamp() }
+    private func now(_ f: QueueFixture) async throws -> Int64 { try await f.queue.time() }
 
     @Test("a job that waited in line beyond its deadline fails", arguments: ["5", "0", "0.001"])
     func inLine(_ deadline: String) async throws {

@@ -116,15 +116,15 @@ import Testing
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
         let claim = try #require(try await f.claim())
-        let before = try await f.queue.timestamp()
-        try await eventually { try await f.queue.timestamp() > before + 1 }
+        let before = try await f.queue.time()
+        try await eventually { try await f.queue.time() > before + 1 }
         try await f.push(#"{"id":"1"}"#)
         #expect(try await f.claim() == nil)
         // As a request for a batch, which members get later.
         try await f.queue.request(.paused, of: ["1"], at: before)
         #expect(try await f.tick([claim]).requests.isEmpty)
-        let after = try await f.queue.timestamp() + 1
-        try await eventually { try await f.queue.timestamp() > after }
+        let after = try await f.queue.time() + 1
+        try await eventually { try await f.queue.time() > after }
         let text = isTimed ? "paused \(after)" : "paused"
         try await f.redis.send(Command("HSET", f.queue.keys.want, "1", text))
         #expect(try await f.tick([claim]).requests.values.first == .paused)

@@ -9,8 +9,8 @@ import Testing
     /// Makes a tick, and returns a moment after the tick that is in the past by now.
     private func timestamp(_ f: QueueFixture) async throws -> Int64 {
         try await f.tick()
-        let timestamp = try await f.queue.timestamp() + 5
-        try await eventually { try await f.queue.timestamp() > timestamp + 20 }
+        let timestamp = try await f.queue.time() + 5
+        try await eventually { try await f.queue.time() > timestamp + 20 }
         return timestamp
     }
 
@@ -190,7 +190,7 @@ import Testing
     func repeated(_ request: ControlOperation, _ ahead: Int64) async throws {
         let f = try await QueueFixture()
         try await f.tick()
-        let element = element(try await f.queue.timestamp() + ahead)
+        let element = element(try await f.queue.time() + ahead)
         try await f.push(element)
         let claim = try #require(try await f.claim())
         // This request has no time. The push was taken just now, after the last tick.

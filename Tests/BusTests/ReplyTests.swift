@@ -57,7 +57,7 @@ import Testing
         arguments: ["completed", "failed", "cancelled"])
     func ended(_ state: String) async throws {
         let f = try await QueueFixture()
-        let at = try await f.queue.timestamp()
+        let at = try await f.queue.time()
         try await push(f, "a", #","meta":{"n":1},"at":\#(at)"#)
         let claim = try #require(try await f.claim())
         switch state {
@@ -139,7 +139,7 @@ import Testing
 
     @Test("a repeat of a push that a removal stopped gets one `duplicate` event") func removed() async throws {
         let f = try await QueueFixture()
-        let at = try await f.queue.timestamp()
+        let at = try await f.queue.time()
         try await push(f, "a", #","at":\#(at)"#)
         let claim = try #require(try await f.claim())
         try await f.queue.request(.removed, of: ["1"])
@@ -213,7 +213,7 @@ import Testing
 
     @Test("no name is answered while the job waits for replicas, and then all names are") func withheld() async throws {
         let f = try await QueueFixture()
-        let at = try await f.queue.timestamp()
+        let at = try await f.queue.time()
         try await push(f, "a", #","at":\#(at)"#)
         let claim = try #require(try await f.claim())
         _ = try await f.queue.settle(
@@ -227,7 +227,7 @@ import Testing
 
     @Test("a `duplicate` event gives the reason and the moments") func why() async throws {
         let f = try await QueueFixture()
-        let (now, events) = (try await f.queue.timestamp(), EventLog(f.queue, keepsAll: true))
+        let (now, events) = (try await f.queue.time(), EventLog(f.queue, keepsAll: true))
         try await eventually { events.isListening }
         try await f.push(#"{"url":"http://h/1","id":"1","at":\#(now)}"#)
         let claim = try #require(try await f.claim())

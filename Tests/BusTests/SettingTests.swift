@@ -32,7 +32,7 @@ import Testing
             try await f.push(#"{"url":"http://h/1","id":"\#(id)"}"#)
             try await f.settle(try #require(try await f.claim()), QueueFixture.done)
         }
-        let now = try await f.queue.timestamp()
+        let now = try await f.queue.time()
         let index = f.queue.keys.index(.completed)
         try await f.redis.send(Command("ZADD", index, Int(now - 3_600_000), "old"))
         try await f.redis.send(Command("ZADD", index, Int(now - 1_800_000), "expired"))
