@@ -12,7 +12,7 @@ import Synchronization
 /// One queue as this worker serves it: the wait for jobs, the ticks, and the active runs.
 ///
 /// It has many stored properties because it joins what serves the queue: two clients of Redis, the settler, the
-/// leftovers and the wait for replicas. Only `state` changes.
+/// claimer, the leftovers and the wait for replicas. Only `state` changes.
 final class QueueServer: Sendable {
     /// An active run and its activity.
     struct Entry {
@@ -56,6 +56,7 @@ final class QueueServer: Sendable {
     let index: Int
     let queue: Queue
     let settler: Settler
+    let claimer = Claimer()
     /// The worker's shares of rate limits.
     let rates = SharedRates()
     let pacemaker: StartPacer
@@ -117,16 +118,17 @@ final class QueueServer: Sendable {
     /// Claims a job that waits now. The claim is nil if none waits, if the worker may not claim, or if Redis failed.
     func claimNow() async -> (claim: Claim?, isEmpty: Bool) {
         guard state.withLock({ $0.ledger.mayClaim }) else { return (nil, true) }
-        while true {
+        let reply = await claimer.next { count in
+            if self.isEnding { return nil }
             let begun = ContinuousClock.now
-            let replies = await claiming(1) { tokens throws(RedisError) in
+            let replies = await self.claiming(count) { tokens throws(RedisError) in
                 try await self.queue.claim(self.identity, tokens: tokens)
             }
-            if replies != nil { figures.claiming.record(since: begun) }
-            guard let reply = replies?.first else { return (nil, false) }
-            if case .more = reply { continue }
-            return (accept(reply), reply.isEmpty)
+            if replies != nil { self.figures.claiming.record(since: begun) }
+            return replies
         }
+        guard let reply else { return (nil, false) }
+        return (accept(reply), reply.isEmpty)
     }
 
     /// Returns the claim that a reply holds, and notes what a reply says otherwise.

@@ -28,8 +28,8 @@ final class Settler: Sendable {
     /// While Redis works on one, this worker works on the reply to the other.
     private static let maxCalls = 2
 
-    /// The most runs in one call. That takes Redis some 2 ms, in which it serves nobody else. A run that has not ended
-    /// its job counts twice, because Redis cancels the job or puts it back.
+    /// The most runs in one call. That takes Redis at most 2 ms, in which it serves nobody else. A run that has not ended
+    /// its job counts three times, because Redis cancels the job or puts it back.
     private static let most = 32
 
     /// The most bytes of responses in one call, which has at least one run in any case.
@@ -57,7 +57,7 @@ final class Settler: Sendable {
         var (bytes, runs) = (0, 0)
         let count = waiting.prefix {
             bytes += $0.end.weight
-            runs += $0.end.settlement.endsJob ? 1 : 2
+            runs += $0.end.settlement.endsJob ? 1 : 3
             return bytes <= maxBytes && runs <= most
         }.count
         return Array(waiting.prefix(max(1, count)))

@@ -211,12 +211,12 @@ do
     elseif want == 'running' then
       if state ~= 'queued' then requeue(id, job, true, 'resumed', retention) end
     elseif want == 'paused' then
-      settled_until(id, whole(made))
+      settled_until(id, whole(made), job)
       if state ~= 'paused' then pause(id, job, retention) end
     else
       -- The job is paused by a newer pause. That pause stays in force for pushes between the two requests.
       local later = state == 'paused' and settled > made and settled
-      if later then call('HSET', k, 'settled_until', whole(math.max(made, pushed))) else settled_until(id, whole(made)) end
+      if later then call('HSET', k, 'settled_until', whole(math.max(made, pushed))) else settled_until(id, whole(made), job) end
       schedule_deletion(id)
       job.want, job.want_at = want, whole(made)
       finish(id, job, 'cancelled', retention, '')

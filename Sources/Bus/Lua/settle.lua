@@ -75,9 +75,9 @@ do
 
   -- Writes the report of a run whose job does not end with it. Returns the job.
   local function record_report(run, worker)
-    local job = read_job(run.id)
-    call('HSET', key(run.id), 'settled', run.token)
-    write_fields(run.id, run.report.fields)
+    local job, fields = read_job(run.id), run.report.fields
+    fields[#fields + 1], fields[#fields + 2] = 'settled', run.token
+    write_fields(run.id, fields)
     write_offsets(run.id, run.report)
     emit_report(run.id, job, run.report, worker)
     return job
@@ -85,14 +85,14 @@ do
 
   function OUTCOMES.cancelled(run, retention, worker)
     local job = record_report(run, worker)
-    settled_until(run.id, job.want_at)
+    settled_until(run.id, job.want_at, job)
     finish(run.id, job, 'cancelled', retention, run.members, worker)
   end
 
   function OUTCOMES.paused(run, retention, worker)
     local job = record_report(run, worker)
     if job.want == 'paused' then
-      settled_until(run.id, job.want_at)
+      settled_until(run.id, job.want_at, job)
       return pause(run.id, job, retention, worker)
     end
     -- The pause was taken back, so the job resumes.

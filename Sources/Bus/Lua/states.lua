@@ -1,12 +1,13 @@
 -- The moves of a job from one state to another, with the indexes, times to live and events that go with them. `job` is
 -- the job here.
 
--- Settles all pushes up to `moment` (ms; now if nil) and all that were taken: a push that is no newer is a duplicate.
--- moment: when the request was made that settles them, which must not wait for a host or for a worker of a kind.
+-- Settles all pushes up to `timestamp` (ms; now if nil) and all that were taken: a push that is no newer is a duplicate.
+-- timestamp: when the request was made that settles them, which must not wait for a host or for a worker of a kind. job:
+-- if it is given, it was read in this call, and neither field has been written since. That saves a command.
 -- Writes job:<id> (settled_until), recheck.
-local function settled_until(id, timestamp)
+local function settled_until(id, timestamp, job)
   if timestamp then fleet.recheck_soon() end
-  local v = call('HMGET', key(id), 'settled_until', 'pushed')
+  local v = job and { job.settled_until, job.pushed } or call('HMGET', key(id), 'settled_until', 'pushed')
   call('HSET', key(id), 'settled_until', whole(math.max(tonumber(timestamp or NOW), tonumber(number(v[1]) or 0), tonumber(number(v[2]) or 0))))
 end
 
@@ -162,9 +163,9 @@ local function write_end(id, job, state, fields)
   if job.deadline then call('ZREM', DEADLINES, id) end
 end
 
--- Deletes the fields of an ended job that belong to its run or to pending requests.
-local function clear_run(id)
-  call('HDEL', key(id), 'want', 'want_at', 'next_push', 'want_next', 'waiting', 'speed', 'active_token', 'deadline_at')
+-- Deletes the fields of an ended job that belong to its run or to pending requests, and further fields, if given.
+local function clear_run(id, ...)
+  call('HDEL', key(id), 'want', 'want_at', 'next_push', 'want_next', 'waiting', 'speed', 'active_token', 'deadline_at', ...)
 end
 
 -- Sets the times to live of an ended job's keys. A failed job keeps spec:<id> and offsets:<id> for a retry. Otherwise
@@ -200,8 +201,7 @@ local function finish(id, job, state, retention, extra, worker)
   emit(id, job, state, extra, worker, job.reply_to)
   write_end(id, job, state, {})
   if job.batch then batches.move(id, job.batch, state) end
-  call('HDEL', key(id), 'token', 'worker', 'ticket')
-  clear_run(id)
+  clear_run(id, 'token', 'worker', 'ticket')
   expire_keys(id, state, retention)
   follow_end(id, job, state, kept, retention)
 end
