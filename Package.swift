@@ -35,8 +35,8 @@ func embedded(_ folder: String) -> Target {
         cSettings: [.treatAllWarnings(as: .error), .disableWarning("c23-extensions")])
 }
 
-/// A room: the target `Haul<folder>` in `Sources/<folder>`. The prefix avoids clashes with modules of other packages.
-func room(
+/// The module `Haul<folder>` in `Sources/<folder>`. The prefix avoids clashes with modules of other packages.
+func module(
     _ folder: String, _ dependencies: [Target.Dependency], exclude: [String] = [], _ optimization: Optimization = .speed
 ) -> Target {
     .target(
@@ -44,7 +44,7 @@ func room(
         swiftSettings: settings + optimization.settings)
 }
 
-/// The tests of one room. They share HaulTestSupport.
+/// The tests of one module. They share HaulTestSupport.
 func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
     .testTarget(name: name, dependencies: dependencies + ["HaulTestSupport"], swiftSettings: settings)
 }
@@ -77,38 +77,38 @@ let package = Package(
         .target(name: "CHaulLinux", path: "Sources/CLinux"),
 
         // Threads that may block or poll, so that Swift's cooperative threads never do.
-        room("Executors", ["CHaulLinux"]),
+        module("Executors", ["CHaulLinux"]),
 
         // The bus: the contract of jobs, and the queue in Redis.
-        room("Contract", []),
-        room("Redis", ["CHaulHiredis", "CHaulOpenSSL", "HaulExecutors"]),
+        module("Contract", []),
+        module("Redis", ["CHaulHiredis", "CHaulOpenSSL", "HaulExecutors"]),
         embedded("CLua"),
-        room("Bus", ["CHaulLua", "HaulContract", "HaulRedis"], exclude: ["Lua"]),
+        module("Bus", ["CHaulLua", "HaulContract", "HaulRedis"], exclude: ["Lua"]),
         .target(
             name: "HaulClient", dependencies: ["HaulBus", "HaulContract", "HaulRedis"], swiftSettings: settings),
 
         // The engine: HTTP, stores, and the activities that move bytes between the two.
-        room("HTTP", ["CHaulCurl", "CHaulOpenSSL", "CHaulLinux", "HaulContract", "HaulExecutors"]),
-        room("Storage", ["HaulContract", "HaulHTTP"]),
-        room(
+        module("HTTP", ["CHaulCurl", "CHaulOpenSSL", "CHaulLinux", "HaulContract", "HaulExecutors"]),
+        module("Storage", ["HaulContract", "HaulHTTP"]),
+        module(
             "FileStore",
             ["CHaulLinux", "CHaulOpenSSL", "HaulContract", "HaulExecutors", "HaulHTTP", "HaulStorage"]),
-        room(
+        module(
             "ObjectStore",
             ["CHaulExpat", "CHaulOpenSSL", "HaulContract", "HaulExecutors", "HaulHTTP", "HaulStorage"],
             .size),
-        room("Activities", ["HaulContract", "HaulExecutors", "HaulHTTP", "HaulStorage"]),
+        module("Activities", ["HaulContract", "HaulExecutors", "HaulHTTP", "HaulStorage"]),
 
-        // The log's lines.
-        room("Logs", ["HaulContract", "HaulExecutors", logging], .size),
+        // Log lines.
+        module("Logs", ["HaulContract", "HaulExecutors", logging], .size),
 
         // Counters and histograms in Prometheus' text format, and the metrics of queues.
-        room("Metrics", ["HaulBus", "HaulContract", "HaulRedis", metrics], .none),
+        module("Metrics", ["HaulBus", "HaulContract", "HaulRedis", metrics], .none),
 
         // The web page and the HTTP API.
-        room("HTTPServer", ["CHaulLinux", "HaulExecutors"]),
+        module("HTTPServer", ["CHaulLinux", "HaulExecutors"]),
         embedded("CPage"),
-        room(
+        module(
             "Web",
             [
                 "CHaulOpenSSL", "CHaulPage", "HaulBus", "HaulContract", "HaulExecutors", "HaulHTTPServer",
@@ -117,15 +117,15 @@ let package = Package(
             exclude: ["Page"]),
 
         // The worker, which connects the bus with the engine.
-        room(
+        module(
             "Worker",
             [
                 "HaulActivities", "HaulBus", "HaulContract", "HaulExecutors", "HaulFileStore", "HaulHTTP",
                 "HaulMetrics", "HaulObjectStore", "HaulRedis", "HaulStorage", logging, metrics,
             ], .size),
         // Input and output of all commands (Terminal); the commands get and put, which need no Redis (Direct).
-        room("Terminal", ["CHaulLinux", "HaulContract", argumentParser], .none),
-        room(
+        module("Terminal", ["CHaulLinux", "HaulContract", argumentParser], .none),
+        module(
             "Direct",
             [
                 "CHaulExpat", "CHaulLinux", "HaulActivities", "HaulBus", "HaulContract", "HaulExecutors",
@@ -151,7 +151,7 @@ let package = Package(
             name: "producer-example", dependencies: ["HaulClient"], path: "Tests/examples/producer",
             swiftSettings: settings),
 
-        // Tests: one target for each room, and a target that they share.
+        // Tests: one target for each module, and a target that they share.
         .target(
             name: "HaulTestSupport",
             dependencies: [
