@@ -134,8 +134,9 @@ let package = Package(
         .executableTarget(
             name: "haul",
             dependencies: [
-                "HaulBus", "HaulContract", "HaulDirect", "HaulFileStore", "HaulHTTP", "HaulHTTPServer", "HaulLogs",
-                "HaulObjectStore", "HaulRedis", "HaulTerminal", "HaulWeb", "HaulWorker", argumentParser, logging,
+                "CHaulLinux", "HaulBus", "HaulContract", "HaulDirect", "HaulExecutors", "HaulFileStore", "HaulHTTP",
+                "HaulHTTPServer", "HaulLogs", "HaulObjectStore", "HaulRedis", "HaulTerminal", "HaulWeb", "HaulWorker",
+                argumentParser, logging,
             ],
             swiftSettings: settings + Optimization.none.settings),
 
@@ -183,8 +184,8 @@ let package = Package(
         tests(
             "HaulTests",
             [
-                "HaulActivities", "HaulBus", "HaulClient", "HaulContract", "HaulDirect", "HaulRedis", "HaulTerminal",
-                "haul", "producer-example",
+                "HaulActivities", "HaulBus", "HaulClient", "HaulContract", "HaulDirect", "HaulExecutors", "HaulRedis",
+                "HaulTerminal", "haul", "producer-example",
             ]),
     ]
 )

@@ -179,8 +179,10 @@ package final class Worker: Sendable {
         var current: TakenJob? = first
         await withDiscardingTaskGroup { unlinks in
             while let taken = current {
+                // The call that claimed the job may have waited for it.
+                let begun = ContinuousClock.now
                 let end = await runner.run(taken.claim, for: taken.attendant, sent: taken.sent)
-                current = await finish(taken, end, &unlinks)
+                current = await finish(taken, end, since: begun, &unlinks)
             }
             slots.release()
         }
@@ -188,7 +190,8 @@ package final class Worker: Sendable {
 
     /// Settles a run that has ended, and removes what is left of it. Returns the slot's next job.
     private func finish(
-        _ taken: TakenJob, _ end: JobRunner.End, _ unlinks: inout DiscardingTaskGroup
+        _ taken: TakenJob, _ end: JobRunner.End, since begun: ContinuousClock.Instant,
+        _ unlinks: inout DiscardingTaskGroup
     ) async -> TakenJob? {
         let (attendant, claim) = (taken.attendant, taken.claim)
         if end.isParked { waitForRoot() }
@@ -196,7 +199,7 @@ package final class Worker: Sendable {
         let goesOn = !isDraining.withLock { $0 } && !slots.isShut
         guard let runEnd = end.runEnd else {
             attendant.forget(claim.run)
-            attendant.queueLog.ended(claim, end, as: .fenced, after: .now - taken.sent)
+            attendant.queueLog.ended(claim, end, as: .fenced, after: .now - begun)
             if let activity = end.activity {
                 unlinks.addTask { await attendant.leftovers.cleanUp(claim.run, activity, after: nil) }
             }
@@ -208,7 +211,7 @@ package final class Worker: Sendable {
         let result: RunResult =
             reply.isOurs ? .settled(runEnd.settlement) : attendant.isOutOfTime ? .unsettled : .fenced
         if case .fenced = result { attendant.queueLog.fenced(claim, end.job) }
-        attendant.queueLog.ended(claim, end, as: result, after: .now - taken.sent)
+        attendant.queueLog.ended(claim, end, as: result, after: .now - begun)
         if let activity = end.activity {
             let isSoon = reply.next != nil && reply.isOurs && runEnd.settlement.isCompleted
             let cleanUp = { @Sendable in

@@ -1,6 +1,7 @@
 import Foundation
 import Glibc
 import HaulContract
+import HaulExecutors
 import HaulTestSupport
 import Testing
 
@@ -50,6 +51,24 @@ import Testing
         #expect(failed["error"]?.string == "connect")
         #expect(failed["reason"]?.string?.isEmpty == false)
         #expect(failed["traceparent"] == nil)
+    }
+
+    @Test("the seconds of a run do not include the time in which the worker waited for a job") func seconds()
+        async throws
+    {
+        let fleet = try await ProcessFleet(held: nil)
+        let worker = try ChildProcess("haul", fleet.arguments("w") + ["--log-format", "json"])
+        try await eventually("the worker to wait for a job") { try !lines(worker, "working").isEmpty }
+        // The worker is idle for this time.
+        try await Task.sleep(for: .seconds(1))
+        let pushed = Stopwatch()
+        try await fleet.push(fleet.origin.url("/file"), as: "file", more: "")
+        try await fleet.wait("file", for: "completed")
+        try await eventually("the line of the job") { try !lines(worker, "job completed").isEmpty }
+        let passed = pushed.seconds
+        let seconds = try #require(try lines(worker, "job completed").first?["seconds"]?.double)
+        #expect(seconds <= passed, "the run took \(seconds) s, and the job was pushed \(passed) s ago")
+        try await fleet.end(worker)
     }
 
     @Test("the log says that Redis is back after a failure") func back() async throws {
