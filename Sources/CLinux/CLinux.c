@@ -10,11 +10,13 @@
 #include <locale.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
@@ -143,4 +145,24 @@ int clinux_columns(uint32_t scalar) {
     int columns = wcwidth((wchar_t)scalar);
     uselocale(before);
     return columns;
+}
+
+pid_t clinux_start_child(const char *program, char *const arguments[], char *const environment[], int signal_number) {
+    pid_t parent = getpid();
+    pid_t child = fork();
+    if (child != 0) return child;
+    // Only calls that are safe after a fork of a process with threads.
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, signal_number);
+    if (getppid() != parent) _exit(1);
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    for (int number = 1; number < NSIG; number++) signal(number, SIG_DFL);
+    int empty = open("/dev/null", O_RDONLY);
+    if (empty >= 0) dup2(empty, STDIN_FILENO);
+    dup2(STDERR_FILENO, STDOUT_FILENO);
+    close_range(STDERR_FILENO + 1, ~0U, 0);
+    execvpe(program, arguments, environment);
+    _exit(127);
 }

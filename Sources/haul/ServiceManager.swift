@@ -46,7 +46,7 @@ struct ServiceManager: Sendable {
     }
 
     /// The bytes of the socket address: of a path, or of an abstract name after "@".
-    private static func address(_ text: String) -> [UInt8]? {
+    static func address(_ text: String) -> [UInt8]? {
         guard text.hasPrefix("/") || text.hasPrefix("@") else { return nil }
         var name = Array(text.utf8)
         var place = sockaddr_un()

@@ -1,0 +1,98 @@
+import Glibc
+import HaulRedis
+import HaulTerminal
+
+/// The redis-server that `haul up` starts for itself. It listens on a socket in the private directory, and with
+/// `--expose-redis` also on a port of loopback.
+struct PrivateRedis {
+    let directory: PrivateDirectory
+    /// nil without `--expose-redis`.
+    let port: Int?
+
+    /// The longest path of a unix socket (unix(7)), without its final NUL.
+    private static let maxSocketPath = MemoryLayout.size(ofValue: sockaddr_un().sun_path) - 1
+
+    /// - Throws: `ExitStatus`; the reason has been printed.
+    init(in directory: PrivateDirectory, port: Int?) throws {
+        (self.directory, self.port) = (directory, port)
+        let length = directory.socket.utf8.count
+        guard length <= Self.maxSocketPath else {
+            throw ExitStatus.because(
+                .usage,
+                "\(directory.socket) has \(length) bytes, and the path of a socket at most \(Self.maxSocketPath): "
+                    + "give a --root with a shorter path, or another Redis with --redis")
+        }
+    }
+
+    /// Where workers and commands on this machine find it. It holds the password if there is one.
+    var url: String {
+        port == nil ? "unix://\(directory.socket)" : "unix://\(directory.socket)?password=\(directory.password)"
+    }
+
+    /// The address that is printed. Clients of other programs need the port, if there is one.
+    var printedURL: String {
+        port.map { "redis://default:\(directory.password)@127.0.0.1:\($0)" } ?? "unix://\(directory.socket)"
+    }
+
+    /// The words of `redis-cli` that reach it.
+    var client: String {
+        port.map { "redis-cli -u redis://default:\(directory.password)@127.0.0.1:\($0)" }
+            ?? "redis-cli -s \(Self.quoted(directory.socket))"
+    }
+
+    /// Starts the server. It first loads its data: see `answers()`.
+    ///
+    /// - Throws: `ExitStatus`; the reason has been printed.
+    func start(hasEnded: @escaping @Sendable (ChildProgram) -> Void) async throws -> ChildProgram {
+        guard Self.isInstalled else {
+            throw ExitStatus.because(
+                .usage,
+                "haul up needs redis-server, which is not in PATH: install the package redis-server, or name another "
+                    + "Redis with --redis")
+        }
+        // A file, because the password must not be among the arguments.
+        try directory.write(configuration, to: "redis.conf")
+        unlink(directory.socket)
+        return try await ChildProgram.start(
+            Self.program, [Self.program, directory.path + "/redis.conf"], hasEnded: hasEnded)
+    }
+
+    /// Returns once the server answers, or the task is cancelled.
+    func answers() async {
+        guard let url = try? RedisURL(url) else { return }
+        let redis = Redis(url, name: "haul-up")
+        while !Task.isCancelled {
+            if let reply = try? await redis.send(Command("PING")), reply.string == "PONG" { return }
+            try? await Task.sleep(for: .milliseconds(50))
+        }
+    }
+
+    static let program = "redis-server"
+
+    private var configuration: String {
+        var lines = [
+            "port \(port ?? 0)", "bind 127.0.0.1", "unixsocket \"\(directory.socket)\"", "unixsocketperm 700",
+            "dir \"\(directory.path)/redis\"", "logfile \"\(directory.path)/redis.log\"", "loglevel notice",
+            // Everything is in the append-only file, which loses at most a second when the machine loses power.
+            "appendonly yes", "appendfsync everysec", "save \"\"", "maxmemory-policy noeviction", "daemonize no",
+        ]
+        if port != nil { lines.append("requirepass \(directory.password)") }
+        return lines.joined(separator: "\n") + "\n"
+    }
+
+    private static var isInstalled: Bool {
+        (Environment.text("PATH") ?? "/usr/local/bin:/usr/bin:/bin").split(separator: ":").contains {
+            access("\($0)/redis-server", X_OK) == 0
+        }
+    }
+
+    /// A word for a shell.
+    static func quoted(_ word: String) -> String {
+        let isPlain = word.utf8.allSatisfy { byte in
+            byte >= 128 || UInt8(ascii: "a")...UInt8(ascii: "z") ~= byte
+                || UInt8(ascii: "A")...UInt8(ascii: "Z") ~= byte
+                || UInt8(ascii: "0")...UInt8(ascii: "9") ~= byte || "_./:@%+=,-".utf8.contains(byte)
+        }
+        return isPlain && !word.isEmpty ? word : "'" + word.replacing("'", with: #"'\''"#) + "'"
+    }
+}
