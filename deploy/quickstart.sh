@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds Haul and shows its main job. With URLs: downloads them into ./downloads. Without: serves a file of 256 MB on
-# loopback, starts two workers, pauses the download on one and continues it on the other.
+# loopback, runs `haul up` and a second worker, pauses the download on one worker and continues it on the other.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=deploy/lib/packages.sh
@@ -63,36 +63,35 @@ http {
 CONF
 [ "$(id -u)" -ne 0 ] || sed -i '1i user root;' "$work/nginx.conf"
 
-say "1. A web server with a file of 256 MB, a Redis, and two workers that share a directory"
+say "1. A web server with a file of 256 MB; haul up: a Redis, a worker and the page; and a second worker"
 "$(command -v nginx || echo /usr/sbin/nginx)" -p "$work" -c "$work/nginx.conf" -e "$work/nginx.log" & pids+=($!)
-redis-server --port 0 --unixsocket "$work/redis.sock" --dir "$work" --save '' --appendonly yes --logfile "$work/redis.log" & pids+=($!)
-for _ in $(seq 100); do [ -S "$work/redis.sock" ] && break; sleep 0.05; done
-export HAUL_REDIS="unix://$work/redis.sock"
-for name in one two; do
-    "$haul" worker --root "$work/root" --name "$name" --allow-address 127.0.0.0/8 2>"$work/$name.log" & pids+=($!)
-done
-for _ in $(seq 100); do [ "$(redis-cli -s "$work/redis.sock" ZCARD 'haul:{default}:workers')" = 2 ] && break; sleep 0.05; done
+"$haul" up --root "$work/root" --listen "$((port + 1))" --allow-address 127.0.0.0/8 >"$work/up" 2>"$work/up.log" & pids+=($!)
+for _ in $(seq 600); do [ -s "$work/up" ] && break; sleep 0.05; done
+cat "$work/up"
+socket="$work/root/.haul/redis.sock"
+export HAUL_REDIS="unix://$socket"
+"$haul" worker --root "$work/root" --name two --allow-address 127.0.0.0/8 2>"$work/two.log" & pids+=($!)
+for _ in $(seq 100); do [ "$(redis-cli -s "$socket" ZCARD 'haul:{default}:workers')" = 2 ] && break; sleep 0.05; done
 show "$haul" workers
 
 say "2. Any service enqueues with one LPUSH"
-show redis-cli -s "$work/redis.sock" LPUSH 'haul:{default}:jobs' "{\"url\":\"http://127.0.0.1:$port/demo.bin\",\"id\":\"demo\"}"
+show redis-cli -s "$socket" LPUSH 'haul:{default}:jobs' "{\"url\":\"http://127.0.0.1:$port/demo.bin\",\"id\":\"demo\"}"
 "$haul" watch demo & watcher=$!
 for _ in $(seq 600); do
-    received="$(redis-cli -s "$work/redis.sock" HGET 'haul:{default}:job:demo' received)"
+    received="$(redis-cli -s "$socket" HGET 'haul:{default}:job:demo' received)"
     [ "${received:-0}" -lt 64000000 ] || break
     sleep 0.05
 done
 
 say "3. Pause it; its bytes are on disk and its offsets in Redis"
-first="$(redis-cli -s "$work/redis.sock" HGET 'haul:{default}:job:demo' worker)"
+first="$(redis-cli -s "$socket" HGET 'haul:{default}:job:demo' worker)"
 show "$haul" pause demo
-for _ in $(seq 60); do [ "$(redis-cli -s "$work/redis.sock" HGET 'haul:{default}:job:demo' state)" = paused ] && break; sleep 0.05; done
-[ "$(redis-cli -s "$work/redis.sock" HGET 'haul:{default}:job:demo' state)" = paused ] || { echo "quickstart.sh: the job is not paused" >&2; exit 1; }
-show redis-cli -s "$work/redis.sock" HGETALL 'haul:{default}:offsets:demo'
+for _ in $(seq 60); do [ "$(redis-cli -s "$socket" HGET 'haul:{default}:job:demo' state)" = paused ] && break; sleep 0.05; done
+[ "$(redis-cli -s "$socket" HGET 'haul:{default}:job:demo' state)" = paused ] || { echo "quickstart.sh: the job is not paused" >&2; exit 1; }
+show redis-cli -s "$socket" HGETALL 'haul:{default}:offsets:demo'
 
-say "4. Worker $first ends; the other one continues"
-redis-cli -s "$work/redis.sock" HGET "haul:{default}:worker:$first" pid | xargs kill
-for _ in $(seq 60); do [ "$(redis-cli -s "$work/redis.sock" ZCARD 'haul:{default}:workers')" = 1 ] && break; sleep 0.05; done
+say "4. Worker $first takes no more jobs; the other one continues"
+show "$haul" worker quiet "$first"
 show "$haul" resume demo
 wait "$watcher"
 
