@@ -2,7 +2,7 @@ import HaulBus
 import HaulRedis
 
 // Requests are written to Redis, and take effect within 3 seconds in any state of a job. A request for an unknown job
-// waits for an hour for a push of this job. docs/bus.md, "Requests in every state", says what each request does.
+// waits for an hour for a push of this job. docs/bus.md, "Control operations in every state", says what each does.
 extension HaulQueue {
     /// Pauses jobs. Their bytes are kept.
     public func pause(_ ids: [String]) async throws(HaulError) { try await request(.paused, ids) }

@@ -4,7 +4,7 @@ import HaulRedis
 import HaulTestSupport
 import Testing
 
-/// Requests for batches: docs/bus.md, "Requests for a batch".
+/// Requests for batches: docs/bus.md, "Control operations for a batch".
 @Suite("Requests for batches") struct BatchRequestTests {
     private static let three = #"{"name":"b","size":3,"reply_to":"r"}"#
 

@@ -1,4 +1,4 @@
--- The one order of pushes and requests: docs/bus.md, "The order of pushes and requests".
+-- The one order of pushes and requests: docs/bus.md, "The order of pushes and control operations".
 --
 -- Each push and each request has a moment. The moment of a push is its `at`. Without `at`, or if `at` is ahead of
 -- Redis' clock, it is when a worker takes the element. The moment of a request is its time. A request without a time

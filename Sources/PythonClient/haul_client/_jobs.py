@@ -74,7 +74,7 @@ def _file(value: Any) -> Any:
 
 
 def derived_id(fields: Dict[str, Any]) -> str:
-    """The id of a job that names none: docs/bus.md, "An id, worked out"."""
+    """The id of a job that names none: docs/bus.md, "Default ids"."""
     if any(name in fields for name in ("method", "headers", "urls")) or fields.get("kind", "download") != "download":
         text = to_json(fields)
     else:
