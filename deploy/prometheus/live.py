@@ -154,7 +154,7 @@ class Fleet:
             return None
 
     def watch(self):
-        """Starts Prometheus with our configuration, but with this machine's addresses and seconds in place of minutes."""
+        """Starts Prometheus with our configuration, but with this machine's addresses and seconds instead of minutes."""
         configuration = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_text())
         configuration["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
         (job,) = configuration["scrape_configs"]
@@ -215,7 +215,7 @@ def expressions():
 
 
 def load(fleet):
-    """Pushes jobs that complete, fail and are retried, and an element that is no job."""
+    """Pushes jobs that complete, fail and are retried, and an element that is not a valid job."""
     for number in range(30):
         fleet.push(f"/small/{number}")
     for number in range(25):

@@ -14,7 +14,7 @@ class Batch:
     """A set of jobs that are counted together."""
 
     name: str
-    #: How many members the batch has in the end.
+    #: The final number of members.
     size: Optional[int] = None
     #: The batch's final event is pushed onto this list of replies.
     reply_to: Optional[str] = None
@@ -43,9 +43,9 @@ class Download:
     id: Optional[str] = None
     #: Relative to the workers' root. Ends in / for a directory.
     path: Optional[str] = None
-    #: What is done where another file has the name.
+    #: What is done if another file has the name.
     if_exists: Optional[Literal['reuse', 'overwrite', 'rename', 'fail']] = None
-    #: Seconds in which a completed file, or a response, is good without asking the server.
+    #: Seconds for which a completed file, or a response, is used without asking the server.
     fresh_for: Optional[float] = None
     #: The digest of the file in hexadecimal.
     checksum: Optional[str] = None
@@ -65,9 +65,9 @@ class Download:
     limit_rate: Optional[int] = None
     #: A larger file makes the job fail.
     max_bytes: Optional[int] = None
-    #: Bytes per second over 30 seconds: less is too_slow.
+    #: Bytes per second, averaged over 30 seconds. A slower job fails as too_slow.
     min_speed: Optional[int] = None
-    #: Attempts after the first, in a row.
+    #: How many failed attempts in a row may follow the first one.
     retries: Optional[int] = None
     #: Seconds.
     connect_timeout: Optional[float] = None
@@ -75,13 +75,13 @@ class Download:
     stall_timeout: Optional[float] = None
     #: Seconds before the job may start.
     delay: Optional[float] = None
-    #: Seconds by which it must be done.
+    #: Seconds by which the job must be done.
     deadline: Optional[float] = None
     #: The final event is pushed onto this list of replies.
     reply_to: Optional[str] = None
-    #: The set of jobs that this one is counted in.
+    #: The set of jobs with which this one is counted.
     batch: Optional[Union[str, Batch]] = None
-    #: Any JSON of at most 4096 bytes, echoed in events.
+    #: Any JSON of at most 4096 bytes, repeated in events.
     meta: JSON = None
     #: Unix milliseconds of the push.
     at: Optional[int] = None
@@ -96,7 +96,7 @@ class Request:
     url: Optional[str] = None
     #: The job's identity.
     id: Optional[str] = None
-    #: Seconds in which a completed file, or a response, is good without asking the server.
+    #: Seconds for which a completed file, or a response, is used without asking the server.
     fresh_for: Optional[float] = None
     #: The request's method.
     method: Optional[str] = None
@@ -112,15 +112,15 @@ class Request:
     body_base64: Optional[str] = None
     #: Added to the URL's query: names and texts.
     query: Optional[Mapping[str, Scalar]] = None
-    #: Statuses that are a success.
+    #: Statuses that count as success.
     expect: Optional[Sequence[Union[int, str]]] = None
-    #: A longer response is an error: bytes.
+    #: Bytes of the body. A longer one makes the job fail as too_large.
     max_response: Optional[int] = None
-    #: The server knows a repetition by its Idempotency-Key.
+    #: The server recognizes a repetition by its Idempotency-Key, so the request may be sent again.
     idempotent: Optional[bool] = None
     #: Bytes per second, over all of the job's connections.
     limit_rate: Optional[int] = None
-    #: Attempts after the first, in a row.
+    #: How many failed attempts in a row may follow the first one.
     retries: Optional[int] = None
     #: Seconds.
     connect_timeout: Optional[float] = None
@@ -128,13 +128,13 @@ class Request:
     stall_timeout: Optional[float] = None
     #: Seconds before the job may start.
     delay: Optional[float] = None
-    #: Seconds by which it must be done.
+    #: Seconds by which the job must be done.
     deadline: Optional[float] = None
     #: The final event is pushed onto this list of replies.
     reply_to: Optional[str] = None
-    #: The set of jobs that this one is counted in.
+    #: The set of jobs with which this one is counted.
     batch: Optional[Union[str, Batch]] = None
-    #: Any JSON of at most 4096 bytes, echoed in events.
+    #: Any JSON of at most 4096 bytes, repeated in events.
     meta: JSON = None
     #: Unix milliseconds of the push.
     at: Optional[int] = None
@@ -157,25 +157,25 @@ class Upload:
     form: Optional[Mapping[str, Scalar]] = None
     #: Added to the URL's query: names and texts.
     query: Optional[Mapping[str, Scalar]] = None
-    #: Statuses that are a success.
+    #: Statuses that count as success.
     expect: Optional[Sequence[Union[int, str]]] = None
-    #: A longer response is an error: bytes.
+    #: Bytes of the body. A longer one makes the job fail as too_large.
     max_response: Optional[int] = None
-    #: The server knows a repetition by its Idempotency-Key.
+    #: The server recognizes a repetition by its Idempotency-Key, so the request may be sent again.
     idempotent: Optional[bool] = None
     #: The file of the workers' root that is sent.
     file: Optional[str] = None
     #: Several files: the fields of a form, or with each a request for each.
     files: Optional[Sequence[Union[str, File]]] = None
-    #: Each of the files is the body of a request of its own.
+    #: Each of the files is sent as the body of a separate request.
     each: Optional[bool] = None
-    #: How a file is sent that is more than one body.
+    #: Resumable upload protocol. Only `tus`.
     protocol: Optional[Literal['tus']] = None
-    #: The digest that is told with each body, in Content-Digest.
+    #: The digest that is sent with each body, in Content-Digest.
     content_digest: Optional[Literal['sha-256', 'sha-512']] = None
     #: Bytes per second, over all of the job's connections.
     limit_rate: Optional[int] = None
-    #: Attempts after the first, in a row.
+    #: How many failed attempts in a row may follow the first one.
     retries: Optional[int] = None
     #: Seconds.
     connect_timeout: Optional[float] = None
@@ -183,13 +183,13 @@ class Upload:
     stall_timeout: Optional[float] = None
     #: Seconds before the job may start.
     delay: Optional[float] = None
-    #: Seconds by which it must be done.
+    #: Seconds by which the job must be done.
     deadline: Optional[float] = None
     #: The final event is pushed onto this list of replies.
     reply_to: Optional[str] = None
-    #: The set of jobs that this one is counted in.
+    #: The set of jobs with which this one is counted.
     batch: Optional[Union[str, Batch]] = None
-    #: Any JSON of at most 4096 bytes, echoed in events.
+    #: Any JSON of at most 4096 bytes, repeated in events.
     meta: JSON = None
     #: Unix milliseconds of the push.
     at: Optional[int] = None
@@ -442,7 +442,7 @@ class StartedEvent:
     """A run has its first response from the server."""
 
     event: ClassVar[Literal["started"]] = "started"
-    #: The job's id; unknown if a rejected element has none that is valid.
+    #: The job's id; `unknown` if a rejected element has no valid one.
     id: str
     #: The queue's name.
     queue: str
@@ -456,20 +456,20 @@ class StartedEvent:
     attempt: int
     #: Whether a pause or a lost worker keeps the bytes.
     resumable: bool
-    #: The worker that tells it.
+    #: The worker that published it.
     worker: Optional[str] = None
-    #: What the producer put into the job.
+    #: The job's `meta`.
     meta: JSON = None
-    #: Bytes of the whole file. Absent if the server did not tell it.
+    #: Bytes of the whole file. Absent if the server did not send the length.
     total: Optional[int] = None
 
 
 @dataclass(frozen=True)
 class ResumedEvent:
-    """A run goes on with bytes that are there."""
+    """A run continues from existing bytes."""
 
     event: ClassVar[Literal["resumed"]] = "resumed"
-    #: The job's id; unknown if a rejected element has none that is valid.
+    #: The job's id; `unknown` if a rejected element has no valid one.
     id: str
     #: The queue's name.
     queue: str
@@ -479,22 +479,22 @@ class ResumedEvent:
     seq: int
     #: Unix milliseconds by Redis' clock.
     at: int
-    #: Bytes that are there.
+    #: Existing bytes.
     offset: int
-    #: The worker that tells it.
+    #: The worker that published it.
     worker: Optional[str] = None
-    #: What the producer put into the job.
+    #: The job's `meta`.
     meta: JSON = None
-    #: Bytes of the whole file. Absent if the server did not tell it.
+    #: Bytes of the whole file. Absent if the server did not send the length.
     total: Optional[int] = None
 
 
 @dataclass(frozen=True)
 class ProgressEvent:
-    """Once a second while bytes come."""
+    """Once a second while bytes arrive."""
 
     event: ClassVar[Literal["progress"]] = "progress"
-    #: The job's id; unknown if a rejected element has none that is valid.
+    #: The job's id; `unknown` if a rejected element has no valid one.
     id: str
     #: The queue's name.
     queue: str
@@ -504,7 +504,7 @@ class ProgressEvent:
     seq: int
     #: Unix milliseconds by Redis' clock.
     at: int
-    #: Bytes that are there; of an upload bytes that were sent.
+    #: Received bytes; of an upload, sent bytes.
     received: int
     #: Bytes per second over the last 5 seconds.
     speed: int
@@ -512,15 +512,15 @@ class ProgressEvent:
     average: int
     #: Connections that fetch the file.
     connections: int
-    #: The worker that tells it.
+    #: The worker that published it.
     worker: Optional[str] = None
-    #: What the producer put into the job.
+    #: The job's `meta`.
     meta: JSON = None
-    #: Bytes of the whole file. Absent if the server did not tell it.
+    #: Bytes of the whole file. Absent if the server did not send the length.
     total: Optional[int] = None
     #: received / total.
     fraction: Optional[float] = None
-    #: Seconds until the end at this speed.
+    #: Seconds left at this speed.
     eta: Optional[float] = None
 
 
@@ -529,7 +529,7 @@ class RestartedEvent:
     """The bytes so far were dropped."""
 
     event: ClassVar[Literal["restarted"]] = "restarted"
-    #: The job's id; unknown if a rejected element has none that is valid.
+    #: The job's id; `unknown` if a rejected element has no valid one.
     id: str
     #: The queue's name.
     queue: str
@@ -541,9 +541,9 @@ class RestartedEvent:
     at: int
     #: Why, in words.
     why: str
-    #: The worker that tells it.
+    #: The worker that published it.
     worker: Optional[str] = None
-    #: What the producer put into the job.
+    #: The job's `meta`.
     meta: JSON = None
 
 
@@ -552,7 +552,7 @@ class WaitingEvent:
     """The job waits for a disk, an object store or its host."""
 
     event: ClassVar[Literal["waiting"]] = "waiting"
-    #: The job's id; unknown if a rejected element has none that is valid.
+    #: The job's id; `unknown` if a rejected element has no valid one.
     id: str
     #: The queue's name.
     queue: str
@@ -563,18 +563,18 @@ class WaitingEvent:
     #: Unix milliseconds by Redis' clock.
     at: int
     why: str
-    #: The worker that tells it.
+    #: The worker that published it.
     worker: Optional[str] = None
-    #: What the producer put into the job.
+    #: The job's `meta`.
     meta: JSON = None
 
 
 @dataclass(frozen=True)
 class RetryingEvent:
-    """An attempt failed. Another follows."""
+    """An attempt failed. Another one follows."""
 
     event: ClassVar[Literal["retrying"]] = "retrying"
-    #: The job's id; unknown if a rejected element has none that is valid.
+    #: The job's id; `unknown` if a rejected element has no valid one.
     id: str
     #: The queue's name.
     queue: str
@@ -585,22 +585,22 @@ class RetryingEvent:
     #: Unix milliseconds by Redis' clock.
     at: int
     error: str
-    #: For a person.
+    #: A sentence for a person.
     message: str
-    #: Seconds until then.
+    #: Seconds until the next attempt.
     delay: float
-    #: The worker that tells it.
+    #: The worker that published it.
     worker: Optional[str] = None
-    #: What the producer put into the job.
+    #: The job's `meta`.
     meta: JSON = None
 
 
 @dataclass(frozen=True)
 class QueuedEvent:
-    """A delay or a wait is over."""
+    """A delay or a wait has ended."""
 
     event: ClassVar[Literal["queued"]] = "queued"
-    #: The job's id; unknown if a rejected element has none that is valid.
+    #: The job's id; `unknown` if a rejected element has no valid one.
     id: str
     #: The queue's name.
     queue: str
@@ -610,18 +610,18 @@ class QueuedEvent:
     seq: int
     #: Unix milliseconds by Redis' clock.
     at: int
-    #: The worker that tells it.
+    #: The worker that published it.
     worker: Optional[str] = None
-    #: What the producer put into the job.
+    #: The job's `meta`.
     meta: JSON = None
 
 
 @dataclass(frozen=True)
 class RequeuedEvent:
-    """The job went back into the line."""
+    """The job returned to the queue."""
 
     event: ClassVar[Literal["requeued"]] = "requeued"
-    #: The job's id; unknown if a rejected element has none that is valid.
+    #: The job's id; `unknown` if a rejected element has no valid one.
     id: str
     #: The queue's name.
     queue: str
@@ -632,18 +632,18 @@ class RequeuedEvent:
     #: Unix milliseconds by Redis' clock.
     at: int
     why: str
-    #: The worker that tells it.
+    #: The worker that published it.
     worker: Optional[str] = None
-    #: What the producer put into the job.
+    #: The job's `meta`.
     meta: JSON = None
 
 
 @dataclass(frozen=True)
 class PausedEvent:
-    """A request stopped the job."""
+    """A control operation paused the job."""
 
     event: ClassVar[Literal["paused"]] = "paused"
-    #: The job's id; unknown if a rejected element has none that is valid.
+    #: The job's id; `unknown` if a rejected element has no valid one.
     id: str
     #: The queue's name.
     queue: str
@@ -653,18 +653,18 @@ class PausedEvent:
     seq: int
     #: Unix milliseconds by Redis' clock.
     at: int
-    #: The worker that tells it.
+    #: The worker that published it.
     worker: Optional[str] = None
-    #: What the producer put into the job.
+    #: The job's `meta`.
     meta: JSON = None
 
 
 @dataclass(frozen=True)
 class CancelledEvent:
-    """A request ended the job."""
+    """A control operation cancelled the job."""
 
     event: ClassVar[Literal["cancelled"]] = "cancelled"
-    #: The job's id; unknown if a rejected element has none that is valid.
+    #: The job's id; `unknown` if a rejected element has no valid one.
     id: str
     #: The queue's name.
     queue: str
@@ -674,18 +674,18 @@ class CancelledEvent:
     seq: int
     #: Unix milliseconds by Redis' clock.
     at: int
-    #: The worker that tells it.
+    #: The worker that published it.
     worker: Optional[str] = None
-    #: What the producer put into the job.
+    #: The job's `meta`.
     meta: JSON = None
 
 
 @dataclass(frozen=True)
 class CompletedEvent:
-    """The file is there, or the response."""
+    """The file is complete, or the response was received."""
 
     event: ClassVar[Literal["completed"]] = "completed"
-    #: The job's id; unknown if a rejected element has none that is valid.
+    #: The job's id; `unknown` if a rejected element has no valid one.
     id: str
     #: The queue's name.
     queue: str
@@ -695,13 +695,13 @@ class CompletedEvent:
     seq: int
     #: Unix milliseconds by Redis' clock.
     at: int
-    #: The size of the file, or of the response's body; of an upload the bytes that were sent.
+    #: The size of the file, or of the response's body; of an upload, that of the files.
     bytes: int
     #: How long the run took.
     seconds: float
-    #: The worker that tells it.
+    #: The worker that published it.
     worker: Optional[str] = None
-    #: What the producer put into the job.
+    #: The job's `meta`.
     meta: JSON = None
     #: Relative to the workers' root.
     file: Optional[str] = None
@@ -709,21 +709,21 @@ class CompletedEvent:
     checksum: Optional[str] = None
     #: The ETag of the file, or of the response.
     etag: Optional[str] = None
-    #: The file, or the response, was there already.
+    #: The existing file, or response, was still valid.
     unchanged: Optional[bool] = None
-    #: Too few replicas have said that they have it.
+    #: Too few replicas have confirmed the completion.
     unreplicated: Optional[bool] = None
     #: The status of a server's response to a request or an upload.
     status: Optional[int] = None
     #: Its header fields: names in lower case, and texts.
     headers: Optional[Mapping[str, str]] = None
-    #: Its body, if that is a text.
+    #: Its body, if it is UTF-8 without zero bytes.
     body: Optional[str] = None
-    #: Its body in base 64, if that is no text.
+    #: Its body in base 64, if it is not UTF-8 or has zero bytes.
     body_base64: Optional[str] = None
     #: The header fields and the body are no longer kept.
     response_dropped: Optional[bool] = None
-    #: Of an upload in several requests: what came of each file.
+    #: Of an upload in several requests: the result for each file.
     files: Optional[Sequence[Mapping[str, JSON]]] = None
 
 
@@ -732,7 +732,7 @@ class FailedEvent:
     """The job ended with an error."""
 
     event: ClassVar[Literal["failed"]] = "failed"
-    #: The job's id; unknown if a rejected element has none that is valid.
+    #: The job's id; `unknown` if a rejected element has no valid one.
     id: str
     #: The queue's name.
     queue: str
@@ -743,27 +743,27 @@ class FailedEvent:
     #: Unix milliseconds by Redis' clock.
     at: int
     error: str
-    #: For a person.
+    #: A sentence for a person.
     message: str
     #: Whether the same job may succeed later.
     retryable: bool
-    #: The worker that tells it.
+    #: The worker that published it.
     worker: Optional[str] = None
-    #: What the producer put into the job.
+    #: The job's `meta`.
     meta: JSON = None
-    #: Bytes that are there; of an upload bytes that were sent.
+    #: Received bytes; of an upload, sent bytes.
     received: Optional[int] = None
     #: The status of a server's response to a request or an upload.
     status: Optional[int] = None
     #: Its header fields: names in lower case, and texts.
     headers: Optional[Mapping[str, str]] = None
-    #: Its body, if that is a text.
+    #: Its body, if it is UTF-8 without zero bytes.
     body: Optional[str] = None
-    #: Its body in base 64, if that is no text.
+    #: Its body in base 64, if it is not UTF-8 or has zero bytes.
     body_base64: Optional[str] = None
     #: The header fields and the body are no longer kept.
     response_dropped: Optional[bool] = None
-    #: Of an upload in several requests: what came of each file.
+    #: Of an upload in several requests: the result for each file.
     files: Optional[Sequence[Mapping[str, JSON]]] = None
 
 
@@ -772,7 +772,7 @@ class DuplicateEvent:
     """A push started nothing, because the job is known."""
 
     event: ClassVar[Literal["duplicate"]] = "duplicate"
-    #: The job's id; unknown if a rejected element has none that is valid.
+    #: The job's id; `unknown` if a rejected element has no valid one.
     id: str
     #: The queue's name.
     queue: str
@@ -783,24 +783,24 @@ class DuplicateEvent:
     #: Unix milliseconds by Redis' clock.
     at: int
     state: str
-    #: Why, as docs/bus.md lists them.
+    #: The reason, from the table in docs/bus.md.
     reason: str
-    #: The worker that tells it.
+    #: The worker that published it.
     worker: Optional[str] = None
-    #: What the producer put into the job.
+    #: The job's `meta`.
     meta: JSON = None
-    #: The push's at.
+    #: The push's `at`.
     made: Optional[int] = None
-    #: What the push's at would have to be newer than.
+    #: The time that the push's `at` would have to exceed.
     since: Optional[int] = None
 
 
 @dataclass(frozen=True)
 class WarningEvent:
-    """Something that a person should know."""
+    """Something that the job's producer or an operator should know."""
 
     event: ClassVar[Literal["warning"]] = "warning"
-    #: The job's id; unknown if a rejected element has none that is valid.
+    #: The job's id; `unknown` if a rejected element has no valid one.
     id: str
     #: The queue's name.
     queue: str
@@ -810,34 +810,34 @@ class WarningEvent:
     seq: int
     #: Unix milliseconds by Redis' clock.
     at: int
-    #: For a person.
+    #: A sentence for a person.
     message: str
-    #: The worker that tells it.
+    #: The worker that published it.
     worker: Optional[str] = None
-    #: What the producer put into the job.
+    #: The job's `meta`.
     meta: JSON = None
 
 
 @dataclass(frozen=True)
 class RejectedEvent:
-    """An element was no valid job."""
+    """An element was not a valid job."""
 
     event: ClassVar[Literal["rejected"]] = "rejected"
-    #: The job's id; unknown if a rejected element has none that is valid.
+    #: The job's id; `unknown` if a rejected element has no valid one.
     id: str
     #: The queue's name.
     queue: str
     #: Unix milliseconds by Redis' clock.
     at: int
-    #: It begins with the field's name.
+    #: The reason, which begins with the field's name.
     reason: str
     #: Grows when data may have been lost.
     epoch: Optional[int] = None
     #: Grows with every event of the job.
     seq: Optional[int] = None
-    #: The worker that tells it.
+    #: The worker that published it.
     worker: Optional[str] = None
-    #: What the producer put into the job.
+    #: The job's `meta`.
     meta: JSON = None
 
 
@@ -856,9 +856,9 @@ class BatchEndedEvent:
     at: int
     #: The batch's name.
     batch: str
-    #: How often the batch has been over.
+    #: How often the batch has ended.
     round: int
-    #: How many members it has, as its pushes say.
+    #: The number of members that its pushes announced.
     size: int
     #: Members that are completed.
     completed: int
@@ -866,13 +866,13 @@ class BatchEndedEvent:
     failed: int
     #: Members that were cancelled.
     cancelled: int
-    #: Elements that were no valid job.
+    #: Elements that were not valid jobs.
     rejected: int
-    #: The job's id; unknown if a rejected element has none that is valid.
+    #: The job's id; `unknown` if a rejected element has no valid one.
     id: Optional[str] = None
-    #: The worker that tells it.
+    #: The worker that published it.
     worker: Optional[str] = None
-    #: What the producer put into the job.
+    #: The job's `meta`.
     meta: JSON = None
 
 
