@@ -31,7 +31,7 @@ enum Gate {
             -- About kinds of jobs (kinds.lua). `rules`: the reason for rejecting a field that a kind does not have.
             local kinds = { rules = { \(kinds.joined(separator: ", ")) },
               all = '\(Job.Kind.allCases.map(\.rawValue).joined(separator: " "))', body_rule = [[\(JobField.bodyRule)]],
-              not_in_requests = { \(inRequests.joined(separator: ", ")) }, most_files = \(Job.Upload.maxFiles),
+              not_in_requests = { \(inRequests.joined(separator: ", ")) }, max_files = \(Job.Upload.maxFiles),
               upload = { file = [[\(Job.Upload.fileRule)]], each = [[\(Job.Upload.eachRule)]],
                 form = [[\(Job.Upload.formRule)]], protocol = [[\(Job.Upload.protocolRule)]] } }
             -- About limits and defaults of the whole queue. `defaultable`: the fields that may have a default.

@@ -8,8 +8,8 @@ package struct Tick: Sendable {
     package enum Extent: Sendable {
         /// Nothing.
         case runs
-        /// It applies requests.
-        case requests
+        /// It applies control operations.
+        case operations
         /// It does everything that a queue needs. It must report all runs of the worker, so that their leases are
         /// extended before any job is reaped.
         case queue
@@ -53,7 +53,7 @@ package struct Tick: Sendable {
     package var reported: Int { min(applied, runs.count) }
     private var applied = 0
     private var rest: ArraySlice<(Run, RunReport)>
-    /// Runs that were reported while requests still waited, which may be for them. They are reported again.
+    /// Runs that were reported while control operations still waited, which may be for them. They are reported again.
     private var unsure: [(Run, RunReport)] = []
     private var isBegun = false
     private var hasTicked = false
@@ -73,7 +73,7 @@ package struct Tick: Sendable {
         let isLast = batch.count == rest.count
         switch extent {
         case .runs: return batch.isEmpty ? nil : Step(kind: .report, runs: batch)
-        case .requests:
+        case .operations:
             if !isBegun || reply.hasUnappliedOperations && hasTime {
                 return Step(kind: .tick(isLast: false), runs: batch)
             }

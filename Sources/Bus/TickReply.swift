@@ -6,7 +6,7 @@ package struct TickReply: Sendable {
     /// Tokens of runs that this worker no longer owns. It must touch nothing of their jobs.
     package var fenced: Set<String> = []
     /// Requests for this worker's runs, by token.
-    package var requests: [String: ControlOperation] = [:]
+    package var operations: [String: ControlOperation] = [:]
     package var gate = QueueGate.open
     /// The queue has a limit of rate that workers share: `Queue.shares`.
     package var hasRate = false
@@ -18,7 +18,7 @@ package struct TickReply: Sendable {
     package var pace: Duration?
     /// There is more to do for the queue than a tick has time for.
     package var hasMoreWork = false
-    /// Further requests wait in `want`.
+    /// Further control operations wait in `want`.
     package var hasUnappliedOperations = false
     /// Files that this worker must unlink: their jobs were cancelled or removed while nobody ran them.
     package var dropped: [DroppedFile] = []
@@ -35,7 +35,7 @@ package struct TickReply: Sendable {
         let members = reply.members
         func list(_ name: String) -> [String] { (members[name]?.array ?? []).compactMap(\.string) }
         fenced.formUnion(list("fenced"))
-        requests.merge((members["requests"] ?? .null).dictionary.compactMapValues(ControlOperation.init)) { $1 }
+        operations.merge((members["operations"] ?? .null).dictionary.compactMapValues(ControlOperation.init)) { $1 }
         guard looked else { return }
         gate = QueueGate(rawValue: members["gate"]?.string ?? "") ?? .open
         hasRate = members["rate"] != nil
@@ -43,7 +43,7 @@ package struct TickReply: Sendable {
         ignored = list("ignored").sorted()
         pace = members["pace"]?.string.flatMap { Int64($0) }.map { .milliseconds($0) }
         hasMoreWork = members["more"] != nil
-        hasUnappliedOperations = members["unheard"] != nil
+        hasUnappliedOperations = members["unapplied"] != nil
         deferredKinds = list("deferred_kinds")
         let dropped = list("dropped")
         for index in stride(from: 0, to: dropped.count - 5, by: 6) {

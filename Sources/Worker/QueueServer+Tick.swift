@@ -40,7 +40,7 @@ extension QueueServer {
                 if isFullTick {
                     await tick(fields())
                 } else if !news.isEmpty {
-                    await tick(fields(), .requests, of: news)
+                    await tick(fields(), .operations, of: news)
                 }
             }
             group.cancelAll()
@@ -223,7 +223,7 @@ extension QueueServer {
             return
         }
         running.lease.extend(sent: sent)
-        switch reply.requests[token] {
+        switch reply.operations[token] {
         case .paused: running.stop(.paused)
         case .cancelled, .removed, .deleted: running.stop(.cancelled)
         case .running, nil: break

@@ -30,7 +30,7 @@ import Testing
     /// Makes a tick, and stops the run if the tick has a request for it.
     private func apply(_ f: QueueFixture, _ claim: Claim?) async throws {
         let reply = try await f.tick(claim.map { [$0] } ?? [])
-        guard let claim, let request = reply.requests[claim.run.token] else { return }
+        guard let claim, let request = reply.operations[claim.run.token] else { return }
         try await f.settle(claim, request == .paused ? .paused : .cancelled)
     }
 

@@ -44,7 +44,7 @@ import Testing
         try await f.push(#"{"url":"http://h/5","id":"5"}"#)
         let running = try #require(try await f.claim())
         try await f.queue.request(request, of: ["5"])
-        #expect(try await f.tick([running]).requests[running.run.token] == request)
+        #expect(try await f.tick([running]).operations[running.run.token] == request)
         try await f.settle(running, .cancelled)
         #expect(try await isForgotten("5"))
         // Running: the run completes before it receives the request.
@@ -107,7 +107,7 @@ import Testing
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
         let claim = try #require(try await f.claim())
         try await f.redis.send(Command("HSET", f.queue.keys.want, "1", "paused"))
-        #expect(try await f.tick([claim]).requests[claim.run.token] == .paused)
+        #expect(try await f.tick([claim]).operations[claim.run.token] == .paused)
         try await f.settle(claim, .paused)
         #expect(try await f.state("1") == .paused)
         try await f.push(#"{"url":"http://h/2","id":"2"}"#)

@@ -67,7 +67,7 @@ import Testing
             while isMore {
                 let reply = try await f.tick(left)
                 for claim in left {
-                    guard let request = reply.requests[claim.run.token] else { continue }
+                    guard let request = reply.operations[claim.run.token] else { continue }
                     try await f.settle(claim, request == .paused ? .paused : .cancelled)
                     left.removeAll { $0.run.token == claim.run.token }
                 }

@@ -46,7 +46,7 @@ import Testing
         }
         try await act(.push(1000), start, f)
         #expect(try await f.claim() == nil)
-        let received = try await f.tick([claim]).requests.values.first
+        let received = try await f.tick([claim]).operations.values.first
         try await f.settle(claim, received == .paused ? .paused : .cancelled)
         #expect(try await f.claim() == nil)
         #expect(try await f.state("1") == end)
@@ -67,7 +67,7 @@ import Testing
         try await f.push(#"{"id":"1","at":\#(start + 400)}"#)
         #expect(try await f.claim() == nil)
         try await act(.ask(.cancelled, 300), start, f)
-        #expect(try await f.tick([claim]).requests.values.first == .cancelled)
+        #expect(try await f.tick([claim]).operations.values.first == .cancelled)
         try await f.settle(claim, .cancelled)
         #expect(try await f.claim() == nil)
         #expect(try await f.state("1") == .cancelled)
@@ -103,7 +103,7 @@ import Testing
         try await f.push(#"{"url":"http://h/2","id":"1","at":\#(start + 400),"size":4}"#)
         #expect(try await f.claim() == nil)
         try await act(.ask(.cancelled, 300), start, f)
-        #expect(try await f.tick([claim]).requests.values.first != nil)
+        #expect(try await f.tick([claim]).operations.values.first != nil)
         try await f.settle(claim, .cancelled)
         #expect(try #require(try await f.claim()).job().size == 4)
         try await f.expectOrder()
@@ -122,12 +122,12 @@ import Testing
         #expect(try await f.claim() == nil)
         // As a request for a batch, which members get later.
         try await f.queue.request(.paused, of: ["1"], at: before)
-        #expect(try await f.tick([claim]).requests.isEmpty)
+        #expect(try await f.tick([claim]).operations.isEmpty)
         let after = try await f.queue.time() + 1
         try await eventually { try await f.queue.time() > after }
         let text = isTimed ? "paused \(after)" : "paused"
         try await f.redis.send(Command("HSET", f.queue.keys.want, "1", text))
-        #expect(try await f.tick([claim]).requests.values.first == .paused)
+        #expect(try await f.tick([claim]).operations.values.first == .paused)
         try await f.expectOrder()
     }
 

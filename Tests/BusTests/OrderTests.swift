@@ -62,7 +62,7 @@ import Testing
         if isTicked { try await f.tick() }
         try await f.push(#"{"id":"1"}"#)
         #expect(try await f.claim() == nil)
-        #expect(try await f.tick([claim]).requests.values.first == .paused)
+        #expect(try await f.tick([claim]).operations.values.first == .paused)
         try await f.settle(claim, .paused)
         #expect(try await f.claim()?.previous == .queued)
         try await f.expectOrder()
@@ -76,7 +76,7 @@ import Testing
         try await f.push(element(timestamp + 2))
         #expect(try await f.claim() == nil)
         try await f.queue.request(.cancelled, of: ["1"], at: timestamp + 3)
-        #expect(try await f.tick([claim]).requests.values.first == .cancelled)
+        #expect(try await f.tick([claim]).operations.values.first == .cancelled)
         try await f.settle(claim, .cancelled)
         #expect(try await f.claim() == nil)
         #expect(try await f.state("1") == .cancelled)
@@ -91,7 +91,7 @@ import Testing
         try await f.push(element(timestamp + 2, #","retries":9"#))
         #expect(try await f.claim() == nil)
         try await f.queue.request(.paused, of: ["1"], at: timestamp + 3)
-        #expect(try await f.tick([claim]).requests.values.first == .cancelled)
+        #expect(try await f.tick([claim]).operations.values.first == .cancelled)
         try await f.settle(claim, .cancelled)
         #expect(try await f.state("1") == .paused)
         try await f.queue.request(.running, of: ["1"])
@@ -125,7 +125,7 @@ import Testing
         try await f.push(#"{"id":"1"}"#)
         #expect(try await f.claim() == nil)
         try await f.queue.request(.cancelled, of: ["1"])
-        #expect(try await f.tick([claim]).requests.values.first == .removed)
+        #expect(try await f.tick([claim]).operations.values.first == .removed)
         try await f.settle(claim, .cancelled)
         #expect(try await f.claim() == nil)
         #expect(try await f.state("1") == nil)
@@ -140,7 +140,7 @@ import Testing
         let timestamp = try await timestamp(f)
         let claim = try await running(f, timestamp)
         try await f.queue.request(request, of: ["1"], at: timestamp + 1)
-        if isHeard { #expect(try await f.tick([claim]).requests.values.first == request) }
+        if isHeard { #expect(try await f.tick([claim]).operations.values.first == request) }
         try await f.settle(claim, QueueFixture.done)
         if !isHeard { try await f.tick() }
         #expect(try await f.state("1") == nil)
@@ -250,7 +250,7 @@ import Testing
         #expect(try await f.redis.send(Command("HLEN", f.queue.keys.want)).int == 0)
         #expect(try await f.redis.send(Command("LLEN", f.queue.keys.prefix + "deletions:s")).int == 300)
         try await f.queue.request(.paused, of: ["p"])
-        #expect(try await f.queue.tick(other, fields: [], runs: [(claim.run, RunReport())]).requests.count == 1)
+        #expect(try await f.queue.tick(other, fields: [], runs: [(claim.run, RunReport())]).operations.count == 1)
         let findings = try await Inspection(f.queue).run()
         #expect(findings.isEmpty)
         // An entry that has waited for long.
@@ -288,7 +288,7 @@ import Testing
         let f = try await QueueFixture()
         let claim = try await running(f, JobField.timestamps.lowerBound)
         try await f.queue.request(.paused, of: ["1"])
-        #expect(try await f.tick([claim]).requests.values.first == .paused)
+        #expect(try await f.tick([claim]).operations.values.first == .paused)
         try await f.queue.request(.cancelled, of: ["1"])
         try await f.tick()
         var report = RunReport()

@@ -52,7 +52,7 @@ import Testing
         try await f.queue.request(request, of: ["1"], at: timestamp)
         let reply = try await f.tick(claim.map { [$0] } ?? [])
         if state == .running {
-            #expect(reply.requests.values.first == request)
+            #expect(reply.operations.values.first == request)
             try await f.settle(try #require(claim), request == .paused ? .paused : .cancelled)
         }
         try await f.push(element(timestamp))
@@ -83,7 +83,7 @@ import Testing
         let claim = try #require(try await f.claim())
         for wrong in [UnixTime.seconds, UnixTime.milliseconds * 1000] {
             try await f.queue.request(.paused, of: ["1"], at: wrong)
-            #expect(try await f.tick([claim]).requests.isEmpty)
+            #expect(try await f.tick([claim]).operations.isEmpty)
             let rejected = try #require(try await f.queue.rejected(limit: 1).first)
             #expect(
                 try JSON(rejected)["reason"]?.string?.hasPrefix("want: the time must be unix milliseconds") == true)
@@ -110,7 +110,7 @@ import Testing
         try await f.queue.request(.cancelled, of: ["1"])
         try await f.tick()
         try await f.queue.request(.running, of: ["1"])
-        #expect(try await f.tick([claim]).requests == [claim.run.token: .cancelled])
+        #expect(try await f.tick([claim]).operations == [claim.run.token: .cancelled])
     }
 
     @Test(
@@ -159,10 +159,10 @@ import Testing
         try await f.push(element(timestamp + 1))
         let claim = try #require(try await f.claim())
         try await f.queue.request(request, of: ["1"], at: timestamp)
-        #expect(try await f.tick([claim]).requests.isEmpty)
+        #expect(try await f.tick([claim]).operations.isEmpty)
         // A request without a time is for everything that was taken.
         try await f.redis.send(Command("HSET", f.queue.keys.want, "1", request.rawValue))
-        #expect(try await f.tick([claim]).requests == [claim.run.token: request])
+        #expect(try await f.tick([claim]).operations == [claim.run.token: request])
     }
 
     @Test("a resume that is older than a push does not hurry the push") func resumed() async throws {
@@ -197,6 +197,6 @@ import Testing
         try await f.push(element(UnixTime.milliseconds + 1_000_000))
         let claim = try #require(try await f.claim())
         try await f.queue.request(.cancelled, of: ["1"])
-        #expect(try await f.tick([claim]).requests.count == 1)
+        #expect(try await f.tick([claim]).operations.count == 1)
     }
 }

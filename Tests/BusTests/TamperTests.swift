@@ -94,7 +94,7 @@ import Testing
         #expect(try await f.claim()?.run.id == "last")
         let rejected = try await f.redis.send(Command("LRANGE", f.queue.keys.rejected, 0, -1)).array ?? []
         // The push of `end`, and the requests for the others.
-        #expect(rejected.count == 4 && rejected.allSatisfy { $0.string?.contains("holds no hash") == true })
+        #expect(rejected.count == 4 && rejected.allSatisfy { $0.string?.contains("is not a hash") == true })
         // The keys are left as they are.
         #expect(try await f.redis.send(Command("GET", f.queue.keys.prefix + "\(kind):end")).string == "x")
     }
@@ -114,7 +114,7 @@ import Testing
         } else {
             #expect(claims.map(\.run.id) == ["good"])
             let rejected = try #require(try await f.queue.rejected(limit: 2).first)
-            #expect(try JSON(rejected)["reason"]?.string?.contains("a key of job bad holds no hash") == true)
+            #expect(try JSON(rejected)["reason"]?.string?.contains("a key of job bad is not a hash") == true)
             #expect(
                 try await f.redis.send(Command("HVALS", f.queue.keys.worker("w1"))).array?.count { $0.string == "bad" }
                     == 0)

@@ -62,7 +62,7 @@ import Testing
 
     @Test("a tick for requests has no other duties, and a tick for runs has no duties at all")
     func extents() throws {
-        for (extent, first) in [(Tick.Extent.requests, Tick.Step.Kind.tick(isLast: false)), (.runs, .report)] {
+        for (extent, first) in [(Tick.Extent.operations, Tick.Step.Kind.tick(isLast: false)), (.runs, .report)] {
             var tick = Tick(Self.worker, extent, runs: Self.runs(100))
             var kinds: [Tick.Step.Kind] = []
             while let step = tick.next() {
@@ -80,7 +80,7 @@ import Testing
         while let step = tick.next() {
             calls += 1
             for (run, _) in step.runs { reported[run.token, default: 0] += 1 }
-            try tick.take(calls < 4 ? Self.reply(("unheard", Self.yes), ("more", Self.yes)) : Self.reply(), to: step)
+            try tick.take(calls < 4 ? Self.reply(("unapplied", Self.yes), ("more", Self.yes)) : Self.reply(), to: step)
         }
         #expect(reported.count == 40 && reported.values.allSatisfy { $0 == 2 })
         #expect(tick.reported == 40 && calls == 6)
@@ -126,7 +126,7 @@ import Testing
         let runs = try await running(f, 300)
         try await f.queue.request(.paused, of: runs.map(\.0.id))
         let reply = try await f.queue.tick(f.worker, runs: runs)
-        #expect(reply.requests.count == 300 && reply.requests.values.allSatisfy { $0 == .paused })
+        #expect(reply.operations.count == 300 && reply.operations.values.allSatisfy { $0 == .paused })
         #expect(try await f.redis.send(Command("HLEN", f.queue.keys.want)).int == 0)
     }
 

@@ -32,7 +32,7 @@ import Testing
         try await newer.request(.paused, of: [older.run.id])
         _ = try await newer.tick(successor, fields: [], runs: [(claim.run, RunReport())])
         try await f.queue.request(.cancelled, of: [claim.run.id])
-        #expect(try await f.tick([older]).requests.count == 1)
+        #expect(try await f.tick([older]).operations.count == 1)
         #expect(try await f.settle(older, .paused))
         #expect(try await f.state("a") == .paused)
         let report = try await newer.settle(

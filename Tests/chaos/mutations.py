@@ -8,22 +8,22 @@ change of the functions requires a change here.
 # By rule: what happens without it, and the replacements in the text.
 MUTATIONS = {
     "invalid": ("an invalid push destroys a known job", [
-        ("function KINDS.headers(v, _, _, kind)\n", "function KINDS.headers(v, _, _, kind)\n  do return true end\n"),
+        ("function KINDS.headers(headers, _, _, kind)\n", "function KINDS.headers(headers, _, _, kind)\n  do return true end\n"),
         ("    if not was then\n      return fail(",
-         "    do call('DEL', key(id), spec(id)) return leave_state(id, j) end\n    if not was then\n      return fail("),
+         "    do call('DEL', key(id), spec(id)) return leave_state(id, job) end\n    if not was then\n      return fail("),
     ]),
     "bulk": ("a bulk cancel ends newer pushes", [
         ("local function is_newer(at, timestamp) return not at or at > tonumber(timestamp) end",
          "local function is_newer(at, timestamp) return false end"),
         ("  if pushed > made then return end\n", ""),
     ]),
-    "permits": ("a free place under max_running is found by a tick only", [
+    "permits": ("a free permit under max_running is found by a tick only", [
         ("local function offer_permit(settings, is_news)\n", "local function offer_permit(settings, is_news)\n  do return end\n"),
         ("    claims = may_claim and claim_elements(", "    claims = settings.max_running and { { 'answer', 'full' } } or may_claim and claim_elements("),
     ]),
     "duplicate": ("a newer push replaces all that a job was pushed with", [
         ("  call('HSET', spec(id), 'renewed', element)\n", "  call('HSET', spec(id), 'spec', element)\n"),
-        ("      call('HSET', s, 'renewed', element)\n", "      call('HSET', s, 'spec', element)\n"),
+        ("      call('HSET', spec_key, 'renewed', element)\n", "      call('HSET', spec_key, 'spec', element)\n"),
     ]),
     "unserved": ("a removal with its file waits for a worker of its store", [
         ("    elseif forgets(want) then\n      schedule_deletion(id, want == 'deleted')\n",
@@ -43,13 +43,13 @@ MUTATIONS = {
         ("  return at and (at <= tonumber(job.settled_until or 0) or at == tonumber(job.ahead))\n",
          "  return at and at <= tonumber(job.settled_until or 0)\n"),
     ]),
-    "whole": ("a request for a batch reaches no member", [
+    "whole": ("a control operation for a batch reaches no member", [
         ("  local function apply_to_members(name, want, made, cursor, tick)\n",
          "  local function apply_to_members(name, want, made, cursor, tick)\n    do return '0' end\n"),
     ]),
-    "newer": ("a request for a batch counts as newer than all pushes", [
-        ("    local request = (want == 'retried' and 'running' or want) .. ' ' .. made\n",
-         "    local request = want == 'retried' and 'running' or want\n"),
+    "newer": ("a control operation for a batch counts as newer than all pushes", [
+        ("    local operation = (want == 'retried' and 'running' or want) .. ' ' .. made\n",
+         "    local operation = want == 'retried' and 'running' or want\n"),
     ]),
     "counted": ("a member that is cancelled counts as before", [
         ("    call('HSET', members, id, state)\n", "    if state ~= 'cancelled' then call('HSET', members, id, state) end\n"),
@@ -61,13 +61,13 @@ OF_BATCHES = {
     "twice": ("a member counts once more in each state that it comes to", [
         ("    local left = before and IS_STATE[before] and redis.pcall('HINCRBY', hash, before, -1)\n", "    local left = 0\n"),
     ]),
-    "pending": ("a batch is over while members are pending", [
-        ("    local is_over = b.pending == 0 and b.size and ended >= b.size\n", "    local is_over = b.size and ended >= b.size\n"),
+    "pending": ("a batch ends while members are pending", [
+        ("    local has_ended = batch.pending == 0 and batch.size and ended >= batch.size\n", "    local has_ended = batch.size and ended >= batch.size\n"),
     ]),
     "told": ("any call that touches a finished batch publishes its end again", [
-        ("    if is_over and (touched.is_changed or not v[4]) then\n", "    if is_over then\n"),
+        ("    if has_ended and (touched.is_changed or not finished) then\n", "    if has_ended then\n"),
     ]),
-    "forgotten": ("a member that a request has cancelled is not counted", [
+    "forgotten": ("a member that a control operation has cancelled is not counted", [
         ("    call('HSET', members, id, state)\n", "    if state ~= 'cancelled' then call('HSET', members, id, state) end\n"),
     ]),
 }

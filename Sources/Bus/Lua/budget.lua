@@ -1,11 +1,11 @@
--- How much one call of a tick does, since Redis serves nobody else meanwhile. The duties of a call share a number of
+-- How much one call of a tick does, since Redis serves no other client meanwhile. The tasks of a call share a number of
 -- jobs, `tick.left`. While there is more to do (`tick.more`), the worker calls again at once.
 
--- How many jobs the next duty may handle: what is left, but at least 4, so that no duty keeps another from its work.
+-- How many jobs the next task may handle: what is left, but at least 4, so that no task starves another.
 local function budget(tick) return math.max(4, math.min(12, tick.left)) end
 
--- Notes that a duty has handled `count` jobs of the `most` that it was allowed.
-local function spend(tick, count, most)
+-- Records that a task has handled `count` jobs of the `max` that it was allowed.
+local function spend(tick, count, max)
   tick.left = tick.left - count
-  if count >= most then tick.more = true end
+  if count >= max then tick.more = true end
 end

@@ -1,4 +1,4 @@
--- Takes the next jobs for a worker with free slots. A worker that waits sends it right behind its BLMOVE or BLPOP.
+-- Claims the next jobs for a worker with free slots. A worker that waits sends it immediately after its BLMOVE or BLPOP.
 --
 -- ARGV: nonce, worker, session (is_current()), lease (ms), retention of completed, failed and cancelled jobs (ms), a
 -- token for each job that is wanted
@@ -15,20 +15,20 @@
 --       is_limited  '1' if the fleet limits the job's connections (hosts.lua)
 --       defaults    the queue's, as pairs of a field and its JSON (defaults.lua)
 -- If there are fewer jobs than tokens, a last entry has one of these answers: 'empty', 'paused', 'full' (at
--- max_running, or no start is left), 'quiet' (this worker takes no more jobs), 'more' (call again), 'stale' (the worker
--- has registered anew since, or is not known).
+-- max_running, or no start is left), 'quiet' (this worker claims no more jobs), 'more' (call again), 'stale' (the worker
+-- has registered again since, or is not known).
 -- Writes what claim_elements() writes, and permits.
 define('claim', {}, function()
   local settings, held, waiting = touch(ARGV[2])
   local retention = retention_of(settings, 5)
   if not is_current(ARGV[3]) then
-    -- The BLMOVE before this call may have taken elements.
+    -- The BLMOVE before this call may have moved elements.
     return_elements(HELD, 1000)
     if has_permits(settings) then offer_permit(settings, true) end
     return { { 'answer', 'stale' } }
   end
   local claims = claim_elements(ARGV[2], { unpack(ARGV, 8) }, tonumber(ARGV[4]), retention, settings, held, waiting)
-  -- If this worker was the only one that waited in the line, another one has to wait there now.
+  -- If this worker was the only one that waited at the queue, another one has to wait there now.
   if has_permits(settings) then offer_permit(settings, has_job(claims) or settings.is_quiet) end
   return publish(claims)
 end)

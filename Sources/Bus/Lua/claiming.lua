@@ -1,10 +1,10 @@
--- Takes the next elements: from what this worker holds, else from the line. Used by claim.lua and settle.lua.
+-- Claims the next elements: those that this worker holds, else those of the queue. Used by claim.lua and settle.lua.
 
 -- How much one call does, in bytes, since what an element costs Redis grows with what is read and written for it. An
--- element, the start of its job, a request that waits for its job, and its end each cost something of their own.
-local MOST_BYTES, BYTES_OF_ELEMENT, BYTES_OF_START, BYTES_OF_REQUEST, BYTES_OF_END = 8192, 60, 150, 500, 600
+-- element, the start of its job, a control operation that waits for its job, and its end each have a cost of their own.
+local MAX_BYTES, BYTES_OF_ELEMENT, BYTES_OF_START, BYTES_OF_OPERATION, BYTES_OF_END = 8192, 60, 150, 500, 600
 
--- Reads an element. Returns its table, the id of its job, a reason if it is no valid push, and the element with its
+-- Reads an element. Returns its table, the id of its job, a reason if it is not a valid push, and the element with its
 -- `url` made absolute. The rule for the id is that of Queue+Producing.swift.
 local function identify(element)
   local parsed, reason = read(element)
@@ -37,12 +37,12 @@ local function remember(id, job)
 end
 
 -- Starts a run under `token`, and returns the claim, if the job is to run now. Otherwise returns nil: the job is
--- postponed, overdue, stopped by a request that waited for it, or waits for its host. begins: whether the job runs as
--- it is pushed here.
+-- postponed, overdue, stopped by a control operation that waited for it, or waits for its host. is_begun: whether the job
+-- runs as it is pushed here.
 local function start(id, job, parsed, element, is_begun, worker, token, lease, retention)
-  local k, previous = key(id), job.state
+  local job_key, previous = key(id), job.state
   local due = (parsed.url or parsed.urls) and parsed.delay and after_push(parsed, parsed.delay) or 0
-  local had_request = job.want or job.want_next
+  local had_operation = job.want or job.want_next
   local stop = blocking_operation(job, parsed.at)
   if not stop and is_begun and parsed.batch then
     stop = batches.stop(id, job, parsed)
@@ -62,14 +62,14 @@ local function start(id, job, parsed, element, is_begun, worker, token, lease, r
   local before = runs and remember(id, job) or ''
   local fields, set = record_push(id, job, parsed, element, is_begun)
   if parsed.url or parsed.urls or not parsed.t then
-    -- A push without `at` that a request has stopped counts as no newer than the request.
+    -- A push without `at` that an operation has stopped counts as not newer than it.
     local timestamp = stop and not parsed.at and job.want_at or timestamp_of(parsed.at)
     if tonumber(timestamp) > tonumber(job.pushed or 0) then set('pushed', timestamp) end
     if parsed.at and parsed.at > now then set('ahead', whole(parsed.at)) end
   end
-  if had_request and not stop then call('HDEL', k, 'want', 'want_at', 'want_next') end
+  if had_operation and not stop then call('HDEL', job_key, 'want', 'want_at', 'want_next') end
   if not runs then
-    if #fields > 0 then call('HSET', k, unpack(fields)) end
+    if #fields > 0 then call('HSET', job_key, unpack(fields)) end
     if is_late then return overdue(id, job, retention) end
     if not stop then return postpone(id, job, due - now) end
     settled_until(id, job.want_at)
@@ -84,33 +84,33 @@ local function start(id, job, parsed, element, is_begun, worker, token, lease, r
   fields[n + 1], fields[n + 2], fields[n + 3], fields[n + 4] = 'state', 'running', 'token', token
   fields[n + 5], fields[n + 6], fields[n + 7], fields[n + 8] = 'worker', worker, 'started', NOW
   fields[n + 9], fields[n + 10] = 'updated', NOW
-  call('HSET', k, unpack(fields))
-  if job.ticket or job.waiting then call('HDEL', k, 'ticket', 'waiting') end
+  call('HSET', job_key, unpack(fields))
+  if job.ticket or job.waiting then call('HDEL', job_key, 'ticket', 'waiting') end
   call('ZADD', LEASES, whole(now + lease), id)
   if not previous then
-    -- A stub may name a file that has to be deleted (`pending_deletion`).
-    local known = job.is_known and call('HGETALL', k) or job.deadline and { 'deadline_at', job.deadline } or {}
+    -- A tombstone may name a file that has to be deleted (`pending_deletion`).
+    local known = job.is_known and call('HGETALL', job_key) or job.deadline and { 'deadline_at', job.deadline } or {}
     return named { answer = 'job', id = id, token = token, spec = element, now = NOW, hash = known, defaults = fleet.used_defaults(),
       is_limited = is_limited and '1' }
   end
   local pushed = is_begun and { element } or call('HMGET', spec(id), 'spec', 'renewed')
   return named { answer = 'job', id = id, token = token, spec = pushed[1], renewed = pushed[2], previous = previous, now = NOW,
-    hash = call('HGETALL', k), offsets = call('HGETALL', offsets(id)), before = before, defaults = fleet.used_defaults(),
+    hash = call('HGETALL', job_key), offsets = call('HGETALL', offsets(id)), before = before, defaults = fleet.used_defaults(),
     is_limited = is_limited and '1' }
 end
 
--- Returns the job after the request that waits for it in `want`, if any. exists: whether its hash exists. turn: see
+-- Returns the job after the control operation that waits for it in `want`, if any. exists: whether its hash exists. turn: see
 -- claim_element().
 local function known(id, exists, turn, retention)
-  local value = turn.are_wanted and call('HGET', WANT, id)
+  local value = turn.has_operations and call('HGET', WANT, id)
   if value then
-    -- The request may put the job at the front of the line, where its element is. So the element is moved away first.
+    -- The operation may put the job at the front of the queue, where its element is. So the element is moved away first.
     if turn.list == JOBS then
       call('LMOVE', JOBS, HELD, 'RIGHT', 'LEFT')
       turn.list = HELD
     end
     call('HDEL', WANT, id)
-    produced = produced + BYTES_OF_REQUEST
+    produced = produced + BYTES_OF_OPERATION
     apply_operation(id, value, retention, last_applied())
   elseif not exists then
     return { crashes = 0, attempt = 0, seq = 0 }
@@ -121,7 +121,7 @@ local function known(id, exists, turn, retention)
 end
 
 -- Does what an element asks for. Returns a claim if this worker is to run the job. turn: `list`, the key of the list
--- that has the element, and `are_wanted`, whether any requests wait.
+-- that has the element, and `has_operations`, whether any control operations wait.
 local function claim_element(element, turn, worker, token, lease, retention)
   if element == VOID then return end
   local parsed, id, reason, whole = identify(element)
@@ -147,16 +147,16 @@ end
 -- Rejects an element that caused an error. wrong: the text of the error.
 local function isolate_element(element, token, wrong)
   local parsed, id, reason = identify(element)
-  local isInvalid = reason ~= nil
-  if not isInvalid and is_strange(id) then reason = strange(id) end
+  local is_invalid = reason ~= nil
+  if not is_invalid and is_strange(id) then reason = strange(id) end
   call('HDEL', WORKER, token)
-  reject_element(element, reason or 'element: cannot be taken: ' .. wrong, not isInvalid and id or nil, parsed)
+  reject_element(element, reason or 'element: cannot be claimed: ' .. wrong, not is_invalid and id or nil, parsed)
 end
 
--- Takes the next jobs for `worker`, one for each of `tokens`. lease: in ms. settings, held, waiting: the results of
+-- Claims the next jobs for `worker`, one for each of `tokens`. lease: in ms. settings, held, waiting: the results of
 -- touch(); `held` and `waiting` are nil if the lists have changed since.
--- Returns the claims (claim.lua). If there are fewer than tokens, the last entry says why. It is 'more' once MOST_BYTES
--- of elements and of what they have produced are counted, because Redis serves nobody else meanwhile.
+-- Returns the claims (claim.lua). If there are fewer than tokens, the last entry says why. It is 'more' once MAX_BYTES
+-- of elements and of what they have produced are counted, because Redis serves no other client meanwhile.
 -- Writes jobs, held:<worker>, worker:<worker>, leases, want, job:<id>, spec:<id>, and what the elements do.
 local function claim_elements(worker, tokens, lease, retention, settings, held, waiting)
   local claims, token = {}, tokens[1]
@@ -164,9 +164,9 @@ local function claim_elements(worker, tokens, lease, retention, settings, held, 
     claims[#claims + 1] = { 'answer', how }
     return claims
   end
-  -- The events of a settle before this do not count. The jobs that it has ended do.
-  local bytes, turn = -produced, { are_wanted = call('HLEN', WANT) > 0 }
-  while bytes + produced + fleet.ended * BYTES_OF_END < MOST_BYTES do
+  -- The events of a settle in the same call do not count. The jobs that it has ended do.
+  local bytes, turn = -produced, { has_operations = call('HLEN', WANT) > 0 }
+  while bytes + produced + fleet.ended * BYTES_OF_END < MAX_BYTES do
     -- No round of this loop leaves more in the `held` list than it found.
     if held == nil then held = call('LINDEX', HELD, -1) end
     if waiting == nil and not held then waiting = call('LINDEX', JOBS, -1) end
@@ -186,10 +186,10 @@ local function claim_elements(worker, tokens, lease, retention, settings, held, 
       bytes = bytes + #element + BYTES_OF_ELEMENT
       local fine, claim = isolated(claim_element, element, turn, worker, token, lease, retention)
       if not fine then
-        local isAside, e = pcall(isolate_element, element, token, claim)
+        local is_rejected, caught = pcall(isolate_element, element, token, claim)
         -- Jobs that were claimed so far stay claimed. The next call raises the error.
-        if not isAside and #claims > 0 then return ended('more') end
-        if not isAside then raise(e) end
+        if not is_rejected and #claims > 0 then return ended('more') end
+        if not is_rejected then raise(caught) end
       end
       -- RPOP would copy a large element once more, into its reply.
       if #element > 4096 then call('LTRIM', turn.list, 0, -2) else call('RPOP', turn.list) end

@@ -1,9 +1,9 @@
--- Duties of tick.lua: workers on one machine notice the end of each other's process before a lease is over. `place`
--- identifies the machine since its boot, and the namespaces in which process numbers mean the same; '' if it is
--- unknown. `process` describes a worker's process: 'instance number start'.
+-- Tasks of the tick: workers on one machine notice the end of each other's process before its lease ends. The host
+-- identity stands for the machine since its boot, and the namespaces in which process numbers mean the same; it is '' if
+-- it is unknown. `process` describes a worker's process: 'instance number start'.
 
--- Adds to tick.silent the name and process of each worker at this place that was silent for longer than a tick. This
--- worker then checks whether that process still exists. Writes host:<place>.
+-- Adds to tick.silent the name and process of each worker with this host identity that was silent for longer than a tick.
+-- This worker then checks whether that process still exists. Writes host:<identity>.
 local function register_colocated(tick)
   local silent = tick.silent
   if tick.host_identity == '' or not tick.is_known then return end
@@ -13,44 +13,45 @@ local function register_colocated(tick)
     call('PEXPIRE', host, 86400000)
   end
   local all = call('HGETALL', host)
-  for k = 1, #all, 2 do
-    local seen = call('ZSCORE', WORKERS, all[k])
-    if not seen then call('HDEL', host, all[k])
-    elseif all[k] ~= tick.worker and tonumber(seen) <= now - 1300 then
-      silent[#silent + 1], silent[#silent + 2] = all[k], all[k + 1]
+  for n = 1, #all, 2 do
+    local worker, process = all[n], all[n + 1]
+    local seen = call('ZSCORE', WORKERS, worker)
+    if not seen then call('HDEL', host, worker)
+    elseif worker ~= tick.worker and tonumber(seen) <= now - 1300 then
+      silent[#silent + 1], silent[#silent + 2] = worker, process
     end
   end
 end
 
--- Puts back the jobs and elements of workers whose processes have ended, as this worker has found. ARGV from `first`
--- on: their number, then name and process of each. Writes worker:<worker>, held:<worker>, jobs, host:<place>, and what
+-- Requeues the jobs and elements of workers whose processes have ended, as this worker has found. ARGV from `first` on:
+-- their number, then name and process of each. Writes worker:<worker>, held:<worker>, jobs, host:<identity>, and what
 -- lose() and fleet.end_leases() write.
 local function reap_gone(tick, first)
   local last = first + 2 * tonumber(ARGV[first])
-  for k = first + 1, last, 2 do
-    local worker, process = ARGV[k], ARGV[k + 1]
+  for argument = first + 1, last, 2 do
+    local worker, process = ARGV[argument], ARGV[argument + 1]
     local host, hash = PREFIX .. KEY.host .. tick.host_identity, PREFIX .. KEY.worker .. worker
     local instance = redis.pcall('HGET', hash, 'instance')
     -- Another process may have taken the name since. Its jobs stay.
     if call('HGET', host, worker) == process and instance == string.match(process, '^%S+') then
       fleet.end_leases(instance)
       -- The hash has fewer than 20 fields besides the claims.
-      local most, tokens, held = budget(tick), {}, {}
-      local claims = call('HRANDFIELD', hash, most + 20, 'WITHVALUES')
+      local max, tokens, held = budget(tick), {}, {}
+      local claims = call('HRANDFIELD', hash, max + 20, 'WITHVALUES')
       for n = 1, #claims, 2 do
         local token, id = claims[n], claims[n + 1]
-        if #held < most and #token == 32 and string.find(token, '^%x+$') then
+        if #held < max and #token == 32 and string.find(token, '^%x+$') then
           held[#held + 1], tokens[id] = id, token
           call('HDEL', hash, token)
         end
       end
-      -- A job that causes an error here is left to its lease.
+      -- A job that causes an error here is reaped when its lease ends.
       each(held, function(id)
         local job = not is_strange(id) and read_job(id) or {}
         if job.state == 'running' and job.token == tokens[id] then reap(tick, id, job) end
       end, function() end)
-      spend(tick, #held, most)
-      if return_elements(PREFIX .. KEY.held .. worker, 50) and #held < most then call('HDEL', host, worker) else tick.more = true end
+      spend(tick, #held, max)
+      if return_elements(PREFIX .. KEY.held .. worker, 50) and #held < max then call('HDEL', host, worker) else tick.more = true end
     end
   end
 end

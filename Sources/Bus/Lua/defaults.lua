@@ -1,11 +1,11 @@
 -- Defaults of a queue's jobs. The hash `defaults` has JSON values by the name of a job's field, and `base`, a URL
 -- against which a relative `url` is resolved. A value that the field may not have is ignored.
 --
--- A claim reads the hash only if it takes an element. The claim puts the defaults that it needs itself into the
+-- A call reads the hash only if it claims an element. The claim puts the defaults that it needs itself into the
 -- element's table. It passes all of them on as they were written, and the worker applies them
 -- (Contract/Job+Defaults.swift).
 
--- Whether the queue has any defaults or limits of hosts. It is looked up once in a call. Writes no key.
+-- Whether the queue has any defaults or limits of hosts. It is read once in a call. Writes no key.
 function fleet.is_used()
   if fleet.used == nil then fleet.used = call('EXISTS', PREFIX .. KEY.defaults, PREFIX .. KEY.limits, PREFIX .. KEY.hosts, PREFIX .. KEY.deferredHosts,
     PREFIX .. KEY.backoff) > 0 end
@@ -14,9 +14,9 @@ end
 
 do
   -- Fields that the claim itself needs.
-  local OBEYED = { 'path', 'delay', 'deadline', 'reply_to', 'meta' }
+  local USED_BY_CLAIM = { 'path', 'delay', 'deadline', 'reply_to', 'meta' }
 
-  -- The value of a JSON text; nil if the text is no JSON.
+  -- The value of a JSON text; nil if the text is not JSON.
   local function value_of(text)
     local holder = object('{"v":' .. text .. '}')
     if not holder or holder.v == nil then return nil end
@@ -67,16 +67,16 @@ do
     if reference == '' or #reference > 8192 or string.find(reference, '^[%a][%w+.-]*:') or string.find(reference, '[%c ]') then return nil end
     local scheme, authority, path, query = string.match(base, '^(%a+):(//[^/?#]*)([^?#]*)([^#]*)')
     if string.sub(reference, 1, 2) == '//' then return scheme .. ':' .. reference end
-    local way, rest = string.match(reference, '^([^?#]*)(.*)$')
-    if way == '' then
+    local own_path, rest = string.match(reference, '^([^?#]*)(.*)$')
+    if own_path == '' then
       if string.sub(rest, 1, 1) == '#' then rest = query .. rest end
       return scheme .. ':' .. authority .. path .. rest
     end
-    if string.sub(way, 1, 1) ~= '/' then way = (string.match(path, '^.*/') or '/') .. way end
-    return scheme .. ':' .. authority .. tidy(way) .. rest
+    if string.sub(own_path, 1, 1) ~= '/' then own_path = (string.match(path, '^.*/') or '/') .. own_path end
+    return scheme .. ':' .. authority .. tidy(own_path) .. rest
   end
 
-  -- The element with its `url`, which is no URL, made absolute by the queue's `base`; nil if that gives none. parsed: the
+  -- The element with its relative `url` made absolute by the queue's `base`; nil if the result is not a valid URL. parsed: the
   -- element as a table, whose `url` becomes absolute as well. Writes no key.
   function fleet.based(element, parsed)
     local defaults = parsed and type(parsed.url) == 'string' and known()
@@ -92,7 +92,7 @@ do
     local defaults = known()
     if not defaults or not (parsed.url or parsed.urls) then return end
     local kind = parsed.kind or 'download'
-    for _, name in ipairs(OBEYED) do
+    for _, name in ipairs(USED_BY_CLAIM) do
       if parsed[name] == nil and defaults.values[name] ~= nil and fits(name, defaults, kind, parsed) then parsed[name] = defaults.values[name] end
     end
   end

@@ -3,20 +3,21 @@
 -- deleted instead. If the job is pushed again before that, the next run deletes the file first: `pending_deletion` names it.
 -- Writes deletions:<store>, job:<id> (pending_deletion).
 schedule_deletion = function(id, with_file)
-  local v = call('HMGET', key(id), 'store', 'file', 'generation', 'inode', 'mtime', 'received', 'bytes')
-  local store, file, generation, inode, mtime = v[1], v[2], v[3] or '', with_file and v[4] or '', v[5]
+  local store, file, generation, inode, mtime, received, bytes = unpack(call('HMGET', key(id), 'store', 'file', 'generation', 'inode',
+    'mtime', 'received', 'bytes'))
+  generation, inode = generation or '', with_file and inode or ''
   -- An upload has no file of its own in the store.
   if not (store and file) or file == '' or generation == '' and inode == '' then return end
-  local size = v[7] and v[7] ~= '' and v[7] or v[6]
+  local size = bytes and bytes ~= '' and bytes or received
   if inode ~= '' and size and mtime then
     call('HSET', key(id), 'pending_deletion', cjson.encode({ store, file, inode .. ' ' .. size .. ' ' .. mtime }))
   end
   call('LPUSH', PREFIX .. KEY.deletions .. store, cjson.encode({ id, file, generation, inode, NOW, size or '', mtime or '' }))
 end
 
--- Up to 10 entries that were given to a worker over 10 s ago and are not done. The worker may have died.
-local function unconfirmed(dropping)
-  local entries, some = {}, redis.pcall('HRANDFIELD', dropping, 10, 'WITHVALUES')
+-- Up to 10 entries that a worker claimed over 10 s ago and has not confirmed. The worker may have died.
+local function unconfirmed(deleting)
+  local entries, some = {}, redis.pcall('HRANDFIELD', deleting, 10, 'WITHVALUES')
   for n = 1, some.err and 0 or #some, 2 do
     if (tonumber(some[n + 1]) or 0) < now - 10000 then entries[#entries + 1] = some[n] end
   end
@@ -32,34 +33,35 @@ local function is_file(reported)
   return true
 end
 
--- A duty of tick.lua: gives this worker some files of its store to unlink. When a file is unlinked, the worker removes
--- its entry from `deleting`. To unlink a file twice does no harm. Writes deletions:<store>, deleting:<store>.
+-- A task of the tick: assigns this worker some files of its store to unlink. When a file is unlinked, the worker removes
+-- its entry from `deleting`. Unlinking a file twice does no harm. Writes deletions:<store>, deleting:<store>.
 local function claim_deletions(tick)
-  local drops, dropping = PREFIX .. KEY.deletions .. tick.store, PREFIX .. KEY.deleting .. tick.store
-  if call('EXISTS', drops, dropping) == 0 then return end
-  local most, entries = budget(tick), unconfirmed(dropping)
+  local queued, deleting = PREFIX .. KEY.deletions .. tick.store, PREFIX .. KEY.deleting .. tick.store
+  if call('EXISTS', queued, deleting) == 0 then return end
+  local max, entries = budget(tick), unconfirmed(deleting)
   -- A key of another type stops nothing else.
-  local waiting = redis.pcall('RPOP', drops, most)
+  local waiting = redis.pcall('RPOP', queued, max)
   if type(waiting) ~= 'table' or waiting.err then waiting = {} end
   for _, entry in ipairs(waiting) do entries[#entries + 1] = entry end
-  local given = {}
+  local assigned = {}
   for _, entry in ipairs(entries) do
     local fine, reported = pcall(cjson.decode, entry)
     -- Entries of earlier versions have only the inode.
     local id, file, generation, inode, _, size, mtime = unpack(fine and is_file(reported) and reported or { '', '', '', '' })
     if inode ~= '' then
       -- If the job was pushed again, its run deletes the file itself, unless it works in another store.
-      local v = redis.pcall('HMGET', key(id), 'state', 'store')
-      if v.err or v[1] and (v[2] or tick.store) == tick.store then inode = '' end
+      local values = redis.pcall('HMGET', key(id), 'state', 'store')
+      local state, store = unpack(values)
+      if values.err or state and (store or tick.store) == tick.store then inode = '' end
     end
     if inode ~= '' and (size or '') ~= '' and (mtime or '') ~= '' then inode = inode .. ' ' .. size .. ' ' .. mtime end
     if generation ~= '' or inode ~= '' then
-      for _, x in ipairs({ id, tick.store, file, generation, inode, entry }) do tick.dropped[#tick.dropped + 1] = x end
-      given[#given + 1], given[#given + 2] = entry, NOW
+      for _, value in ipairs({ id, tick.store, file, generation, inode, entry }) do tick.dropped[#tick.dropped + 1] = value end
+      assigned[#assigned + 1], assigned[#assigned + 2] = entry, NOW
     else
-      redis.pcall('HDEL', dropping, entry)
+      redis.pcall('HDEL', deleting, entry)
     end
   end
-  if #given > 0 then redis.pcall('HSET', dropping, unpack(given)) end
-  spend(tick, #waiting, most)
+  if #assigned > 0 then redis.pcall('HSET', deleting, unpack(assigned)) end
+  spend(tick, #waiting, max)
 end

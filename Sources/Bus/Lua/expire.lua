@@ -1,15 +1,15 @@
--- A duty of tick.lua: fails queued, scheduled and paused jobs whose deadline has passed. Writes deadlines, and what
+-- A task of the tick: fails queued, scheduled and paused jobs whose deadline has passed. Writes deadlines, and what
 -- overdue() writes.
 --
 -- A running job is ended by its worker, and stays at the head of `deadlines` until then. So if there are many entries,
--- each second looks at the next 100 of them: running jobs keep no other job from its end.
+-- each second checks the next 100 of them, and running jobs do not block the others.
 local function expire(tick)
   local count = call('ZCOUNT', DEADLINES, '-inf', NOW)
   if count == 0 then return end
   local first = count > 100 and math.floor(now / 1000) * 100 % count or 0
-  local most, ids, ended = budget(tick), {}, 0
+  local max, ids, ended = budget(tick), {}, 0
   for _, id in ipairs(call('ZRANGEBYSCORE', DEADLINES, '-inf', NOW, 'LIMIT', first, 100)) do
-    if #ids < most and not call('ZSCORE', LEASES, id) then ids[#ids + 1] = id end
+    if #ids < max and not call('ZSCORE', LEASES, id) then ids[#ids + 1] = id end
   end
   local function remove(id)
     call('ZREM', DEADLINES, id)
@@ -24,6 +24,6 @@ local function expire(tick)
       remove(id)
     end
   end, remove)
-  spend(tick, ended, most)
+  spend(tick, ended, max)
   if count > 100 and ended > 0 then tick.more = true end
 end

@@ -1,5 +1,5 @@
--- Reads and checks an element before anything is written. What is no valid job or continuation is refused, with a
--- reason that names the field. The result is that of Contract/Job+Reading.swift: both are tested with the same cases
+-- Reads and checks an element before anything is written. What is not a valid job or continuation is rejected,
+-- with a reason that names the field. The result is that of Contract/Job+Reading.swift: both are tested with the same cases
 -- and with random ones (BusTests/GrammarTests). Gate.swift makes the table of fields from Contract/JobField.swift.
 --
 -- KINDS has a check for each kind of value. Its arguments: the value, the element as text, the element as a table, the
@@ -9,54 +9,54 @@ local KINDS = { url = is_url }
 
 KINDS.id = is_id
 
-function KINDS.urls(v)
-  if type(v) ~= 'table' or #v < 1 or #v > 16 then return false end
-  local n = 0
-  for k, u in pairs(v) do
-    n = n + 1
-    if type(k) ~= 'number' or not is_url(u) then return false end
+function KINDS.urls(value)
+  if type(value) ~= 'table' or #value < 1 or #value > 16 then return false end
+  local count = 0
+  for index, url in pairs(value) do
+    count = count + 1
+    if type(index) ~= 'number' or not is_url(url) then return false end
   end
-  return n == #v
+  return count == #value
 end
 
-function KINDS.path(v)
-  if type(v) ~= 'string' or #v > 4096 or not string.find(v, '^[^/%c][^%c]*$') then return false end
-  if #v <= 255 and string.byte(v) ~= 46 and not string.find(v, '/.', 1, true) then return true end
-  v = '/' .. v .. '/'
-  if string.find(v, '/../', 1, true) or string.find(v, '/./', 1, true) or string.find(string.lower(v), '/.haul', 1, true) then
+function KINDS.path(path)
+  if type(path) ~= 'string' or #path > 4096 or not string.find(path, '^[^/%c][^%c]*$') then return false end
+  if #path <= 255 and string.byte(path) ~= 46 and not string.find(path, '/.', 1, true) then return true end
+  path = '/' .. path .. '/'
+  if string.find(path, '/../', 1, true) or string.find(path, '/./', 1, true) or string.find(string.lower(path), '/.haul', 1, true) then
     return false
   end
   -- No part is longer than 255 bytes. The steps go to the last slash that is near enough, not from part to part.
   local at = 1
-  while at < #v do
-    local step = string.match(string.sub(v, at + 1, at + 256), '^.*()/')
+  while at < #path do
+    local step = string.match(string.sub(path, at + 1, at + 256), '^.*()/')
     if not step then return false end
     at = at + step
   end
   return true
 end
 
-function KINDS.file(v) return KINDS.path(v) and string.byte(v, #v) ~= 47 end
+function KINDS.file(path) return KINDS.path(path) and string.byte(path, #path) ~= 47 end
 
 local DIGITS = { md5 = 32, sha1 = 40, sha256 = 64, sha512 = 128 }
-function KINDS.checksum(v)
-  if type(v) ~= 'string' or #v > 140 then return false end
-  local algorithm, digest = string.match(v, '^(%w+):(%x+)$')
+function KINDS.checksum(text)
+  if type(text) ~= 'string' or #text > 140 then return false end
+  local algorithm, digest = string.match(text, '^(%w+):(%x+)$')
   return algorithm and DIGITS[algorithm] == #digest
 end
 
-function KINDS.method(v, _, _, kind)
-  return type(v) == 'string' and #v <= 20 and (kind ~= 'download' or v ~= 'HEAD')
-    and (kind ~= 'upload' or v == 'PUT' or v == 'POST' or v == 'PATCH') and string.find(v, '^[A-Z]+$')
+function KINDS.method(method, _, _, kind)
+  return type(method) == 'string' and #method <= 20 and (kind ~= 'download' or method ~= 'HEAD')
+    and (kind ~= 'upload' or method == 'PUT' or method == 'POST' or method == 'PATCH') and string.find(method, '^[A-Z]+$')
 end
 
 -- PHP writes an empty object as an empty list.
-function KINDS.headers(v, _, _, kind)
-  if type(v) ~= 'table' then return false end
-  local n = 0
-  for name, value in pairs(v) do
-    n = n + 1
-    if n > LARGEST.headers or type(name) ~= 'string' or type(value) ~= 'string' or not string.find(value, '^[^%z\r\n]*$')
+function KINDS.headers(headers, _, _, kind)
+  if type(headers) ~= 'table' then return false end
+  local count = 0
+  for name, value in pairs(headers) do
+    count = count + 1
+    if count > LARGEST.headers or type(name) ~= 'string' or type(value) ~= 'string' or not string.find(value, '^[^%z\r\n]*$')
       or not string.find(name, '^[!-9;-~]+$') then return false end
     local lower = string.lower(name)
     if kind ~= 'download' then
@@ -66,83 +66,83 @@ function KINDS.headers(v, _, _, kind)
   return true
 end
 
-function KINDS.items(v)
-  if type(v) ~= 'table' then return false end
-  local n = 0
-  for name, value in pairs(v) do
-    n = n + 1
-    local is = type(value)
-    if n > LARGEST.headers or type(name) ~= 'string' or is ~= 'string' and is ~= 'number' and is ~= 'boolean' then return false end
+function KINDS.items(items)
+  if type(items) ~= 'table' then return false end
+  local count = 0
+  for name, value in pairs(items) do
+    count = count + 1
+    local its_type = type(value)
+    if count > LARGEST.headers or type(name) ~= 'string' or its_type ~= 'string' and its_type ~= 'number' and its_type ~= 'boolean' then return false end
   end
   return true
 end
 
 function KINDS.json() return true end
-function KINDS.flag(v) return type(v) == 'boolean' end
+function KINDS.flag(value) return type(value) == 'boolean' end
 
 do
   local MEMBERS = { name = is_id, reply_to = is_id }
-  function MEMBERS.size(v) return type(v) == 'number' and v >= 1 and v <= LARGEST.batch and v == math.floor(v) end
-  function KINDS.batch(v)
-    if type(v) ~= 'table' then return is_id(v) end
-    for name, value in pairs(v) do
+  function MEMBERS.size(size) return type(size) == 'number' and size >= 1 and size <= LARGEST.batch and size == math.floor(size) end
+  function KINDS.batch(batch)
+    if type(batch) ~= 'table' then return is_id(batch) end
+    for name, value in pairs(batch) do
       local accepts = MEMBERS[name]
       if not accepts or not accepts(value) then return false end
     end
-    return v.name ~= nil
+    return batch.name ~= nil
   end
 end
 
 do
   -- The padding hides bits of the last digit, which must be 0.
   local LAST_DIGIT = { [''] = '[%w+/]$', ['='] = '[AEIMQUYcgkosw048]$', ['=='] = '[AQgw]$' }
-  function KINDS.base64(v)
-    if type(v) ~= 'string' or #v % 4 ~= 0 then return false end
-    local digits, padding = string.match(v, '^([%w+/]*)(=?=?)$')
-    return v == '' or digits ~= nil and string.find(string.sub(digits, -1), LAST_DIGIT[padding]) ~= nil
+  function KINDS.base64(text)
+    if type(text) ~= 'string' or #text % 4 ~= 0 then return false end
+    local digits, padding = string.match(text, '^([%w+/]*)(=?=?)$')
+    return text == '' or digits ~= nil and string.find(string.sub(digits, -1), LAST_DIGIT[padding]) ~= nil
   end
 
-  local function is_status(v) return v >= 100 and v <= 599 and v == math.floor(v) end
-  function KINDS.statuses(v)
-    if type(v) ~= 'table' or #v < 1 or #v > 16 then return false end
-    local n = 0
-    for k, status in pairs(v) do
-      n = n + 1
-      if type(k) ~= 'number' then return false end
+  local function is_status(number) return number >= 100 and number <= 599 and number == math.floor(number) end
+  function KINDS.statuses(statuses)
+    if type(statuses) ~= 'table' or #statuses < 1 or #statuses > 16 then return false end
+    local count = 0
+    for index, status in pairs(statuses) do
+      count = count + 1
+      if type(index) ~= 'number' then return false end
       if type(status) == 'string' then
         local first, last = string.match(status, '^(%d%d%d)-(%d%d%d)$')
         if not first or not is_status(tonumber(first)) or not is_status(tonumber(last)) then return false end
       elseif type(status) ~= 'number' or not is_status(status) then return false end
     end
-    return n == #v
+    return count == #statuses
   end
 end
 
-function KINDS.media_type(v)
+function KINDS.media_type(text)
   local token = "[%w!#$%%&'*+.^_`|~-]+"
-  return type(v) == 'string' and #v <= 255
-    and (string.find(v, '^' .. token .. '/' .. token .. '[ \t]*$') or string.find(v, '^' .. token .. '/' .. token .. '[ \t]*;[^%c]*$'))
+  return type(text) == 'string' and #text <= 255
+    and (string.find(text, '^' .. token .. '/' .. token .. '[ \t]*$') or string.find(text, '^' .. token .. '/' .. token .. '[ \t]*;[^%c]*$'))
 end
 
 do
-  local function is_name(v) return type(v) == 'string' and #v >= 1 and #v <= 255 and not string.find(v, '%c') end
+  local function is_name(text) return type(text) == 'string' and #text >= 1 and #text <= 255 and not string.find(text, '%c') end
   local MEMBERS = { file = KINDS.file, name = is_name, filename = is_name, type = KINDS.media_type }
-  function KINDS.files(v)
-    if type(v) ~= 'table' or #v < 1 or #v > kinds.most_files then return false end
-    local n = 0
-    for k, file in pairs(v) do
-      n = n + 1
-      if type(k) ~= 'number' or type(file) ~= 'table' or file.file == nil then return false end
+  function KINDS.files(files)
+    if type(files) ~= 'table' or #files < 1 or #files > kinds.max_files then return false end
+    local count = 0
+    for index, file in pairs(files) do
+      count = count + 1
+      if type(index) ~= 'number' or type(file) ~= 'table' or file.file == nil then return false end
       for name, value in pairs(file) do
         local accepts = MEMBERS[name]
         if not accepts or not accepts(value) then return false end
       end
     end
-    return n == #v
+    return count == #files
   end
 end
 
--- The reason for the first field of an upload that does not go with the other fields; nil if there is none. See
+-- The reason for the first field of an upload that contradicts the other fields; nil if there is none. See
 -- Contract/Job+Upload.swift.
 function kinds.wrong_upload(parsed)
   local function wrong(name) return name .. ': ' .. kinds.upload[name] end
@@ -153,18 +153,18 @@ function kinds.wrong_upload(parsed)
 end
 
 -- In a job the field `t` has no meaning, so anything is accepted.
-function KINDS.ticket(v, _, parsed) return (parsed.url or parsed.urls) ~= nil or type(v) == 'string' and #v <= 64 end
+function KINDS.ticket(ticket, _, parsed) return (parsed.url or parsed.urls) ~= nil or type(ticket) == 'string' and #ticket <= 64 end
 
 function KINDS.meta(_, element) return #element <= 4096 or #(RAW(element, 'meta') or '') <= 4096 end
 
 local function checker(kind)
   if type(kind) == 'string' then return KINDS[kind] end
-  if kind.choice then return function(v) return type(v) == 'string' and kind.choice[v] end end
-  if kind.text then return function(v) return type(v) == 'string' and #v <= kind.text end end
-  local least, most = unpack(kind.integer or kind.number)
-  local isWhole = kind.integer ~= nil
-  return function(v)
-    return type(v) == 'number' and v >= least and v <= most and (not isWhole or v == math.floor(v))
+  if kind.choice then return function(value) return type(value) == 'string' and kind.choice[value] end end
+  if kind.text then return function(value) return type(value) == 'string' and #value <= kind.text end end
+  local min, max = unpack(kind.integer or kind.number)
+  local is_whole = kind.integer ~= nil
+  return function(value)
+    return type(value) == 'number' and value >= min and value <= max and (not is_whole or value == math.floor(value))
   end
 end
 
@@ -196,7 +196,7 @@ end
 -- Fields that give a body. A job has at most one of them.
 kinds.bodies = { 'body', 'json', 'form', 'body_base64' }
 
--- The reason why an element is no valid job or continuation; nil if it is one. parsed: the element as a table. Writes no key.
+-- The reason why an element is not a valid job or continuation; nil if it is one. parsed: the element as a table. Writes no key.
 local function fault(parsed, element)
   -- An unknown kind is the only error that is reported: `kind` is the first field of the table.
   local kind = kinds.rules[parsed.kind] and parsed.kind or 'download'
@@ -226,8 +226,8 @@ local function fault(parsed, element)
   end
 end
 
--- The element as a table, and a reason if it is no valid job or continuation. The table is nil if the text is no JSON
--- object. Writes no key.
+-- The element as a table, and a reason if it is not a valid job or continuation. The table is nil if the text is not a
+-- JSON object. Writes no key.
 local function read(element)
   if not CHECKS then make_checks() end
   local parsed, wrong = object(element)

@@ -8,7 +8,7 @@ do
   -- In ms: an hour's key is kept for two days after the hour.
   local LIFE = 49 * 3600000
 
-  -- Counts received bytes. told: how many bytes the worker has received since it began. before: what it reported last.
+  -- Counts received bytes. reported: how many bytes the worker has received since it began. before: what it reported last.
   -- Both are texts, or nil or false. Writes no key.
   function history.receive(reported, before)
     local more = (tonumber(number(reported)) or 0) - (tonumber(number(before)) or 0)

@@ -1,25 +1,25 @@
--- Limits of hosts that the whole fleet shares: how many of the queue's jobs are at work on a host at once, how many
--- start in a time (starts.lua), and for how long a host that asked for it is left alone.
+-- Limits of hosts that the whole fleet shares: how many of the queue's jobs run on a host at once, how many start in a
+-- period (starts.lua), and for how long no worker contacts a host that asked for a pause.
 --
--- If a host's connections are limited, each of its jobs has one connection. The job is in the set `busy:<host>` from
--- its claim to the end of its run. A lost worker's jobs leave the set when they are put back in line. So nothing is
--- lent to workers, and nothing has to be taken back from them. An element whose host has no room goes to the host's own
--- queue, the list `deferred_host:<host>`, and takes no slot. A call that frees a place brings the oldest element back to the
--- front of the line. Ticks do this where limits have changed, or where a time has passed.
+-- If a host's connections are limited, each of its jobs has one connection. The job is in the set `busy:<host>` from its
+-- claim to the end of its run. A lost worker's jobs leave the set when they are requeued. So workers hold no part of the
+-- limit that would have to be reclaimed. If a host's limit is reached, its elements are deferred to the host's own queue,
+-- the list `deferred_host:<host>`, and take no slot. A call that releases a connection returns the oldest element to the
+-- front of the queue. Ticks do this where limits have changed, or where a time has passed.
 --
--- The sorted set `deferred_hosts` has each host with such a queue, by when (ms) a tick looks at it next. So a tick looks
--- only at hosts with waiting elements, at none before it may be asked again, and at each of them in turn. The string
--- `backoff:<host>` says until when (ms) no worker asks that host, and expires then; `backoff` exists as long as there may be
--- one of these. The hash `hosts` has `returned <host>`, a
--- digest of the element that was brought back last, and `waiting`, how many elements are in all these queues.
+-- The sorted set `deferred_hosts` has each host with such a queue, by when (ms) a tick checks it next. So a tick checks
+-- only hosts with waiting elements, none before it may be contacted again, and each of them in turn. The string
+-- `backoff:<host>` says until when (ms) no worker contacts that host, and expires then; `backoff` exists as long as there
+-- may be one of these. The hash `hosts` has `returned <host>`, a digest of the element that was returned last, and
+-- `waiting`, how many elements are in all these queues.
 --
 -- A rule is the table that read_rule() returns.
 
 do
-  -- What it counts in the budget of a call (claiming.lua) to read the limits and the state of a host.
+  -- What reading the limits and the state of a host counts in the budget of a call (claiming.lua).
   local BYTES_OF_CHECK = 200
 
-  -- Whether any limit of hosts may apply. It is looked up once in a call.
+  -- Whether any limit of hosts may apply. It is read once in a call.
   local function are_limited()
     if fleet.limited == nil then
       if fleet.max_connections == nil then fleet.max_connections = tonumber(number(call('HGET', SETTINGS, 'host_connections'))) or false end
@@ -36,17 +36,17 @@ do
   end
 
   -- A whole number within these bounds, or nil.
-  local function bounded(value, least, most)
-    return type(value) == 'number' and value >= least and value <= most and value == math.floor(value) and value or nil
+  local function bounded(value, min, max)
+    return type(value) == 'number' and value >= min and value <= max and value == math.floor(value) and value or nil
   end
 
-  -- The limits of `host`: `most` jobs at once, `interval` ms between two starts, `rate` bytes per second; each nil if
+  -- The limits of `host`: `max` jobs at once, `interval` ms between two starts, `rate` bytes per second; each nil if
   -- there is no such limit. text: the JSON of the hash `limits`. The queue's `host_connections` is used if `text` has
   -- no connections. Invalid values have no effect.
   local function read_rule(host, text)
     local fine, own = pcall(decode, type(text) == 'string' and text or '')
     if not fine or type(own) ~= 'table' then own = {} end
-    return { host = host, most = bounded(own.connections, 0, 1000000) or fleet.max_connections or nil, interval = fleet.interval(own.starts),
+    return { host = host, max = bounded(own.connections, 0, 1000000) or fleet.max_connections or nil, interval = fleet.interval(own.starts),
       rate = bounded(own.rate, 1, 99999999999999) }
   end
 
@@ -65,7 +65,7 @@ do
     return read_rule(own[1] and authority or host, own[1] or own[2])
   end
 
-  -- Until when (ms) nobody asks a host; 0 if anybody may. Writes no key.
+  -- Until when (ms) no worker contacts a host; 0 if any worker may. Writes no key.
   local function backoff_until(host) return tonumber(number(redis.pcall('GET', PREFIX .. KEY.hostBackoff .. host))) or 0 end
 
   -- Whether elements wait for a host.
@@ -76,10 +76,10 @@ do
 
   -- How many more of a host's jobs may start now, nil if any number may; whether they wait for nothing but a start; and
   -- then whether elements wait for the host.
-  local function room(rule)
+  local function startable_on(rule)
     if backoff_until(rule.host) > now then return 0, false end
-    local busy = rule.most and redis.pcall('SCARD', PREFIX .. KEY.busy .. rule.host)
-    local free = type(busy) == 'number' and math.max(0, rule.most - busy) or nil
+    local busy = rule.max and redis.pcall('SCARD', PREFIX .. KEY.busy .. rule.host)
+    local free = type(busy) == 'number' and math.max(0, rule.max - busy) or nil
     if free == 0 or not rule.interval then return free, false end
     return math.min(free or math.huge, fleet.startable(rule.host, rule.interval)), true, has_queue(rule.host)
   end
@@ -91,18 +91,18 @@ do
     return type(waiting) == 'number' and waiting > 0
   end
 
-  -- Whether a job may start now, and the rule of its host. If the job may not, its element has been moved to the line
+  -- Whether a job may start now, and the rule of its host. If the job may not, its element has been moved to the queue
   -- of its host. Writes hosts, deferred_hosts, deferred_host:<host>.
   function fleet.admits(id, parsed, element)
     if not are_limited() then return true end
     local name, authority = host_of(parsed.url or parsed.urls and parsed.urls[1] or call('HGET', key(id), 'url'))
-    -- Only the first element for a host is looked at in a call. If its host has no room, the others follow it.
+    -- Only the first element for a host is checked in a call. If the limit of its host is reached, the others follow it.
     local rule, is_full = fleet.full[authority], true
     if not rule then
       rule = rule_of(name, authority)
       produced = produced + BYTES_OF_CHECK
       -- A key of another type limits nothing.
-      local free, _, have_to_wait = room(rule)
+      local free, _, have_to_wait = startable_on(rule)
       is_full = (free == 0 or have_to_wait and has_older(rule))
         and type(redis.pcall('ZADD', PREFIX .. KEY.deferredHosts, 'NX', NOW, rule.host)) == 'number'
       fleet.full[authority] = is_full and rule or nil
@@ -119,25 +119,25 @@ do
 
   local function enter(id, host) redis.pcall('SADD', PREFIX .. KEY.busy .. host, id) end
 
-  -- Notes that a job starts. rule: from fleet.admits(). Returns whether the job is counted at its host: then the caller
+  -- Counts that a job starts. rule: from fleet.admits(). Returns whether the job is counted at its host: then the caller
   -- sets its `host`. Writes starts, busy:<host>.
   function fleet.begin(id, rule)
     if fleet.start_interval then fleet.record_start('*', fleet.start_interval) end
     if not rule then return false end
     if rule.interval then fleet.record_start(rule.host, rule.interval) end
-    if rule.most then enter(id, rule.host) end
-    return rule.most ~= nil
+    if rule.max then enter(id, rule.host) end
+    return rule.max ~= nil
   end
 
-  -- Brings at most `most` of a host's elements back to the front of the line, in their order. Returns how many. Writes
-  -- jobs, deferred_host:<host>, hosts, starts.
-  local function return_to_queue(rule, most)
+  -- Returns at most `max` of a host's elements to the front of the queue, in their order. Returns how many. Writes jobs,
+  -- deferred_host:<host>, hosts, starts.
+  local function return_to_queue(rule, max)
     local host = rule.host
-    local aside, hosts = PREFIX .. KEY.deferredHost .. host, PREFIX .. KEY.hosts
-    local elements = redis.pcall('LRANGE', aside, -most, -1)
+    local deferred, hosts = PREFIX .. KEY.deferredHost .. host, PREFIX .. KEY.hosts
+    local elements = redis.pcall('LRANGE', deferred, -max, -1)
     if elements.err or #elements == 0 then return 0 end
     call('RPUSH', JOBS, unpack(elements))
-    call('LTRIM', aside, 0, -1 - #elements)
+    call('LTRIM', deferred, 0, -1 - #elements)
     local count = 0
     for _, element in ipairs(elements) do if element ~= VOID then count = count + 1 end end
     if redis.pcall('HINCRBY', hosts, 'waiting', -count) == 0 then call('HDEL', hosts, 'waiting') end
@@ -158,7 +158,7 @@ do
     return name == host or authority == host
   end
 
-  -- Whether an element that was brought back is still the next in line. Further elements would overtake it.
+  -- Whether an element that was returned is still the next in the queue. Further elements would overtake it.
   local function is_awaited(rule)
     local front = redis.pcall('LINDEX', JOBS, -1)
     if type(front) ~= 'string' then return false end
@@ -166,7 +166,7 @@ do
     return rule.interval and fleet.reserved(rule) > 0 and is_of(front, rule.host)
   end
 
-  -- Frees the place of a counted job whose run has ended, and brings back an element that waits for it. Writes
+  -- Releases the connection of a counted job whose run has ended, and returns an element that waits for it. Writes
   -- busy:<host>, job:<id> (host), jobs, deferred_host:<host>, hosts, starts.
   function fleet.release_host(id, host)
     redis.pcall('SREM', PREFIX .. KEY.busy .. host, id)
@@ -174,18 +174,18 @@ do
     call('HDEL', key(id), 'host')
     if not has_queue(host) then return end
     local rule = limit_of(host)
-    if room(rule) ~= 0 then return_to_queue(rule, 1) end
+    if startable_on(rule) ~= 0 then return_to_queue(rule, 1) end
   end
 
-  -- Notes that a job's host wants to be left alone for `delay` ms. The fleet obeys for a minute at most, since the host
-  -- may mean one of its resources only. Writes backoff:<host>, backoff.
+  -- Records that a job's host asked for a pause of `delay` ms. The fleet pauses for a minute at most, since the host may
+  -- mean one of its resources only. Writes backoff:<host>, backoff.
   function fleet.back_off(id, delay)
     local host = rule_of(host_of(call('HGET', key(id), 'url'))).host
     delay = math.min(delay, 60000)
     fleet.used, fleet.limited, fleet.full = true, true, {}
     if delay < 1 or backoff_until(host) >= now + delay then return end
     redis.pcall('SET', PREFIX .. KEY.hostBackoff .. host, whole(now + delay), 'PX', whole(delay))
-    -- Without this key or limits no claim looks at hosts (fleet.is_used).
+    -- Without this key or limits no claim checks hosts (fleet.is_used).
     redis.pcall('SET', PREFIX .. KEY.backoff, NOW, 'PX', 60000)
   end
 
@@ -193,12 +193,12 @@ do
   function fleet.count(id, job)
     if job.host or not are_limited() then return end
     local rule = rule_of(host_of(call('HGET', key(id), 'url')))
-    if not rule.most then return end
+    if not rule.max then return end
     call('HSET', key(id), 'host', rule.host)
     enter(id, rule.host)
   end
 
-  -- Removes jobs without a lease from the count. They stay there if somebody has written over a job's keys.
+  -- Removes jobs without a lease from the count. They stay there if another client has written over a job's keys.
   local function forget_strays(host)
     local busy = PREFIX .. KEY.busy .. host
     local some = redis.pcall('SRANDMEMBER', busy, 8)
@@ -206,12 +206,12 @@ do
     for _, id in ipairs(some) do if not call('ZSCORE', LEASES, id) then call('SREM', busy, id) end end
   end
 
-  -- Looks after the queue of one host, and brings back at most `left` elements. Returns how many, and in how many ms the
-  -- next one may start; nil if none waits for a start. Notes when a tick looks at the host again.
+  -- Maintains the queue of one host, and returns at most `left` elements. Returns how many, and in how many ms the next
+  -- one may start; nil if none waits for a start. Records when a tick checks the host again.
   local function maintain_host(host, left)
     forget_strays(host)
     local rule = limit_of(host)
-    local free, waits = room(rule)
+    local free, waits = startable_on(rule)
     local moved = 0
     if free ~= 0 and left > 0 and not is_awaited(rule) then
       if rule.interval and fleet.reserved(rule) > 0 then fleet.reserve(rule, 0) end
@@ -226,8 +226,8 @@ do
     return moved, waits and fleet.next_start(host, rule.interval, moved) or nil
   end
 
-  -- A duty of tick.lua, and part of pace(): brings back as many elements as there is room for, at most `left`. Returns
-  -- in how many ms the next one may start; nil if none waits for a start. Writes jobs, deferred_host:<host>, busy:<host>,
+  -- A task of the tick, and part of pace(): returns as many elements as may start, at most `left`. Returns in how many ms
+  -- the next one may start; nil if none waits for a start. Writes jobs, deferred_host:<host>, busy:<host>,
   -- hosts, deferred_hosts, starts.
   function fleet.return_all(left)
     if not are_limited() then return end

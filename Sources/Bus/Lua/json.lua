@@ -1,12 +1,12 @@
--- Reads JSON as RFC 8259 defines it, with the same result as Contract/JSON.swift. No name may stand twice in an object.
+-- Reads JSON as RFC 8259 defines it, with the same result as Contract/JSON.swift. No name may occur twice in an object.
 --
 -- cjson is fast but accepts more. What it accepts beyond the RFC is found by a few patterns, each of which skips long
 -- runs of characters. No loop here goes from character to character.
 
 local JSON
 
--- A reader of our own, because cjson's settings belong to everybody who uses it. cjson is not available while Redis
--- loads the library. Returns the value of a JSON text; raises an error if cjson refuses it.
+-- A separate decoder, because cjson's settings apply to every library that uses it. cjson is not available while Redis
+-- loads the library. Returns the value of a JSON text; raises an error if cjson rejects it.
 local function decode(text)
   if not JSON then
     JSON = cjson.new()
@@ -50,26 +50,26 @@ local function skeleton(text)
   -- Most texts are printable ASCII only.
   if string.find(text, '^[ -~]*$') then return bare end
   if not is_ascii(text) and not is_utf8(text) then return nil, 'must be a JSON object: it is not valid UTF-8' end
-  -- Control characters that are blanks may stand between tokens. No others may stand anywhere.
+  -- Control characters that are blanks may occur between tokens. No others are allowed anywhere.
   if not string.find(text, '^[^%z\1-\31]*$') and count(text, '[%z\1-\31]') ~= count(bare, '[\t\r\n]') then
-    return nil, 'must be a JSON object: a control character stands where none may be'
+    return nil, 'must be a JSON object: a control character is not allowed there'
   end
   return bare
 end
 
--- How many members all objects in a value have, or `most` once that many are found. In cjson's tables the names of
--- members are texts, and the places in arrays are numbers.
-local function members(value, most)
-  local n = 0
+-- How many members all objects in a value have, or `max` once that many are found. In cjson's tables the names of
+-- members are texts, and the indexes of arrays are numbers.
+local function members(value, max)
+  local count = 0
   for name in pairs(value) do
     if type(name) ~= 'string' then break end
-    n = n + 1
+    count = count + 1
   end
   for _, inner in pairs(value) do
-    if n >= most then return n end
-    if type(inner) == 'table' then n = n + members(inner, most - n) end
+    if count >= max then return count end
+    if type(inner) == 'table' then count = count + members(inner, max - count) end
   end
-  return n
+  return count
 end
 
 -- The table of a JSON object; or nil and what is wrong with the text, as a part of a sentence. Writes no key.
@@ -80,9 +80,9 @@ local function object(text)
   if not bare then return nil, wrong end
   local fine, value = pcall(decode, text)
   if not fine then return nil, 'must be a JSON object: ' .. string.gsub(text_of(value), '^[%w_]+:%d+: ', '') end
-  -- cjson also takes 1. and -.5 for numbers, and keeps the last of several members with one name.
-  if string.find(bare, '[.-]%D') then return nil, 'must be a JSON object: a number is none' end
+  -- cjson also accepts 1. and -.5 as numbers, and keeps the last of several members with one name.
+  if string.find(bare, '[.-]%D') then return nil, 'must be a JSON object: a number is not valid' end
   local written = count(bare, ':')
-  if members(value, written) ~= written then return nil, 'must be a JSON object: a name stands twice in an object' end
+  if members(value, written) ~= written then return nil, 'must be a JSON object: a name occurs twice in an object' end
   return value
 end

@@ -1,24 +1,24 @@
 -- Kinds of jobs that not every worker does. A worker names its kinds when it registers. An element of another kind is
--- set aside, unchanged, in the list `deferred_kind:<kind>`. A worker that does this kind takes the element from there with its
--- claim, or puts it back into the line with its tick. So an old worker leaves new kinds to newer workers.
+-- deferred, unchanged, in the list `deferred_kind:<kind>`. A worker that does this kind claims the element from there, or
+-- returns it to the queue with its tick. So an old worker defers new kinds to newer workers.
 --
--- A kind that this library does not know may be a later version's, or a mistake. So that nobody fills Redis with them,
--- there are at most 64 of them at a time, and of each at most 1000 elements, for a week. More are rejected.
+-- A kind that this library does not know may be a later version's, or a mistake. So that mistakes cannot fill Redis, at
+-- most 64 unknown kinds wait at a time, and of each at most 1000 elements, for a week. More are rejected.
 --
--- The hash `kinds` has the kinds of which something was set aside, and when that was last (ms).
+-- The hash `deferred_kinds` has the kinds with deferred elements, and when the last one was deferred (ms).
 kinds.max_unknown, kinds.max_elements, kinds.kept = 64, 1000, 604800000
 
 -- Whether this worker does jobs of a kind. is_current() must have set kinds.done. A kind that this library does not
 -- know cannot be done.
 function kinds.does(kind) return kinds.rules[kind] ~= nil and string.find(' ' .. kinds.done .. ' ', ' ' .. kind .. ' ', 1, true) ~= nil end
 
--- The kind that an element names; nil if it names none, or no valid name. parsed: the element as a table, or nil.
+-- The kind that an element names; nil if it names none, or if the name is not valid. parsed: the element as a table, or nil.
 function kinds.named(parsed)
   local kind = parsed and parsed.kind
   return type(kind) == 'string' and #kind <= 32 and string.find(kind, '^[a-z][a-z_]*$') and kind or nil
 end
 
--- Why an element of a kind that this library does not know cannot be set aside; nil if it can. Writes no key.
+-- Why an element of a kind that this library does not know cannot be deferred; nil if it can. Writes no key.
 local function why_full(kind)
   local is_listed = redis.pcall('HEXISTS', kinds.key, kind) == 1
   local count = not is_listed and size(kinds.key)
@@ -30,8 +30,9 @@ local function why_full(kind)
   end
 end
 
--- Sets an element aside. The caller removes it from the list that it was in. An element of an unknown kind is rejected
--- if too many wait. parsed: the element as a table, or nil. Writes deferred_kind:<kind>, deferred_kinds, and what reject_element() writes.
+-- Defers an element. The caller removes it from the list that it was in. An element of an unknown kind is rejected if too
+-- many wait. parsed: the element as a table, or nil. Writes deferred_kind:<kind>, deferred_kinds, and what
+-- reject_element() writes.
 function kinds.defer(element, kind, parsed)
   local list, is_unknown = PREFIX .. KEY.deferredKind .. kind, not kinds.rules[kind]
   local wrong = is_unknown and why_full(kind)
@@ -39,13 +40,13 @@ function kinds.defer(element, kind, parsed)
   call('LPUSH', list, element)
   if is_unknown then call('PEXPIRE', list, kinds.kept) else call('PERSIST', list) end
   redis.pcall('HSET', kinds.key, kind, NOW)
-  -- A request for the job may have come before its element.
+  -- A control operation for the job may have come before its element.
   if parsed and is_id(parsed.id) and redis.pcall('EXISTS', key(parsed.id)) == 1 then fleet.recheck_soon() end
 end
 
--- The kinds of which something is set aside. Writes deferred_kinds (deletes others).
+-- The kinds with deferred elements. Writes deferred_kinds (deletes others).
 function kinds.deferred_kinds()
-  -- If the key has another type, there are none. An earlier version may have set aside any number of kinds.
+  -- If the key has another type, there are none. An earlier version may have deferred any number of kinds.
   local many = (size(kinds.key) or 0) > 2 * kinds.max_unknown
   local names, all = {}, many and redis.pcall('HRANDFIELD', kinds.key, kinds.max_unknown, 'WITHVALUES') or redis.pcall('HGETALL', kinds.key)
   for n = 1, #all, 2 do
@@ -55,8 +56,8 @@ function kinds.deferred_kinds()
   return names
 end
 
--- Moves the next element that was set aside and that this worker can do into its `held` list. Returns the element, or
--- nil. Writes deferred_kind:<kind>, deferred_kinds, held:<worker>.
+-- Moves the next deferred element that this worker can do into its `held` list. Returns the element, or nil.
+-- Writes deferred_kind:<kind>, deferred_kinds, held:<worker>.
 function kinds.claim_deferred()
   if call('EXISTS', kinds.key) == 0 then return nil end
   for kind in string.gmatch(kinds.done, '%S+') do
@@ -66,8 +67,8 @@ function kinds.claim_deferred()
   end
 end
 
--- A duty of tick.lua: kinds that this worker does not do are put into tick.deferred_kinds, for its log. While the line has
--- elements, no claim looks at what was set aside, so 16 elements of each other kind go back to the front of the line.
+-- A task of the tick: puts the kinds that this worker does not do into tick.deferred_kinds, for its log. While the queue
+-- has elements, no claim reads the deferred ones, so 16 elements of each other kind return to the front of the queue.
 -- Writes deferred_kind:<kind>, deferred_kinds, jobs.
 function kinds.return_deferred(tick)
   local names = kinds.deferred_kinds()

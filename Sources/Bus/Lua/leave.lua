@@ -1,8 +1,8 @@
--- Forgets a worker that ends, and puts the elements that it holds back in line.
+-- Forgets a worker that ends, and returns the elements that it holds to the queue.
 --
--- ARGV: nonce, worker, instance, place (colocated.lua), bytes that the worker has received since it began
+-- ARGV: nonce, worker, instance, host identity (colocated.lua), bytes that the worker has received since it began
 -- Returns nothing. Does nothing if another process has the name. Writes worker:<worker>, held:<worker>, jobs, settings,
--- host:<place>, workers, totals, history:<hour>, and what fleet.end_leases() writes.
+-- host:<identity>, workers, totals, history:<hour>, and what fleet.end_leases() writes.
 define('leave', { 'allow-oom' }, function()
   touch()
   local known, received = unpack(call('HMGET', WORKER, 'instance', 'received'))
@@ -14,8 +14,8 @@ define('leave', { 'allow-oom' }, function()
   fleet.end_leases(ARGV[3])
   call('HDEL', SETTINGS, 'quiet:' .. ARGV[2])
   call('HDEL', PREFIX .. KEY.host .. ARGV[4], ARGV[2])
-  -- The server may still keep a BLMOVE of a lost connection, which can take an element. So ticks look at this worker's
-  -- `held` list for another 15 s.
+  -- The server may still have a BLMOVE of a lost connection, which can move an element. So ticks check this worker's `held`
+  -- list for another 15 s.
   call('ZADD', WORKERS, whole(now - 86400000 + 15000), ARGV[2])
   -- There may be no other worker whose tick writes the counts.
   history.keep()

@@ -1,7 +1,7 @@
--- Ends a run that was lost with its worker: the job goes back to the front of the line, or fails as crash_loop. The
+-- Ends a run that was lost with its worker: the job returns to the front of the queue, or fails as crash_loop. The
 -- loss counts as a crash if the worker had reported that the run was at work. A claim whose reply was lost never ran,
--- and a job that waits for its host crashes no worker. Even if it does not count, `crashes` is written: then the next
--- worker reports that it has begun before it does anything else.
+-- and a job that waits for its host crashes no worker. Even if it does not count, `crashes` is written, so that the
+-- next worker reports that it has begun before it does anything else.
 -- crash_limit: how many crashes are forgiven. Writes job:<id>, and what fail() or requeue() writes.
 local function lose(id, job, crash_limit, retention)
   history.count('lost')

@@ -1,32 +1,34 @@
--- The one order of pushes and requests: docs/bus.md, "The order of pushes and control operations".
+-- The one order of pushes and control operations: docs/bus.md, "The order of pushes and control operations".
 --
--- Each push and each request has a moment. The moment of a push is its `at`. Without `at`, or if `at` is ahead of
--- Redis' clock, it is when a worker takes the element. The moment of a request is its time. A request without a time
--- counts as made after the last tick that left no request in `want`, and after everything that was taken of its job. A
--- tick applies a request, or the call that takes an element of the same job, whichever comes first.
+-- Each push and each control operation has a timestamp. The timestamp of a push is its `at`. Without `at`, or if `at` is
+-- ahead of Redis' clock, it is when a worker claims the element. The timestamp of an operation is its time. An operation
+-- without a time counts as made after the last tick that left no operation in `want`, and after everything that was
+-- claimed of its job. An operation is applied by a tick, or by the call that claims an element of the same job, whichever
+-- comes first.
 
 local last_applied, blocking_operation, set_want, apply_operation
 
 do
-  -- Until when (ms) a request without a time counts as not yet made: the last tick that left no request. Writes no key.
+  -- Until when (ms) an operation without a time counts as not yet made: the last tick that left no operation. Writes no
+  -- key.
   function last_applied()
-    local look, heard = string.match(call('GET', TICK) or '', '^(%d+) %d+ ?(%d*)$')
-    return tonumber(heard) or tonumber(look) or now
+    local ticked_at, applied_at = string.match(call('GET', TICK) or '', '^(%d+) %d+ ?(%d*)$')
+    return tonumber(applied_at) or tonumber(ticked_at) or now
   end
 
-  -- Whether a push is newer than a request of `moment`. at: ms, or nil for a push without a time, which is newer.
+  -- Whether a push is newer than an operation of `timestamp`. at: ms, or nil for a push without a time, which is newer.
   local function is_newer(at, timestamp) return not at or at > tonumber(timestamp) end
 
-  -- The request that waits behind a cancel of which the run does not know yet: its word and its moment. nil if there is
-  -- none.
+  -- The operation that waits behind a cancel of which the run does not know yet: its word and its timestamp. nil if there
+  -- is none.
   local function next_want(job)
     local want, timestamp = string.match(job.want_next or '', '^(%a+) (%d+)$')
     return want, timestamp
   end
 
-  -- The request that stops a push: any request for a job that is not known, a pause for a job that has ended. nil if
-  -- there is none, or if the push is newer. at: the push's moment (ms), or nil. Deletes requests from `job` that the push
-  -- is newer than. Writes no key.
+  -- The operation that stops a push: any operation for a job that is not known, a pause for a job that has ended. nil if
+  -- there is none, or if the push is newer. at: the push's timestamp (ms), or nil. Deletes operations from `job` that the
+  -- push is newer than. Writes no key.
   function blocking_operation(job, at)
     if job.state and not IS_FINAL[job.state] then return nil end
     local function stops(timestamp) return at and not is_newer(at, timestamp) or not at and not job.state end
@@ -38,46 +40,46 @@ do
     return nil
   end
 
-  -- Keeps a push that came behind a request of which the run does not know yet. apply_pending() does the push once the request
-  -- is done. Writes job:<id> (next_push, ahead, want_next), spec:<id> (the `next_push` fields), and batches.await().
+  -- Keeps a push that came behind an operation of which the run does not know yet. apply_pending() does the push once the
+  -- operation is done. Writes job:<id> (next_push, ahead, want_next), spec:<id> (the `next_push` fields), and batches.await().
   function NOT_STARTED.next_push(id, job, parsed, element)
-    local k, s = key(id), spec(id)
+    local job_key, spec_key = key(id), spec(id)
     local is_job = (parsed.url or parsed.urls) and true
-    if parsed.batch then call('HSET', s, 'next_push_batch', batches.await(id, call('HGET', s, 'next_push_batch') or nil, parsed.batch)) end
-    if parsed.reply_to then call('HSET', s, 'next_push_reply_to', (join(call('HGET', s, 'next_push_reply_to') or nil, parsed.reply_to))) end
+    if parsed.batch then call('HSET', spec_key, 'next_push_batch', batches.await(id, call('HGET', spec_key, 'next_push_batch') or nil, parsed.batch)) end
+    if parsed.reply_to then call('HSET', spec_key, 'next_push_reply_to', (join(call('HGET', spec_key, 'next_push_reply_to') or nil, parsed.reply_to))) end
     -- When the kept job was pushed, and when the push that renews its URLs was made. A continuation cannot begin a job.
-    local has_url = job.next_push and call('HGET', s, 'next_push_has_url')
+    local has_url = job.next_push and call('HGET', spec_key, 'next_push_has_url')
     local newest = is_job and (has_url and string.match(has_url, '%d+$') or '0') or job.next_push
     if parsed.at and tonumber(newest or 0) > parsed.at then return end
     local made = timestamp_of(parsed.at)
     if is_job and has_url and ends(job.want) then
-      call('HSET', s, 'next_push_renewed', element, 'next_push_has_url', string.match(has_url, '^%d+') .. ' ' .. made)
+      call('HSET', spec_key, 'next_push_renewed', element, 'next_push_has_url', string.match(has_url, '^%d+') .. ' ' .. made)
     elseif is_job or not has_url then
-      call('HSET', s, 'next_push', element)
-      if is_job then call('HSET', s, 'next_push_has_url', made) end
+      call('HSET', spec_key, 'next_push', element)
+      if is_job then call('HSET', spec_key, 'next_push_has_url', made) end
     end
-    call('HSET', k, 'next_push', whole(math.max(tonumber(made), tonumber(job.next_push or 0))))
+    call('HSET', job_key, 'next_push', whole(math.max(tonumber(made), tonumber(job.next_push or 0))))
     record_future_push(id, parsed.at)
     local _, timestamp = next_want(job)
-    -- Behind a cancel, a continuation has nothing to continue; only a job takes back the pause.
-    if timestamp and is_job and is_newer(parsed.at, timestamp) then call('HDEL', k, 'want_next') end
+    -- Behind a cancel, a continuation has nothing to continue; only a job revokes the pause.
+    if timestamp and is_job and is_newer(parsed.at, timestamp) then call('HDEL', job_key, 'want_next') end
   end
 
-  -- Drops the kept push, because a newer request stops it. ending: whether that request ends the job; if not, the URLs
-  -- and headers of the kept push are still used.
-  local function drop_next_push(id, job, ending)
-    local v = call('HMGET', spec(id), 'next_push', 'next_push_reply_to', 'next_push_batch')
-    local kept = job.next_push and v[1]
+  -- Drops the kept push, because a newer operation stops it. is_ending: whether that operation ends the job; if not, the
+  -- URLs and headers of the kept push are still used.
+  local function drop_next_push(id, job, is_ending)
+    local element, reply_to, batch = unpack(call('HMGET', spec(id), 'next_push', 'next_push_reply_to', 'next_push_batch'))
+    local kept = job.next_push and element
     call('HDEL', key(id), 'next_push')
     call('HDEL', spec(id), 'next_push', 'next_push_has_url', 'next_push_renewed', 'next_push_reply_to', 'next_push_batch')
-    await_end(id, job, v[2] or nil)
-    if v[3] then batches.enter(id, job, v[3]) end
-    local parsed = kept and not ending and read(kept)
+    await_end(id, job, reply_to or nil)
+    if batch then batches.enter(id, job, batch) end
+    local parsed = kept and not is_ending and read(kept)
     if parsed and (parsed.url or parsed.urls) then renew(id, job, parsed, kept, job.next_push) end
   end
 
-  -- Whether a request of `made` (ms) that ends the job also ends the kept push, though something newer came behind that
-  -- push. A continuation cannot bring an ended job back. A newer job can: it becomes the kept push, and the answer is
+  -- Whether an operation of `made` (ms) that ends the job also ends the kept push, although something newer came behind
+  -- that push. A continuation cannot restart an ended job. A newer job can: it becomes the kept push, and the result is
   -- false.
   local function ends_next_push(id, made)
     local first, newest = string.match(call('HGET', spec(id), 'next_push_has_url') or '', '^(%d+) ?(%d*)$')
@@ -88,47 +90,47 @@ do
     return false
   end
 
-  -- Notes a request that has to wait, for the run to learn of it or for the job to come. made: its moment (ms). The
-  -- request may be older than one that waits already. At most one request that ends the job waits, and behind it a
-  -- newer pause.
+  -- Records an operation that has to wait, for the run to learn of it or for the job to come. made: its timestamp (ms).
+  -- The operation may be older than one that waits already. At most one operation that ends the job waits, and behind it
+  -- a newer pause.
   function set_want(id, job, want, made)
-    local k, waits, since = key(id), job.want, tonumber(job.want_at or 0)
+    local job_key, waits, since = key(id), job.want, tonumber(job.want_at or 0)
     local _, timestamp = next_want(job)
     if want == 'paused' then
-      -- An ending request cannot be taken back. A pause that is older than it has no effect.
+      -- An ending operation cannot be revoked. A pause that is older than it has no effect.
       if ends(waits) then
-        if made >= since and made > tonumber(timestamp or 0) then call('HSET', k, 'want_next', 'paused ' .. whole(made)) end
+        if made >= since and made > tonumber(timestamp or 0) then call('HSET', job_key, 'want_next', 'paused ' .. whole(made)) end
         return
       end
       if made < since then return end
     elseif waits == 'paused' and since > made and (job.state or not forgets(want)) then
-      call('HSET', k, 'want_next', 'paused ' .. whole(since), 'want', want, 'want_at', whole(made))
+      call('HSET', job_key, 'want_next', 'paused ' .. whole(since), 'want', want, 'want_at', whole(made))
       return
     end
     local is_kept = job.next_push and (tonumber(job.next_push) <= made or ends(want) and ends_next_push(id, made))
     if job.state then
-      -- A request that forgets the job wins, unless the job was pushed again since. A forgotten job cannot be
+      -- An operation that forgets the job wins, unless the job was pushed again since. A forgotten job cannot be
       -- continued.
       local is_anew = is_kept and call('HEXISTS', spec(id), 'next_push_has_url') == 1
       if forgets(waits) and want ~= 'deleted' and not is_anew then want = waits end
-      -- The request stops all pushes up to the newer of the two moments.
+      -- The operation stops all pushes up to the newer of the two timestamps.
       if ends(waits) then made = math.max(made, since) end
     elseif waits then
-      -- Nobody knows the job. If the older request forgets, it settles the pushes before it at once; the newer request
+      -- The job is not known. If the older operation forgets, it settles the pushes before it at once; the newer operation
       -- waits.
       local older = made < since and { want, made } or { waits, since }
-      if forgets(older[1]) then call('HSET', k, 'settled_until', whole(math.max(older[2], tonumber(job.settled_until or 0)))) end
+      if forgets(older[1]) then call('HSET', job_key, 'settled_until', whole(math.max(older[2], tonumber(job.settled_until or 0)))) end
       if older[2] == made and older[1] == want then return end
     end
-    call('HSET', k, 'want', want, 'want_at', whole(made))
-    if timestamp and tonumber(timestamp) <= made then call('HDEL', k, 'want_next') end
+    call('HSET', job_key, 'want', want, 'want_at', whole(made))
+    if timestamp and tonumber(timestamp) <= made then call('HDEL', job_key, 'want_next') end
     if is_kept then drop_next_push(id, job, ends(want)) end
   end
 
-  -- Does `running` of `made` (ms), as a request for a running or an unknown job: takes back an older pause that waits.
+  -- Does `running` of `made` (ms) for a running or an unknown job: revokes an older pause that waits.
   local function revoke(id, job, made)
     local _, timestamp = next_want(job)
-    -- A cancel may have reached the run already, and cannot be taken back.
+    -- A cancel may have reached the run already, so it cannot be revoked.
     if timestamp then
       if tonumber(timestamp) <= made then call('HDEL', key(id), 'want_next') end
     elseif job.want == 'paused' then
@@ -137,19 +139,19 @@ do
     end
   end
 
-  -- Does a request for a job that has ended.
+  -- Does an operation for a job that has ended.
   local function apply_to_final(id, job, want, made, retention)
-    local k = key(id)
+    local job_key = key(id)
     if want == 'running' then
-      -- A newer pause is for the job that goes on now.
+      -- A newer pause is for the job that continues now.
       if job.want and tonumber(job.want_at) <= made then
-        call('HDEL', k, 'want', 'want_at')
+        call('HDEL', job_key, 'want', 'want_at')
         job.want = nil
       end
-      if job.want_next then call('HDEL', k, 'want_next') end
+      if job.want_next then call('HDEL', job_key, 'want_next') end
       if call('HEXISTS', spec(id), 'spec') == 1 then
-        call('HDEL', k, 'crashes', 'attempt', unpack(OF_END))
-        call('HSET', k, 'retried', whole(made))
+        call('HDEL', job_key, 'crashes', 'attempt', unpack(OF_END))
+        call('HSET', job_key, 'retried', whole(made))
         requeue(id, job, true, 'resumed', retention)
       end
     elseif forgets(want) then
@@ -159,15 +161,15 @@ do
       -- It is for pushes that are older than it and still wait.
       if want == 'cancelled' then
         settled_until(id, whole(made))
-        if job.want and tonumber(job.want_at) <= made then call('HDEL', k, 'want', 'want_at') end
-      elseif made > tonumber(job.want_at or 0) then call('HSET', k, 'want', want, 'want_at', whole(made)) end
+        if job.want and tonumber(job.want_at) <= made then call('HDEL', job_key, 'want', 'want_at') end
+      elseif made > tonumber(job.want_at or 0) then call('HSET', job_key, 'want', want, 'want_at', whole(made)) end
     end
   end
 
-  -- Does a request. value: the text from `want`, a word and perhaps a time (ms). heard: the result of last_applied(), for
-  -- a request without a time. An invalid request is rejected.
+  -- Does a control operation. value: the text from `want`, a word and perhaps a time (ms). applied_until: the result of
+  -- last_applied(), for an operation without a time. An invalid operation is rejected.
   -- Writes job:<id>, spec:<id>, rejected, and what schedule_deletion(), finish(), pause(), requeue() or forget() writes.
-  function apply_operation(id, value, retention, heard)
+  function apply_operation(id, value, retention, applied_until)
     local want, time = string.match(value, '^(%a+) ?(%d*)$')
     if not (want == 'running' or want == 'paused' or ends(want)) then
       return reject(value, 'want: must be paused, cancelled, running, removed or deleted, and perhaps unix ms behind a space',
@@ -176,56 +178,56 @@ do
     if time ~= '' and (tonumber(time) < TIMESTAMPS.min or tonumber(time) > TIMESTAMPS.max) then
       return reject(value, 'want: the time ' .. TIMESTAMPS.rule, is_id(id) and id or nil)
     end
-    if not is_id(id) then return reject(value, 'want: "' .. string.sub(id, 1, 128) .. '" is no id of a job') end
+    if not is_id(id) then return reject(value, 'want: "' .. string.sub(id, 1, 128) .. '" is not a valid job id') end
     if is_strange(id) then return reject(value, strange(id), id) end
-    local job, k = read_job(id), key(id)
+    local job, job_key = read_job(id), key(id)
     local state, pushed = job.state, tonumber(job.pushed or 0)
     local settled = math.max(tonumber(job.want_at or 0), tonumber(job.settled_until or 0))
-    -- No clock is ahead of Redis' own. A request without a time was made after everything that was taken of its job,
+    -- No clock is ahead of Redis' own. An operation without a time was made after everything that was claimed of its job,
     -- and after whatever it cannot undo.
     local given = time ~= '' and math.min(tonumber(time), now)
-    local seen = math.max(heard, pushed, tonumber(job.want_at or 0), tonumber(job.next_push or 0), tonumber(job.resumed or 0))
-    local made = given or math.max(seen, settled)
-    -- The job was pushed again after this request, and that push has been taken.
+    local after_known = math.max(applied_until, pushed, tonumber(job.want_at or 0), tonumber(job.next_push or 0), tonumber(job.resumed or 0))
+    local made = given or math.max(after_known, settled)
+    -- The job was pushed again after this operation, and that push has been claimed.
     if pushed > made then return end
     -- Whatever the job's state, an older push may wait for a host or for a worker of its kind.
     if want ~= 'running' then fleet.recheck_soon() end
-    -- A request cannot undo what is newer. A newer pause of a failed job is done after the retry.
+    -- An operation cannot undo what is newer. A newer pause of a failed job is done after the retry.
     if want == 'running' and made < tonumber(state == 'failed' and job.settled_until or settled) then return end
     local resumed = tonumber(job.resumed or 0)
     if want == 'paused' and made < resumed then return end
     -- The job had failed when this cancel was made, so the cancel is only for pushes that are older than it.
     if want == 'cancelled' and made < tonumber(job.retried or 0) then return settled_until(id, whole(made)) end
-    if want == 'running' and state then call('HSET', k, 'resumed', whole(math.max(made, resumed))) end
+    if want == 'running' and state then call('HSET', job_key, 'resumed', whole(math.max(made, resumed))) end
     if not state then
       if want == 'running' then
         revoke(id, job, made)
       elseif made >= tonumber(job.settled_until or 0) then
-        -- A request may come before its job. A stub keeps it.
+        -- An operation may come before its job. A tombstone keeps it.
         set_want(id, job, want, made)
-        call('PEXPIRE', k, 3600000)
+        call('PEXPIRE', job_key, 3600000)
       end
     elseif state == 'running' then
       if want == 'running' then revoke(id, job, made) else set_want(id, job, want, made) end
-    elseif IS_FINAL[state] then apply_to_final(id, job, want, given or seen, retention)
+    elseif IS_FINAL[state] then apply_to_final(id, job, want, given or after_known, retention)
     elseif want == 'running' then
       if state ~= 'queued' then requeue(id, job, true, 'resumed', retention) end
     elseif want == 'paused' then
       settled_until(id, whole(made), job)
       if state ~= 'paused' then pause(id, job, retention) end
     else
-      -- The job is paused by a newer pause. That pause stays in force for pushes between the two requests.
+      -- The job is paused by a newer pause. That pause stays in force for pushes between the two operations.
       local later = state == 'paused' and settled > made and settled
-      if later then call('HSET', k, 'settled_until', whole(math.max(made, pushed))) else settled_until(id, whole(made), job) end
+      if later then call('HSET', job_key, 'settled_until', whole(math.max(made, pushed))) else settled_until(id, whole(made), job) end
       schedule_deletion(id)
       job.want, job.want_at = want, whole(made)
       finish(id, job, 'cancelled', retention, '')
-      if later then apply_operation(id, 'paused ' .. whole(later), retention, heard) end
+      if later then apply_operation(id, 'paused ' .. whole(later), retention, applied_until) end
     end
   end
 
-  -- Does what came behind a request that is done now: the kept push, then the request behind the push. kept: the result
-  -- of take_pending(). Writes what the push does (push.lua, requeue(), postpone()), batches.release(), and apply_operation().
+  -- Does what came behind an operation that is done now: the kept push, then the operation behind the push. kept: the
+  -- result of take_pending(). Writes what the push does (push.lua, requeue(), postpone()), batches.release(), and apply_operation().
   apply_pending = function(id, kept, retention)
     if kept.element then
       local parsed, job = read(kept.element), read_job(id)

@@ -1,9 +1,9 @@
--- Places of running jobs under `max_running`, and whether a job may start.
+-- Permits of running jobs under `max_running`, and whether a job may start.
 --
--- A worker with a free slot waits in the line. If `max_running` leaves no place, the worker waits in the list `permits`
--- instead. A call that frees a place without using it pushes one token there. Redis then wakes only the worker that has
--- waited longest. A token is a hint: the worker that gets it has to claim. A token may be lost with a connection; ticks
--- offer another one.
+-- A worker with a free slot waits at the queue. If `max_running` leaves no permit, the worker waits at the list `permits`
+-- instead. A call that frees a permit without using it pushes one wake-up there, so that Redis wakes only the worker that
+-- has waited longest. A wake-up is a hint: the worker that gets it still has to claim. It may be lost with a connection,
+-- which is why ticks offer another one.
 
 -- Whether a limit may make workers wait in `permits`.
 local function has_permits(settings) return settings.max_running or settings.interval end
@@ -22,16 +22,16 @@ local function closed_by(settings)
   if settings.interval and fleet.startable('*', settings.interval) == 0 then return 'full' end
 end
 
--- Wakes one worker that waits for a place, if a place is free and jobs wait. is_news: wakes one even if no job waits,
--- since some worker must wait in the line for the next job. Writes permits.
+-- Wakes one worker that waits for a permit, if a permit is free and jobs wait. is_news: wakes one even if no job waits,
+-- since some worker must wait at the queue for the next job. Writes permits.
 local function offer_permit(settings, is_news)
   if closed_by(settings) or not (is_news or call('LLEN', JOBS) > 0) then return end
-  local tokens = redis.pcall('LLEN', PERMITS)
-  if tokens == 0 then
+  local wake_ups = redis.pcall('LLEN', PERMITS)
+  if wake_ups == 0 then
     call('LPUSH', PERMITS, '1')
     call('PEXPIRE', PERMITS, 60000)
-  elseif type(tokens) == 'table' then
-    -- Nobody but Haul may write this key.
+  elseif type(wake_ups) == 'table' then
+    -- No other program may write this key.
     call('DEL', PERMITS)
   end
 end

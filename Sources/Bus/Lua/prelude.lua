@@ -12,10 +12,9 @@
 -- and is_strange() do this for a job's own keys; a job with such a key stops no other job (isolate.lua). Where touch()
 -- does not cover the worker's hash or the list `rejected`, the function accesses them first.
 --
--- In all files: the line is the list `jobs`, and its right end is the front. `job` is a job as read_job() returns it, and `job`
--- is an element as read() returns it. Where no element is involved (states.lua, settle.lua, the duties of a tick), `job`
--- is the job. `settings` and `retention` come from touch() and retention_of(); `tick` is the table that tick.lua makes
--- for its duties.
+-- In all files: the queue is the list `jobs`, and its right end is the front. `job` is a job as read_job() returns it, and
+-- `parsed` is an element as read() returns it. `settings` and `retention` come from touch() and retention_of(); `tick` is
+-- the table that tick.lua makes for its tasks.
 local call, ARGV, NONCE
 local JOBS, HELD, WANT, TICK, LEASES, SCHEDULED, REJECTED, WORKERS, WORKER, SETTINGS, DEADLINES, PERMITS
 local INDEX, PREFIX, QUEUE, EPOCH, UNANNOUNCED
@@ -30,8 +29,8 @@ kinds.results = { 'file', 'inode', 'mtime', 'checksum', 'validated', 'source', '
 -- An element that is done, until its list is tidied (recheck.lua). No producer writes it.
 local VOID = '{"void":true}'
 local outbox, numbers, tickets, epoch
--- How many bytes of events, replies and entries of `rejected` this call has made so far: claiming.lua. `fleet.ended` is the
--- number of jobs that it has ended outside of their runs.
+-- How many bytes of events, replies and entries of `rejected` this call has made so far, which limits what it claims
+-- (claiming.lua). `fleet.ended` is the number of jobs that it has ended outside of their runs.
 local produced
 -- The functions of batches.lua. `touched`: batches that this call has changed. `kept`: how long a batch is kept once
 -- nothing of it is pending, in ms.
@@ -47,14 +46,14 @@ local function clock()
   return time[1] .. string.sub('00000' .. time[2], -6, -4)
 end
 
--- The id of this server's run. It cannot change while this library is loaded.
+-- The id of this server instance. It cannot change while this library is loaded.
 local server
 local function identity()
   server = server or string.match(call('INFO', 'server'), 'run_id:(%x+)')
   return server
 end
 
--- Sets the variables of a call: names of keys, the time, an empty outbox. define() calls it before each function.
+-- Sets the variables of a call: names of keys, the time, an empty outbox. define() calls it before each function runs.
 local function begin(keys, args)
   call, ARGV, NONCE = redis.call, args, args[1]
   if keys[1] ~= JOBS then
@@ -94,20 +93,20 @@ local function offsets(id) return PREFIX .. KEY.offsets .. id end
 -- job's hash sees no secrets.
 local function spec(id) return PREFIX .. KEY.spec .. id end
 
--- The next elements of this worker's `held` list and of the line, which stay there; false for an empty list.
+-- The next elements of this worker's `held` list and of the queue, which stay there; false for an empty list.
 local function next_elements() return call('LINDEX', HELD, -1), call('LINDEX', JOBS, -1) end
 
 -- Whether a call belongs to the worker's last registration. session: the instance and the session number, with a space
--- between them. A call that was sent over a connection lost since may still arrive, and nobody would receive the jobs
--- that it claims. Sets kinds.done, the kinds of jobs that this worker does. Writes no key.
+-- between them. A call that was sent over a connection lost since may still arrive, and no worker would receive the
+-- jobs that it claims. Sets kinds.done, the kinds of jobs that this worker does. Writes no key.
 local function is_current(session)
-  local known = call('HMGET', WORKER, 'instance', 'session', 'kinds')
-  kinds.done = known[3] or kinds.all
-  return known[1] and known[2] and known[1] .. ' ' .. known[2] == session
+  local instance, known_session, done = unpack(call('HMGET', WORKER, 'instance', 'session', 'kinds'))
+  kinds.done = done or kinds.all
+  return instance and known_session and instance .. ' ' .. known_session == session
 end
 
--- Returns `text` if it is a whole number, else nil: anybody may write into a hash. Lua writes no more than 14 digits
--- exactly.
+-- Returns `text` if it is a whole number, else nil, because any client may write into a hash. Lua writes no more than 14
+-- digits exactly.
 local function number(text) return type(text) == 'string' and #text <= 14 and string.find(text, '^%d+$') and text or nil end
 
 -- Whether a setting that is a switch is on.
@@ -117,18 +116,20 @@ local function is_on(value) return value == '1' or value == 'true' end
 -- the caller is a worker. Returns the settings by name, and the two results of next_elements(). Sets fleet.max_connections,
 -- fleet.max_response_bytes and fleet.start_interval. Writes no key.
 local function touch(worker)
-  -- ZINTER looks at the type of each key. The first key never exists, so there is nothing to compute.
+  -- ZINTER checks the type of each key. The first key never exists, so there is nothing to compute.
   call('ZINTER', 9, PREFIX .. 'none', UNANNOUNCED, LEASES, SCHEDULED, INDEX.paused, INDEX.completed, INDEX.failed, INDEX.cancelled, DEADLINES)
-  local v = call('HMGET', SETTINGS, 'paused', 'max_running', 'keep_completed', 'keep_failed', 'keep_cancelled',
-    'quiet:' .. (worker or ''), 'host_connections', 'rate', 'max_responses_bytes', 'starts', 'max_replies_bytes')
-  fleet.max_connections = tonumber(number(v[7])) or false
-  fleet.max_response_bytes = tonumber(number(v[9])) or KEPT.responses
-  fleet.max_reply_bytes = tonumber(number(v[11])) or KEPT.replies
+  local paused, max_running, keep_completed, keep_failed, keep_cancelled, quiet, host_connections, rate, max_responses_bytes,
+    starts, max_replies_bytes = unpack(call('HMGET', SETTINGS, 'paused', 'max_running', 'keep_completed', 'keep_failed',
+      'keep_cancelled', 'quiet:' .. (worker or ''), 'host_connections', 'rate', 'max_responses_bytes', 'starts', 'max_replies_bytes'))
+  fleet.max_connections = tonumber(number(host_connections)) or false
+  fleet.max_response_bytes = tonumber(number(max_responses_bytes)) or KEPT.responses
+  fleet.max_reply_bytes = tonumber(number(max_replies_bytes)) or KEPT.replies
   -- Milliseconds between the starts of any two jobs of the queue; nil without such a limit.
-  fleet.start_interval = v[10] and fleet.interval(v[10])
-  return { is_paused = is_on(v[1]), max_running = tonumber(number(v[2])), keep_completed = v[3], keep_failed = v[4],
-    keep_cancelled = v[5], is_quiet = is_on(v[6]),
-    has_rate = (tonumber(number(v[8])) or 0) > 0, interval = fleet.start_interval, texts = v }, next_elements()
+  fleet.start_interval = starts and fleet.interval(starts)
+  return { is_paused = is_on(paused), max_running = tonumber(number(max_running)), keep_completed = keep_completed,
+    keep_failed = keep_failed, keep_cancelled = keep_cancelled, is_quiet = is_on(quiet),
+    has_rate = (tonumber(number(rate)) or 0) > 0, interval = fleet.start_interval,
+    texts = { max_running = max_running, host_connections = host_connections, rate = rate, starts = starts } }, next_elements()
 end
 
 -- For how long ended jobs are kept: ms as text, by state. The settings (in seconds) come before the worker's values,
@@ -145,14 +146,14 @@ local function retention_of(settings, first)
 end
 
 -- A text as a JSON string, with its quotes. cjson is five times as fast as gsub. It also writes \/ for each slash, which
--- is valid everywhere, and is taken back in short texts because people read them.
+-- is valid everywhere, and is undone in short texts because people read them.
 local function quoted(text)
   local json = cjson.encode(text)
   if #json <= 16384 and string.find(json, '/', 1, true) then json = string.gsub(json, '\\/', '/') end
   return json
 end
 
--- The epoch of events, as text. A new epoch begins when another run of a server serves the queue, after a failover or a
+-- The epoch of events, as text. A new epoch begins when another server instance serves the queue, after a failover or a
 -- restart. Redis may then have lost writes, and a job's next events may have numbers that were used before. An epoch is
 -- the time at which it began (unix ms), and greater than every known one. Writes `epoch` when a new one begins.
 local function current_epoch()
@@ -204,44 +205,45 @@ local function emit(id, job, event, extra, worker, reply_to, is_private)
     .. (meta and ',"meta":' .. meta or '')
   local json, brief = head .. extra .. '}', without_response(extra)
   if brief then brief = head .. brief .. '}' end
-  outbox[#outbox + 1] = { id, brief and #extra > LARGEST.published and brief or json, reply_to or false, before, is_private, event,
-    event == 'failed' and string.match(extra, '"error":"([%w_]+)"'), json, brief }
+  outbox[#outbox + 1] = { id = id, published = brief and #extra > LARGEST.published and brief or json, reply_to = reply_to,
+    before = before, is_private = is_private, event = event,
+    error_code = event == 'failed' and string.match(extra, '"error":"([%w_]+)"'), json = json, brief = brief }
   produced = produced + #json * (1 + (reply_to and select(2, string.gsub(reply_to, '%S+', '')) or 0))
 end
 
 -- Pushes an event (JSON) onto reply lists. names: their names, with blanks between them. brief: the event without its
--- response, or nil if it has none. A list for whose answers there is no room gets that (responses.lua). Writes
--- reply:<name>, and what fleet.count_reply() writes.
+-- response, or nil if it has none. A list gets the brief event if the bytes of all replies are at their limit
+-- (responses.lua). Writes reply:<name>, and what fleet.count_reply() writes.
 local function reply(names, event, brief)
-  local room = LARGEST.replies
+  local bytes_left = LARGEST.replies
   for name in string.gmatch(names or '', '%S+') do
-    local list, answer = PREFIX .. KEY.reply .. name, event
+    local list, text = PREFIX .. KEY.reply .. name, event
     if brief then
-      room = room - #event
-      if room < 0 or not fleet.has_room_for_reply(#event) then answer = brief end
+      bytes_left = bytes_left - #event
+      if bytes_left < 0 or not fleet.may_keep_response(#event) then text = brief end
     end
-    -- A producer may have put a key of another type there. Then this list gets no event, and all else goes on.
-    if type(redis.pcall('LPUSH', list, answer)) == 'number' then
+    -- A producer may have put a key of another type there. Then only this list gets no event.
+    if type(redis.pcall('LPUSH', list, text)) == 'number' then
       call('LTRIM', list, 0, 999)
       call('PEXPIRE', list, 86400000)
-      if brief and answer == event then fleet.count_reply(name, #event) end
+      if brief and text == event then fleet.count_reply(name, #event) end
     end
   end
 end
 
--- Ends a call that may have emitted events; a settle calls it after each run as well. Ends batches that are over,
--- writes the last `seq` and `epoch` of each job, and sends the outbox. Returns `result`.
+-- Ends a call that may have emitted events; a settle calls it after each run as well. Ends batches whose members have all
+-- ended, writes the last `seq` and `epoch` of each job, and sends the outbox. Returns `result`.
 -- Writes job:<id>, reply:<name>, batch:<name>, members:<name>, batches; publishes on events:<id>.
 local function publish(result)
   if batches.touched then batches.update() end
   for id, seq in pairs(numbers) do call('HSET', key(id), 'seq', seq, 'epoch', current_epoch()) end
-  for _, e in ipairs(outbox) do
-    if not e[5] then
-      call('PUBLISH', PREFIX .. KEY.events .. e[1], e[2])
-      if e[6] ~= 'progress' then history.count(e[6]) end
-      if e[7] then history.count('failed ' .. e[7]) end
+  for _, entry in ipairs(outbox) do
+    if not entry.is_private then
+      call('PUBLISH', PREFIX .. KEY.events .. entry.id, entry.published)
+      if entry.event ~= 'progress' then history.count(entry.event) end
+      if entry.error_code then history.count('failed ' .. entry.error_code) end
     end
-    if e[3] then reply(e[3], e[8], e[9]) end
+    if entry.reply_to then reply(entry.reply_to, entry.json, entry.brief) end
   end
   outbox, numbers = {}, {}
   return result
@@ -259,27 +261,29 @@ end
 -- Reads what decides about the end of a run and what its events need, which is less than read_job() reads. Returns nil for a
 -- key of another type. Writes no key.
 local function ending(id)
-  local v = redis.pcall('HMGET', key(id), 'state', 'token', 'want', 'next_push', 'speed', 'meta', 'reply_to', 'deadline_at', 'seq',
+  local values = redis.pcall('HMGET', key(id), 'state', 'token', 'want', 'next_push', 'speed', 'meta', 'reply_to', 'deadline_at', 'seq',
     'want_next', 'want_at', 'host', 'batch')
-  if v.err then return nil end
-  return { state = v[1] or nil, token = v[2] or nil, want = v[3] or nil, next_push = v[4] or nil, speed = v[5] or nil,
-    meta = v[6] or nil, reply_to = v[7] or nil, deadline = number(v[8]), seq = tonumber(number(v[9])) or 0,
-    want_next = v[10] or nil, want_at = number(v[11]), host = v[12] or nil,
-    batch = v[13] or nil }
+  if values.err then return nil end
+  local state, token, want, next_push, speed, meta, reply_to, deadline, seq, want_next, want_at, host, batch = unpack(values)
+  return { state = state or nil, token = token or nil, want = want or nil, next_push = next_push or nil, speed = speed or nil,
+    meta = meta or nil, reply_to = reply_to or nil, deadline = number(deadline), seq = tonumber(number(seq)) or 0,
+    want_next = want_next or nil, want_at = number(want_at), host = host or nil, batch = batch or nil }
 end
 
--- Reads the fields that decide what may happen to a job, and those that its events need. A field that is absent or no
--- number where it must be one is nil; `crashes`, `attempt` and `seq` are 0 then. Raises an error for a key of another
+-- Reads the fields that decide what may happen to a job, and those that its events need. A field that is absent, or
+-- that must be a number and is not, is nil; `crashes`, `attempt` and `seq` are 0 then. Raises an error for a key of another
 -- type.
 local function read_job(id)
-  local v = call('HMGET', key(id), 'state', 'want', 'want_at', 'ticket', 'settled_until', 'token', 'next_push', 'worker', 'crashes', 'attempt',
-    'meta', 'reply_to', 'deadline_at', 'waiting', 'seq', 'pushed', 'active_token', 'ahead', 'want_next', 'resumed', 'kind', 'host', 'batch',
-    'retried')
-  return { state = v[1] or nil, want = v[2] or nil, want_at = number(v[3]), ticket = v[4] or nil, settled_until = number(v[5]),
-    token = v[6] or nil, next_push = number(v[7]), worker = v[8] or nil, crashes = tonumber(number(v[9])) or 0,
-    attempt = tonumber(number(v[10])) or 0, meta = v[11] or nil, reply_to = v[12] or nil, deadline = number(v[13]), waiting = v[14] or nil,
-    seq = tonumber(number(v[15])) or 0, pushed = number(v[16]), active_token = v[17] or nil, ahead = number(v[18]), want_next = v[19] or nil,
-    resumed = number(v[20]), kind = v[21] or nil, host = v[22] or nil, batch = v[23] or nil, retried = number(v[24]) }
+  local state, want, want_at, ticket, settled_until, token, next_push, worker, crashes, attempt, meta, reply_to, deadline, waiting, seq,
+    pushed, active_token, ahead, want_next, resumed, kind, host, batch, retried = unpack(call('HMGET', key(id), 'state', 'want', 'want_at',
+      'ticket', 'settled_until', 'token', 'next_push', 'worker', 'crashes', 'attempt', 'meta', 'reply_to', 'deadline_at', 'waiting', 'seq',
+      'pushed', 'active_token', 'ahead', 'want_next', 'resumed', 'kind', 'host', 'batch', 'retried'))
+  return { state = state or nil, want = want or nil, want_at = number(want_at), ticket = ticket or nil,
+    settled_until = number(settled_until), token = token or nil, next_push = number(next_push), worker = worker or nil,
+    crashes = tonumber(number(crashes)) or 0, attempt = tonumber(number(attempt)) or 0, meta = meta or nil, reply_to = reply_to or nil,
+    deadline = number(deadline), waiting = waiting or nil, seq = tonumber(number(seq)) or 0, pushed = number(pushed),
+    active_token = active_token or nil, ahead = number(ahead), want_next = want_next or nil, resumed = number(resumed), kind = kind or nil,
+    host = host or nil, batch = batch or nil, retried = number(retried) }
 end
 
 -- Whether a value is a valid id of a job, or name of a batch or a reply list.
@@ -291,10 +295,11 @@ local function size(name)
   return type(count) == 'number' and count or nil
 end
 
--- Whether one of the job's keys holds no hash, because somebody wrote another type. Such a job is left alone.
+-- Whether one of the job's keys does not hold a hash, because another client wrote another type. No call changes such a
+-- job.
 local function is_strange(id) return not (size(key(id)) and size(spec(id)) and size(offsets(id))) end
 
--- The reason with which an element or a request of a strange job is rejected.
+-- The reason with which an element or a control operation of a strange job is rejected.
 local function strange(id)
-  return 'id: a key of job ' .. id .. ' holds no hash; see what haul check says of it, then push the job again'
+  return 'id: a key of job ' .. id .. ' is not a hash; run haul check to see which one, then push the job again'
 end

@@ -1,7 +1,7 @@
--- A duty of tick.lua: puts scheduled jobs that are due at the end of the line. Writes scheduled, job:<id>, jobs.
+-- A task of the tick: puts scheduled jobs that are due at the end of the queue. Writes scheduled, job:<id>, jobs.
 local function promote(tick)
-  local most = budget(tick)
-  local due = call('ZRANGEBYSCORE', SCHEDULED, '-inf', NOW, 'LIMIT', 0, most)
+  local max = budget(tick)
+  local due = call('ZRANGEBYSCORE', SCHEDULED, '-inf', NOW, 'LIMIT', 0, max)
   each(due, function(id)
     call('ZREM', SCHEDULED, id)
     local job = is_strange(id) and {} or read_job(id)
@@ -12,5 +12,5 @@ local function promote(tick)
       emit(id, job, 'queued', '')
     end
   end, function() end)
-  spend(tick, #due, most)
+  spend(tick, #due, max)
 end

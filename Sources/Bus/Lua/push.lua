@@ -1,6 +1,6 @@
 -- What a push does to its job: docs/bus.md, "What a push of a known id does".
 
--- The first 4096 bytes of an element. Bytes that are no UTF-8 are replaced, because the whole entry would be invalid
+-- The first 4096 bytes of an element. Bytes that are not UTF-8 are replaced, because the whole entry would be invalid
 -- JSON.
 local function excerpt(element)
   local shown = string.sub(element, 1, 4096)
@@ -10,7 +10,7 @@ local function excerpt(element)
   return is_utf8(shown) and shown or (string.gsub(shown, '[\128-\255]', '?'))
 end
 
--- Rejects an element or a request: lists it in `rejected` and publishes the event at once. reason: a sentence. id: the
+-- Rejects an element or a control operation: lists it in `rejected` and publishes the event at once. reason: a sentence. id: the
 -- job's, or nil. names: reply lists, with blanks between them, or nil. meta: the element's JSON, or nil. Writes
 -- rejected, reply:<name>; publishes on events:<id>.
 local function reject(element, reason, id, names, meta)
@@ -30,7 +30,7 @@ local function reject(element, reason, id, names, meta)
 end
 
 -- Rejects an element. parsed: the element as a table, as far as it could be read, or nil. The rejection counts in its batch,
--- and answers its `reply_to`. Writes what reject() and batches.refuse() write.
+-- and goes to its `reply_to`. Writes what reject() and batches.refuse() write.
 local function reject_element(element, reason, id, parsed)
   if parsed then batches.refuse(id, parsed, element) end
   local meta = parsed and parsed.meta ~= nil and RAW(element, 'meta')
@@ -45,7 +45,7 @@ local function after_push(parsed, seconds) return math.min(parsed.at or now, now
 
 -- What an element does, by the job's state: the element may be a job or a continuation.
 --   begin: it runs, as it was pushed               go on: it runs, from its offsets
---   refresh: its URLs and headers are newer        again: it is done after the pending request
+--   refresh: its URLs and headers are newer        next_push: it is done after the pending control operation
 --   unknown, spent, gone: it cannot run            stale: its ticket is no longer the current one
 local VERDICTS = {
   [false] = { job = 'begin', continuation = 'unknown' },
@@ -58,7 +58,7 @@ local VERDICTS = {
   cancelled = { job = 'begin', continuation = 'spent' },
 }
 
--- Whether a push of `at` (ms, or nil) is a repeat: no newer than what was settled, or the last push of a clock that is
+-- Whether a push of `at` (ms, or nil) is a repeat: not newer than what was settled, or the last push of a clock that is
 -- ahead.
 local function is_repeat(job, at)
   return at and (at <= tonumber(job.settled_until or 0) or at == tonumber(job.ahead))
@@ -66,7 +66,7 @@ end
 
 -- What a push does: a word of VERDICTS, or 'next_push', 'stale', 'gone', 'duplicate'. push: its `kind` ('job',
 -- 'continuation', 'ticket'), `at`, `ticket`, and `has_spec`, whether spec:<id> has the job. For a duplicate also
--- returns the reason, and the moment that its `at` would have to exceed. Writes no key.
+-- returns the reason, and the timestamp that its `at` would have to exceed. Writes no key.
 local function verdict(job, push)
   local state, kind, at = job.state, push.kind, push.at
   if kind == 'ticket' then
@@ -90,8 +90,8 @@ local function set_deadline(job, parsed)
   if parsed.deadline then job.deadline = whole(after_push(parsed, parsed.deadline)) end
 end
 
--- Notes which reply lists a job answers that begins or goes on. A job that begins after its end answers the new names
--- alone: the others were answered at that end. set: adds a pair for the job's hash.
+-- Records which reply lists get the end of a job that begins or continues. If the job begins after an end, only the new
+-- names get its next end, because the others got that one. set: adds a pair for the job's hash.
 local function record_reply_lists(id, job, parsed, is_begun, set)
   local waiting, left = job.reply_to, nil
   if is_begun and (not job.state or IS_FINAL[job.state]) then
@@ -105,14 +105,14 @@ local function record_reply_lists(id, job, parsed, is_begun, set)
   if left then emit(id, job, 'duplicate', duplicate(job, { reason = 'crowded' }), nil, left, true) end
 end
 
--- Notes what a push says of a job that begins or goes on. begins: all fields are those of the push; otherwise only its
--- URLs and headers are used. Sets the fields of `job` that events need. Returns the pairs for job:<id>, which the caller
+-- Records what a push says of a job that begins or continues. is_begun: all fields are those of the push; otherwise only
+-- its URLs and headers are used. Sets the fields of `job` that events need. Returns the pairs for job:<id>, which the caller
 -- writes, and a function that adds a pair.
 -- Writes spec:<id>, deadlines, batches.begin(); deletes old fields of job:<id>. Emits `completed` if the job waited for
 -- replicas.
 local function record_push(id, job, parsed, element, is_begun)
-  local k, s, fields = key(id), spec(id), {}
-  -- While `reply_to` still names those who waited for the end.
+  local job_key, spec_key, fields = key(id), spec(id), {}
+  -- Now, while `reply_to` still has the names that waited for this end.
   if job.state == 'completed' and call('ZSCORE', UNANNOUNCED, id) then announce(id, UNREPLICATED) end
   local function set(name, value) fields[#fields + 1] = name fields[#fields + 1] = value end
   record_reply_lists(id, job, parsed, is_begun, set)
@@ -120,13 +120,13 @@ local function record_push(id, job, parsed, element, is_begun)
   if parsed.url or parsed.urls then
     set('url', mask(parsed.url or parsed.urls[1]))
     if is_begun then
-      call('HSET', s, 'spec', element)
+      call('HSET', spec_key, 'spec', element)
       job.meta = parsed.meta ~= nil and fleet.meta(element) or nil
       set('created', NOW)
       if parsed.path then set('path', parsed.path) end
       local kind = parsed.kind ~= 'download' and parsed.kind or nil
       if kind ~= job.kind then
-        if job.state then call('HDEL', k, 'kind', unpack(kinds.results)) end
+        if job.state then call('HDEL', job_key, 'kind', unpack(kinds.results)) end
         if job.kind then fleet.forget_responses({ id }) end
         if kind then set('kind', kind) end
         job.kind = kind
@@ -138,37 +138,37 @@ local function record_push(id, job, parsed, element, is_begun)
         call('ZADD', DEADLINES, job.deadline, id)
       end
     else
-      call('HSET', s, 'renewed', element)
+      call('HSET', spec_key, 'renewed', element)
     end
   end
   if IS_FINAL[job.state] then
     job.crashes, job.attempt = 0, 0
     -- From now on `received` counts bytes of another file. `bytes` keeps the size of the finished one.
-    local bytes = job.state == 'completed' and call('HGET', k, 'received')
+    local bytes = job.state == 'completed' and call('HGET', job_key, 'received')
     if bytes then set('bytes', bytes) end
-    call('HDEL', k, 'crashes', 'attempt', unpack(OF_END))
+    call('HDEL', job_key, 'crashes', 'attempt', unpack(OF_END))
     if is_begun then
-      call('HDEL', s, 'renewed')
-      call('HDEL', k, not parsed.path and 'path' or '-', not job.meta and 'meta' or '-')
+      call('HDEL', spec_key, 'renewed')
+      call('HDEL', job_key, not parsed.path and 'path' or '-', not job.meta and 'meta' or '-')
     end
   end
   return fields, set
 end
 
--- Renews the URLs and headers of an unfinished job by those of a newer push: signed URLs expire. moment: when the push
+-- Renews the URLs and headers of an unfinished job by those of a newer push: signed URLs expire. timestamp: when the push
 -- was made (ms, as text). Its reply lists and batches wait for the same end. Writes spec:<id>, job:<id>,
 -- batches.enter().
 local function renew(id, job, parsed, element, timestamp)
-  local k = key(id)
+  local job_key = key(id)
   call('HSET', spec(id), 'renewed', element)
-  call('HSET', k, 'url', mask(parsed.url or parsed.urls[1]))
-  if tonumber(timestamp) > tonumber(job.pushed or 0) then call('HSET', k, 'pushed', timestamp) end
+  call('HSET', job_key, 'url', mask(parsed.url or parsed.urls[1]))
+  if tonumber(timestamp) > tonumber(job.pushed or 0) then call('HSET', job_key, 'pushed', timestamp) end
   emit(id, job, 'duplicate', duplicate(job, { reason = 'active', made = parsed.at }))
   await_end(id, job, parsed.reply_to)
   if parsed.batch then batches.enter(id, job, parsed.batch) end
 end
 
--- Notes a time that is ahead of Redis' clock. A later push with the same time is a repeat. Writes job:<id> (ahead).
+-- Records a time that is ahead of Redis' clock. A later push with the same time is a repeat. Writes job:<id> (ahead).
 local function record_future_push(id, at)
   if at and at > now then call('HSET', key(id), 'ahead', whole(at)) end
 end
@@ -188,14 +188,14 @@ local NOT_STARTED = {
     record_future_push(id, parsed.at)
   end,
   duplicate = function(id, job, parsed, element, retention, reason, since)
-    -- `pushed` notes that the push was taken. So a request without a time that is applied later counts as newer, and a
-    -- repeat is recognised even after the job was forgotten.
+    -- `pushed` records that the push was claimed. So an operation without a time that is applied later counts as newer, and
+    -- a repeat is recognised even after the job was forgotten.
     local is_known = not parsed.at or not job.state or parsed.at == tonumber(job.ahead)
     record_future_push(id, parsed.at)
     if not is_known and tonumber(timestamp_of(parsed.at)) > tonumber(job.pushed or 0) then
       call('HSET', key(id), 'pushed', timestamp_of(parsed.at))
     end
-    -- The push takes back a pause that was made earlier and is applied later, as requests for a batch may be.
+    -- The push revokes a pause that was made earlier and is applied later, as operations for a batch may be.
     if not parsed.at and job.state and not IS_FINAL[job.state] then call('HSET', key(id), 'resumed', NOW) end
     emit(id, job, 'duplicate', duplicate(job, { reason = reason, made = parsed.at, since = since }))
     await_end(id, job, parsed.reply_to)

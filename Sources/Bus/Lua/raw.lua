@@ -5,7 +5,7 @@
 local RAW
 
 do
-  -- Where a name stands from `at` on: the places of its two quotes and of its value. `blotted` is the text with its
+  -- Where a name occurs from `at` on: the positions of its two quotes and of its value. `blotted` is the text with its
   -- escaped quotes and backslashes replaced, so that a text in quotes is a whole string.
   local function find_name(blotted, name, at)
     while true do
@@ -28,21 +28,21 @@ do
     end
   end
 
-  -- The place of the last character of the value that begins at `at`.
+  -- The position of the last character of the value that begins at `at`.
   local function end_of_value(blotted, at)
-    local c = string.sub(blotted, at, at)
-    if c == '"' then return string.find(blotted, '"', at + 1, true) end
-    if c ~= '{' and c ~= '[' then return string.find(blotted, '[ \t\r\n,}]', at) - 1 end
+    local character = string.sub(blotted, at, at)
+    if character == '"' then return string.find(blotted, '"', at + 1, true) end
+    if character ~= '{' and character ~= '[' then return string.find(blotted, '[ \t\r\n,}]', at) - 1 end
     local depth = 0
     while true do
-      local i, j = string.find(blotted, '["{}%[%]]', at)
-      c = string.sub(blotted, i, i)
-      if c == '"' then j = string.find(blotted, '"', i + 1, true)
+      local first, last = string.find(blotted, '["{}%[%]]', at)
+      character = string.sub(blotted, first, first)
+      if character == '"' then last = string.find(blotted, '"', first + 1, true)
       else
-        depth = depth + ((c == '{' or c == '[') and 1 or -1)
-        if depth == 0 then return i end
+        depth = depth + ((character == '{' or character == '[') and 1 or -1)
+        if depth == 0 then return first end
       end
-      at = j + 1
+      at = last + 1
     end
   end
 

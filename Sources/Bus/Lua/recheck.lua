@@ -1,18 +1,18 @@
--- Looks through the elements that wait for a host or for a worker of a kind, after a request or a deadline may have
--- ended the wait of some of them. No worker takes these elements until there is room, and a cancel must not wait for
+-- Checks the elements that wait for a host or for a worker of a kind, after a control operation or a deadline may have
+-- ended the wait of some of them. No worker claims these elements before they may start, and a cancel must not wait for
 -- that.
 --
--- The hash `recheck` has `asked`, when that was needed last (ms), and while a round goes on for each list how many of
--- its elements, counted from its front, are still to be looked at. `scan` is the cursor of the next hosts whose lists
--- belong to the round.
+-- The hash `recheck` has `asked`, when a round was needed last (ms). During a round it also has for each list how many of
+-- its elements, counted from its front, are still to be checked. `scan` is the cursor of the next hosts whose lists belong
+-- to the round.
 
 do
-  -- What one call may cost. To read an element as JSON costs READ times as much as to look up its id.
+  -- What one call may cost. Reading an element as JSON costs READ times as much as finding its id.
   local BUDGET, READ, HOSTS = 400, 10, 100
 
   -- Asks for a round. Writes recheck.
   function fleet.recheck_soon()
-    -- Nothing waits yet, but this call may still set an element aside.
+    -- Nothing waits yet, but this call may still defer an element.
     if fleet.is_recheck_due or call('EXISTS', PREFIX .. KEY.deferredHosts, kinds.key) == 0 then return end
     fleet.is_recheck_due = true
     call('HSET', PREFIX .. KEY.recheck, 'asked', NOW)
@@ -41,7 +41,7 @@ do
     add_hosts(recheck, '0')
   end
 
-  -- Cancels a job of a kind that no library here can read, if a request ends it. Returns whether it did.
+  -- Cancels a job of a kind that this library cannot read, if a control operation ends it. Returns whether it did.
   local function cancel_unread(id, job, parsed, retention)
     if job.state or not ends(job.want) or not blocking_operation({ want = job.want, want_at = job.want_at }, type(parsed.at) == 'number' and parsed.at or nil) then return false end
     job.reply_to = is_id(parsed.reply_to) and parsed.reply_to or nil
@@ -50,7 +50,7 @@ do
     return true
   end
 
-  -- Does what a push asks for if it starts nothing, as a claim would. Returns whether its element is done.
+  -- Applies a push that starts nothing, as a claim would. Returns whether its element is done.
   local function do_push(element, retention)
     local parsed, id, reason, whole = identify(element)
     id = id or parsed and is_id(parsed.id) and parsed.id
@@ -89,8 +89,8 @@ do
     return false, 1
   end
 
-  -- Looks at the next elements of a list. left: the elements that are still to be looked at. Returns how many are left
-  -- then, and what that has cost. Writes the list, hosts, and what do_push() writes.
+  -- Checks the next elements of a list. left: how many elements are still to be checked. Returns how many are left then,
+  -- and what that has cost. Writes the list, hosts, and what do_push() writes.
   local function scan_list(list, left, retention, budget)
     local name = PREFIX .. list
     local page = redis.pcall('LRANGE', name, -left, -left + math.min(left, budget) - 1)
@@ -115,12 +115,12 @@ do
     return first - n, spent
   end
 
-  -- A duty of tick.lua: goes on with a round, or begins the next one. Writes recheck, and what scan_list() writes.
+  -- A task of the tick: continues a round, or begins the next one. Writes recheck, and what scan_list() writes.
   function fleet.recheck(tick)
     local recheck, budget = PREFIX .. KEY.recheck, BUDGET
     local all = redis.pcall('HRANDFIELD', recheck, 16, 'WITHVALUES')
     if all.err or #all == 0 then return end
-    -- What this round ends was asked for before it, so it needs no further round.
+    -- What this round ends was due before it, so it needs no further round.
     local is_under_way, was_due = false, fleet.is_recheck_due
     fleet.is_recheck_due = true
     for n = 1, #all, 2 do

@@ -1,5 +1,5 @@
--- Registers a worker on a new connection. Puts back the claims that it does not know: their replies were lost, so their
--- runs never began. If an earlier process had the name, all its jobs were lost with it. Also puts back the elements
+-- Registers a worker on a new connection. Requeues the claims that it does not know, because their replies were lost and
+-- their runs never began. If an earlier process had the name, all its jobs were lost with it. Also returns the elements
 -- that the worker holds.
 --
 -- ARGV: nonce, worker, instance, session (grows with each registration of this process), crash limit, retention of
@@ -13,28 +13,28 @@ define('register', { 'allow-oom' }, function()
   local settings = touch()
   local worker, instance = ARGV[2], ARGV[3]
   local retention = retention_of(settings, 6)
-  local seen = call('HMGET', WORKER, 'instance', 'seen', 'session')
-  if seen[1] and seen[1] ~= instance and now - tonumber(seen[2] or 0) < 3000 then
-    return { 'taken', seen[1], whole(now - tonumber(seen[2] or 0)) }
+  local known_instance, seen, session = unpack(call('HMGET', WORKER, 'instance', 'seen', 'session'))
+  if known_instance and known_instance ~= instance and now - tonumber(seen or 0) < 3000 then
+    return { 'taken', known_instance, whole(now - tonumber(seen or 0)) }
   end
   -- The call was sent over a connection that was lost, and knows fewer tokens than the later registration.
-  if seen[1] == instance and tonumber(ARGV[4]) < tonumber(seen[3] or 0) then return 'old' end
-  local is_successor = seen[1] ~= instance
+  if known_instance == instance and tonumber(ARGV[4]) < tonumber(session or 0) then return 'old' end
+  local is_successor = known_instance ~= instance
   -- The setting was for the earlier process.
   if is_successor then call('HDEL', SETTINGS, 'quiet:' .. worker) end
-  local n = tonumber(ARGV[9])
+  local count = tonumber(ARGV[9])
   local known = {}
-  for k = 10 + n * 2, #ARGV do known[ARGV[k]] = true end
+  for n = 10 + count * 2, #ARGV do known[ARGV[n]] = true end
   local claims = call('HGETALL', WORKER)
   call('ZADD', WORKERS, NOW, worker)
   local mine = { 'instance', instance, 'session', ARGV[4], 'seen', NOW }
-  for k = 1, n * 2 do mine[#mine + 1] = ARGV[9 + k] end
+  for n = 1, count * 2 do mine[#mine + 1] = ARGV[9 + n] end
   -- A process counts what it has received from 0.
   if is_successor then call('HDEL', WORKER, 'received') end
   call('HSET', WORKER, unpack(mine))
   call('PEXPIRE', WORKER, 86400000)
-  for k = 1, #claims, 2 do
-    local token, id = claims[k], claims[k + 1]
+  for n = 1, #claims, 2 do
+    local token, id = claims[n], claims[n + 1]
     if #token == 32 and string.find(token, '^%x+$') and not known[token] then
       local job = read_job(id)
       if job.state == 'running' and job.token == token then

@@ -5,7 +5,7 @@ local IS_FINAL = { completed = true, failed = true, cancelled = true }
 local MOST_NAMES = 64
 
 -- Joins two texts of names with blanks between them; each may be nil. Returns all names, at most 64; those of `more`
--- that are new; and those of the new ones that found no room. Each is a text, or nil if it is empty. Writes no key.
+-- that are new; and those of the new ones that were too many. Each is a text, or nil if it is empty. Writes no key.
 local function join(names, more)
   local known, all, new, left = {}, {}, {}, {}
   for name in string.gmatch(names or '', '%S+') do
@@ -29,34 +29,35 @@ end
 local function end_of(id, state)
   -- A large body is not even read.
   local is_large = call('HSTRLEN', key(id), 'body') + call('HSTRLEN', key(id), 'body_base64') > LARGEST.published
-  local v = call('HMGET', key(id), 'file', 'received', 'seconds', 'checksum', 'etag', 'unchanged', 'error', 'message', 'retryable',
-    'worker', 'status', 'headers', is_large and '-' or 'body', is_large and '-' or 'body_base64', 'files', 'response_dropped')
+  local file, bytes, elapsed, checksum, etag, unchanged, code, message, retryable, worker, status, headers, body, body_base64, files,
+    response_dropped = unpack(call('HMGET', key(id), 'file', 'received', 'seconds', 'checksum', 'etag', 'unchanged', 'error', 'message',
+      'retryable', 'worker', 'status', 'headers', is_large and '-' or 'body', is_large and '-' or 'body_base64', 'files', 'response_dropped'))
   local function text(name, value) return value and value ~= '' and ',"' .. name .. '":' .. quoted(value) or '' end
-  local received = number(v[2])
+  local received = number(bytes)
   -- The server's response: Contract/StoredResponse.swift.
-  local status = number(v[11])
+  status = number(status)
   local response = status and ',"status":' .. status or ''
-  if status and (is_large or v[16] and v[16] ~= '') then response = response .. ',"response_dropped":true'
+  if status and (is_large or response_dropped and response_dropped ~= '') then response = response .. ',"response_dropped":true'
   elseif status then
-    response = response .. (v[12] and v[12] ~= '' and ',"headers":' .. v[12] or '')
-      .. (v[14] and v[14] ~= '' and text('body_base64', v[14]) or ',"body":' .. quoted(v[13] or ''))
+    response = response .. (headers and headers ~= '' and ',"headers":' .. headers or '')
+      .. (body_base64 and body_base64 ~= '' and text('body_base64', body_base64) or ',"body":' .. quoted(body or ''))
   end
-  if v[15] and v[15] ~= '' then response = response .. ',"files":' .. v[15] end
+  if files and files ~= '' then response = response .. ',"files":' .. files end
   if state == 'completed' then
-    local seconds = tonumber(v[3] or nil)
+    local seconds = tonumber(elapsed or nil)
     seconds = seconds and seconds >= 0 and seconds < 1e12 and string.format('%.3f', seconds)
-    return text('file', v[1]) .. (received and ',"bytes":' .. received or '')
-      .. (seconds and ',"seconds":' .. seconds or '') .. text('checksum', v[4]) .. text('etag', v[5])
-      .. (v[6] == '1' and ',"unchanged":true' or '') .. response, v[10]
+    return text('file', file) .. (received and ',"bytes":' .. received or '')
+      .. (seconds and ',"seconds":' .. seconds or '') .. text('checksum', checksum) .. text('etag', etag)
+      .. (unchanged == '1' and ',"unchanged":true' or '') .. response, worker
   elseif state == 'failed' then
-    return text('error', v[7]) .. text('message', v[8]) .. ',"retryable":' .. tostring(v[9] == '1')
-      .. (received and ',"received":' .. received or '') .. response, v[10]
+    return text('error', code) .. text('message', message) .. ',"retryable":' .. tostring(retryable == '1')
+      .. (received and ',"received":' .. received or '') .. response, worker
   end
   return '', nil
 end
 
--- The members of a `duplicate` event. why: `reason`, `made` (the push's `at`) and `since` (the moment that `at` would
--- have to exceed). Writes no key.
+-- The members of a `duplicate` event. why: `reason`, `made` (the push's `at`) and `since` (the timestamp that `at`
+-- would have to exceed). Writes no key.
 local function duplicate(job, why)
   local function timestamp(name, value) return value and ',"' .. name .. '":' .. whole(tonumber(value)) or '' end
   return ',"state":"' .. (job.state or 'removed') .. '","reason":"' .. why.reason .. '"' .. timestamp('made', why.made)

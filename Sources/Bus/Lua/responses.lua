@@ -12,7 +12,7 @@ do
   local AT_ONCE = 8
 
   local function sizes() return PREFIX .. KEY.responseBytes end
-  local function line() return PREFIX .. KEY.responses end
+  local function by_age() return PREFIX .. KEY.responses end
   local function bytes_of(text) return tonumber(number(text)) or 0 end
 
   local function set_sum(bytes)
@@ -22,9 +22,9 @@ do
   -- The counted bytes of a job's response: 0 if it has none, nil if the two keys disagree, false if one of them has
   -- another type. Writes no key.
   function fleet.size_of_response(id)
-    local bytes, place = redis.pcall('HGET', sizes(), id), redis.pcall('ZSCORE', line(), id)
-    if type(bytes) == 'table' or type(place) == 'table' then return false end
-    if not bytes ~= not place then return nil end
+    local bytes, arrival = redis.pcall('HGET', sizes(), id), redis.pcall('ZSCORE', by_age(), id)
+    if type(bytes) == 'table' or type(arrival) == 'table' then return false end
+    if not bytes ~= not arrival then return nil end
     return bytes_of(bytes)
   end
 
@@ -32,18 +32,18 @@ do
   -- type: then nothing is counted. Writes responses, response_bytes.
   function fleet.count_response(id, bytes)
     local known = redis.pcall('HMGET', sizes(), SUM, id)
-    local place = not known.err and redis.pcall(bytes > 0 and 'ZADD' or 'ZREM', line(), unpack(bytes > 0 and { NOW, id } or { id }))
-    if type(place) ~= 'number' then return 0 end
+    local changed = not known.err and redis.pcall(bytes > 0 and 'ZADD' or 'ZREM', by_age(), unpack(bytes > 0 and { NOW, id } or { id }))
+    if type(changed) ~= 'number' then return 0 end
     local sum = bytes_of(known[1]) + bytes - bytes_of(known[2])
     if bytes > 0 then call('HSET', sizes(), id, bytes) else call('HDEL', sizes(), id) end
     set_sum(sum)
     return sum
   end
 
-  -- Drops the oldest responses until the rest fits, at most `most` of them. Returns how many. Writes job:<id>,
+  -- Drops the oldest responses until the rest fits, at most `max` of them. Returns how many. Writes job:<id>,
   -- responses, response_bytes.
-  local function drop_oldest(most)
-    local oldest = redis.pcall('ZRANGE', line(), 0, most - 1)
+  local function drop_oldest(max)
+    local oldest = redis.pcall('ZRANGE', by_age(), 0, max - 1)
     local known = not oldest.err and redis.pcall('HMGET', sizes(), SUM, unpack(oldest))
     if not known or known.err then return 0 end
     local sum, gone = bytes_of(known[1]), {}
@@ -52,13 +52,13 @@ do
       sum, gone[n] = sum - bytes_of(known[n + 1]), id
       -- The hash may have expired.
       if redis.pcall('HEXISTS', key(id), 'headers') == 1 then
-        -- Without `request_digest` this response answers no later request.
+        -- Without `request_digest` this response is not reused for a later request.
         call('HDEL', key(id), 'headers', 'body', 'body_base64', 'request_digest')
         call('HSET', key(id), 'response_dropped', NOW)
       end
     end
     if #gone == 0 then return 0 end
-    call('ZREM', line(), unpack(gone))
+    call('ZREM', by_age(), unpack(gone))
     call('HDEL', sizes(), unpack(gone))
     set_sum(sum)
     return #gone
@@ -74,18 +74,18 @@ do
     if bytes and fleet.count_response(id, bytes) > fleet.max_response_bytes then drop_oldest(AT_ONCE) end
   end
 
-  -- Whether Redis has reached its `maxmemory`. It is looked up once in a call. A settle may write all the same, so that
-  -- runs can end, but then without responses. Writes no key.
+  -- Whether Redis has reached its `maxmemory`. It is read once in a call. A settle may still write, so that runs can end,
+  -- but then without responses. Writes no key.
   function fleet.is_out_of_memory()
     if fleet.is_full == nil then
       local info = call('INFO', 'memory')
-      local most = tonumber(string.match(info, '\nmaxmemory:(%d+)')) or 0
-      fleet.is_full = most > 0 and tonumber(string.match(info, '\nused_memory:(%d+)')) >= most
+      local max = tonumber(string.match(info, '\nmaxmemory:(%d+)')) or 0
+      fleet.is_full = max > 0 and tonumber(string.match(info, '\nused_memory:(%d+)')) >= max
     end
     return fleet.is_full
   end
 
-  -- Returns `fields`, pairs for a job's hash, with the time at which the response was dropped in place of the response.
+  -- Returns `fields`, pairs for a job's hash, with the time at which the response was dropped instead of the response.
   -- Writes job:<id>.
   function fleet.drop_response(id, fields)
     local kept = { 'response_dropped', NOW }
@@ -98,7 +98,7 @@ do
     return kept
   end
 
-  -- Removes those of `ids` from the count whose hashes hold no response any more. Writes responses, response_bytes.
+  -- Removes those of `ids` from the count whose hashes no longer hold a response. Writes responses, response_bytes.
   function fleet.forget_responses(ids)
     local known = redis.pcall('HMGET', sizes(), SUM, unpack(ids))
     if known.err or not known[1] then return end
@@ -107,22 +107,22 @@ do
     end
   end
 
-  -- A duty of tick.lua: drops responses if the sum is too large, because one large response came, or because the
+  -- A task of the tick: drops responses if the sum is too large, because one large response came, or because the
   -- setting was made smaller. Writes what drop_oldest() writes.
   function fleet.bound_responses(tick)
     local sum = redis.pcall('HGET', sizes(), SUM)
     if type(sum) ~= 'string' or bytes_of(sum) <= fleet.max_response_bytes then return end
-    local most = budget(tick)
-    spend(tick, drop_oldest(most), most)
+    local max = budget(tick)
+    spend(tick, drop_oldest(max), max)
   end
 end
 
--- Bounds the bytes of the answers with responses that lie in reply lists: `max_replies_bytes`. Beyond that an answer has
--- `response_dropped` in place of the response.
+-- Bounds the bytes of the events with responses that wait in reply lists: `max_replies_bytes`. Beyond that an event has
+-- `response_dropped` instead of the response.
 --
--- The hash `reply_bytes` has the bytes of such answers by the name of the list, and under SUM their sum. Consumers take
--- answers with BRPOP, of which Haul learns nothing. So the hash is an upper bound, and is corrected all the time: each
--- answer, each tick, and each answer for which there is no room measures a few of the lists anew.
+-- The hash `reply_bytes` has the bytes of such events by the name of the list, and under SUM their sum. Consumers remove
+-- events with BRPOP, which Haul does not notice. So the hash is an upper bound, and is corrected all the time: each event,
+-- each tick, and each event that would exceed the bound measures a few of the lists again.
 do
   local SUM = 'in all'
   local AT_ONCE = 4
@@ -131,7 +131,7 @@ do
   local function list(name) return PREFIX .. KEY.reply .. name end
   local function bytes_of(text) return tonumber(number(text)) or 0 end
 
-  -- Sets the bytes of one list. known: its bytes and the sum, as they are noted. Returns the sum. Writes reply_bytes.
+  -- Sets the bytes of one list. known: its recorded bytes. sum: the recorded sum. Returns the sum. Writes reply_bytes.
   local function set(name, known, sum, bytes)
     sum = math.max(0, sum - known + bytes)
     if bytes > 0 then call('HSET', sizes(), name, whole(bytes), SUM, whole(sum))
@@ -142,10 +142,10 @@ do
     return sum
   end
 
-  -- Measures up to `most` lists that Redis picks at random. Returns the sum; nil if the key has another type. Writes
+  -- Measures up to `max` lists that Redis picks at random. Returns the sum; nil if the key has another type. Writes
   -- reply_bytes.
-  function fleet.measure_replies(most)
-    local some = redis.pcall('HRANDFIELD', sizes(), most, 'WITHVALUES')
+  function fleet.measure_replies(max)
+    local some = redis.pcall('HRANDFIELD', sizes(), max, 'WITHVALUES')
     if some.err then return nil end
     if #some == 0 then return 0 end
     local sum = bytes_of(call('HGET', sizes(), SUM))
@@ -155,15 +155,15 @@ do
     end
     for n = 1, #some, 2 do
       local known = bytes_of(some[n + 1])
-      -- A list may also have answers without responses, which do not count. So what is noted never grows here.
+      -- A list may also have events without responses, which do not count. So the recorded bytes never grow here.
       local bytes = some[n] ~= SUM and (redis.pcall('MEMORY', 'USAGE', list(some[n])) or 0)
       if type(bytes) == 'number' and bytes < known then sum = set(some[n], known, sum, bytes) end
     end
     return sum
   end
 
-  -- Whether there is room for an answer of `bytes`. May write reply_bytes.
-  function fleet.has_room_for_reply(bytes)
+  -- Whether an event of `bytes` keeps the sum within the bound. May write reply_bytes.
+  function fleet.may_keep_response(bytes)
     if bytes > 4096 and fleet.is_out_of_memory() then return false end
     local sum = redis.pcall('HGET', sizes(), SUM)
     -- A key of another type bounds nothing.
@@ -172,11 +172,12 @@ do
     return sum ~= nil and sum + bytes <= fleet.max_reply_bytes
   end
 
-  -- Notes an answer that was pushed. Writes reply_bytes.
+  -- Counts an event that was pushed. Writes reply_bytes.
   function fleet.count_reply(name, bytes)
-    local v = redis.pcall('HMGET', sizes(), name, SUM)
-    if v.err then return end
-    set(name, bytes_of(v[1]), bytes_of(v[2]), bytes_of(v[1]) + bytes)
-    if v[2] then fleet.measure_replies(2) end
+    local values = redis.pcall('HMGET', sizes(), name, SUM)
+    if values.err then return end
+    local known, sum = unpack(values)
+    set(name, bytes_of(known), bytes_of(sum), bytes_of(known) + bytes)
+    if sum then fleet.measure_replies(2) end
   end
 end

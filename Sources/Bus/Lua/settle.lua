@@ -1,4 +1,4 @@
--- Ends runs, and takes the next jobs in the same round trip.
+-- Ends runs, and claims the next jobs in the same round trip.
 --
 -- ARGV: nonce, worker, session (is_current()), lease (ms), retention of completed, failed, cancelled jobs (ms), number
 -- of runs, then for each: id, token, outcome, argument, members of the event, a report (report.lua); then a token for
@@ -6,12 +6,12 @@
 -- The outcomes and their arguments:
 --       completed                  'replicas' if the event waits until replicas have the job (announce.lua)
 --       failed, cancelled, paused  ''
---       retry, carry-on            delay (ms), and 'asked' if the host asked to be left alone for that time
---       parked                     delay (ms), then what is waited for: 'disk' or 'store'
+--       retry, carry-on            delay (ms), and 'asked' if the host asked for a pause of that time
+--       parked                     delay (ms), then what the job waits for: 'disk' or 'store'
 --       released                   why
 --       rejected                   reason; its members are the claim's `before`, or ''
 -- Returns names and values: `ends`, with 'done', 'fenced' or an error for each run, and `claims` (claiming.lua). A settle
--- that is sent again answers 'done' again. An error concerns one run; the other runs are settled.
+-- that is sent again returns 'done' again. An error concerns one run; the other runs are settled.
 -- Writes the keys of the jobs and their indexes (states.lua), worker:<worker>, leases, permits, and what claim_elements() writes.
 
 do
@@ -20,16 +20,16 @@ do
   local function return_job(id, token, reason, before, retention)
     call('LLEN', REJECTED)
     local job, was = read_job(id), before ~= '' and cmsgpack.unpack(before)
-    -- A job that fails answers all reply lists. A job that is restored leaves those unanswered that joined with this
-    -- push or later, so the rejection answers them.
-    local unanswered
+    -- The failure of a job goes to all its reply lists. A job that is restored would never notify those that joined with
+    -- this push or later, so they get the rejection.
+    local joined
     if was then
       local waited = {}
       for n = 1, #was.hash, 2 do waited[was.hash[n]] = was.hash[n + 1] end
       local _, new = join(waited.reply_to, job.reply_to)
-      unanswered = new
+      joined = new
     end
-    reject(redis.pcall('HGET', spec(id), 'spec'), reason, id, unanswered, job.meta)
+    reject(redis.pcall('HGET', spec(id), 'spec'), reason, id, joined, job.meta)
     call('HSET', key(id), 'settled', token)
     if not was then
       return fail(id, job, 'bad_job', 'what was pushed cannot be read: ' .. reason .. '; push the job again', false, retention)
@@ -95,7 +95,7 @@ do
       settled_until(run.id, job.want_at, job)
       return pause(run.id, job, retention, worker)
     end
-    -- The pause was taken back, so the job resumes.
+    -- The pause was revoked, so the job resumes.
     if not ends(job.want) then job.want = nil end
     requeue(run.id, job, true, 'resumed', retention)
   end
@@ -104,7 +104,7 @@ do
     requeue(run.id, record_report(run, worker), true, run.argument, retention)
   end
 
-  -- Postpones the job for another attempt. event: the name of the event. A request that came meanwhile is done at once.
+  -- Postpones the job for another attempt. event: the name of the event. A control operation that came meanwhile is done at once.
   local function postpone_run(run, retention, worker, event, waiting)
     local job = record_report(run, worker)
     local delay, asked = string.match(run.argument, '^(%d+) ?(%a*)$')
@@ -125,12 +125,12 @@ do
 
   local function end_run(worker, retention, run)
     if not run.is_ours then
-      -- 'done' if the run has settled before. A run that was ended by somebody else has lost its token, and is fenced.
+      -- 'done' if the run has settled before. A run that another call has ended has lost its token, and is fenced.
       local job = run.job
       return job and (job.token == run.token or call('HGET', key(run.id), 'settled') == run.token) and 'done' or 'fenced'
     end
     OUTCOMES[run.outcome](run, retention, worker)
-    -- Its events are published before the next run is looked at, whatever goes wrong there.
+    -- Its events are published before the next run is settled, because that may fail.
     return publish('done')
   end
 
@@ -140,20 +140,20 @@ do
     local retention = retention_of(settings, 5)
     local left = permits_left(settings)
     local may_claim = is_current(ARGV[3])
-    local runs, ids, tokens, answers, i = {}, {}, {}, {}, 9
+    local runs, ids, tokens, replies, next_argument = {}, {}, {}, {}, 9
     for n = 1, tonumber(ARGV[8]) do
-      local id, token, outcome, argument, members = unpack(ARGV, i, i + 4)
-      local after, report = read_report(i + 5)
+      local id, token, outcome, argument, members = unpack(ARGV, next_argument, next_argument + 4)
+      local after, report = read_report(next_argument + 5)
       local job = ending(id)
       runs[n] = { id = id, token = token, outcome = outcome, argument = argument, members = members, report = report, job = job,
         is_ours = job and job.token == token and job.state == 'running' }
-      -- Every other outcome may change the line, and so may the push or request behind this one.
+      -- Every other outcome may change the queue, and so may the push or operation that waits behind this run.
       if outcome ~= 'completed' or job and (job.next_push or job.want_next) then held, waiting = nil, nil end
-      i = after
+      next_argument = after
     end
     for n, run in ipairs(runs) do
-      local fine, answer = pcall(end_run, worker, retention, run)
-      answers[n] = fine and answer or { err = text_of(answer) }
+      local fine, reply = pcall(end_run, worker, retention, run)
+      replies[n] = fine and reply or { err = text_of(reply) }
       -- The events of the failed run are dropped: the worker settles that run again.
       if not fine then outbox, numbers = {}, {} end
       if fine and run.is_ours then ids[#ids + 1], tokens[#tokens + 1] = run.id, run.token end
@@ -164,10 +164,10 @@ do
     end
     if fleet.moved then held, waiting = nil, nil end
     local claims = {}
-    if i <= #ARGV then
-      claims = may_claim and claim_elements(worker, { unpack(ARGV, i) }, lease, retention, settings, held, waiting) or { { 'answer', 'stale' } }
+    if next_argument <= #ARGV then
+      claims = may_claim and claim_elements(worker, { unpack(ARGV, next_argument) }, lease, retention, settings, held, waiting) or { { 'answer', 'stale' } }
     end
     if has_permits(settings) then offer_permit(settings, left and left <= 0) end
-    return publish(named { ends = answers, claims = claims })
+    return publish(named { ends = replies, claims = claims })
   end)
 end

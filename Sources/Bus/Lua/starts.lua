@@ -1,13 +1,13 @@
--- Limits of starts: how many jobs of the queue, or on one host, may start in a time, whichever workers run them.
+-- Limits of starts: how many jobs of the queue, or on one host, may start in a period, whichever workers run them.
 --
 -- Each limit is a token bucket, kept as one number: when the next start is due if starts come evenly. A start may come
 -- EARLY ms before it is due, so that a late call loses no start. So after a pause as many may start at once as are due
 -- in EARLY ms, and one more.
 --
--- The hash `starts` has `due <name>` (ms) for each limit; the name is a host, or * for the queue. `owed <host>` is how
--- many elements came back from the host's line and have not started since. `since` is the epoch in which the hash
+-- The hash `starts` has `due <name>` (ms) for each limit; the name is a host, or * for the queue. `reserved <host>` is
+-- how many elements came back from the host's queue and have not started since. `since` is the epoch in which the hash
 -- began. A failover loses only starts from before its epoch began, and no more than the limit allowed. `pacer` says
--- which worker's process calls pace(), and until when (ms) it is relied on.
+-- which worker's process calls pace(), and until when (ms) other workers rely on it.
 
 do
   local UNITS, EARLY = { s = 1000, min = 60000, h = 3600000 }, 200
@@ -22,14 +22,14 @@ do
     return count and unit and count >= 1 and count <= 1000000 and unit / count or nil
   end
 
-  -- The bucket of a limit: `due`, when the next start is due (ms), and `owed`. It is read once in a call. May write
+  -- The bucket of a limit: `due`, when the next start is due (ms), and `reserved`. It is read once in a call. May write
   -- starts.
   local function bucket_of(name, interval)
     if fleet.buckets[name] then return fleet.buckets[name] end
     local starts = PREFIX .. KEY.starts
     local kept = redis.pcall('HMGET', starts, 'due ' .. name, 'since', 'reserved ' .. name)
     if kept.err then
-      -- Nobody but Haul may write this key.
+      -- No other program may write this key.
       call('DEL', starts)
       kept = {}
     end
@@ -64,7 +64,7 @@ do
     return math.max(0, math.ceil(bucket_of(name, interval).due + more * interval - EARLY - now))
   end
 
-  -- How many elements came back from a host's line and have not started since. They come before other elements of the
+  -- How many elements came back from a host's queue and have not started since. They come before other elements of the
   -- host. May write starts.
   function fleet.reserved(rule) return bucket_of(rule.host, rule.interval).reserved end
 
@@ -93,7 +93,7 @@ do
   end
 end
 
--- Lets jobs start that wait for a start. One worker calls it, between its ticks.
+-- Starts jobs that wait for a limit of starts. One worker calls it, between its ticks.
 --
 -- ARGV: nonce, worker, instance
 -- Returns in how many ms it has to be called again; '' if it need not be.

@@ -1,18 +1,19 @@
--- The moves of a job from one state to another, with the indexes, times to live and events that go with them. `job` is
--- the job here.
+-- The moves of a job from one state to another, with the indexes, times to live and events that belong to them.
 
--- Settles all pushes up to `timestamp` (ms; now if nil) and all that were taken: a push that is no newer is a duplicate.
--- timestamp: when the request was made that settles them, which must not wait for a host or for a worker of a kind. job:
--- if it is given, it was read in this call, and neither field has been written since. That saves a command.
+-- Settles all pushes up to `timestamp` (ms; now if nil) and all that were claimed: a push that is not newer is a duplicate.
+-- timestamp: when the control operation was made that settles them. It must not wait for a host or for a worker of a kind.
+-- job: if it is given, it was read in this call, and neither field has been written since. That saves a command.
 -- Writes job:<id> (settled_until), recheck.
 local function settled_until(id, timestamp, job)
   if timestamp then fleet.recheck_soon() end
-  local v = job and { job.settled_until, job.pushed } or call('HMGET', key(id), 'settled_until', 'pushed')
-  call('HSET', key(id), 'settled_until', whole(math.max(tonumber(timestamp or NOW), tonumber(number(v[1]) or 0), tonumber(number(v[2]) or 0))))
+  local settled, pushed
+  if job then settled, pushed = job.settled_until, job.pushed
+  else settled, pushed = unpack(call('HMGET', key(id), 'settled_until', 'pushed')) end
+  call('HSET', key(id), 'settled_until', whole(math.max(tonumber(timestamp or NOW), tonumber(number(settled) or 0), tonumber(number(pushed) or 0))))
 end
 
--- Puts a continuation into the line. It counts only while its ticket is the job's current one. front: whether it is
--- taken next. Writes job:<id> (ticket), jobs.
+-- Puts a continuation into the queue. It counts only while its ticket is the job's current one. front: whether it is
+-- claimed next. Writes job:<id> (ticket), jobs.
 local function enqueue_continuation(id, front)
   tickets = tickets + 1
   local ticket = NONCE .. tickets
@@ -20,15 +21,15 @@ local function enqueue_continuation(id, front)
   call(front and 'RPUSH' or 'LPUSH', JOBS, '{"id":"' .. id .. '","t":"' .. ticket .. '"}')
 end
 
--- Puts elements that a worker took and did not claim back to the front of the line, in their order. held: the key of
--- the list. most: how many at most. Returns whether the list is empty now or of another type, and how many were moved.
+-- Returns elements that a worker holds and did not claim to the front of the queue, in their order. held: the key of the
+-- list. max: how many at most. Returns whether the list is empty now or of another type, and how many were moved.
 -- Writes held:<worker>, jobs.
-local function return_elements(held, most)
-  for n = 1, most do
+local function return_elements(held, max)
+  for n = 1, max do
     local moved = redis.pcall('LMOVE', held, JOBS, 'LEFT', 'RIGHT')
     if not moved or type(moved) == 'table' then return true, n - 1 end
   end
-  return false, most
+  return false, max
 end
 
 -- A member of `completed` if too few replicas have confirmed that they have the job.
@@ -46,12 +47,12 @@ local function announce(id, more)
   if job.batch then batches.move(id, job.batch, 'completed') end
 end
 
--- Takes a job out of its state: out of its index, the leases, its worker's claims, its host's count. A job that had
+-- Removes a job from its state: from its index, the leases, its worker's claims, its host's count. A job that had
 -- ended loses its times to live, and is pending again in its batches. The caller writes the new state.
 -- Writes job:<id>, spec:<id> and offsets:<id> (times to live), the index, leases, worker:<worker>, fleet.release_host(),
 -- announce(), batches.move().
 local function leave_state(id, job)
-  -- A stub has a time to live. It is what a removal leaves, or a request that came before its job.
+  -- A tombstone has a time to live. A removal leaves it, or a control operation that came before its job.
   if not job.state and job.is_known then call('PERSIST', key(id)) end
   if job.state and INDEX[job.state] then call('ZREM', INDEX[job.state], id) end
   if job.state == 'running' then
@@ -64,17 +65,17 @@ local function leave_state(id, job)
     -- The event of the job's end must come before the events of what follows.
     if job.state == 'completed' and call('ZSCORE', UNANNOUNCED, id) then announce(id, UNREPLICATED) end
     call('PERSIST', key(id)) call('PERSIST', spec(id)) call('PERSIST', offsets(id))
-    -- Its worker may send the settle again. `settled` lets Redis answer 'done' once more.
+    -- Its worker may send the settle again. Because of `settled` the reply is 'done' once more.
     if job.token then call('HSET', key(id), 'settled', job.token) end
     if job.batch then batches.move(id, job.batch, 'pending') end
   end
 end
 
--- Requests that end a job. `removed` and `deleted` also forget the job, and `deleted` also deletes its finished file.
+-- Control operations that end a job. `removed` and `deleted` also forget the job, and `deleted` also deletes its finished file.
 local function ends(want) return want == 'cancelled' or want == 'removed' or want == 'deleted' end
 local function forgets(want) return want == 'removed' or want == 'deleted' end
 
--- Notes runs that may have left partial files. A run names its partial file by its token and reports the file only
+-- Records runs that may have left partial files. A run names its partial file by its token and reports the file only
 -- later. Workers remove such files when no job needs them (Orphans.swift). known: the old value of the field. tokens: a
 -- list. The newest ten tokens are kept. Writes job:<id> (lost).
 local function record_lost(id, known, tokens)
@@ -82,7 +83,7 @@ local function record_lost(id, known, tokens)
   call('HSET', key(id), 'lost', string.sub(known and known .. ' ' .. lost or lost, -329))
 end
 
--- Lists a removed job for an hour, the life of its stub. Meanwhile workers search for its partial files. Writes
+-- Lists a removed job for an hour, the life of its tombstone. Meanwhile workers search for its partial files. Writes
 -- removed.
 local function record_removed(id)
   local removed = PREFIX .. KEY.removed
@@ -93,53 +94,57 @@ local function record_removed(id)
   if #old > 0 then call('ZREM', removed, unpack(old)) end
 end
 
--- Deletes a job and leaves a stub for an hour, so that a producer's repeat starts nothing. moment: when the request
--- that forgets the job was made, in ms. A waiting push that is newer is still done, even if a run's end has settled
--- it: that end is forgotten with the job.
+-- Deletes a job and leaves a tombstone for an hour, so that a producer's repeat starts nothing. timestamp: when the control
+-- operation that forgets the job was made, in ms. A waiting push that is newer is still done, even if a run's end has
+-- settled it, because that end is forgotten with the job.
 -- Writes job:<id>, removed, recheck; deletes spec:<id>, offsets:<id> and the job's entries in all indexes and in
 -- deadlines.
 local function forget(id, timestamp)
   fleet.recheck_soon()
   if call('ZSCORE', UNANNOUNCED, id) then announce(id, UNREPLICATED) end
-  local k = key(id)
-  local v = call('HMGET', k, 'settled_until', 'pushed', 'ahead', 'token', 'settled', 'seq', 'epoch', 'pending_deletion', 'finished', 'state', 'reply_to',
-    'status', 'generation', 'lost')
-  if v[1] == v[9] and (v[10] == 'completed' or v[10] == 'failed') then v[1] = nil end
+  local job_key = key(id)
+  local settled_at, pushed, ahead, token, settled_token, seq, epoch_of_seq, pending_deletion, finished, state, reply_to, status, generation,
+    lost = unpack(call('HMGET', job_key, 'settled_until', 'pushed', 'ahead', 'token', 'settled', 'seq', 'epoch', 'pending_deletion', 'finished',
+      'state', 'reply_to', 'status', 'generation', 'lost'))
+  if settled_at == finished and (state == 'completed' or state == 'failed') then settled_at = nil end
   for _, index in pairs(INDEX) do call('ZREM', index, id) end
   call('ZREM', DEADLINES, id)
-  call('DEL', k, spec(id), offsets(id))
-  call('HSET', k, 'settled_until', whole(math.max(timestamp or 0, tonumber(number(v[1]) or 0), tonumber(number(v[2]) or 0))))
-  if v[3] then call('HSET', k, 'ahead', v[3]) end
-  if v[4] or v[5] then call('HSET', k, 'settled', v[4] or v[5]) end
+  call('DEL', job_key, spec(id), offsets(id))
+  call('HSET', job_key, 'settled_until', whole(math.max(timestamp or 0, tonumber(number(settled_at) or 0), tonumber(number(pushed) or 0))))
+  if ahead then call('HSET', job_key, 'ahead', ahead) end
+  if token or settled_token then call('HSET', job_key, 'settled', token or settled_token) end
   -- The numbers of its events continue.
-  if numbers[id] or v[6] then call('HSET', k, 'seq', numbers[id] or v[6], 'epoch', numbers[id] and current_epoch() or v[7] or '0') end
-  if v[8] and v[8] ~= '' then call('HSET', k, 'pending_deletion', v[8]) end
-  -- These reply lists have been answered, and are not answered again.
-  if v[11] then call('HSET', k, 'reply_to', v[11]) end
-  if v[12] then fleet.forget_responses({ id }) end
+  if numbers[id] or seq then
+    call('HSET', job_key, 'seq', numbers[id] or seq, 'epoch', numbers[id] and current_epoch() or epoch_of_seq or '0')
+  end
+  if pending_deletion and pending_deletion ~= '' then call('HSET', job_key, 'pending_deletion', pending_deletion) end
+  -- These reply lists have got their event, and get no second one.
+  if reply_to then call('HSET', job_key, 'reply_to', reply_to) end
+  if status then fleet.forget_responses({ id }) end
   local runs = {}
-  for _, run in ipairs({ string.match(v[13] or '', '^%x+') or '', v[4] or '', v[5] or '' }) do
+  for _, run in ipairs({ string.match(generation or '', '^%x+') or '', token or '', settled_token or '' }) do
     if run ~= '' then runs[#runs + 1] = run end
   end
-  if v[14] or #runs > 0 then
-    record_lost(id, v[14], runs)
+  if lost or #runs > 0 then
+    record_lost(id, lost, runs)
     record_removed(id)
   end
-  call('PEXPIRE', k, 3600000)
+  call('PEXPIRE', job_key, 3600000)
   numbers[id] = nil
 end
 
--- Takes out the push and the request that wait behind the request which is done now. Returns them as apply_pending() needs
--- them; nil if nothing waits. Writes spec:<id> (deletes the `next_push` fields).
+-- Removes the push and the control operation that wait behind the one that is done now. Returns them as apply_pending()
+-- needs them; nil if nothing waits. Writes spec:<id> (deletes the `next_push` fields).
 local function take_pending(id, job)
   if not (job.next_push or job.want_next) then return nil end
-  local v = call('HMGET', spec(id), 'next_push', 'next_push_renewed', 'next_push_reply_to', 'next_push_batch')
+  local element, renewed, reply_to, batch = unpack(call('HMGET', spec(id), 'next_push', 'next_push_renewed', 'next_push_reply_to',
+    'next_push_batch'))
   call('HDEL', spec(id), 'next_push', 'next_push_has_url', 'next_push_renewed', 'next_push_reply_to', 'next_push_batch')
-  return { element = job.next_push and v[1], timestamp = job.next_push, renewed = v[2], reply_to = v[3] or nil, batch = v[4] or nil,
-    want_next = job.want_next, want = job.want }
+  return { element = job.next_push and element, timestamp = job.next_push, renewed = renewed, reply_to = reply_to or nil,
+    batch = batch or nil, want_next = job.want_next, want = job.want }
 end
 
--- Writes pairs into a job's hash. An empty value deletes its field, because readers take a field that is there for a
+-- Writes pairs into a job's hash. An empty value deletes its field, because readers treat a field that exists as a
 -- value. Writes job:<id>.
 local function write_fields(id, fields)
   local kept, gone = {}, {}
@@ -163,7 +168,8 @@ local function write_end(id, job, state, fields)
   if job.deadline then call('ZREM', DEADLINES, id) end
 end
 
--- Deletes the fields of an ended job that belong to its run or to pending requests, and further fields, if given.
+-- Deletes the fields of an ended job that belong to its run or to pending control operations, and further
+-- fields, if given.
 local function clear_run(id, ...)
   call('HDEL', key(id), 'want', 'want_at', 'next_push', 'want_next', 'waiting', 'speed', 'active_token', 'deadline_at', ...)
 end
@@ -179,11 +185,11 @@ local function expire_keys(id, state, retention)
   end
 end
 
--- Does what waited for the end of a job: a request that forgets the job, then what waited behind that request. kept:
+-- Does what waited for the end of a job: a control operation that forgets the job, then what waited behind it. kept:
 -- the result of take_pending().
 local function follow_end(id, job, state, kept, retention)
   if forgets(job.want) then
-    -- The run ended before its worker learned of the request, so its files are still there.
+    -- The run ended before its worker learned of the control operation, so its files still exist.
     if state ~= 'cancelled' then schedule_deletion(id, job.want == 'deleted' and state == 'completed') end
     forget(id, tonumber(job.want_at))
   end
@@ -220,7 +226,7 @@ local function finish_run(id, job, state, retention, extra, worker, fields, is_w
   if not is_withheld then emit(id, job, state, extra, worker, job.reply_to) end
   write_end(id, job, state, fields)
   if job.host then fleet.release_host(id, job.host) end
-  -- Most runs have none of these fields, and save the command.
+  -- Most runs have none of these fields, so the command is saved.
   if job.speed or job.want or job.next_push or job.want_next or job.deadline then clear_run(id) end
   if is_withheld then
     call('HSET', key(id), 'unannounced', extra, 'waiting', 'replicas')
@@ -231,7 +237,7 @@ local function finish_run(id, job, state, retention, extra, worker, fields, is_w
   follow_end(id, job, state, kept, retention)
 end
 
--- Fails a job that nobody runs, whose worker is lost, or that no worker can read. code, message, retryable: the error.
+-- Fails a job that no worker runs, whose worker is lost, or that no worker can read. code, message, retryable: the error.
 -- Writes job:<id>, and what finish() writes.
 local function fail(id, job, code, message, retryable, retention)
   settled_until(id)
@@ -248,19 +254,19 @@ end
 -- Makes a job `paused`, then does what waited behind the pause. worker: the worker that the event names, or nil. Writes
 -- job:<id>, spec:<id>, paused, and what leave_state() and apply_pending() write.
 local function pause(id, job, retention, worker)
-  local k, kept = key(id), take_pending(id, job)
+  local job_key, kept = key(id), take_pending(id, job)
   leave_state(id, job)
-  call('HSET', k, 'state', 'paused', 'updated', NOW)
-  call('HDEL', k, 'token', 'worker', 'ticket', 'want', 'want_at', 'next_push', 'want_next', 'waiting', 'speed', 'active_token')
+  call('HSET', job_key, 'state', 'paused', 'updated', NOW)
+  call('HDEL', job_key, 'token', 'worker', 'ticket', 'want', 'want_at', 'next_push', 'want_next', 'waiting', 'speed', 'active_token')
   call('ZADD', INDEX.paused, NOW, id)
   emit(id, job, 'paused', '', worker)
   if kept then apply_pending(id, kept, retention) end
 end
 
--- Puts a job into the line, unless a pending request (job.want) cancels or pauses it. front: whether it is taken next.
--- why: a member of the event. Writes job:<id>, jobs, and what leave_state(), or finish() or pause(), writes.
+-- Puts a job into the queue, unless a pending control operation (job.want) cancels or pauses it. front: whether it is
+-- claimed next. why: a member of the event. Writes job:<id>, jobs, and what leave_state(), or finish() or pause(), writes.
 local function requeue(id, job, front, why, retention)
-  local k = key(id)
+  local job_key = key(id)
   if ends(job.want) then
     settled_until(id, job.want_at)
     schedule_deletion(id)
@@ -270,8 +276,8 @@ local function requeue(id, job, front, why, retention)
     return pause(id, job, retention)
   end
   leave_state(id, job)
-  call('HSET', k, 'state', 'queued', 'updated', NOW)
-  call('HDEL', k, 'token', 'worker', 'want', 'want_at', 'waiting', 'speed', 'active_token')
+  call('HSET', job_key, 'state', 'queued', 'updated', NOW)
+  call('HDEL', job_key, 'token', 'worker', 'want', 'want_at', 'waiting', 'speed', 'active_token')
   enqueue_continuation(id, front)
   emit(id, job, 'requeued', ',"why":"' .. why .. '"')
 end

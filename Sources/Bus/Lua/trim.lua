@@ -1,4 +1,4 @@
--- A duty of tick.lua: deletes index entries of ended jobs. The jobs' hashes usually expire by themselves. If a setting
+-- A task of the tick: deletes index entries of ended jobs. The jobs' hashes usually expire by themselves. If a setting
 -- has made the time shorter, the hashes of older jobs are deleted here as well. If it has made the time longer, the
 -- hashes of older jobs expire before their entries are due.
 -- Writes completed, failed, cancelled, responses, response_bytes; deletes job:<id>, spec:<id>, offsets:<id>.

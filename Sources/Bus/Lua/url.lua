@@ -15,10 +15,10 @@ local function is_ipv6(text)
   local address, zone = string.match(text, '^([^%%]*)(.*)$')
   if zone ~= '' then
     if not string.find(zone, '^%%[%w_.-]+$') then return false end
-    -- Linux has no interface name of more than 15 bytes, and libcurl takes none.
+    -- An interface name has at most 15 bytes on Linux, and libcurl rejects a longer one.
     if #string.gsub(zone, '^%%25(.)', '%%%1') > 16 then return false end
   end
-  -- An IPv4 address stands in the place of the last two groups.
+  -- An IPv4 address may replace the last two groups.
   local head, ipv4 = string.match(address, '^(.*:)([^:]*%.[^:]*)$')
   if ipv4 then
     if not is_ipv4(ipv4) then return false end
@@ -52,11 +52,11 @@ local function is_host(host)
 end
 
 -- Whether a value is an http or https URL that a job may have. Each pattern is anchored, and no two repeated classes
--- that stand side by side share a character. Otherwise Lua would try all ways to divide a text between them.
-local function is_url(v)
-  if type(v) ~= 'string' or #v > 8192 then return false end
-  local authority, rest = string.match(v, '^[hH][tT][tT][pP][sS]?://([^/?#%c ]+)()')
-  if not authority or not string.find(v, '^[^%c ]*$', rest) then return false end
+-- that are adjacent share a character. Otherwise Lua would try all ways to divide a text between them.
+local function is_url(url)
+  if type(url) ~= 'string' or #url > 8192 then return false end
+  local authority, rest = string.match(url, '^[hH][tT][tT][pP][sS]?://([^/?#%c ]+)()')
+  if not authority or not string.find(url, '^[^%c ]*$', rest) then return false end
   if string.find(authority, '@', 1, true) then
     local login
     login, authority = string.match(authority, '^(.*)@(.*)$')

@@ -32,7 +32,7 @@ extension Simulation {
         for _ in reply.fenced { record("fenced runs") }
         for claim in ours {
             let token = claim.run.token
-            workers[index].reported[token] = reply.requests[token] ?? workers[index].reported[token]
+            workers[index].reported[token] = reply.operations[token] ?? workers[index].reported[token]
         }
         workers[index].runs = ours
         for claim in ours { try await obey(claim, index) }
@@ -87,7 +87,7 @@ extension Simulation {
         let isFenced = reply.fenced.contains(run.token)
         if isFenced == ledger.holds(run) { ledger.complain("\(run.id): it is wrong that fenced is \(isFenced)") }
         guard ledger.holds(run) else { return }
-        let (reported, taken) = (reply.requests[run.token], ledger.stories[run.id]!.taken)
+        let (reported, taken) = (reply.operations[run.token], ledger.stories[run.id]!.taken)
         if reported != taken?.request {
             ledger.complain("\(run.id) received \(String(describing: reported)), and not \(String(describing: taken))")
         }
