@@ -1,6 +1,6 @@
 package import HaulContract
 
-/// A table: how to make the activity for each kind of job.
+/// How to make the activity of each kind of job.
 package struct Activities: Sendable {
     /// Makes the activity of one run. The activity has not started yet.
     package typealias Maker = @Sendable (Assignment) -> any Activity

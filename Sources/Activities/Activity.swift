@@ -1,7 +1,7 @@
 package import HaulContract
 package import HaulStorage
 
-/// One run of one job: the seam between the worker and the kinds of jobs. Each kind has one implementation.
+/// One run of one job: the protocol between the worker and the kinds of jobs. Each kind has one implementation.
 ///
 /// An activity knows HTTP and a store, but not Redis. The worker passes its events and progress on to Redis.
 package protocol Activity: AnyObject, Sendable {
@@ -30,15 +30,15 @@ package protocol Activity: AnyObject, Sendable {
     /// Makes the progress so far durable and returns where another worker can continue. nil if nothing is new.
     func checkpoint() async -> ResumePoint?
 
-    /// The last checkpoint did not cover all received bytes: another checkpoint is due.
+    /// The last checkpoint did not cover all received bytes, so another checkpoint is due.
     var hasMoreToReport: Bool { get }
 
-    /// The place of the partial file, or of the upload at a server, as a resume point that need not name durable bytes.
-    /// nil if there is none yet, or if its generation is `generation`.
+    /// The location of the partial file, or of the upload at a server, as a resume point that need not name durable
+    /// bytes. nil if there is none yet, or if its generation is `generation`.
     func location(otherThan generation: String?) -> ResumePoint?
 
-    /// The run does something that cannot be repeated. While there is time, it is better not to interrupt the run.
-    var mustGoOn: Bool { get }
+    /// The run does something that cannot be repeated, so it should not be interrupted while there is time left.
+    var mustNotBeInterrupted: Bool { get }
 
     // MARK: After a run
 
@@ -54,22 +54,23 @@ package protocol Activity: AnyObject, Sendable {
     /// The last checkpoint of a run that ended before its job was done.
     func finalCheckpoint() async -> ResumePoint?
 
-    /// The place of the partial file that this run has opened, or that an earlier run has left. nil if there is none.
+    /// The location of the partial file that this run has opened, or that an earlier run has left. nil if there is
+    /// none.
     var partialLocation: PartialLocation? { get }
 
-    /// Removes everything that only a later run would need. The job is cancelled, or `completed` is settled.
+    /// Removes everything that only a later run would need, because the job is cancelled or `completed` is settled.
     ///
-    /// - Parameter soon: The removal may be put off until it costs less. The call does not wait for it.
+    /// - Parameter soon: The removal may be deferred until it costs less. The call does not wait for it.
     func discard(soon: Bool) async
 
-    /// The same, but only if no later run can ever continue. True if everything is removed.
+    /// The same, but only if no later run can ever continue. Returns true if everything is removed.
     func discardUseless() async -> Bool
 }
 
 // The defaults, for an activity that keeps no file.
 extension Activity {
     package var isSending: Bool { false }
-    package var mustGoOn: Bool { false }
+    package var mustNotBeInterrupted: Bool { false }
     package var response: StoredResponse? { nil }
     package var hasMadeProgress: Bool { false }
     package var hasMoreToReport: Bool { false }

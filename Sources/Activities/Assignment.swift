@@ -13,12 +13,12 @@ package struct Assignment: Sendable {
     package var completed: CompletedFile?
     /// The server's response when the job was completed before.
     package var answered: StoredResponse?
-    /// An earlier run may have sent the request.
+    /// An earlier run may have sent the request already.
     package var wasSent = false
     /// Records that the request is about to be sent, so that no other run sends it. If it returns false, this run must
     /// not send the request either.
     package var markSent: (@Sendable () async -> Bool)?
-    /// It is certain that the job had no earlier run.
+    /// It is certain that the job has had no earlier run.
     package var isNew = false
     /// A log beside the files says that no earlier run has left anything.
     package var hasNoLeftovers = false
@@ -36,11 +36,12 @@ package struct Assignment: Sendable {
     package var limits: [TokenBucket] = []
     /// Rate limits of the hosts that the job uses.
     package var hostBuckets: HostBuckets?
-    /// Examines a file that is already at the target although no record mentions it. nil if nobody needs that.
+    /// Examines a file that is already at the target although no record mentions it. nil if the caller does not need
+    /// that.
     package var existing: (any ExistingFile)?
     /// The cookies with which each chain of redirects starts.
     package var cookies = CookieJar()
-    /// Receives a sentence about each decision, without secrets. nil if nobody reads them.
+    /// Receives a sentence about each decision, without secrets. nil if the caller does not read them.
     package var trace: (@Sendable (String) -> Void)?
 
     package init(

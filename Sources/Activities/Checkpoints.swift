@@ -4,7 +4,7 @@ import Synchronization
 /// Makes the checkpoints of one run: each when it is due, one at a time, and none after the run's end.
 package final class Checkpoints: Sendable {
     private struct State {
-        var pace = CheckpointPace()
+        var pace = CheckpointSchedule()
         var current: Task<Void, Never>?
         var hasEnded = false
     }
@@ -18,15 +18,15 @@ package final class Checkpoints: Sendable {
     /// - Parameters:
     ///   - interval: The time after which a checkpoint is due. nil: only bytes make one due.
     ///   - known: The generation of the partial file that the caller knows.
-    ///   - found: Called with the place of the partial file if its generation is not `known`. The result says whether
-    ///     `done` must be called for that, too.
+    ///   - found: Called with the location of the partial file if its generation is not `known`. The result says
+    ///     whether `done` must be called for that, too.
     ///   - done: Called with where a run can continue (nil if nothing is new), what was due, and how long the
     ///     checkpoint took. The next checkpoint waits for it.
     /// - Returns: What was due; nil if no checkpoint has begun.
     package func beginIfDue(
         of activity: any Activity, interval: Duration?, known: String?, found: (ResumePoint) -> Bool,
-        done: @escaping @Sendable (ResumePoint?, CheckpointPace.Due?, Duration) async -> Void
-    ) -> CheckpointPace.Due? {
+        done: @escaping @Sendable (ResumePoint?, CheckpointSchedule.Due?, Duration) async -> Void
+    ) -> CheckpointSchedule.Due? {
         let moved = activity.moved
         let place = activity.location(otherThan: known)
         return state.withLock { state in
@@ -37,7 +37,9 @@ package final class Checkpoints: Sendable {
             state.current = Task(executorPreference: activity.executor) {
                 let begun = ContinuousClock.now
                 let point = due == nil ? nil : await activity.checkpoint()
-                if due != nil, point == nil || activity.hasMoreToReport { self.state.withLock { $0.pace.takeBack() } }
+                if due != nil, point == nil || activity.hasMoreToReport {
+                    self.state.withLock { $0.pace.markStillDue() }
+                }
                 await done(point, due, .now - begun)
                 self.state.withLock { $0.current = nil }
             }

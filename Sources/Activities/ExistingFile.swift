@@ -1,7 +1,7 @@
 package import HaulContract
 package import HaulHTTP
 
-/// A file that may already be at a download's target, although no record mentions it. `haul get` looks at it first.
+/// A file that may already be at a download's target, although no record mentions it. `haul get` checks it first.
 package protocol ExistingFile: Sendable {
     /// The HTTP date for If-Modified-Since (RFC 9110 section 13.1.3). nil: the request has no condition.
     var modifiedSince: String? { get }

@@ -15,8 +15,8 @@ struct FinalURL: Sendable {
     /// The `Entity.resource` of this URL's responses.
     var resource: String { isElsewhere ? url.resource : "" }
 
-    /// The URL as a resume point keeps it. Empty without a redirect, if the URL has a query, which may be a secret, or if
-    /// it is longer than a job's URL may be.
+    /// The URL as a resume point stores it. Empty without a redirect, if the URL has a query, which may be a secret, or
+    /// if it is longer than a job's URL may be.
     var text: String {
         let text = isElsewhere && url.query == nil ? url.withoutCredentials.text : ""
         return text.utf8.count > URLRule.maxBytes ? "" : text
@@ -26,7 +26,7 @@ struct FinalURL: Sendable {
 /// A request to a server, with the redirects that it leads to. Credentials and custom headers are sent only to the
 /// origin where the chain began, except User-Agent and the fields of a body. A redirect from https to http is refused.
 struct RedirectFollower: Sendable {
-    static let maximumRedirects = 10
+    static let maxRedirects = 10
 
     let engine: TransferEngine
     let template: HTTPRequest
@@ -38,18 +38,18 @@ struct RedirectFollower: Sendable {
     let trace: (@Sendable (String) -> Void)?
     /// After a 301 or 302 a POST is sent again with its body, as after a 307 or 308, so that an uploaded file arrives.
     var keepsBody = false
-    /// A server that has the entity only in a compressed form answers 406 to `Accept-Encoding: identity`. Then it is
-    /// asked once more without that field, and the compressed bytes are taken as they are.
+    /// A server that has the entity only in a compressed form responds with 406 to `Accept-Encoding: identity`. Then
+    /// the request is repeated once without that field, and the compressed bytes are stored as they are.
     var takesAnyCoding = false
 
-    /// Follows redirects, and returns the final response with its place.
+    /// Follows redirects, and returns the final response with its URL.
     ///
-    /// - Parameter landing: The end of an earlier chain, where this one starts.
+    /// - Parameter finalURL: The end of an earlier chain, where this one starts.
     func ask(
         _ mirror: Mirrors.Mirror, _ headers: [HeaderField], from finalURL: FinalURL? = nil
     ) async throws(TransferError) -> (Transfer, FinalURL) {
         guard let origin = finalURL?.origin ?? mirror.address else {
-            throw .failed(Failure(.badJob, "\(MaskedURL.text(mirror.url)) is no http or https URL"))
+            throw .failed(Failure(.badJob, "\(MaskedURL.text(mirror.url)) is not a valid http or https URL"))
         }
         return try await ask(origin, headers, from: finalURL)
     }
@@ -61,7 +61,7 @@ struct RedirectFollower: Sendable {
         var current = finalURL?.url ?? origin
         var cookies = finalURL?.cookies ?? cookies
         var (request, custom) = (template, custom)
-        for _ in 0...Self.maximumRedirects {
+        for _ in 0...Self.maxRedirects {
             let isAtHome = current.hasSameOrigin(as: origin)
             request.headers =
                 headers
@@ -87,7 +87,9 @@ struct RedirectFollower: Sendable {
             for line in transfer.head.headers.all("set-cookie") { cookies.set(line, from: current) }
             await transfer.discard()
             guard let next = current.resolve(location) else {
-                throw .failed(Failure(.redirectForbidden, "the server redirects to what is no http or https URL"))
+                throw .failed(
+                    Failure(
+                        .redirectForbidden, "the server redirects to something that is not a valid http or https URL"))
             }
             guard current.scheme == "http" || next.scheme == "https" else {
                 throw .failed(
@@ -104,10 +106,10 @@ struct RedirectFollower: Sendable {
             current = next.withCredentials(of: origin)
         }
         throw .failed(
-            Failure(.tooManyRedirects, "more than \(Self.maximumRedirects) redirects: the server leads in a circle"))
+            Failure(.tooManyRedirects, "more than \(Self.maxRedirects) redirects: the redirects may form a loop"))
     }
 
-    /// Sends the request with the credentials of the URL: as Basic, or as Digest if the server demands that.
+    /// Sends the request with the credentials of the URL: as Basic, or as Digest if the server requires that.
     private func send(_ request: HTTPRequest, to url: WebURL) async throws(TransferError) -> Transfer {
         var plain = request
         plain.url = url.text
@@ -139,6 +141,6 @@ struct RedirectFollower: Sendable {
 }
 
 extension HeaderField {
-    /// Asks for the body without compression.
+    /// Requests the body without compression.
     static let identity = HeaderField("Accept-Encoding", "identity")
 }

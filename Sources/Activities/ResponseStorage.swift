@@ -6,7 +6,7 @@ import HaulStorage
 struct ResponseStorage: Sendable {
     let job: Job
     let clock: SharedClock
-    /// A digest of the request. It tells whether a stored response answers this request.
+    /// A digest of the request. It shows whether a stored response belongs to this request.
     let requestDigest: String
 
     /// Bytes, unless the job sets `max_response`.
@@ -23,7 +23,7 @@ struct ResponseStorage: Sendable {
             transfer.cancel()
             throw TransferError(
                 .badResponse,
-                "the server sent differing or unreadable lengths, or a transfer coding that was not asked for")
+                "the server sent differing or unreadable lengths, or a transfer coding that was not requested")
         }
         if case .bytes(let length) = transfer.head.length, length > limit {
             transfer.cancel()
@@ -62,7 +62,7 @@ struct ResponseStorage: Sendable {
         }
         // A whole response shows what the server did with the request. Without one that is unknown.
         guard mayHaveArrived, isOfConnection(failure.code) else { return .failed(failure) }
-        let began = status.map { "the server began to answer \($0), but " } ?? ""
+        let began = status.map { "the server began to respond with \($0), but " } ?? ""
         return .failed(unknown(began + failure.message))
     }
 
@@ -72,12 +72,12 @@ struct ResponseStorage: Sendable {
     }
 
     static let lostRun = unknown(
-        "an earlier run may have sent the request, and ended before it could tell what came of it")
+        "an earlier run may have sent the request, and ended before it could record the result")
 
     private static func unknown(_ cause: String) -> Failure {
         Failure(
             .outcomeUnknown,
-            "the request was sent and is not sent again without leave, since whether the server has done it is not known "
+            "the request was sent, and is not repeated because it is unknown whether the server has executed it "
                 + "(\(cause)); see idempotent", isFinal: true)
     }
 }

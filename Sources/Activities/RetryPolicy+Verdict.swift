@@ -5,7 +5,7 @@ extension RetryPolicy {
     package enum Verdict: Sendable {
         /// Another attempt after this time. It counts as a retry.
         case retry(after: Duration)
-        /// The same, but the failed attempt made progress: it does not count, and earlier failures are forgotten.
+        /// The same, but the failed attempt made progress, so it does not count and earlier failures are forgotten.
         case carryOn(after: Duration)
         /// No more attempts. `isRetryable`: if a person retries the job, it may succeed.
         case end(isRetryable: Bool)

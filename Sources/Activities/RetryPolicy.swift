@@ -10,7 +10,7 @@ package enum RetryPolicy {
 
     package static func isRetryable(_ failure: Failure) -> Bool { !failure.isFinal && isRetryable(failure.code) }
 
-    /// The one table of the errors that are retried, unless the failure `isFinal`.
+    /// The only table of the errors that are retried, unless the failure `isFinal`.
     package static func isRetryable(_ code: ErrorCode) -> Bool {
         switch code {
         case .dns, .connect, .tls, .proxy, .stalled, .incomplete, .badResponse, .tooSlow, .io, .localLimit,

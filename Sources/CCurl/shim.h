@@ -42,8 +42,8 @@ static inline void ccurl_set_source(
     curl_easy_setopt(easy, CURLOPT_SEEKDATA, context);
 }
 
-/// Sets who is notified when a connection that this transfer opens is closed. The connection may outlive the transfer,
-/// so `context` must as well.
+/// Sets the callback for when a connection that this transfer opened is closed. The connection may outlive the
+/// transfer, so `context` must as well.
 static inline void ccurl_set_close_callback(CURL *easy, void *context, curl_closesocket_callback close_socket) {
     curl_easy_setopt(easy, CURLOPT_CLOSESOCKETFUNCTION, close_socket);
     curl_easy_setopt(easy, CURLOPT_CLOSESOCKETDATA, context);

@@ -5,8 +5,8 @@ import Synchronization
 /// event loops never block. The pool starts threads on demand, up to `limit`. The threads end after the pool is
 /// dropped, as soon as no work is left.
 ///
-/// The pool hands each piece of work directly to one idle thread, the one that went idle last. So each piece causes one
-/// wake-up, and no thread wakes up in vain.
+/// The pool hands each piece of work directly to one idle thread, the one that went idle last, so that each piece
+/// causes exactly one wake-up.
 package final class BlockingPool: Sendable {
     package typealias Work = @Sendable () -> Void
 

@@ -11,9 +11,7 @@ import Synchronization
 /// A task that prefers the loop (`withTaskExecutorPreference`) runs on the loop's thread wherever it is not isolated to
 /// an actor with another executor. So the task reaches the loop's actors without waking a thread.
 ///
-/// The class has more than eight properties because a loop has two descriptors, an inbox that other threads fill, three
-/// atomics that other threads read, and the tables of its own thread.
-///
+/// The loop's own thread uses the descriptors and tables alone; other threads only fill the inbox and read the atomics.
 /// The loop runs until `stop()`. Call `stop()` in the owning actor's deinit: no job can arrive after that.
 package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable {
     /// The epoll events for which a file descriptor is watched, or that epoll reports for the descriptor.
@@ -31,8 +29,8 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
     package struct Timer: Hashable, Sendable { fileprivate let id: UInt64 }
 
     private struct Watch {
-        /// Tells this watch from an earlier watch of the same descriptor number. An event of a descriptor that was
-        /// closed may still be in the current batch after the number has been reused.
+        /// Distinguishes this watch from an earlier watch of the same descriptor number. An event of a descriptor that
+        /// was closed may still be in the current batch after the number has been reused.
         let generation: UInt32
         let handler: (Readiness) -> Void
     }
@@ -46,7 +44,7 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
     private let stopped = Atomic(false)
     private let thread = Atomic<UInt>(0)
 
-    // Touched on the loop's thread only.
+    // Used on the loop's thread only.
     private var watches: [Int32: Watch] = [:]
     private var generation: UInt32 = 0
     private var timers = TimerQueue()

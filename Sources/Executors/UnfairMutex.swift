@@ -2,9 +2,9 @@ import Glibc
 
 /// A mutex for a lock that many threads contend for.
 ///
-/// `Mutex` is fair: its holder hands it to the next waiting thread (FUTEX_LOCK_PI). Until that thread has woken up
-/// nobody runs in the lock, and all others queue behind it (a lock convoy). An `UnfairMutex` goes to any thread that
-/// asks while it is free.
+/// `Mutex` is fair: its holder hands it to the next waiting thread (FUTEX_LOCK_PI). Until that thread has woken up no
+/// thread runs in the lock, and all others queue behind it (a lock convoy). An `UnfairMutex` goes to any thread that
+/// requests it while it is free.
 final class UnfairMutex<Value: Sendable>: @unchecked Sendable {
     private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
     private var value: Value

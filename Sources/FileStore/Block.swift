@@ -36,19 +36,19 @@ final class Block: @unchecked Sendable {
         madvise(memory, size, Int32(MADV_HUGEPAGE))
     }
 
-    /// Whether the block was made to hold a rest. Such a block does not count towards the pool's limits.
-    var isHolder: Bool { size < Self.smallSize }
+    /// Whether the block was made to hold a remainder. Such a block does not count towards the pool's limits.
+    var isForRemainder: Bool { size < Self.smallSize }
 
     var isLarge: Bool { size == Self.largeSize }
 
-    /// Prepares the block for bytes from `offset` on, at least `least` of them. A large block ends at a multiple of its
+    /// Prepares the block for bytes from `offset` on, at least `minBytes` of them. A large block ends at a multiple of its
     /// size in the file, unless that is too soon. Other blocks end at a page.
-    func prepare(at offset: Int64, for least: Int = 0) {
+    func prepare(at offset: Int64, for minBytes: Int = 0) {
         self.offset = offset
         count = 0
         start = Int(offset % Int64(Self.alignment))
         capacity = isLarge ? size - Int(offset % Int64(size)) : size - start
-        if capacity < least { capacity = size - start }
+        if capacity < minBytes { capacity = size - start }
         users.store(1, ordering: .relaxed)
     }
 
@@ -68,12 +68,12 @@ final class Block: @unchecked Sendable {
     /// Moves bytes that are not worth a write of their own into a block of `pool` that is just large enough. If the
     /// block has fewer than `worthwhile` bytes, these are all of its bytes; otherwise the bytes after the file's last
     /// whole page. nil if there are none.
-    func cutRest(worthwhile: Int, pool: BlockPool) -> Block? {
+    func cutRemainder(worthwhile: Int, pool: BlockPool) -> Block? {
         let rest = count < worthwhile ? count : Int(end % Int64(Self.alignment))
         guard rest > 0 else { return nil }
         let first = end - Int64(rest)
         let pages = (Int(first % Int64(Self.alignment)) + rest + Self.alignment - 1) / Self.alignment
-        let holder = pool.takeHolder(pages: pages)
+        let holder = pool.takeRemainderBlock(pages: pages)
         holder.prepare(at: first)
         holder.append(bytes.baseAddress! + (count - rest), rest)
         count -= rest
@@ -82,6 +82,6 @@ final class Block: @unchecked Sendable {
 
     func retain() { users.add(1, ordering: .relaxed) }
 
-    /// True for the last user, who must give the block back to the pool.
+    /// True for the last user, who must return the block to the pool.
     func release() -> Bool { users.subtract(1, ordering: .acquiringAndReleasing).newValue == 0 }
 }

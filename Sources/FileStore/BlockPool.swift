@@ -1,25 +1,25 @@
 import Glibc
 import Synchronization
 
-/// The memory between the network and the disk, with its bound: when it is used up, readers wait (back-pressure).
+/// The memory between the network and the disk. When it is used up, readers wait (back-pressure).
 ///
-/// Fast streams get large blocks, each of which is worth a direct write. Slow streams get small blocks and give them
-/// back between two reads, so a thousand streams need a few hundred blocks. Blocks are made on demand and kept until
-/// the pool ends.
+/// Fast streams get large blocks, each of which is worth a direct write. Slow streams get small blocks and return them
+/// between two reads, so that a thousand streams need a few hundred blocks. Blocks are made on demand and retained
+/// until the pool ends.
 final class BlockPool: Sendable {
     private struct State: Sendable {
         var large: [Block] = []
         var largeMade = 0
         var small: [Block] = []
         var smallMade = 0
-        /// Free holders of one page: as many as slow streams have used at once.
+        /// Free blocks of one page for remainders: as many as slow streams have used at once.
         var pages: [Block] = []
-        /// PendingCalls that found no block, in order. Each is called once when there is a block.
+        /// Callers that found no block, in order. Each is called once when there is a block.
         var waitingForLarge: [@Sendable () -> Void] = []
         var waitingForSmall: [@Sendable () -> Void] = []
 
-        /// The next caller to wake. A large block also serves a caller that wants a small one. A caller that wanted a
-        /// large block may need only a small one by now.
+        /// The next caller to wake. A large block also serves a caller that waits for a small one. A caller that waited
+        /// for a large block may need only a small one by now.
         mutating func next(large: Bool) -> (@Sendable () -> Void)? {
             let preferLarge = large ? !waitingForLarge.isEmpty : waitingForSmall.isEmpty
             if preferLarge { return waitingForLarge.isEmpty ? nil : waitingForLarge.removeFirst() }
@@ -53,14 +53,14 @@ final class BlockPool: Sendable {
         }
     }
 
-    /// A block that is just large enough for a rest of `pages` pages.
-    func takeHolder(pages: Int) -> Block {
+    /// A block that is just large enough for a remainder of `pages` pages.
+    func takeRemainderBlock(pages: Int) -> Block {
         let used = pages == 1 ? state.withLock { $0.pages.popLast() } : nil
         return used ?? .make(pages * Block.alignment)
     }
 
-    /// A block of the requested size, or a large one in place of a small one. If there is none: nil, and `wake` is
-    /// called once when a block has come back.
+    /// A block of the requested size, or a large one instead of a small one. If there is none: nil, and `wake` is
+    /// called once when a block has been returned.
     func take(large: Bool, orCall wake: @escaping @Sendable () -> Void) -> Block? {
         let block = state.withLock { state -> Block? in
             if let block = large ? takeLarge(&state) : takeSmall(&state) ?? takeLarge(&state) { return block }
@@ -72,15 +72,15 @@ final class BlockPool: Sendable {
         return block
     }
 
-    /// A large block if one is free. Otherwise nil, and nobody is called later.
+    /// A large block if one is free. Otherwise nil, and there is no call later.
     func takeLarge() -> Block? {
         let block = state.withLock { takeLarge(&$0) }
         block?.useHugePage()
         return block
     }
 
-    func give(_ block: Block) {
-        if block.isHolder {
+    func recycle(_ block: Block) {
+        if block.isForRemainder {
             guard block.size == Block.alignment else { return free(block.memory) }
             return state.withLock { $0.pages.append(block) }
         }

@@ -67,7 +67,7 @@ final class Directory: Sendable {
 
     static let probePrefix = "\(HiddenName.prefix)probe-"
 
-    /// A name for a file that exists only for a moment.
+    /// A name for a file that exists only briefly.
     static func probeName() -> String { "\(probePrefix)\(getpid())-\(UInt64.random(in: 0...(.max)))" }
 
     /// Makes, writes, syncs and removes a test file. 0, or the errno of what failed. Blocks.
@@ -88,7 +88,7 @@ final class Directory: Sendable {
 
     /// The names in it, without `.` and `..`.
     ///
-    /// - Throws: What keeps it from being read: too many open files, for example.
+    /// - Throws: The error that keeps it from being read, such as too many open files.
     func names() throws(TransferError) -> [String] { try entries().map(\.name) }
 
     /// The entries, and whether each is certainly a regular file.

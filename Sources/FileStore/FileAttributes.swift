@@ -2,7 +2,7 @@ import Glibc
 import HaulContract
 import HaulHTTP
 
-/// The attributes of a finished file, apart from its bytes, as the operator wants them.
+/// The attributes that the operator chose for finished files, apart from their bytes.
 package struct FileAttributes: Sendable {
     /// The permissions; nil: 0666 less the umask.
     package var mode: UInt32?

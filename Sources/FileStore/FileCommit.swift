@@ -32,7 +32,7 @@ struct FileCommit: Sendable {
 
     enum End: Sendable {
         case ended(CommitOutcome)
-        /// By our own clock the lease may have expired: Redis must be asked before the file gets its name.
+        /// By our own clock the lease may have expired, so Redis must be asked before the file gets its name.
         case unsure(Written)
     }
 

@@ -4,7 +4,7 @@ package import HaulHTTP
 
 /// An errno about a file as an error code of the contract.
 extension TransferError {
-    /// - Parameter what: The beginning of the sentence: "the file cannot be written".
+    /// - Parameter what: The start of the sentence, such as "the file cannot be written".
     package init(file what: String, _ systemError: Int32) {
         let reason = String(cString: strerror(systemError))
         self =
@@ -14,13 +14,13 @@ extension TransferError {
                 Self(.tooLarge, "\(what): it is larger than the file system, or a limit of this process, allows")
             // The kernel also reports this for an absolute link, wherever it leads (RESOLVE_BENEATH of openat2(2)).
             case EXDEV: Self(.pathForbidden, "\(what): a link leads out of the root, or is not a relative one")
-            case ELOOP: Self(.pathForbidden, "\(what): a link is in its place, or links lead in a circle")
+            case ELOOP: Self(.pathForbidden, "\(what): it is a symbolic link, or the links form a loop")
             case EACCES, EPERM, EROFS:
-                Self(.permission, "\(what): \(reason); see who owns it and what this worker runs as")
-            case ENOTDIR: Self(.fileExists, "\(what): a file of that name is in the way")
+                Self(.permission, "\(what): \(reason); check its owner, and the user of this worker")
+            case ENOTDIR: Self(.fileExists, "\(what): a file with that name exists")
             case ENAMETOOLONG: Self(.badJob, "\(what): \(reason)")
             case EMFILE, ENFILE, ENOMEM: Self(.localLimit, "\(what): \(reason)")
-            default: Self(.io, "\(what): \(reason); look at the disk and the system's log")
+            default: Self(.io, "\(what): \(reason); check the disk and the system's log")
             }
     }
 }

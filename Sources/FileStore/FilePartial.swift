@@ -17,7 +17,7 @@ final class FilePartial: Partial {
     private enum Phase: Sendable {
         case unopened
         case open(Opened)
-        /// Removed. The values tell what there was.
+        /// Removed. The values say what there was.
         case discarded(HiddenFile, Target)
     }
 
@@ -58,7 +58,7 @@ final class FilePartial: Partial {
         }
     }
 
-    var place: PartialLocation? {
+    var location: PartialLocation? {
         traces.map { hidden, target in
             PartialLocation(file: target.path, key: request.key, generation: generation, name: hidden.name)
         }
@@ -69,7 +69,7 @@ final class FilePartial: Partial {
     var isHashing: Bool { opened?.output.hasDigest ?? false }
 
     func sink(at offset: Int64, wake: @escaping @Sendable () async -> Bool) -> any BodySink {
-        guard let opened else { preconditionFailure("bytes come for a partial file that is not open") }
+        guard let opened else { preconditionFailure("bytes arrived for a partial file that is not open") }
         return opened.output.sink(at: offset, wake: wake)
     }
 
@@ -80,7 +80,7 @@ final class FilePartial: Partial {
     ) async throws(TransferError) {
         try await store.onDisk { () throws(TransferError) in
             let target = try self.target()
-            // `put` has no such check: its file meets what is in the way when it gets its name.
+            // `put` has no such check, because its file meets a conflict when it gets its name.
             try target.check(self.request.ifExists, mayReplace: self.mayReplace)
             try self.create(target, total: total, hashing: digest, with: bytes)
         }
@@ -210,9 +210,9 @@ final class FilePartial: Partial {
     /// Gives the file its name. Blocks.
     private func name(_ file: FileCommit.Written, _ size: Int64) throws(TransferError) -> FileCommit.Named {
         guard let opened else { throw .cancelled }
-        guard file.output.isWhole(size) else { throw Placing.disturbed(opened.hidden) }
+        guard file.output.isWhole(size) else { throw Placement.disturbed(opened.hidden) }
         var target = opened.target
-        var placing = Placing(
+        var placing = Placement(
             opened.hidden, in: store, folder: target.folder, isDurable: store.options.durability == .disk)
         let isOwn: Bool
         do throws(Target.NamingError) {
@@ -224,7 +224,8 @@ final class FilePartial: Partial {
             }
         } catch {
             switch error {
-            // The partial file is gone: the run that has the lease now took it, or the whole root is gone.
+            // The partial file is gone, because the run that has the lease now took it over or because the whole root
+            // is gone.
             case .fenced: return FileCommit.Named(outcome: store.troubleNow() == nil ? .fenced : .storeIsGone)
             case .failed(let error): throw error
             }
@@ -243,8 +244,8 @@ final class FilePartial: Partial {
             successor: isOwn && !request.hasNoLeftovers ? named : nil)
     }
 
-    /// Whether the file with the final name is the job's own: the job finished it before, or a run placed it and Redis
-    /// does not know.
+    /// Whether the file with the final name is the job's own, because the job finished it before, or because a run
+    /// placed it and Redis does not know.
     ///
     /// - Throws: As `Target.isUnsettled`.
     private func mayReplace(_ target: Target) throws(TransferError) -> Bool {
@@ -275,6 +276,6 @@ final class FilePartial: Partial {
             // The last reference closes the file. It must not be released under the lock.
             withExtendedLifetime(before) {}
         }
-        if soon { store.commits.later(unlink) } else { await store.path.blocking.run(unlink) }
+        if soon { store.commits.deferWork(unlink) } else { await store.path.blocking.run(unlink) }
     }
 }

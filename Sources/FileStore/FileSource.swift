@@ -22,7 +22,8 @@ final class FileSource: SourceFile {
         var status = stat()
         guard fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
             close(descriptor)
-            throw TransferError(.badJob, "\(path) is no file: a directory, a pipe or a device cannot be sent")
+            throw TransferError(
+                .badJob, "\(path) is not a regular file: a directory, a pipe or a device cannot be sent")
         }
         version = SourceVersion(status)
     }
@@ -63,7 +64,7 @@ final class FileSource: SourceFile {
         TransferError(
             .sourceChanged,
             "the file \(path) was changed, replaced or removed while it was sent; "
-                + "push the job again when it is at rest")
+                + "push the job again when the file no longer changes")
     }
 
     /// Does not block: to open a pipe would otherwise wait for a writer.
@@ -74,7 +75,7 @@ final class FileSource: SourceFile {
     private static func refusal(_ path: String, _ code: Int32) -> TransferError {
         switch code {
         case ENOENT, ENOTDIR: TransferError(.sourceMissing, "there is no file \(path) in this worker's root")
-        case ENXIO: TransferError(.badJob, "\(path) is no file: a socket cannot be sent")
+        case ENXIO: TransferError(.badJob, "\(path) is not a regular file: a socket cannot be sent")
         default: TransferError(file: "the file \(path) cannot be read", code)
         }
     }

@@ -5,13 +5,13 @@ import HaulExecutors
 extension FileStore {
     static func isFull(_ systemError: Int32) -> Bool { systemError == ENOSPC || systemError == EDQUOT }
 
-    /// Why no job can be done here now, whatever it is; nil if nothing is wrong. Blocks.
+    /// Why no job can run here now, whatever the job is; nil if nothing is wrong. Blocks.
     func troubleNow() -> String? {
-        guard hasRoom() else { return "the disk is full" }
+        guard hasSpace() else { return "the disk is full" }
         var code = directory.tryWriting()
         if code == ENOENT || code == ESTALE {
-            // The root was removed, or its network file system was taken away. If it is back, it must be opened again.
-            guard reopen() else { return "the root is gone: put it back, or start again with another one" }
+            // The root was removed, or its network file system was unmounted. If it is back, it must be opened again.
+            guard reopen() else { return "the root is gone: restore it, or restart with another root" }
             code = directory.tryWriting()
         }
         switch code {
@@ -42,7 +42,7 @@ extension FileStore {
     package var blockBytes: Int { path.pool.bytes }
 
     /// Whether the minimum of space and an inode are free.
-    private func hasRoom() -> Bool {
+    private func hasSpace() -> Bool {
         var status = statvfs()
         guard fstatvfs(directory.descriptor, &status) == 0 else { return true }
         let free = Int64(status.f_bavail) * Int64(status.f_frsize)

@@ -4,7 +4,7 @@ import HaulStorage
 
 // Hidden files beside the finished ones.
 extension FileStore {
-    /// The partial files that nobody has written to for `age` seconds. Blocks; walks the whole root.
+    /// The partial files that were not written to for `age` seconds. Blocks; walks the whole root.
     func leftoversNow(olderThan age: Int64) -> [Leftover] {
         guard let now else { return [] }
         var found: [Leftover] = []
@@ -12,7 +12,7 @@ extension FileStore {
         while let folder = pending.popLast() {
             guard let here = directory.beneath(folder), let entries = try? here.entries() else { continue }
             for (name, kind) in entries {
-                // No status is needed of most files.
+                // Most files need no status.
                 if kind == .file, !name.hasPrefix(HiddenName.prefix) { continue }
                 guard let status = here.status(of: name) else { continue }
                 if status.isDirectory {
@@ -37,7 +37,7 @@ extension FileStore {
         name.hasPrefix(Directory.probePrefix) || name.hasPrefix(idName + "-")
     }
 
-    /// The time in seconds by the file system's clock: only this time can be compared with the age of files.
+    /// The time in seconds by the file system's clock, because only this time can be compared with the age of files.
     private var now: Int64? {
         let name = "\(Self.idName)-now-\(UInt64.random(in: 0...(.max)))"
         let descriptor = openat(directory.descriptor, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
@@ -50,9 +50,9 @@ extension FileStore {
     }
 
     /// Unlinks the partial file of a job that will not continue, and the proof that it has its final name. Blocks.
-    func unlink(_ place: PartialLocation) {
-        guard let directory = folder(of: place.file) else { return }
-        for name in names(of: place, in: directory) {
+    func unlink(_ location: PartialLocation) {
+        guard let directory = folder(of: location.file) else { return }
+        for name in names(of: location, in: directory) {
             directory.unlink(name.text)
             if name.kind == .partial { directory.unlink(name.proof.text) }
         }
@@ -60,22 +60,22 @@ extension FileStore {
 
     /// Does the same, but keeps a file that already has its final name although Redis does not know: it proves that the
     /// finished file is the job's own. Blocks.
-    func unlinkUnplaced(_ place: PartialLocation) {
-        guard let directory = folder(of: place.file) else { return }
-        for name in names(of: place, in: directory) where name.kind == .partial {
+    func unlinkUnplaced(_ location: PartialLocation) {
+        guard let directory = folder(of: location.file) else { return }
+        for name in names(of: location, in: directory) where name.kind == .partial {
             // While the partial file exists, its proof is not valid.
             directory.unlink(name.proof.text)
             if let status = directory.status(of: name.text), status.st_nlink < 2 { directory.unlink(name.text) }
         }
     }
 
-    private func names(of place: PartialLocation, in directory: Directory) -> [HiddenName] {
-        if let name = place.name { return HiddenName(name).map { [$0] } ?? [] }
+    private func names(of location: PartialLocation, in directory: Directory) -> [HiddenName] {
+        if let name = location.name { return HiddenName(name).map { [$0] } ?? [] }
         // Most files were never taken over. So a directory of many files is not read for each of them.
-        let first = HiddenName(place.key, place.generation)
+        let first = HiddenName(location.key, location.generation)
         if directory.status(of: first.text) != nil { return [first] }
         return ((try? directory.names()) ?? []).compactMap(HiddenName.init).filter {
-            $0.key == place.key && $0.generation == place.generation
+            $0.key == location.key && $0.generation == location.generation
         }
     }
 
@@ -93,7 +93,7 @@ extension FileStore {
         directory.unlink(name)
     }
 
-    /// False if somebody has written to the file since it was found, or if it is gone. Blocks.
+    /// False if the file was written to since it was found, or if it is gone. Blocks.
     func unlink(_ leftover: Leftover) -> Bool {
         guard let name = leftover.path.pathParts.last, let folder = folder(of: leftover.path),
             let status = folder.status(of: name), status.version == leftover.version

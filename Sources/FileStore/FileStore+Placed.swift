@@ -41,7 +41,7 @@ extension FileStore {
     ) async throws(TransferError) -> (file: StoredFile, proof: PartialLocation)? {
         try await onDisk { () throws(TransferError) in
             guard let directory = self.directory.beneath(folder) else { return nil }
-            let left = try Inheritance(of: key, in: directory, by: run, continuing: generation)
+            let left = try Takeover(of: key, in: directory, by: run, continuing: generation)
             guard let placed = left.placed.first else { return nil }
             // The run may have ended before it synced the name.
             if self.options.durability == .disk { try directory.sync() }

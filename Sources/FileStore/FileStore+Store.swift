@@ -16,7 +16,7 @@ extension FileStore: Store {
     package func resume(_ request: FileRequest, from resume: ResumePoint) async throws(TransferError) -> Remainder {
         guard let target = try? await target(of: resume.file, for: request) else { return .nothing }
         return try await onDisk { () throws(TransferError) in
-            let left = try Inheritance(
+            let left = try Takeover(
                 of: request.key, in: target.directory, by: request.run, continuing: resume.generation)
             if let placed = left.placed.first(where: { $0.generation == resume.generation }) {
                 // The run that gave the name may have ended before it synced the name.
@@ -42,7 +42,7 @@ extension FileStore: Store {
         return await path.blocking.run { () -> HeldFile? in
             guard target.isOwn(file, store: self) else { return nil }
             guard fencing else { return HeldFile() }
-            guard let left = try? Inheritance(of: request.key, in: target.directory, by: request.run) else {
+            guard let left = try? Takeover(of: request.key, in: target.directory, by: request.run) else {
                 return nil
             }
             return HeldFile(
@@ -71,10 +71,10 @@ extension FileStore: Store {
 
     // MARK: Files that belong to no run
 
-    package func discard(_ place: PartialLocation) async { await path.blocking.run { self.unlink(place) } }
+    package func discard(_ location: PartialLocation) async { await path.blocking.run { self.unlink(location) } }
 
-    package func discardUnplaced(_ places: [PartialLocation]) async {
-        await path.blocking.run { for place in places { self.unlinkUnplaced(place) } }
+    package func discardUnplaced(_ locations: [PartialLocation]) async {
+        await path.blocking.run { for location in locations { self.unlinkUnplaced(location) } }
     }
 
     package func delete(_ file: String, _ identity: FinishedIdentity) async {
@@ -89,7 +89,7 @@ extension FileStore: Store {
         await path.blocking.run { leftovers.filter { self.unlink($0) } }
     }
 
-    package func runChores() async { await commits.runChores() }
+    package func runDeferredWork() async { await commits.runDeferredWork() }
 
     /// Runs `body`, which may block, on the disk's threads.
     func onDisk<T: Sendable>(

@@ -3,7 +3,7 @@ import Glibc
 package import HaulContract
 import HaulHTTP
 
-/// The directory that downloads go to. Its id is in the file `.haul-store`, and tells which workers share it: offsets
+/// The directory that downloads go to. Its id is in the file `.haul-store`, and shows which workers share it: offsets
 /// are only valid for the store that holds the bytes.
 package final class FileStore: Sendable {
     /// The operator's settings for the store.
@@ -22,7 +22,7 @@ package final class FileStore: Sendable {
     package let id: String
     let options: Options
     /// How finished files get their names; nil if that could not be found out, for example because the disk was full.
-    package let naming: Naming?
+    package let naming: NamingMethod?
     let path: WritePath
     let commits: GroupCommit
     private let current: OpenRoot
@@ -41,10 +41,11 @@ package final class FileStore: Sendable {
         (self.root, self.options, self.path) = (root, options, path)
         let directory = Directory(owning: descriptor)
         id = try Self.identify(directory, root, as: options.id)
-        // A program with one user may be killed at any moment, and nobody cleans up after it. So nothing is made where
-        // it is known what the file system can do.
+        // A program with one user may be killed at any time, and no other process cleans up after it. So no test file
+        // is made where it is known what the file system supports.
         naming =
-            options.id != nil && Volume.isLocal(descriptor) ? .link : Naming.probe(directory, by: options.id != nil)
+            options.id != nil && Volume.isLocal(descriptor)
+            ? .link : NamingMethod.probe(directory, by: options.id != nil)
         current = OpenRoot(directory)
         commits = GroupCommit(current, path.blocking, groups: Volume.isLocal(descriptor))
     }
@@ -54,7 +55,7 @@ package final class FileStore: Sendable {
     /// - Throws: `io` if it has no `.haul-store`.
     package convenience init(known root: String) throws(Failure) {
         guard access("\(root)/\(Self.idName)", F_OK) == 0 else {
-            throw Failure(.io, "\(root) is no root of workers: it has no \(Self.idName)")
+            throw Failure(.io, "\(root) is not the root of a worker: it has no \(Self.idName)")
         }
         try self.init(root: root)
     }
@@ -74,12 +75,12 @@ package final class FileStore: Sendable {
     }
 
     private static func identify(_ directory: Directory, _ root: String, as id: String?) throws(Failure) -> String {
-        // A program with one user learns of trouble when it writes. Without a test, it leaves no test file when killed.
+        // A program with one user notices an error when it writes. Without a test, it leaves no test file when killed.
         if let id { return id }
         let status = directory.tryWriting()
         guard status == 0 || isFull(status) else { throw refusal("the root \(root) is not writable", status) }
         if let known = readID(directory) { return known }
-        guard status == 0 else { throw refusal("the root \(root) has no room for its first file", status) }
+        guard status == 0 else { throw refusal("the root \(root) has no space for its first file", status) }
         // Several workers may start at once: one of them creates the file, and all read it.
         let temporary = "\(idName)-\(getpid())-\(UInt64.random(in: 0...(.max)))"
         let created = openat(directory.descriptor, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o644)
@@ -91,7 +92,7 @@ package final class FileStore: Sendable {
             directory.unlink(temporary)
             throw Failure(.io, "\(root)/\(idName) cannot be made")
         }
-        var naming = Naming.link
+        var naming = NamingMethod.link
         var code: Int32
         repeat {
             let lock = naming == .lockedRename ? try? NameLock(of: idName, in: directory) : nil
@@ -122,7 +123,7 @@ package final class FileStore: Sendable {
     }
 
     /// How files get names in a directory; nil if unknown: another file system may be mounted beneath the root.
-    func naming(in directory: Directory) -> Naming? {
+    func naming(in directory: Directory) -> NamingMethod? {
         directory.fileIdentity?.device == self.directory.fileIdentity?.device ? naming : nil
     }
 

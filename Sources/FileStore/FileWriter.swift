@@ -4,7 +4,7 @@ import Synchronization
 
 /// Collects the bytes of one transfer, which come in order, in blocks, and hands the blocks to the writer threads.
 ///
-/// `append` is called on the event loop and never blocks. If no block is free, it takes nothing, and `wake` is called
+/// `append` is called on the event loop and never blocks. If no block is free, it accepts nothing, and `wake` is called
 /// when it is worth trying again. `handOver` may be called on any thread, for a checkpoint.
 final class FileWriter: BodySink {
     /// Streams at least this fast get large blocks: bytes per second.
@@ -38,11 +38,11 @@ final class FileWriter: BodySink {
         file.attach(self)
     }
 
-    /// Takes all of `count` bytes (at most 64 KiB) or none.
+    /// Accepts all of `count` bytes (at most 64 KiB) or none.
     func append(_ bytes: UnsafeRawPointer, _ count: Int) -> SinkResult {
         state.withLock { state in
             if let error = file.error { return .failed(error) }
-            if state.block?.isHolder ?? true {
+            if state.block?.isForRemainder ?? true {
                 let rest = state.block
                 guard let block = takeBlock(&state, at: rest?.offset ?? state.position, for: rest?.count ?? 0)
                 else { return .wait }
@@ -70,11 +70,11 @@ final class FileWriter: BodySink {
     }
 
     /// No more bytes will come for a while. The block goes to the writers or back to the pool. Bytes that are not worth
-    /// a write wait in memory of their own size. So a thousand slow streams need few blocks.
-    func rest() {
+    /// a write wait in memory of their own size, so that a thousand slow streams need few blocks.
+    func releaseMemory() {
         state.withLock { state in
-            guard let block = state.block, !block.isHolder else { return }
-            let rest = block.cutRest(worthwhile: Self.worthwhile, pool: path.pool)
+            guard let block = state.block, !block.isForRemainder else { return }
+            let rest = block.cutRemainder(worthwhile: Self.worthwhile, pool: path.pool)
             if block.count > 0 {
                 submit(&state)
             } else {
@@ -132,7 +132,7 @@ final class FileWriter: BodySink {
         }?.resume()
     }
 
-    private func takeBlock(_ state: inout State, at offset: Int64, for least: Int = 0) -> Block? {
+    private func takeBlock(_ state: inout State, at offset: Int64, for minBytes: Int = 0) -> Block? {
         if file.digestIsBehind(orCall: wake) { return nil }
         let block: Block?
         if state.isFast, let large = path.pool.takeLarge() {
@@ -142,7 +142,7 @@ final class FileWriter: BodySink {
             // a few fast streams cannot take all small blocks as well.
             block = path.pool.take(large: state.isFast && state.pending > 0, orCall: wake)
         }
-        block?.prepare(at: offset, for: least)
+        block?.prepare(at: offset, for: minBytes)
         if state.block == nil { state.begun = monotonicNanoseconds() }
         return block
     }

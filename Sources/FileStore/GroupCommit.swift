@@ -4,16 +4,16 @@ import Synchronization
 
 /// Makes small files durable together (group commit).
 ///
-/// A directory takes one new name at a time, however many threads try, and a sync of fifty files takes about as long as
-/// a sync of one. So one thread writes all files, and another makes them durable in rounds. Each round syncs the bytes
-/// of the files written since the last round, together with the names that the last round gave. Then it gives these
-/// files their names.
+/// A directory accepts one new name at a time, however many threads try, and a sync of fifty files takes about as long
+/// as a sync of one. So one thread writes all files, and another makes them durable in rounds. Each round syncs the
+/// bytes of the files written since the last round, together with the names that the last round gave. Then it gives
+/// these files their names.
 final class GroupCommit: Sendable {
     private struct Entry: Sendable {
         let commit: FileCommit
         let answer: CheckedContinuation<Result<FileCommit.End, TransferError>, Never>
 
-        /// Runs a step of the file; nil if the step failed. Then the caller has its answer.
+        /// Runs a step of the file; nil if the step failed. Then the caller has its result.
         func attempt<T>(_ body: () throws(TransferError) -> T) -> T? {
             do { return try body() } catch {
                 answer.resume(returning: .failure(error))
@@ -21,7 +21,7 @@ final class GroupCommit: Sendable {
             }
         }
 
-        /// False if there is a failure. Then the caller has its answer.
+        /// False if there is a failure. Then the caller has its result.
         func isSound(_ failure: TransferError?) -> Bool {
             if let failure { answer.resume(returning: .failure(failure)) }
             return failure == nil
@@ -55,13 +55,13 @@ final class GroupCommit: Sendable {
     private struct State: Sendable {
         var arrived = Stage<Entry>()
         var written = Stage<Written>()
-        var chores: [BlockingPool.Work] = []
-        /// Files under way.
+        var deferredWork: [BlockingPool.Work] = []
+        /// Files in progress.
         var count = 0
-        /// Until this time files go together, even if there are few for a moment: monotonic nanoseconds.
+        /// Until this time files are committed together, even if there are few for a while: monotonic nanoseconds.
         var busyUntil: UInt64 = 0
 
-        /// Counts one more file. Returns whether the file goes alone.
+        /// Counts one more file. Returns whether the file is committed alone.
         mutating func isNextAlone(_ now: UInt64) -> Bool {
             count += 1
             if count > (now < busyUntil ? GroupCommit.few / 2 : GroupCommit.few) { busyUntil = now + GroupCommit.pace }
@@ -69,7 +69,7 @@ final class GroupCommit: Sendable {
         }
     }
 
-    /// Up to this many durable files are faster side by side, each at its own pace.
+    /// Up to this many durable files are faster in parallel than in rounds.
     private static let few = 16
     private static let pace: UInt64 = 20_000_000
 
@@ -98,26 +98,27 @@ final class GroupCommit: Sendable {
         }.get()
     }
 
-    /// Runs `chore` with the next files, or at the next call of `runChores`: it is not worth waking a thread.
-    func later(_ chore: @escaping BlockingPool.Work) {
-        guard groups else { return blocking.submit(chore) }
-        state.withLock { $0.chores.append(chore) }
+    /// Runs `work` with the next files, or at the next call of `runDeferredWork`, because it is not worth waking a
+    /// thread.
+    func deferWork(_ work: @escaping BlockingPool.Work) {
+        guard groups else { return blocking.submit(work) }
+        state.withLock { $0.deferredWork.append(work) }
     }
 
-    /// Runs the chores that no files have taken along so far.
-    func runChores() async {
-        guard state.withLock({ !$0.chores.isEmpty }) else { return }
-        await blocking.run { self.takeChores() }
+    /// Runs the deferred work that no files have taken along so far.
+    func runDeferredWork() async {
+        guard state.withLock({ !$0.deferredWork.isEmpty }) else { return }
+        await blocking.run { self.takeDeferredWork() }
     }
 
-    /// Files under way.
+    /// Files in progress.
     var count: Int { state.withLock { $0.count } }
 
     // MARK: The two threads
 
     private func write() {
         while let arrived = state.withLock({ $0.arrived.take() }) {
-            takeChores()
+            takeDeferredWork()
             for entry in arrived {
                 guard entry.commit.durability == .disk else {
                     entry.attempt(entry.commit.run).map(entry.end)
@@ -146,9 +147,10 @@ final class GroupCommit: Sendable {
         return entry.attempt { () throws(TransferError) in try entry.commit.name(file) }.map { (entry, $0) }
     }
 
-    private func takeChores() { for chore in state.withLock({ exchange(&$0.chores, with: []) }) { chore() } }
+    private func takeDeferredWork() { for work in state.withLock({ exchange(&$0.deferredWork, with: []) }) { work() } }
 
-    /// Makes the bytes of `written` and the names of `named` durable. Files that fail are answered and taken out.
+    /// Makes the bytes of `written` and the names of `named` durable. Files that fail are reported to their callers and
+    /// taken out.
     private func sync(_ written: inout [Written], _ named: inout [Named]) {
         if written.count + named.count > 1, syncVolume(written.map(\.file), named.map(\.file)) {
             written = written.filter { one in

@@ -17,11 +17,11 @@ struct HiddenFile: Sendable {
     /// Creates a new generation. First takes over the job's other partial files, which fences their writers. The proof
     /// that a finished file is the job's own stays until that file is replaced.
     ///
-    /// - Parameter alone: Nobody ran the job before, so no directory of many files is searched.
+    /// - Parameter alone: The job has had no earlier run, so no directory of many files is searched.
     static func create(
         in directory: Directory, key: String, generation: String, run: String, mode: mode_t, alone: Bool = false
     ) throws(TransferError) -> HiddenFile {
-        if !alone { _ = try Inheritance(of: key, in: directory, by: run) }
+        if !alone { _ = try Takeover(of: key, in: directory, by: run) }
         let hidden = HiddenName(key, generation)
         let descriptor = openat(
             directory.descriptor, hidden.text, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode)

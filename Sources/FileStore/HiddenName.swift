@@ -5,10 +5,10 @@ struct HiddenName: Hashable {
         /// The file that a download grows in. A finished file gets its final name by one call whose source is this
         /// name. A run that takes this name away fences the run that knew it.
         case partial
-        /// Proves that the file has its final name: a link to the file, or a note about it if there are no links.
+        /// Proves that the file has its final name: a link to the file, or a record of it if there are no links.
         case proof
         /// A temporary file of an earlier version of Haul, which it renamed over a file that was to be replaced.
-        case relic
+        case legacy
     }
 
     static let prefix = ".haul-"
@@ -39,11 +39,11 @@ struct HiddenName: Hashable {
         guard parts.count >= 3, parts[1].utf8.count == 40 else { return nil }
         (key, generation, text) = (String(parts[1]), String(parts[2]), name)
         holder = parts.count > 3 && parts[3].utf8.count == 32 ? String(parts[3]) : nil
-        kind = name.hasSuffix(Self.proofSuffix) ? .proof : name.hasSuffix(Self.relicSuffix) ? .relic : .partial
+        kind = name.hasSuffix(Self.proofSuffix) ? .proof : name.hasSuffix(Self.relicSuffix) ? .legacy : .partial
     }
 
     /// The partial file's name once `run` has taken it over.
-    func taken(by run: String) -> HiddenName {
+    func takenOver(by run: String) -> HiddenName {
         HiddenName(self, by: run, .partial, "\(Self.prefix)\(key)-\(generation)-\(run)")
     }
 

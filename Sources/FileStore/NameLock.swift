@@ -27,7 +27,7 @@ final class NameLock: Sendable {
                 throw .failed(
                     Failure(
                         .io,
-                        "another worker has been giving a file the name \(path) for \(Self.patience): see if it is frozen"
+                        "another worker has been giving a file the name \(path) for \(Self.patience): check whether it is frozen"
                     ))
             }
             usleep(2000)

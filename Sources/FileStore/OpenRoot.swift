@@ -1,6 +1,6 @@
 import Synchronization
 
-/// The root as it was last opened. It may have been taken away and put back.
+/// The root as it was last opened. It may have been removed and restored.
 final class OpenRoot: Sendable {
     private let current: Mutex<Directory>
 

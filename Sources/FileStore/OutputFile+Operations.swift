@@ -32,13 +32,14 @@ extension OutputFile {
         }
     }
 
-    /// Checks that there is room for a file of `size` bytes, so that a full disk is found before the download, not
+    /// Checks that there is space for a file of `size` bytes, so that a full disk is found before the download and not
     /// during it. Reserves the first part without changing the file's length (see `Reservation`), unless the file fits
     /// into a small block. Blocks.
     ///
-    /// - Parameter size: nil if it is not known. Then, and if nothing can be reserved, room is checked for each block.
+    /// - Parameter size: nil if it is not known. Then, and if nothing can be reserved, the space is checked for each
+    ///   block.
     /// - Parameter keepFree: Bytes that must stay free on the file system.
-    /// - Throws: `.noSpace` if there is no room now, `too_large` if there never can be.
+    /// - Throws: `.noSpace` if there is not enough space now, `too_large` if there never can be.
     package func reserve(_ size: Int64?, keepFree: Int64 = 0) throws(TransferError) {
         if size == nil { keptFree.store(keepFree, ordering: .relaxed) }
         let size = size ?? 0
@@ -58,9 +59,9 @@ extension OutputFile {
         }
     }
 
-    /// Notes that `count` more bytes are about to be written, and reserves a further part if it is time. Blocks.
+    /// Records that `count` more bytes are about to be written, and reserves a further part if it is due. Blocks.
     ///
-    /// - Returns: An errno; ENOSPC if the file system has no room for the further part.
+    /// - Returns: An errno; ENOSPC if the file system has no space for the further part.
     func reserveAhead(of count: Int) -> Int32? {
         let due: Reservation? = reservation.withLock { reservation in
             reservation.arrived += Int64(count)
@@ -85,7 +86,7 @@ extension OutputFile {
             keptFree.store(keepFree, ordering: .relaxed)
             return nil
         case let systemError:
-            // A failed reservation keeps what it got so far, which may be the last of the disk.
+            // A failed reservation retains what it got so far, which may be the last space of the disk.
             var file = stat()
             if fstat(descriptor, &file) == 0 { ftruncate(descriptor, file.st_size) }
             return systemError
@@ -106,14 +107,14 @@ extension OutputFile {
     }
 
     /// Whether `count` more bytes leave free what must stay free. Blocks.
-    func hasRoom(for count: Int) -> Bool {
+    func hasSpace(for count: Int) -> Bool {
         let kept = keptFree.load(ordering: .relaxed)
         var volume = statvfs()
         guard kept > 0, fstatvfs(descriptor, &volume) == 0, volume.f_blocks > 0 else { return true }
         return Int64(volume.f_bavail) * Int64(volume.f_frsize) >= kept + Int64(count)
     }
 
-    private static let noReservation = "the file cannot be given its room"
+    private static let noReservation = "the space for the file cannot be reserved"
 
     /// Writes the first bytes of a file, all at once. Blocks.
     package func write(_ bytes: [UInt8]) throws(TransferError) {
@@ -155,7 +156,7 @@ extension OutputFile {
     }
 
     /// Marks what is written as durable, after a sync of the whole file system. Such a sync reports lost data only
-    /// once, perhaps to somebody else. But the file's own record still has the error, and is checked here. Blocks.
+    /// once, perhaps to another caller. But the file's own record still has the error, and is checked here. Blocks.
     package func confirmSync() throws(TransferError) {
         try sync { clinux_wait_for_writeback(descriptor) }
         state.withLock { $0.durable = $0.written }

@@ -57,7 +57,7 @@ package final class OutputFile: BodyDestination {
     let digest: RunningDigest?
     /// Bytes that come in order are hashed while they are written.
     package var hasDigest: Bool { digest != nil }
-    /// Whether `state` has a failure. Pieces of a body ask too often for a lock.
+    /// Whether `state` has a failure. Pieces of a body read this too often for a lock.
     private let hasFailed = Atomic(false)
     /// Bytes that must stay free on the file system while bytes without a reservation are written.
     let keptFree = Atomic<Int64>(0)
@@ -80,7 +80,8 @@ package final class OutputFile: BodyDestination {
     }
 
     deinit {
-        // Blocks under way and running calls hold the file, so nobody uses the descriptors any more. Closing may block.
+        // Blocks in progress and running calls hold the file, so the descriptors are no longer in use. Closing may
+        // block.
         let descriptors = [descriptor] + state.withLock { $0.direct.map { [$0] } ?? [] }
         path.blocking.perform { for descriptor in descriptors { close(descriptor) } }
     }
@@ -125,11 +126,11 @@ package final class OutputFile: BodyDestination {
     func submit(_ block: Block, from writer: FileWriter) {
         digest?.offer(block)
         path.record(waiting: 1)
-        let most = path.threadsForFile
+        let maxThreads = path.threadsForFile
         let needsThread = state.withLock { state in
             state.submitted += 1
             state.queue.append(QueuedBlock(block: block, writer: writer))
-            guard state.threads < most else { return false }
+            guard state.threads < maxThreads else { return false }
             state.threads += 1
             return true
         }
@@ -157,11 +158,11 @@ package final class OutputFile: BodyDestination {
         digest?.isBehind(orCall: wake) ?? false
     }
 
-    /// Writes the block, records it, and gives it back to the pool.
+    /// Writes the block, records it, and returns it to the pool.
     private func write(_ block: Block) {
         var range = block.offset..<block.end
         if error == nil {
-            let lack = reserveAhead(of: block.count) ?? (hasRoom(for: block.count) ? nil : ENOSPC)
+            let lack = reserveAhead(of: block.count) ?? (hasSpace(for: block.count) ? nil : ENOSPC)
             if let systemError = lack ?? writeBytes(block) {
                 fail(TransferError(file: "the file cannot be written", systemError))
                 range = block.offset..<block.offset

@@ -12,7 +12,7 @@ struct PlacementRecord {
         (self.name, size, modified) = (name, Int64(status.st_size), status.modifiedNanoseconds)
     }
 
-    /// nil if there is no note that can be read.
+    /// nil if there is no record that can be read.
     init?(at path: String, in directory: Directory) {
         let descriptor = openat(directory.descriptor, path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
         guard descriptor >= 0 else { return nil }
@@ -25,11 +25,11 @@ struct PlacementRecord {
         (name, self.size, self.modified) = (String(parts[2]), size, modified)
     }
 
-    /// Whether the note is about this file. Not by inode: a file system without links may renumber its files.
+    /// Whether the record is about this file. Not by inode, since a file system without links may renumber its files.
     func isOf(_ status: stat) -> Bool { status.st_size == size && status.modifiedNanoseconds == modified }
 
-    /// Writes the note. If `isDurable`, syncs the note and its name, so that they are durable before the file's final
-    /// name can be. Blocks.
+    /// Writes the record. If `isDurable`, syncs the record and its name, so that they are durable before the file's
+    /// final name can be. Blocks.
     func write(at path: String, in directory: Directory, isDurable: Bool) throws(TransferError) {
         let descriptor = openat(
             directory.descriptor, path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0o600)
@@ -42,5 +42,5 @@ struct PlacementRecord {
         if isDurable { try directory.sync() }
     }
 
-    private static let failed = "a note about the finished file cannot be written"
+    private static let failed = "the placement record of the finished file cannot be written"
 }

@@ -7,7 +7,7 @@
 struct Reservation: Sendable {
     /// Bytes that are reserved for any file.
     static let ahead: Int64 = 256 << 20
-    /// A further part is reserved when so few reserved bytes are left.
+    /// A further part is reserved when no more reserved bytes than this are left.
     static let reserve: Int64 = 64 << 20
     /// Bytes that are reserved for each byte that has arrived.
     private static let factor: Int64 = 16

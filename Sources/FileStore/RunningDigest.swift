@@ -8,7 +8,8 @@ import Synchronization
 /// A digest of a file from byte 0 on, computed from blocks that come in order, while they are written.
 ///
 /// Blocks that do not continue it are left out. What is missing at the end is read back from the file. The whole file
-/// is read back if bytes came twice: two servers may have sent different bytes, and only the file tells which count.
+/// is read back if bytes came twice, because two servers may have sent different bytes, and only the file shows which
+/// count.
 final class RunningDigest: @unchecked Sendable {
     private struct State: Sendable {
         var queue: [Block] = []

@@ -3,7 +3,7 @@ import HaulContract
 import HaulHTTP
 import HaulStorage
 
-/// The final name of a download, and what may be in its way.
+/// The final name of a download, and the files that may conflict with it.
 struct Target: Sendable {
     let directory: Directory
     /// Relative to the root: "" for the root itself, otherwise with a "/" at its end.
@@ -54,14 +54,14 @@ struct Target: Sendable {
 
     /// Whether a run of this job placed the file with this name, and Redis does not know. A hidden file proves it.
     ///
-    /// - Throws: What keeps the directory from being read: then nobody knows.
+    /// - Throws: The error that keeps the directory from being read, so that the answer is unknown.
     func isUnsettled(_ key: String, in store: FileStore) throws(TransferError) -> Bool {
         guard let status = directory.status(of: name), status.st_nlink > 1 || store.naming(in: directory) != .link
         else { return false }
         return try directory.hasProof(of: name, status) { $0 == key }
     }
 
-    /// Checks before the download what is in the way of the name.
+    /// Checks before the download whether the name conflicts with an existing file.
     ///
     /// - Throws: `file_exists`, and what `mayReplace` throws.
     func check(
@@ -79,7 +79,7 @@ struct Target: Sendable {
     /// - Returns: Whether it replaced a file of this job's own. Then what earlier runs left must be unlinked, once the
     ///   name is synced.
     mutating func place(
-        _ file: inout Placing, _ policy: Job.IfExists, mayReplace: (Target) throws(TransferError) -> Bool
+        _ file: inout Placement, _ policy: Job.IfExists, mayReplace: (Target) throws(TransferError) -> Bool
     ) throws(NamingError) -> Bool {
         let chosen = name
         for number in 0...Self.maxNumber {
@@ -111,7 +111,7 @@ struct Target: Sendable {
         case failed(TransferError)
     }
 
-    private func replace(_ file: inout Placing) throws(NamingError) {
+    private func replace(_ file: inout Placement) throws(NamingError) {
         if directory.status(of: name)?.isDirectory == true { throw .failed(.failed(inTheWay)) }
         _ = try file.take(name, replacing: true)
     }

@@ -1,7 +1,7 @@
 import CHaulLinux
 import Glibc
 
-/// What file systems can do.
+/// What file systems support.
 enum Volume {
     /// ext2 to ext4, XFS, Btrfs and tmpfs (statfs(2)). They make the entries of a directory one at a time, however many
     /// threads ask, and syncfs(2) makes all of their files and directories durable. Nothing is assumed of others: over
@@ -17,7 +17,7 @@ enum Volume {
         return version.count == 2 && (version[0], version[1]) >= (5, 8)
     }()
 
-    /// The most data of other programs that may be written along with ours: bytes.
+    /// The maximum data of other programs that may be written along with ours: bytes.
     private static let muchDirty = 128 << 20
 
     static func isLocal(_ descriptor: Int32) -> Bool {
@@ -25,7 +25,7 @@ enum Volume {
     }
 
     /// Makes everything that was written to the file system of `descriptor` durable. False if that failed, or was not
-    /// tried: it is not supported, or would take long because somebody has written much.
+    /// tried, because it is not supported or would take long since other programs have written much.
     static func sync(_ descriptor: Int32) -> Bool {
         reportsSyncErrors && isLocal(descriptor) && dirtyBytes < muchDirty && clinux_sync_file_system(descriptor) == 0
     }

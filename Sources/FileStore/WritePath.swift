@@ -55,14 +55,14 @@ package final class WritePath: Sendable {
         directWrite.store((directWrite.load(ordering: .relaxed) * 7 + nanoseconds) / 8, ordering: .relaxed)
     }
 
-    /// Notes that `count` more blocks wait for a thread, or fewer if `count` is negative.
+    /// Records that `count` more blocks wait for a thread, or fewer if `count` is negative.
     func record(waiting count: Int) { waiting.add(count, ordering: .relaxed) }
 
     /// Runs `work` on a writer thread.
     func submit(_ work: @escaping @Sendable () -> Void) { writers.submit(work) }
 
     func finish(_ block: Block) {
-        if block.release() { pool.give(block) }
+        if block.release() { pool.recycle(block) }
     }
 
     /// Writes all of `count` bytes; nil or an errno.
@@ -71,7 +71,7 @@ package final class WritePath: Sendable {
         while done < count {
             let written = write(descriptor, bytes + done, count - done, offset + Int64(done))
             if written > 0 {
-                // After a short write the rest is written: the next call tells why the write was short.
+                // After a short write the remainder is written: the next call shows why the write was short.
                 done += written
             } else if written == 0 {
                 return EIO

@@ -1,5 +1,5 @@
-/// Which addresses a transfer may connect to. By default only addresses of the public internet are allowed, so that a
-/// job cannot reach what only the worker can reach: cloud metadata, databases, the host itself.
+/// The addresses that a transfer may connect to. By default only addresses of the public internet are allowed, so that
+/// a job cannot reach what only the worker can reach: cloud metadata, databases, the host itself.
 ///
 /// A pure value. The engine checks each address before it connects, and the address of each connection that it reuses.
 package struct AddressPolicy: Sendable, Equatable {

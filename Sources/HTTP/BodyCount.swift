@@ -1,19 +1,19 @@
 import HaulContract
 
-/// The bytes of a body: how many were announced, how many are wanted, and how many have been accepted.
+/// The bytes of a body: how many were announced, how many are required, and how many have been accepted.
 struct BodyCount: Equatable {
     /// The file offset of the first byte.
     var offset: Int64 = 0
     /// From the response head; nil if the head gives no length.
     var announced: Int64?
-    /// The exact number of bytes that the caller wants; nil to take what the response announces.
-    var demanded: Int64?
+    /// The exact number of bytes that the caller requires; nil to accept what the response announces.
+    var required: Int64?
     var taken: Int64 = 0
-    /// The server sent more than was wanted.
+    /// The server sent more than was required.
     var isOverlong = false
 
     /// The number of bytes that the body must have, if it is known.
-    var expected: Int64? { demanded ?? announced }
+    var expected: Int64? { required ?? announced }
     /// The file offset of the next byte.
     var position: Int64 { offset + taken }
     /// The bytes that the response still has to deliver; nil if the head gives no length.

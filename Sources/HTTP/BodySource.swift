@@ -1,4 +1,4 @@
-/// Gives the bytes of one request body, in order: the seam between whatever has the bytes and the network.
+/// Supplies the bytes of one request body, in order: the protocol between whatever has the bytes and the network.
 ///
 /// The engine makes all calls on its own thread. They must not block.
 package protocol BodySource: AnyObject, Sendable {
@@ -9,13 +9,13 @@ package protocol BodySource: AnyObject, Sendable {
     func end()
 }
 
-/// How a source answers when it is asked for bytes.
+/// What a source returns when it is asked for bytes.
 package enum SourceResult: Sendable, Equatable {
     /// This many bytes were written, at least one.
     case bytes(Int)
     /// No bytes are available yet. The source calls `wake` when there are some, or when it knows that none will come.
     case wait
-    /// All bytes have been given.
+    /// All bytes were supplied.
     case end
     case failed(TransferError)
 }
@@ -23,12 +23,13 @@ package enum SourceResult: Sendable, Equatable {
 /// A body that can be sent more than once. Sending starts again after a redirect, after a request for authentication,
 /// or if a kept connection turns out to be dead.
 package protocol BodySupply: Sendable {
-    /// The length of the whole body in bytes; nil if only its end tells. A source that gives fewer or more is an error.
+    /// The length of the whole body in bytes; nil if only its end shows it. A source that supplies fewer or more is an
+    /// error.
     var length: Int64? { get }
 
     /// A source that begins at the first byte.
     ///
-    /// - Parameter wake: Resumes sending after the source has answered `wait`.
+    /// - Parameter wake: Resumes sending after the source has returned `wait`.
     func source(wake: @escaping @Sendable () async -> Void) -> any BodySource
 }
 

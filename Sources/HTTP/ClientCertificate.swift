@@ -1,13 +1,13 @@
 import CHaulOpenSSL
 package import HaulContract
 
-/// The client certificate that we give to servers that ask for one.
+/// The client certificate that we send to servers that request one.
 package struct ClientCertificate: Sendable, Equatable {
     /// PEM: the certificate, followed by its chain, and possibly by its key.
     package let file: String
     /// PEM; nil if the key is in `file`.
     package let key: String?
-    /// The only hosts that get the certificate, in lower case. If empty, every server that asks gets it.
+    /// The only hosts that get the certificate, in lower case. If empty, every server that requests it gets it.
     package let hosts: Set<String>
 
     package init(file: String, key: String? = nil, hosts: [String] = []) {
@@ -27,7 +27,7 @@ package struct ClientCertificate: Sendable, Equatable {
             ERR_clear_error()
             SSL_CTX_free(context)
         }
-        // A key with a passphrase is refused: nobody is there to type it.
+        // A key with a passphrase is refused, because a worker has no terminal at which to type it.
         SSL_CTX_set_default_passwd_cb(context) { _, _, _, _ in 0 }
         for (file, what) in [(file, "client's certificate"), (key ?? file, "key of the client's certificate")] {
             guard let why = TransferError.unreadable(file) else { continue }

@@ -4,13 +4,13 @@ import Glibc
 /// The sockets of all connections, from their opening to their close. On the loop's thread. libcurl keeps some
 /// connections for later requests, and does not say which.
 ///
-/// While a server that serves one connection at a time has an idle one of ours, it serves nobody else. So an idle
+/// While a server that serves one connection at a time has an idle one of ours, it serves no other client. So an idle
 /// connection is ended if another connection waits for the same server. It is ended soon in any case, since the other
 /// connection may belong to another process.
 final class ConnectionSockets {
     /// A kept connection helps only a job that follows soon. Nanoseconds.
     static let idleLimit: UInt64 = 10_000_000_000
-    /// A connection that was used a moment ago may be used again at once. Nanoseconds.
+    /// A connection that was used just before may be used again at once. Nanoseconds.
     static let minIdleTime: UInt64 = 1_000_000_000
 
     private enum Use {
@@ -39,7 +39,7 @@ final class ConnectionSockets {
         return Glibc.close(socket)
     }
 
-    /// The bytes that were sent on a socket and not acknowledged by its peer, also if libcurl has just closed it.
+    /// The bytes that were sent on a socket and not acknowledged by its peer, even if libcurl has just closed it.
     func unacknowledged(on socket: Int32) -> Int {
         uses[socket] == nil ? unacknowledged[socket] ?? 0 : Int(clinux_unacknowledged(socket))
     }
@@ -81,9 +81,9 @@ final class ConnectionSockets {
     }
 
     /// Whether there is a connection that may have to be ended later.
-    var isOfInterest: Bool { uses.values.contains { if case .ended = $0 { false } else { true } } }
+    var needsMaintenance: Bool { uses.values.contains { if case .ended = $0 { false } else { true } } }
 
-    /// Notes which connections are idle: those that no transfer uses.
+    /// Records which connections are idle: those that no transfer uses.
     ///
     /// - Parameters:
     ///   - sockets: The sockets that were opened for running transfers.
@@ -134,7 +134,7 @@ final class ConnectionSockets {
     /// The address and port of the peer, as bytes.
     private static func peer(_ socket: Int32) -> [UInt8]? { address(socket, getpeername) }
 
-    /// The bytes of a socket's address. The port has the same place in both address families.
+    /// The bytes of a socket's address. The port has the same position in both address families.
     private static func address(_ socket: Int32, _ lookup: Lookup) -> [UInt8]? {
         var address = sockaddr_in6()
         var size = socklen_t(MemoryLayout<sockaddr_in6>.size)

@@ -12,8 +12,8 @@ package struct CookieJar: Sendable {
     static let maxBytes = 4096
     static let maxCount = 50
 
-    /// Takes the value of a Set-Cookie field. Attributes are ignored: they do not matter within one chain. A cookie
-    /// that no request could carry is dropped, and so is one beyond the limits.
+    /// Reads the value of a Set-Cookie field. Attributes are ignored, because they do not matter within one chain. A
+    /// cookie that no request could carry is dropped, and so is one beyond the limits.
     package mutating func set(_ line: String, from origin: WebURL) {
         let parts = line.prefix { $0 != ";" }.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
         let pair = parts.map(\.trimmed)

@@ -3,8 +3,8 @@ import Glibc
 import HaulContract
 
 extension TransferError {
-    /// The address policy refuses an address of the URL's host. Only the log is told what a name resolves to: whoever
-    /// pushes jobs could read the worker's DNS otherwise.
+    /// The address policy refuses an address of the URL's host. The addresses of a name appear only in the log, because
+    /// otherwise a producer could read the worker's DNS through its jobs.
     static func forbidden(_ address: IPAddress?, _ kind: String, of url: String) -> TransferError {
         let target = Authority(url)
         let what = target.map { $0.isNumeric ? "address \($0.host)" : "address of \($0.host)" } ?? "address"
@@ -72,7 +72,7 @@ struct CurlFailure {
         (isConnected, hasSocket) = (task.connection.isConnected, !task.connection.sockets.isEmpty)
     }
 
-    private var place: String { target.map { "\($0.host):\($0.port)" } ?? "the server" }
+    private var server: String { target.map { "\($0.host):\($0.port)" } ?? "the server" }
     /// libcurl does not always give a message.
     private var words: String { said.isEmpty ? String(cString: curl_easy_strerror(code)) : said }
     private var reason: String { systemError != 0 ? String(cString: strerror(systemError)) : words }
@@ -82,30 +82,30 @@ struct CurlFailure {
         return TransferError(kind, text, isFinal: kind == .tls && isOfCertificate)
     }
 
-    /// The error is in the server's certificate or in ours, or we have none. It lasts until somebody repairs it.
+    /// The error is in the server's certificate or in ours, or we have none. It lasts until an operator repairs it.
     private var isOfCertificate: Bool {
         [CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_ISSUER_ERROR, CURLE_SSL_INVALIDCERTSTATUS].contains(code)
-            || wantsCertificate
+            || requiresCertificate
     }
 
     /// The server has ended the connection because it requires a client certificate, or another one. With TLS 1.3 its
     /// alert arrives after the handshake has ended on our side.
-    private var wantsCertificate: Bool {
+    private var requiresCertificate: Bool {
         ["alert certificate required", "alert bad certificate", "alert unknown ca"].contains { said.contains($0) }
     }
 
     private var ofTLS: (ErrorCode, String)? {
-        if wantsCertificate, !isOfProxy {
-            return (.tls, "\(place) wants another certificate of a client than it was shown, if any: see --client-cert")
+        if requiresCertificate, !isOfProxy {
+            return (.tls, "\(server) requires another client certificate than it received, if any: see --client-cert")
         }
         switch code {
         case CURLE_PEER_FAILED_VERIFICATION where isOfProxy, CURLE_SSL_CONNECT_ERROR where isOfProxy:
             return (.proxy, "TLS with the proxy failed, --ca adds authorities: \(said)")
         case CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CACERT_BADFILE, CURLE_SSL_ISSUER_ERROR,
             CURLE_SSL_INVALIDCERTSTATUS:
-            return (.tls, "the certificate of \(place) cannot be trusted: \(said)")
+            return (.tls, "the certificate of \(server) cannot be trusted: \(said)")
         case CURLE_SSL_CONNECT_ERROR, CURLE_SSL_CIPHER, CURLE_SSL_CERTPROBLEM, CURLE_SSL_ENGINE_INITFAILED:
-            return (.tls, "TLS with \(place) failed: \(said)")
+            return (.tls, "TLS with \(server) failed: \(said)")
         default: return nil
         }
     }
@@ -120,16 +120,16 @@ struct CurlFailure {
             return (failure.code, failure.message)
         case CURLE_COULDNT_CONNECT:
             return hasProxy
-                ? (.proxy, "the proxy cannot be connected to: \(reason)")
-                : (.connect, "\(place) cannot be connected to: \(reason)")
+                ? (.proxy, "the proxy cannot be reached: \(reason)")
+                : (.connect, "\(server) cannot be reached: \(reason)")
         case CURLE_PROXY: return (.proxy, "the proxy refused: \(said)")
         case CURLE_OPERATION_TIMEDOUT:
             let limit = connectTimeout.components.seconds
             return !isNameKnown && target?.isNumeric == false
                 ? (.dns, "\(target?.host ?? "the host") was not resolved within \(limit) s")
-                : (hasProxy ? .proxy : .connect, "\(place) did not answer within \(limit) s of connecting")
+                : (hasProxy ? .proxy : .connect, "\(server) did not accept the connection within \(limit) s")
         case CURLE_UNSUPPORTED_PROTOCOL where !isConnected, CURLE_URL_MALFORMAT where !isConnected:
-            return (.badJob, "the URL is not valid, or neither http nor https")
+            return (.badJob, "the URL is not a valid http or https URL")
         case CURLE_OUT_OF_MEMORY where !isConnected:
             return hasProxy && hasSocket
                 ? (.proxy, "the proxy sent a header line that is longer than 100 KB") : (.localLimit, "out of memory")
@@ -143,20 +143,20 @@ struct CurlFailure {
     private var ofResponse: (ErrorCode, String) {
         switch code {
         case CURLE_OK, CURLE_GOT_NOTHING:
-            return (.incomplete, "\(place) closed the connection without a response")
-        case CURLE_UNSUPPORTED_PROTOCOL, CURLE_URL_MALFORMAT: return (.badResponse, "\(place) does not speak HTTP")
+            return (.incomplete, "\(server) closed the connection without a response")
+        case CURLE_UNSUPPORTED_PROTOCOL, CURLE_URL_MALFORMAT: return (.badResponse, "\(server) does not speak HTTP")
         case CURLE_WEIRD_SERVER_REPLY, CURLE_BAD_CONTENT_ENCODING:
-            return (.badResponse, "\(place) sent a response that is not HTTP: \(said)")
+            return (.badResponse, "\(server) sent a response that is not HTTP: \(said)")
         case CURLE_HTTP2, CURLE_HTTP2_STREAM:
-            return (.incomplete, "\(place) broke the response off: \(said)")
+            return (.incomplete, "\(server) broke the response off: \(said)")
         // libcurl also reports this error for a header line that is too long for it.
         case CURLE_OUT_OF_MEMORY:
-            return (.badResponse, "\(place) sent a header line that is longer than 100 KB")
+            return (.badResponse, "\(server) sent a header line that is longer than 100 KB")
         case CURLE_RECV_ERROR, CURLE_SEND_ERROR, CURLE_PARTIAL_FILE:
             return said.contains("chunk") && systemError == 0
-                ? (.badResponse, "\(place) sent a broken chunk: \(said)")
-                : (.incomplete, "the connection to \(place) broke: \(reason)")
-        default: return (.badResponse, "\(place): \(words)")
+                ? (.badResponse, "\(server) sent a broken chunk: \(said)")
+                : (.incomplete, "the connection to \(server) broke: \(reason)")
+        default: return (.badResponse, "\(server): \(words)")
         }
     }
 

@@ -15,7 +15,7 @@ final class CurlMulti {
     let connections = ConnectionSockets()
     /// How often a socket was found ready.
     private(set) var turns = 0
-    /// Called each time that libcurl has run: the place to look for transfers that are done.
+    /// Called each time that libcurl has run, to find the transfers that are done.
     var afterTurn: () -> Void = {}
 
     init(loop: EventLoop, idleConnections: Int) {
@@ -23,7 +23,8 @@ final class CurlMulti {
         // A multi handle shares connections and resolved names anyway. TLS sessions are only shared by a share handle.
         ccurl_share(share, CURL_LOCK_DATA_SSL_SESSION)
         ccurl_multi_set_long(raw, CURLMOPT_MAXCONNECTS, idleConnections)
-        // Each connection serves one transfer, with HTTP/2 too. So pausing or dropping a transfer affects no other.
+        // Each connection serves one transfer, with HTTP/2 too, so that pausing or dropping a transfer affects no
+        // other.
         ccurl_multi_set_long(raw, CURLMOPT_PIPELINING, Int(CURLPIPE_NOTHING))
         ccurl_multi_set_callbacks(
             raw, Unmanaged.passUnretained(self).toOpaque(),
@@ -61,10 +62,10 @@ final class CurlMulti {
         ccurl_set_pointer(easy.raw, CURLOPT_SHARE, nil)
     }
 
-    /// Makes libcurl look at a connecting transfer although none of its sockets is ready. After an address has failed,
-    /// the transfer has no socket. libcurl opens one for the next address when it looks again, but asks for no wake-up.
+    /// Makes libcurl check a connecting transfer although none of its sockets is ready. After an address has failed,
+    /// the transfer has no socket. libcurl opens one for the next address at its next check, but requests no wake-up.
     func wake(_ easy: EasyHandle) {
-        // Ending a pause is the documented way to make libcurl look at a handle soon. Nothing is being sent yet, so
+        // Ending a pause is the documented way to make libcurl check a handle soon. Nothing is being sent yet, so
         // nothing is paused.
         curl_easy_pause(easy.raw, CURLPAUSE_SEND)
         curl_easy_pause(easy.raw, CURLPAUSE_CONT)

@@ -1,6 +1,6 @@
 import HaulContract
 
-/// A server's Digest challenge (RFC 7616), and the answer to it. Supports MD5 and SHA-256, each with or without
+/// A server's Digest challenge (RFC 7616), and the response to it. Supports MD5 and SHA-256, each with or without
 /// `-sess`, and `qop=auth` or the older form without qop.
 package struct DigestChallenge: Sendable, Equatable {
     package let realm: String
@@ -8,7 +8,7 @@ package struct DigestChallenge: Sendable, Equatable {
     package let opaque: String?
     /// As the server sent it; nil if it sent none, which means MD5.
     package let algorithm: String?
-    /// The server sent a qop: then the answer has a count and a nonce of our own.
+    /// The server sent a qop, so the response has a count and a nonce of our own.
     package let hasQuality: Bool
     /// Only the nonce has expired; the credentials were right.
     package let isStale: Bool
@@ -16,7 +16,7 @@ package struct DigestChallenge: Sendable, Equatable {
     private var hash: Job.Checksum.Algorithm { algorithm?.lowercased().hasPrefix("sha-256") == true ? .sha256 : .md5 }
     private var isSession: Bool { algorithm?.lowercased().hasSuffix("-sess") == true }
 
-    /// The strongest challenge among the values of WWW-Authenticate that can be answered; nil if there is none.
+    /// The strongest supported challenge among the values of WWW-Authenticate; nil if there is none.
     package init?(_ fields: [String]) {
         let challenges = fields.flatMap(Challenges.read).compactMap(DigestChallenge.init)
         guard let best = challenges.first(where: { $0.hash == .sha256 }) ?? challenges.first else { return nil }
@@ -28,7 +28,7 @@ package struct DigestChallenge: Sendable, Equatable {
             let nonce = challenge.parameters["nonce"]
         else { return nil }
         algorithm = challenge.parameters["algorithm"]
-        // A value that no header field could carry back is not answered.
+        // There is no response to a value that no header field could carry back.
         let values = [realm, nonce, challenge.parameters["opaque"] ?? ""]
         guard values.allSatisfy({ !$0.utf8.contains { $0 < 0x20 || $0 == 0x7F } }) else { return nil }
         let known = ["md5", "md5-sess", "sha-256", "sha-256-sess"]
@@ -43,7 +43,7 @@ package struct DigestChallenge: Sendable, Equatable {
     /// The value of the Authorization field.
     ///
     /// - Parameters:
-    ///   - target: The path and query, as libcurl asks for them.
+    ///   - target: The path and query, as libcurl requests them.
     ///   - count: How often the nonce has been used, this request included.
     ///   - own: Our own nonce.
     func authorization(_ login: WebURL.Login, method: String, target: String, count: Int, own: String) -> String {

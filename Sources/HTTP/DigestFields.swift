@@ -3,7 +3,7 @@ package import HaulContract
 /// The digest of the whole representation, from Repr-Digest and Content-Digest (RFC 9530) or the older Content-MD5. All
 /// of them cover the bytes with their Content-Encoding, which are the bytes that are saved.
 package enum DigestFields {
-    /// The digest that the whole file must have; nil if the response gives no known one.
+    /// The digest that the whole file must have; nil if the response has no known one.
     ///
     /// The content of a 206 is only a part of the file, so of a 206 only Repr-Digest is used.
     package static func checksum(_ head: ResponseHead) -> Job.Checksum? {

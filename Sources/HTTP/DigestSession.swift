@@ -12,7 +12,7 @@ package final class DigestSession: Sendable {
 
     package init() {}
 
-    /// Keeps a challenge. It replaces the earlier one of the same origin.
+    /// Stores a challenge. It replaces the earlier one of the same origin.
     package func record(_ challenge: DigestChallenge, from url: WebURL) {
         nonces.withLock { $0[url.origin] = Nonce(challenge: challenge) }
     }

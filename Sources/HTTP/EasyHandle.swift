@@ -96,7 +96,7 @@ final class EasyHandle {
     func forbidReuse() { set(CURLOPT_FORBID_REUSE, 1) }
 
     /// Opens a new connection instead of reusing a kept one.
-    func demandNewConnection() { set(CURLOPT_FRESH_CONNECT, 1) }
+    func requireNewConnection() { set(CURLOPT_FRESH_CONNECT, 1) }
 
     /// Connects to `address` instead of resolving the URL's host. The host's name is still sent and verified.
     func pin(to address: IPAddress) throws(TransferError) {
@@ -131,7 +131,7 @@ final class EasyHandle {
                 ccurl_set_offset(raw, CURLOPT_INFILESIZE_LARGE, supply.length.map { Int($0) } ?? -1)
             }
             // libcurl would add both fields by itself.
-            if !request.asksFirst { try addLine("Expect:") }
+            if !request.expectsContinue { try addLine("Expect:") }
             if !request.headers.contains(where: { $0.name.lowercased() == "content-type" }) {
                 try addLine("Content-Type:")
             }
@@ -139,7 +139,7 @@ final class EasyHandle {
         if request.method != "GET" || body != nil { try set(CURLOPT_CUSTOMREQUEST, request.method) }
     }
 
-    /// A body that libcurl reads in place. The request keeps the memory for as long as this handle is used for it.
+    /// A body that libcurl reads in place. The request retains the memory for as long as this handle is used for it.
     private func setMemory(_ memory: RequestMemory, _ request: HTTPRequest) throws(TransferError) {
         set(CURLOPT_POST, 1)
         set(CURLOPT_UPLOAD_BUFFERSIZE, 256 << 10)

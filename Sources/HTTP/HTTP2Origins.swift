@@ -1,6 +1,6 @@
 /// The servers that are known to speak only HTTP/2.
 struct HTTP2Origins {
-    /// More servers than a worker is likely to meet. At this number the set starts over.
+    /// More servers than a worker is likely to use. At this number the set is cleared.
     private static let limit = 1000
 
     private var origins: Set<String> = []

@@ -1,16 +1,16 @@
 package import HaulContract
 
-/// A request to a server. Header fields are sent as they are, also ranges and conditions. No redirect is followed.
+/// A request to a server. Header fields, ranges and conditions are sent as they are. No redirect is followed.
 package struct HTTPRequest: Sendable {
     /// http or https; other schemes are refused.
     package var url: String
     package var method = "GET"
     package var headers: [HeaderField] = []
     package var body: RequestBody?
-    /// Asks the server whether it wants a streamed body of more than 1 MiB before the body is sent (RFC 9110 section
-    /// 10.1.1). A server that does not answer gets the body after a second.
-    package var asksFirst = false
-    /// Uses a new connection: libcurl repeats a request by itself if a kept connection turns out to be dead.
+    /// Asks the server whether it accepts a streamed body of more than 1 MiB before the body is sent (RFC 9110 section
+    /// 10.1.1). A server that does not respond gets the body after a second.
+    package var expectsContinue = false
+    /// Uses a new connection, because libcurl repeats a request by itself if a kept connection turns out to be dead.
     package var isSentOnce = false
     /// Counts what has been sent.
     package var sending: SendingProgress?

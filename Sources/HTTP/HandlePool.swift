@@ -1,6 +1,6 @@
 /// Spare handles of libcurl, with what libcurl has allocated for them, and the memory budget of receive buffers.
 struct HandlePool {
-    private static let most = 64
+    private static let maxSpare = 64
     /// The budget of all receive buffers together: bytes.
     private static let bufferMemory = 32 << 20
 
@@ -22,11 +22,11 @@ struct HandlePool {
         return easy
     }
 
-    /// Takes back a handle that was removed from the multi handle.
+    /// Returns a handle that was removed from the multi handle.
     mutating func giveBack(_ easy: EasyHandle) {
         bufferBytes -= easy.bufferSize
         easy.reset()
-        if spare.count < Self.most { spare.append(easy) }
+        if spare.count < Self.maxSpare { spare.append(easy) }
     }
 
     /// The size of the receive buffer for one more transfer, while others use `used` bytes. Large buffers save calls on

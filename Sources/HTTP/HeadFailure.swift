@@ -9,7 +9,7 @@ struct HeadFailure: Error {
         /// The resolver: only the resolver knows whether the name does not exist or its own failure is temporary.
         case resolver
         /// The body without `Expect: 100-continue`, which the server refuses.
-        case unasked
+        case withoutExpect
     }
 
     let error: TransferError

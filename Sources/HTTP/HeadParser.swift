@@ -1,7 +1,7 @@
 /// Reads the header lines that libcurl delivers, one per call, up to the blank line after the final response's head.
 ///
-/// Blocks of status 1xx come first and are dropped. Trailers come after the body through the same callback. Nobody reads
-/// them, but libcurl keeps each of them until the transfer ends, so they have limits of their own.
+/// Blocks of status 1xx come first and are dropped. Trailers come after the body through the same callback. They are
+/// not used, but libcurl stores each of them until the transfer ends, so they have limits of their own.
 struct HeadParser {
     enum Step {
         case more
@@ -13,7 +13,7 @@ struct HeadParser {
     /// The limit for the bytes of all header lines, those of 1xx blocks included.
     static let sizeLimit = 128 * 1024
     static let countLimit = 512
-    /// The limit for 1xx blocks. Each is a sign of life, so without a limit they could delay a transfer forever.
+    /// The limit for 1xx blocks. Each of them ends the stall, so without a limit they could delay a transfer forever.
     static let interimLimit = 100
     /// The limits for the bytes and the number of all trailers.
     static let trailerSizeLimit = 32 * 1024
@@ -42,7 +42,7 @@ struct HeadParser {
         if line.starts(with: "HTTP/".utf8), headers.fields.isEmpty, status == 0 {
             status = Self.status(line)
             isHTTP2 = line.starts(with: "HTTP/2 ".utf8)
-            return (100...999).contains(status) ? .more : .refused("the server's status line makes no sense")
+            return (100...999).contains(status) ? .more : .refused("the server's status line is not valid")
         }
         let text = Self.text(line)
         if first == UInt8(ascii: " ") || first == UInt8(ascii: "\t") {
@@ -65,22 +65,22 @@ struct HeadParser {
         return .more
     }
 
-    /// A transfer coding that libcurl would decode unasked as soon as the body arrives, whatever size comes out of it.
-    /// In an interim response, too, it would apply to the body.
-    private var unaskedCoding: Substring? {
+    /// A transfer coding that libcurl would decode as soon as the body arrives although it was not requested, whatever
+    /// size comes out of it. In an interim response, too, it would apply to the body.
+    private var unrequestedCoding: Substring? {
         headers.all("transfer-encoding").lazy.flatMap { $0.split(separator: ",") }.map { $0[...].trimmed[...] }
             .first { !["", "chunked", "identity"].contains($0.lowercased()) }
     }
 
     private mutating func endBlock() -> Step {
-        if let unaskedCoding {
+        if let unrequestedCoding {
             return .refused(
-                "the server used the transfer coding \(unaskedCoding.prefix(40).debugDescription), "
-                    + "which was not asked for")
+                "the server used the transfer coding \(unrequestedCoding.prefix(40).debugDescription), "
+                    + "which was not requested")
         }
         switch status {
         case 0: return .refused("the server sent no status line")
-        case 101: return .refused("the server switched protocols, which was not asked for")
+        case 101: return .refused("the server switched protocols, which was not requested")
         case 100..<200:
             interims += 1
             guard interims <= Self.interimLimit else {

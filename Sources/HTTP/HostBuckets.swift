@@ -11,7 +11,7 @@ package final class HostBuckets: Sendable {
         /// The names that have a limit: hosts, or hosts with a port.
         var limited: Set<String> = []
         var buckets: [String: Weak] = [:]
-        /// At this number of entries, those that nobody uses are removed.
+        /// At this number of entries, those that are not in use are removed.
         var maxBuckets = 64
     }
 
@@ -32,26 +32,26 @@ package final class HostBuckets: Sendable {
                 state.maxBuckets = max(64, 2 * state.buckets.count)
             }
             let bucket = TokenBucket()
-            if state.limited.contains(name) { bucket.shut() }
+            if state.limited.contains(name) { bucket.close() }
             state.buckets[name] = Weak(bucket: bucket)
             return bucket
         }
     }
 
-    /// Sets the hosts that have a limit from now on. Newly limited buckets are shut until a share is lent. All other
-    /// buckets are open.
+    /// Sets the hosts that have a limit from now on. Newly limited buckets are closed until a rate lease is granted.
+    /// All other buckets are open.
     package func limit(_ hosts: Set<String>) {
         state.withLock { state in
-            for name in hosts.subtracting(state.limited) { state.buckets[name]?.bucket?.shut() }
-            // This includes a bucket to which a late answer has lent a share.
+            for name in hosts.subtracting(state.limited) { state.buckets[name]?.bucket?.close() }
+            // This includes a bucket for which a late reply has granted a rate lease.
             for (name, entry) in state.buckets where !hosts.contains(name) && entry.bucket?.isUnlimited == false {
-                entry.bucket?.lift()
+                entry.bucket?.removeLimit()
             }
             state.limited = hosts
         }
     }
 
-    /// The buckets of limited hosts that are in use by a transfer or held by somebody else.
+    /// The buckets of limited hosts that are in use by a transfer or held by another owner.
     package var limited: [(host: String, bucket: TokenBucket)] {
         state.withLock { state in
             state.limited.compactMap { name in state.buckets[name]?.bucket.map { (name, $0) } }

@@ -4,8 +4,8 @@ import Synchronization
 
 /// Limits a worker's connections to each host, over all of its downloads.
 ///
-/// A host that refuses, or asks for less, keeps as many connections as it has accepted. After ten seconds it gets one
-/// more. If it refuses this one too, the wait for the next try is four times as long.
+/// A host that refuses, or asks for fewer, retains as many connections as it has accepted. After ten seconds it gets
+/// one more. If it refuses this one too, the wait for the next try is four times as long.
 package final class HostLimits: Sendable {
     private struct Host {
         var active = 0
@@ -20,7 +20,7 @@ package final class HostLimits: Sendable {
         var closedUntil: UInt64 = 0
         var waiting: [(id: UInt64, continuation: CheckedContinuation<Bool, Never>)] = []
 
-        /// Counts as many waiting downloads as the limit has room for, and returns them to be resumed.
+        /// Counts as many waiting downloads as the limit has capacity for, and returns them to be resumed.
         mutating func admit() -> [CheckedContinuation<Bool, Never>] {
             var next: [CheckedContinuation<Bool, Never>] = []
             while Double(active + 1) <= limit, !waiting.isEmpty {
@@ -36,8 +36,8 @@ package final class HostLimits: Sendable {
         var lastID: UInt64 = 0
         var backoffs: Int64 = 0
         /// The largest number of connections to one host.
-        var most: Int
-        /// A task looks every second whether a waiting download may begin.
+        var maxPerHost: Int
+        /// A task checks every second whether a waiting download may begin.
         var isWatched = false
     }
 
@@ -59,24 +59,24 @@ package final class HostLimits: Sendable {
     private static let together: UInt64 = 2_000_000_000
     private let state: Mutex<State>
 
-    /// - Parameter most: The largest number of connections to one host.
-    package init(most: Int) { state = Mutex(State(most: max(1, most))) }
+    /// - Parameter maxPerHost: The largest number of connections to one host.
+    package init(maxPerHost: Int) { state = Mutex(State(maxPerHost: max(1, maxPerHost))) }
 
     /// Changes the largest number of connections to one host. Open connections stay.
-    package func setMax(_ most: Int) {
+    package func setMax(_ maxPerHost: Int) {
         state.withLock { state in
-            let before = Double(state.most)
-            state.most = max(1, most)
+            let before = Double(state.maxPerHost)
+            state.maxPerHost = max(1, maxPerHost)
             // A host that accepted the old maximum is taken to accept the new one.
             for name in state.hosts.keys where state.hosts[name]?.limit == before {
-                state.hosts[name]?.limit = Double(state.most)
+                state.hosts[name]?.limit = Double(state.maxPerHost)
             }
         }
         admit()
     }
 
-    /// Counts an extra connection of a download. False if the host accepts no more, asked to be left alone, or is
-    /// needed by a download that waits for its first connection.
+    /// Counts an extra connection of a download. False if the host accepts no more, asked for a pause, or is needed by
+    /// a download that waits for its first connection.
     package func tryEnter(_ host: String) -> Bool {
         state.withLock { state in
             var entry = entry(host, state)
@@ -90,7 +90,7 @@ package final class HostLimits: Sendable {
         }
     }
 
-    /// Counts a download's first connection. Waits in turn while the host accepts no more. False if cancelled.
+    /// Counts a download's first connection. Waits in order while the host accepts no more. False if cancelled.
     package func enter(_ host: String) async -> Bool {
         let id = state.withLock { state in
             state.lastID += 1
@@ -124,16 +124,17 @@ package final class HostLimits: Sendable {
             var entry = entry(host, state)
             entry.active -= 1
             let next = entry.admit()
-            // A host that accepts the maximum needs no entry: it is like an unknown host.
-            let isKnown = entry.active > 0 || entry.limit < Double(state.most) || entry.limited < entry.closedUntil
+            // A host that accepts the maximum needs no entry, because it is like an unknown host.
+            let isKnown =
+                entry.active > 0 || entry.limit < Double(state.maxPerHost) || entry.limited < entry.closedUntil
             state.hosts[host] = isKnown ? entry : nil
             return next
         }
         for continuation in next { continuation.resume(returning: true) }
     }
 
-    /// Admits waiting downloads whose host accepts more connections by now: a limit recovers with time, also while no
-    /// connection ends. Returns whether others still wait.
+    /// Admits waiting downloads whose host accepts more connections by now, because a limit recovers with time even if
+    /// no connection ends. Returns whether others still wait.
     @discardableResult private func admit() -> Bool {
         let (next, isAwaited) = state.withLock { state in
             var next: [CheckedContinuation<Bool, Never>] = []
@@ -154,10 +155,10 @@ package final class HostLimits: Sendable {
         repeat { try? await Task.sleep(for: .seconds(1)) } while admit()
     }
 
-    /// The host asked for less: it answered 429 or 503, or refused to connect. It accepts the other connections.
+    /// The host asked for fewer: it responded with 429 or 503, or refused to connect. It accepts the other connections.
     ///
     /// - Parameter isEntered: The refused connection is still counted: `leave` comes later.
-    package func complain(_ host: String, retryAfter: Duration?, isEntered: Bool = false) {
+    package func backOff(_ host: String, retryAfter: Duration?, isEntered: Bool = false) {
         state.withLock { state in
             var entry = entry(host, state)
             let now = entry.limited
@@ -182,7 +183,7 @@ package final class HostLimits: Sendable {
                 let host = entry(name, state)
                 figures.active += host.active
                 figures.waiting += host.waiting.count
-                if host.limit < Double(state.most) { figures.limits.append((name, host.limit)) }
+                if host.limit < Double(state.maxPerHost) { figures.limits.append((name, host.limit)) }
             }
             return figures
         }
@@ -192,8 +193,8 @@ package final class HostLimits: Sendable {
     private func entry(_ host: String, _ state: borrowing State) -> Host {
         // The time is read under the lock, so that it never runs backwards.
         let now = monotonicNanoseconds()
-        guard var entry = state.hosts[host] else { return Host(limit: Double(state.most), limited: now) }
-        entry.limit = min(Double(state.most), entry.limit + Double(now - entry.limited) / entry.recovery)
+        guard var entry = state.hosts[host] else { return Host(limit: Double(state.maxPerHost), limited: now) }
+        entry.limit = min(Double(state.maxPerHost), entry.limit + Double(now - entry.limited) / entry.recovery)
         entry.limited = now
         return entry
     }

@@ -3,7 +3,7 @@ import HaulExecutors
 /// The transfers that wait for a rate limit, in order. On the loop's thread.
 ///
 /// A transfer counts as waiting only in those of its buckets that hold it back. So a transfer that its own limit holds
-/// back takes no share of a limit that it has in common with others.
+/// back uses none of the credit of a limit that it has in common with others.
 final class LimitedTasks {
     private(set) var queue: [UInt64] = []
     private var joined: [UInt64: [TokenBucket]] = [:]

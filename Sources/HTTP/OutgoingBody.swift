@@ -3,10 +3,9 @@ import HaulContract
 /// A streamed body that is being sent, on the loop's thread: between libcurl, which asks for bytes, and the source,
 /// which has them.
 ///
-/// It has many properties, of two kinds. The source and its progress start over at a rewind. The reason why libcurl
-/// waits survives a rewind.
+/// The source and its progress restart at a rewind, but the reason why libcurl waits survives it.
 final class OutgoingBody {
-    /// Why libcurl was told to ask again later.
+    /// Why libcurl has to ask again later.
     enum Pause { case limits, source }
 
     private let supply: any BodySupply
@@ -14,29 +13,29 @@ final class OutgoingBody {
     private let progress: SendingProgress?
     private var source: any BodySource
     private(set) var position: Int64 = 0
-    private(set) var isOver = false
+    private(set) var hasEnded = false
     private(set) var pause: Pause?
     /// Bytes that may be sent although other transfers wait for the same rate limit.
     var granted = 0
-    /// The server answered 417: it does not support `Expect: 100-continue`.
+    /// The server responded with 417: it does not support `Expect: 100-continue`.
     var isRequestRefused = false
 
     init(_ supply: any BodySupply, progress: SendingProgress?, wake: @escaping @Sendable () async -> Void) {
         (self.supply, self.progress, self.wake) = (supply, progress, wake)
         source = supply.source(wake: wake)
-        isOver = supply.length == 0
+        hasEnded = supply.length == 0
         progress?.rewind()
     }
 
-    /// Starts again from the first byte.
+    /// Restarts from the first byte.
     func rewind() {
         source.end()
         source = supply.source(wake: wake)
-        (position, isOver) = (0, false)
+        (position, hasEnded) = (0, false)
         progress?.rewind()
     }
 
-    /// Reads the next bytes. It is an error if the source gives more or fewer bytes than it has announced.
+    /// Reads the next bytes. It is an error if the source supplies more or fewer bytes than it has announced.
     func read(into buffer: UnsafeMutableRawBufferPointer) -> SourceResult {
         let answer = source.read(into: buffer)
         switch answer {
@@ -47,17 +46,17 @@ final class OutgoingBody {
             if let length = supply.length {
                 if position > length { return .failed(Self.changed) }
                 // libcurl does not ask again after the last byte.
-                isOver = position == length
+                hasEnded = position == length
             }
         case .end:
-            isOver = true
+            hasEnded = true
             if let length = supply.length, position != length { return .failed(Self.changed) }
         case .wait, .failed: break
         }
         return answer
     }
 
-    private static let changed = TransferError(.sourceChanged, "what is sent has changed its length on the way")
+    private static let changed = TransferError(.sourceChanged, "the length of the body has changed while it was sent")
 
     /// Returns false if it was paused already.
     func pause(for reason: Pause) -> Bool {

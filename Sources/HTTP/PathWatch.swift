@@ -7,7 +7,7 @@ struct PathWatch {
     /// The window is announced again after this many bytes.
     private static let boundStep: Int64 = 32 << 10
     /// The path is inspected again after this many bytes (at least and at most), or after this many nanoseconds.
-    private static let interval: (least: Int64, most: Int64, time: UInt64) = (64 << 10, 4 << 20, 200_000_000)
+    private static let interval: (min: Int64, max: Int64, time: UInt64) = (64 << 10, 4 << 20, 200_000_000)
 
     /// The byte count of the body, or the time, at which the path is inspected next.
     private var next: (bytes: Int64, time: UInt64) = (0, .max)
@@ -20,11 +20,11 @@ struct PathWatch {
     /// or some time has passed.
     mutating func isDue(_ taken: Int64, at now: UInt64) -> Bool {
         guard taken >= next.bytes || now >= next.time else { return false }
-        next = (taken + min(max(Self.interval.least, taken / 4), Self.interval.most), now + Self.interval.time)
+        next = (taken + min(max(Self.interval.min, taken / 4), Self.interval.max), now + Self.interval.time)
         return true
     }
 
-    /// Takes a sample. Returns whether packets were lost although no queue had ever built up. If one has, the queue
+    /// Records a sample. Returns whether packets were lost although no queue had ever built up. If one has, the queue
     /// drops packets, and more connections would lose packets, too.
     mutating func record(_ path: TransferPath, isOutOfOrder: Bool) -> Bool {
         isQueueing = path.isQueueing
@@ -35,8 +35,8 @@ struct PathWatch {
     /// The window to announce so that the server sends hardly more than the `wanted` bytes of a shortened response; nil
     /// if no new announcement is needed. On a long path the excess would be as large as everything in flight.
     ///
-    /// TCP cannot take back a window that it has announced, and it announces the window with each packet that arrives.
-    /// So bytes that wait in the socket are subtracted. If a queue has built up, packets are likely to be lost, and the
+    /// TCP cannot reduce a window that it has announced, and it announces the window with each packet that arrives. So
+    /// bytes that wait in the socket are subtracted. If a queue has built up, packets are likely to be lost, and the
     /// packets behind a lost one advance the window at once. Half the window is enough then, because the bytes in
     /// flight fill the link more than once.
     mutating func window(for wanted: Int64, waiting: @autoclosure () -> Int64) -> Int64? {

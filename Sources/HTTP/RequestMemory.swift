@@ -1,10 +1,10 @@
 /// The body of a request in memory that stays and does not change while the request is sent. libcurl reads it in place.
 package final class RequestMemory: @unchecked Sendable {
     package let bytes: UnsafeRawBufferPointer
-    /// Keeps the memory alive; nil if this object owns the memory.
+    /// Retains the memory; nil if this object owns the memory.
     private let owner: AnyObject?
 
-    /// Uses memory that `owner` keeps alive.
+    /// Uses memory that `owner` retains.
     package init(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject) {
         (self.bytes, self.owner) = (bytes, owner)
     }

@@ -8,7 +8,7 @@ struct RunAhead {
     /// times its speed one round trip later.
     private static let roundTrips = 3.0
     /// The server may always run ahead this far: bytes.
-    private static let least = 64 << 10
+    private static let minAhead = 64 << 10
     /// The kernel uses half of a receive buffer for the overhead of packets.
     private static let share = 2
 
@@ -25,7 +25,7 @@ struct RunAhead {
     ///   - now: Monotonic nanoseconds.
     ///   - roundTrip: Seconds.
     mutating func hold(buffer: Int, taken: Int64, at now: UInt64, roundTrip: Double) -> Bool? {
-        var needed = Self.least
+        var needed = Self.minAhead
         if let last, now > last.time {
             let speed = Double(taken - last.taken) * 1e9 / Double(now - last.time)
             needed += Int(speed * Self.roundTrips * roundTrip)

@@ -4,8 +4,8 @@ import CHaulOpenSSL
 /// What libcurl does not report about a TLS connection. Attached to OpenSSL's session, and released with it.
 final class TLSSession {
     /// The server has ended its side with the alert close_notify. If only the end of the connection marks the end of a
-    /// body, only this alert tells a complete body from one that somebody has cut (RFC 9112 section 9.8). libcurl takes
-    /// both for complete.
+    /// body, only this alert distinguishes a complete body from one that was truncated on the way (RFC 9112 section
+    /// 9.8). libcurl takes both for complete.
     private(set) var isNotified = false
     /// The server has chosen one of the offered protocols (ALPN).
     private(set) var hasAgreedProtocol = false
@@ -34,7 +34,7 @@ final class TLSSession {
         return own
     }
 
-    /// Whether OpenSSL has read bytes from the socket that nobody has read from OpenSSL yet.
+    /// Whether OpenSSL has read bytes from the socket that libcurl has not read from OpenSSL yet.
     static func hasUnreadInput(_ easy: EasyHandle) -> Bool { raw(of: easy).map { SSL_has_pending($0) == 1 } ?? false }
 
     private static func raw(of easy: EasyHandle) -> OpaquePointer? {

@@ -3,16 +3,16 @@ import Synchronization
 
 /// A rate limit in bytes per second, for one transfer or shared by many.
 ///
-/// A reader may take a whole chunk while the bucket holds any tokens. So a chunk may put the bucket into debt, and the
+/// A reader may take a whole chunk while the bucket holds any credit. So a chunk may put the bucket into debt, and the
 /// reader waits until the debt is paid. The average rate is exact. A burst is at most a tenth of a second's amount.
 package final class TokenBucket: Sendable {
     private struct State {
         var rate: Double
         var tokens: Double
         var filled: UInt64
-        /// The number of transfers that wait for this bucket. Each gets an equal share of the tokens.
+        /// The number of transfers that wait for this bucket. Each gets an equal part of the credit.
         var waiting = 0
-        /// When the lent rate ends, in monotonic nanoseconds. Nothing may be taken after that.
+        /// When the rate lease ends, in monotonic nanoseconds. Nothing may be taken after that.
         var end = UInt64.max
         /// Bytes taken in all.
         var taken: Int64 = 0
@@ -43,7 +43,7 @@ package final class TokenBucket: Sendable {
         state = Mutex(State(rate: rate, tokens: rate / 10, filled: monotonicNanoseconds()))
     }
 
-    /// A bucket without a limit, until a share is lent.
+    /// A bucket without a limit, until a rate lease is granted.
     package init() {
         state = Mutex(State(rate: .infinity, tokens: .infinity, filled: monotonicNanoseconds()))
     }
@@ -52,9 +52,9 @@ package final class TokenBucket: Sendable {
 
     var isUnlimited: Bool { state.withLock { $0.isUnlimited } }
 
-    /// Lends a share of a larger limit until `end` (monotonic nanoseconds). Nothing may be taken after that, or if the
-    /// share is 0.
-    package func lend(bytesPerSecond: Int64, until end: UInt64) {
+    /// Grants a rate lease: a part of a larger limit until `end` (monotonic nanoseconds). Nothing may be taken after
+    /// that, or if the part is 0.
+    package func grantLease(bytesPerSecond: Int64, until end: UInt64) {
         let now = monotonicNanoseconds()
         state.withLock { state in
             state.fill(now)
@@ -66,11 +66,11 @@ package final class TokenBucket: Sendable {
         }
     }
 
-    /// Lets nothing be taken until a share is lent.
-    package func shut() { lend(bytesPerSecond: 0, until: .max) }
+    /// Lets nothing be taken until a rate lease is granted.
+    package func close() { grantLease(bytesPerSecond: 0, until: .max) }
 
     /// Removes the limit.
-    package func lift() {
+    package func removeLimit() {
         state.withLock { ($0.rate, $0.tokens, $0.end) = (.infinity, .infinity, .max) }
     }
 
@@ -92,7 +92,7 @@ package final class TokenBucket: Sendable {
         }
     }
 
-    /// The most bytes to take at once even if more are available, so that the flow is even.
+    /// The maximum to take at once even if more is available, so that the flow is even.
     var portion: Int { state.withLock { $0.isUnlimited ? .max : max(1024, Int($0.capacity)) } }
 
     /// Whether anything may be taken at `now`, in monotonic nanoseconds.
@@ -103,7 +103,7 @@ package final class TokenBucket: Sendable {
         }
     }
 
-    /// Whether transfers wait for this bucket, so that a newcomer waits behind them.
+    /// Whether transfers wait for this bucket, so that an added transfer waits behind them.
     var hasWaiting: Bool { state.withLock { $0.waiting > 0 && !$0.isUnlimited } }
 
     /// The bytes that one waiting transfer may take now without overtaking the others.

@@ -1,9 +1,9 @@
 /// How a body ended without an error.
 package struct TransferEnd: Sendable, Equatable {
     package enum Reason: Sendable {
-        /// All bytes that were demanded or announced have arrived, or the last chunk has.
+        /// All bytes that were required or announced have arrived, or the last chunk has.
         case length
-        /// The connection closed, and nothing else marks the end: the body may be cut short.
+        /// The connection closed, and nothing else marks the end, so the body may be incomplete.
         case close
         /// At the offset given to `shorten(to:)`.
         case shortened
@@ -14,7 +14,7 @@ package struct TransferEnd: Sendable, Equatable {
     /// Bytes of the body that were accepted.
     package let bytes: Int64
     package let reason: Reason
-    /// The server sent more than was demanded. The excess was dropped.
+    /// The server sent more than was required. The excess was dropped.
     package var isOverlong = false
 
     package init(position: Int64, bytes: Int64, reason: Reason, isOverlong: Bool = false) {
@@ -37,15 +37,15 @@ package final class Transfer: Sendable {
         (self.id, self.head, self.progress, self.engine) = (id, head, progress, engine)
     }
 
-    deinit { if !progress.isOver { cancel() } }
+    deinit { if !progress.hasEnded { cancel() } }
 
     /// Writes the body to `destination` from `offset` on, without what was collected before. Returns when the bytes are
     /// in the store (not synced).
     ///
-    /// - Parameter length: The exact number of bytes that are demanded. Fewer are `incomplete`; more are dropped and
-    ///   reported. nil demands what the response announces, if it does.
-    /// - Throws: What kept bytes from being stored, or what broke the transfer. Bytes that arrived before the transfer
-    ///   broke are stored.
+    /// - Parameter length: The exact number of bytes that are required. Fewer are `incomplete`; more are dropped and
+    ///   reported. nil requires what the response announces, if it does.
+    /// - Throws: The error that kept bytes from being stored, or that broke the transfer. Bytes that arrived before the
+    ///   transfer broke are stored.
     package func receive(
         into destination: any BodyDestination, at offset: Int64 = 0, length: Int64? = nil
     ) async throws(TransferError) -> TransferEnd {

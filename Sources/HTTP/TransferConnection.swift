@@ -2,7 +2,7 @@
 struct TransferConnection {
     enum Phase {
         case connecting
-        /// An address is not allowed, or no socket could be opened. While connecting, the next address may do.
+        /// An address is not allowed, or no socket could be opened. While connecting, the next address may work.
         case refused(TransferError)
         /// A kept connection had unsolicited input, or another kept connection has just failed. Nothing was sent on it.
         case stray

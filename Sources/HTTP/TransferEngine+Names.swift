@@ -33,7 +33,7 @@ extension TransferEngine {
             case .addresses(let addresses): return addresses
             case .unknown:
                 throw TransferError(
-                    .dns, "there is no host \(host), or it has no address: check the name", isFinal: true)
+                    .dns, "the host \(host) does not exist, or has no address: check the name", isFinal: true)
             case .trouble: throw .unresolved(host)
             case .silence:
                 throw TransferError(.dns, "\(host) was not resolved within \(limit.components.seconds) s")

@@ -5,7 +5,7 @@ package import HaulContract
 extension TransferEngine {
     /// Resolves the target off the loop and checks its addresses, since our sockets show only the proxy's address.
     ///
-    /// - Returns: The address to give to the proxy in place of the name, so that the proxy cannot resolve the name to
+    /// - Returns: The address to send to the proxy instead of the name, so that the proxy cannot resolve the name to
     ///   another address. nil if nothing is checked, or if a plain request through an HTTP proxy must carry the name.
     func resolveForProxy(_ request: HTTPRequest) async throws(TransferError) -> IPAddress? {
         guard let proxy = configuration.reaching(request.url).proxy, !configuration.policy.allowsEverything else {
@@ -17,7 +17,7 @@ extension TransferEngine {
             addresses = try await resolve(target.host, within: request.connectTimeout)
         } catch {
             guard case .failed(var failure) = error else { throw error }
-            failure.message += ", as the address policy needs it even behind a proxy"
+            failure.message += ", which the address policy requires even behind a proxy"
             throw .failed(failure)
         }
         let own = currentHostAddresses()

@@ -25,7 +25,7 @@ extension TransferEngine {
         }
     }
 
-    /// Resumes the transfers that wait for a rate limit, in turn. Each gets an equal share of the tokens.
+    /// Resumes the transfers that wait for a rate limit, in order. Each gets an equal part of the credit.
     func runLimits() {
         timers.limits = nil
         for id in limited.queue {
@@ -36,14 +36,14 @@ extension TransferEngine {
                 continue
             }
             let share = max(1, task.request.limits.map { $0.share(now) }.min() ?? 1)
-            if task.outgoing?.pause == .limits { goOnSending(task, granting: share) }
+            if task.outgoing?.pause == .limits { resumeSending(task, granting: share) }
             if task.state.pause == .limits { unpause(task, granting: share) }
         }
         scheduleLimits()
     }
 
     func scheduleTick() {
-        guard timers.tick == nil, !tasks.isEmpty || multi.connections.isOfInterest else { return }
+        guard timers.tick == nil, !tasks.isEmpty || multi.connections.needsMaintenance else { return }
         timers.tick = loop.schedule(at: .now + Self.tickInterval) { [weak self] in self?.assumeIsolated { $0.runTick() }
         }
     }
@@ -68,7 +68,8 @@ extension TransferEngine {
                 let seconds = task.request.stallTimeout.components.seconds
                 abort(
                     task,
-                    TransferError(.stalled, "the server \(task.isSending ? "took" : "sent") nothing for \(seconds) s"))
+                    TransferError(
+                        .stalled, "the server \(task.isSending ? "accepted" : "sent") nothing for \(seconds) s"))
             } else if task.state.pause == .sink {
                 isStarving = true
             } else {
@@ -84,7 +85,7 @@ extension TransferEngine {
 
     /// Ends idle connections that have been kept for long or that block a waiting transfer.
     func maintainConnections(_ now: UInt64) {
-        guard multi.connections.isOfInterest else { return }
+        guard multi.connections.needsMaintenance else { return }
         let active = tasks.values.filter { !$0.isRetired }
         multi.connections.record(
             used: Set(active.flatMap(\.connection.sockets)),

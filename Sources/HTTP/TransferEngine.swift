@@ -4,9 +4,8 @@ import HaulExecutors
 
 /// libcurl on one thread of its own, for all transfers of a process.
 ///
-/// The engine follows no redirects, accepts any response, decodes no content, and takes nothing from the environment.
-/// libcurl runs only on the loop that is this actor's executor, so its callbacks are isolated to the actor. The engine
-/// has more than eight properties because it owns all that transfers share; each is a value or a class of its own.
+/// The engine follows no redirects, accepts any response, decodes no content, and reads nothing from the environment.
+/// libcurl runs only on the loop that is this actor's executor, so its callbacks are isolated to the actor.
 package actor TransferEngine {
     /// Settings that all transfers of a process share.
     package struct Configuration: Sendable {
@@ -53,7 +52,8 @@ package actor TransferEngine {
     private let slow = SlowTasks()
     private var hostAddresses = HostAddresses()
     private var handles = HandlePool()
-    /// Keyed by a counter: the address of an object may be reused while a message about the old object is under way.
+    /// Keyed by a counter, because the address of an object may be reused while a message about the old object is under
+    /// way.
     private(set) var tasks: [UInt64: TransferTask] = [:]
     private var lastID: UInt64 = 0
     var timers = Timers()
@@ -93,7 +93,7 @@ package actor TransferEngine {
         var address: IPAddress?
         var offersHTTP2: Bool
         var needsNewConnection = false
-        var asksFirst = true
+        var expectsContinue = true
     }
 
     /// Sends the request. Returns when the head of the final response is complete, with the body paused at its first byte.
@@ -109,8 +109,8 @@ package actor TransferEngine {
             let failure: HeadFailure
             switch result {
             case .success(let head) where head.status == 421 && !attempt.needsNewConnection && !Task.isCancelled:
-                // Whoever answered is not responsible for the host and has done nothing. Another connection may reach
-                // somebody who is (RFC 9110 section 15.5.20).
+                // The server that responded is not responsible for the host and has done nothing. Another connection
+                // may reach one that is (RFC 9110 section 15.5.20).
                 cancel(task.id)
                 attempt.needsNewConnection = true
                 continue
@@ -123,7 +123,7 @@ package actor TransferEngine {
             switch failure.remedy {
             case .newConnection? where !attempt.needsNewConnection && !Task.isCancelled:
                 attempt.needsNewConnection = true
-            case .unasked? where attempt.asksFirst && !Task.isCancelled: attempt.asksFirst = false
+            case .withoutExpect? where attempt.expectsContinue && !Task.isCancelled: attempt.expectsContinue = false
             case .http2? where !Task.isCancelled:
                 failureBefore = failure.error
                 attempt = Attempt(address: address, offersHTTP2: true)
@@ -154,11 +154,12 @@ package actor TransferEngine {
     ) async -> (any BodySink, Result<TransferEnd, TransferError>) {
         // Bytes that were collected are in the destination already.
         let sink = destination.sink(at: offset + (tasks[id]?.state.count.taken ?? 0)) { [weak self] in
-            await self?.sinkHasRoom(id) ?? false
+            await self?.sinkIsReady(id) ?? false
         }
         if tasks[id]?.state.head?.length == .invalid, length == nil {
             cancel(id)
-            let why = "the server's fields about the body's length contradict each other, or say what was not asked for"
+            let why =
+                "the server's fields about the body's length contradict each other, or name a coding that was not requested"
             return (sink, .failure(TransferError(.badResponse, why)))
         }
         return (sink, await body(of: id) { $0.receive(into: .sink(offset: offset), sink: sink, length: length) })
@@ -182,7 +183,7 @@ package actor TransferEngine {
         abort(task, .cancelled)
     }
 
-    /// The transfer wants fewer bytes than before. They may all be waiting in the socket, so they are read at once.
+    /// The transfer requires fewer bytes than before. They may all be waiting in the socket, so they are read at once.
     func shortened(_ id: UInt64) { tasks[id]?.reading.mark.set(1) }
 
     func currentHostAddresses() -> Set<IPAddress> { hostAddresses.current() }
@@ -192,10 +193,10 @@ package actor TransferEngine {
     private func open(_ request: HTTPRequest, _ attempt: Attempt) throws(TransferError) -> TransferTask {
         let configuration = configuration.reaching(request.url)
         var request = request
-        request.asksFirst = request.asksFirst && attempt.asksFirst
+        request.expectsContinue = request.expectsContinue && attempt.expectsContinue
         let easy = try handles.take(for: request, configuration, offeringHTTP2: attempt.offersHTTP2)
         if let address = attempt.address { try easy.pin(to: address) }
-        if attempt.needsNewConnection || request.isSentOnce { easy.demandNewConnection() }
+        if attempt.needsNewConnection || request.isSentOnce { easy.requireNewConnection() }
         lastID += 1
         let shared = TransferTask.Shared(
             configuration: configuration, limited: limited, slow: slow, connections: multi.connections,
@@ -254,7 +255,7 @@ package actor TransferEngine {
         if task.caller.waiter != nil || task.isDetached {
             close(task, task.state.result(end))
         } else {
-            // Nobody has asked for the body yet. The answer will need no handle.
+            // The caller has not requested the body yet. The result will need no handle.
             retire(task)
         }
     }
@@ -294,8 +295,8 @@ package actor TransferEngine {
         scheduleLimits()
     }
 
-    /// Resumes a body that its sink told to wait. False if the body is not waiting.
-    private func sinkHasRoom(_ id: UInt64) -> Bool {
+    /// Resumes a body whose sink returned `wait`. False if the body is not waiting.
+    private func sinkIsReady(_ id: UInt64) -> Bool {
         guard let task = tasks[id], task.state.pause == .sink else { return false }
         unpause(task)
         return true
@@ -303,11 +304,11 @@ package actor TransferEngine {
 
     private func sourceHasBytes(_ id: UInt64) {
         guard let task = tasks[id], task.outgoing?.pause == .source else { return }
-        goOnSending(task)
+        resumeSending(task)
     }
 
-    func goOnSending(_ task: TransferTask, granting bytes: Int = 0) {
-        let code = task.goOnSending(granting: bytes)
+    func resumeSending(_ task: TransferTask, granting bytes: Int = 0) {
+        let code = task.resumeSending(granting: bytes)
         if code != CURLE_OK { ended(task, code) }
         scheduleLimits()
     }

@@ -4,7 +4,7 @@ package import HaulContract
 package enum TransferError: Error, Sendable, Equatable {
     /// The message has no query string and no credentials. It does name hosts and ports.
     case failed(Failure)
-    /// The disk, its inodes or a quota are used up. The job is not at fault, and waits until there is room.
+    /// The disk, its inodes or a quota are used up. The job is not at fault, and waits until there is space.
     case noSpace
     /// `cancel()` was called, the `Transfer` was dropped, or the task that waited was cancelled.
     case cancelled

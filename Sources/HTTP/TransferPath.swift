@@ -4,7 +4,7 @@ package struct TransferPath: Sendable, Equatable {
     package let roundTrip: Double
     /// The current round-trip time: seconds.
     package let delay: Double
-    /// What the server may still send before it hears from us again: bytes.
+    /// What the server may still send before it receives another packet of ours: bytes.
     package let window: Int64
     /// Packets were lost although no queue had built up: more bytes in flight would not have been too many.
     package let isLossy: Bool

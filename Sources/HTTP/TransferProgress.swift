@@ -1,8 +1,8 @@
 import HaulExecutors
 import Synchronization
 
-/// Counters of one transfer. Any thread may read them at any time without waking the loop. There are nine because each
-/// is an atomic of its own, so that no reader takes a lock that the loop would wait for.
+/// Counters of one transfer. Any thread may read them at any time without waking the loop. Each is an atomic of its
+/// own, so that no reader takes a lock that the loop would wait for.
 package final class TransferProgress: Sendable {
     private let bytes = Atomic<Int64>(0)
     /// When the current hold began, in monotonic nanoseconds; 0 if there is none.
@@ -32,7 +32,7 @@ package final class TransferProgress: Sendable {
     /// The file offset to stop at; see `Transfer.shorten(to:)`.
     package var end: Int64 { stop.load(ordering: .relaxed) }
 
-    var isOver: Bool { over.load(ordering: .relaxed) }
+    var hasEnded: Bool { over.load(ordering: .relaxed) }
 
     /// The path to the server, known once the head has arrived; nil if the kernel does not report it.
     package var path: TransferPath? {

@@ -4,7 +4,7 @@ import HaulContract
 extension TransferState {
     /// What to do with a piece.
     enum PieceAction: Equatable {
-        /// Take nothing: libcurl delivers the piece again after a pause.
+        /// Accept nothing: libcurl delivers the piece again after a pause.
         case pause(Pause)
         case append(Portion)
         case collect
@@ -17,14 +17,15 @@ extension TransferState {
     struct Portion: Equatable {
         /// The size of the whole piece in bytes.
         let piece: Int
-        /// The number of bytes from its start that are wanted.
+        /// The number of bytes from its start that are required.
         let wanted: Int
         /// The file offset where this transfer ends. It may have been shortened.
         let limit: Int64
         /// The file offset where the response itself ends.
         let end: Int64
 
-        /// The bytes that the server may still send of a shortened response; nil for others, or if its rest is short.
+        /// The bytes that the server may still send of a shortened response; nil for others, or if its remainder is
+        /// short.
         func window(from position: Int64) -> Int64? {
             limit < end && end - limit > TransferState.shortRest ? limit - position : nil
         }
@@ -46,7 +47,7 @@ extension TransferState {
     ///
     /// - Parameters:
     ///   - end: The file offset to stop at; see `Transfer.shorten(to:)`.
-    ///   - isOpen: Whether the rate limits allow the piece to be taken.
+    ///   - isOpen: Whether the rate limits allow the piece to be accepted.
     mutating func piece(_ bytes: Int, shortenedTo end: Int64, isOpen: Bool) -> PieceAction {
         switch phase {
         case .head, .undecided: return .pause(.undecided)
@@ -114,6 +115,6 @@ extension TransferState {
     func certain(shortenedTo end: Int64) -> Int64? {
         guard case .receiving(.sink) = phase, pause == nil, head?.isHTTP2 == false, let announced = count.announced
         else { return nil }
-        return min(announced, count.demanded ?? .max, end - count.offset) - count.taken
+        return min(announced, count.required ?? .max, end - count.offset) - count.taken
     }
 }

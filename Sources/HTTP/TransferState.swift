@@ -15,11 +15,12 @@ struct TransferState {
         /// The destination of the body is not known yet: libcurl pauses at its next byte.
         case undecided
         case receiving(Destination)
-        /// Everything that was wanted had arrived at this time. libcurl still waits for the end of the response.
+        /// Everything that was required had arrived at this time. libcurl still waits for the end of the response.
         case complete(since: UInt64)
-        /// The rest, at most `left` bytes, is read and dropped since this time, so that the connection can be reused.
+        /// The remainder, at most `left` bytes, is read and dropped since this time, so that the connection can be
+        /// reused.
         case draining(left: Int, since: UInt64)
-        /// We end the transfer: libcurl learns of it at its next callback.
+        /// We end the transfer, and libcurl learns of it at its next callback.
         case stopping(Stop)
     }
 
@@ -33,14 +34,14 @@ struct TransferState {
 
     /// Why we end a transfer before libcurl does.
     enum Stop: Equatable {
-        /// Everything that was wanted has arrived, and more.
+        /// Everything that was required has arrived, and more.
         case complete
-        /// Another transfer fetches the rest.
+        /// Another transfer fetches the remainder.
         case shortened
         case failed(TransferError)
     }
 
-    /// Why libcurl was told to pause.
+    /// Why libcurl has to pause.
     enum Pause { case undecided, limits, sink }
 
     /// How libcurl ended the transfer.
@@ -50,7 +51,7 @@ struct TransferState {
         case failed(TransferError)
     }
 
-    /// How long the rest of a response may take once everything that was wanted has arrived: nanoseconds.
+    /// How long the remainder of a response may take once everything that was required has arrived: nanoseconds.
     private static let endLimit: UInt64 = 1_000_000_000
 
     /// Parses the header lines.
@@ -84,17 +85,17 @@ struct TransferState {
         }
     }
 
-    // MARK: What is wanted of the body
+    // MARK: The required part of the body
 
-    /// - Parameter length: The exact number of bytes that are wanted; nil to take what the response announces.
+    /// - Parameter length: The exact number of bytes that are required; nil to accept what the response announces.
     mutating func receive(into destination: Destination, length: Int64?, now: UInt64) {
         phase = .receiving(destination)
         if case .sink(let offset) = destination { count.offset = offset }
-        count.demanded = length
+        count.required = length
         expecting = now
     }
 
-    /// Nothing more is wanted. The rest is read if it has at most `limit` bytes.
+    /// Nothing more is required. The remainder is read if it has at most `limit` bytes.
     mutating func discard(limit: Int, now: UInt64) {
         phase = .draining(left: limit, since: now)
         expecting = now
@@ -116,7 +117,7 @@ struct TransferState {
         pause == nil && phase != .undecided && now > expecting + limit
     }
 
-    /// Everything that was wanted has arrived, but the end of the response takes too long.
+    /// Everything that was required has arrived, but the end of the response takes too long.
     func isOverdue(_ now: UInt64) -> Bool {
         switch phase {
         case .complete(let since), .draining(_, let since): now > since + Self.endLimit

@@ -29,7 +29,7 @@ extension TransferTask {
         return socket
     }
 
-    /// Whether the request may be sent on the connection. Called before each request, also on a kept connection.
+    /// Whether the request may be sent on the connection. Called before each request, even on a kept connection.
     func mayUse(_ address: String, _ remotePort: UInt16, from port: UInt16) -> Int32 {
         expect()
         let session = easy.flatMap { TLSSession.of($0) }
@@ -61,7 +61,7 @@ extension TransferTask {
             || easy.map { TLSSession.hasUnreadInput($0) } ?? false
     }
 
-    /// Whether the server has left the request unanswered for a while. It may be busy with another connection.
+    /// Whether the server has sent no response to the request for a while. It may be busy with another connection.
     func isWithoutResponse(_ now: UInt64) -> Bool {
         !isRetired && state.head == nil && !connection.sockets.isEmpty
             && now > state.expecting + ConnectionSockets.minIdleTime
@@ -71,7 +71,7 @@ extension TransferTask {
     func headFailure(_ code: CURLcode, _ end: TransferState.LibraryEnd) -> HeadFailure {
         if case .stopping(.failed(let error)) = state.phase { return HeadFailure(error: error) }
         let error: TransferError = if case .failed(let error) = end { error } else { .failed(self, code) }
-        if outgoing?.isRequestRefused == true { return HeadFailure(error: error, remedy: .unasked) }
+        if outgoing?.isRequestRefused == true { return HeadFailure(error: error, remedy: .withoutExpect) }
         if connection.isStray { return HeadFailure(error: error, remedy: .newConnection) }
         if code == CURLE_COULDNT_RESOLVE_HOST { return HeadFailure(error: error, remedy: .resolver) }
         return HeadFailure(

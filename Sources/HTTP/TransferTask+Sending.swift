@@ -10,7 +10,7 @@ extension TransferTask {
         ccurl_set_source(
             easy.raw, Unmanaged.passUnretained(self).toOpaque(),
             { bytes, size, count, context in
-                TransferTask.of(context).give(UnsafeMutableRawBufferPointer(start: bytes, count: size * count))
+                TransferTask.of(context).supply(UnsafeMutableRawBufferPointer(start: bytes, count: size * count))
             },
             { context, offset, origin in
                 guard offset == 0, origin == SEEK_SET else { return CURL_SEEKFUNC_CANTSEEK }
@@ -20,7 +20,7 @@ extension TransferTask {
     }
 
     /// Writes bytes to `buffer` and returns their number; 0 at the end of the body. Pauses if there are none yet.
-    private func give(_ buffer: UnsafeMutableRawBufferPointer) -> Int {
+    private func supply(_ buffer: UnsafeMutableRawBufferPointer) -> Int {
         guard let outgoing else { return 0 }
         let now = monotonicNanoseconds()
         let isOpen = request.limits.allSatisfy { $0.isOpen(now) && (outgoing.granted > 0 || !$0.hasWaiting) }
@@ -50,7 +50,7 @@ extension TransferTask {
 
     /// Ends a pause of sending. libcurl may ask for bytes at once, so no callback of libcurl's may call this.
     /// - Returns: libcurl's error, if one has ended the transfer.
-    func goOnSending(granting bytes: Int = 0) -> CURLcode {
+    func resumeSending(granting bytes: Int = 0) -> CURLcode {
         guard let easy, outgoing?.pause != nil else { return CURLE_OK }
         endSendingPause()
         outgoing?.granted = bytes
@@ -59,7 +59,7 @@ extension TransferTask {
     }
 
     /// Part of a streamed body is still to be sent.
-    var isSending: Bool { outgoing.map { !$0.isOver } ?? false }
+    var isSending: Bool { outgoing.map { !$0.hasEnded } ?? false }
 
     func endSendingPause() {
         if outgoing?.endPause() == .limits, state.pause != .limits { shared.limited.leave(self) }

@@ -3,13 +3,13 @@ import HaulExecutors
 
 /// The state of the socket that a body arrives on, and of how its bytes are read.
 struct SocketReading {
-    var pace = Pace()
+    var pace = SlowBodyDetector()
     var mark = LowWaterMark()
     var path = PathWatch()
-    /// At the last look the server had closed its side, and nothing was left to read.
+    /// At the last check the server had closed its side, and nothing was left to read.
     var hasEnded = false
     var runAhead = RunAhead()
-    var framing = Framing()
+    var framing = FramingOverhead()
 }
 
 // Slow bodies. A small piece costs TCP, the loop and libcurl about ten times as much as its bytes do, and a thousand
@@ -55,11 +55,11 @@ extension TransferTask {
         shared.slow.join(self)
     }
 
-    /// Lets bytes collect from now on, but never more than are certain to arrive. A rate limit sets its own pace.
+    /// Lets bytes collect from now on, but never more than are certain to arrive. A rate limit sets its own speed.
     func gather() {
         guard reading.pace.isSlow, !isRetired, !hasLimits, let certain = state.certain(shortenedTo: progress.end)
         else { return }
-        caller.sink?.rest()
+        caller.sink?.releaseMemory()
         reading.mark.set(Int(max(1, min(Int64(LowWaterMark.highest), certain - Self.rest))))
     }
 }
@@ -81,7 +81,7 @@ extension TransferTask {
 extension TransferTask {
     /// To be called when the head has arrived.
     func beginFraming() {
-        reading.framing = Framing(received: clinux_received(reading.mark.socket), at: state.expecting)
+        reading.framing = FramingOverhead(received: clinux_received(reading.mark.socket), at: state.expecting)
     }
 
     /// To be called at each tick. Whether the server sends far more bytes than a body needs.

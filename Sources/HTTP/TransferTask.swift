@@ -6,9 +6,8 @@ import HaulExecutors
 /// One request and its response, on the loop's thread: libcurl's callbacks and the engine's calls meet here.
 ///
 /// libcurl calls `readHead` for each header line and `accept` for each piece of the body (at most 16 KiB). Three values
-/// decide what to do, and are tested alone: `TransferState`, `TransferConnection`, `SocketReading`. This class does it.
-/// It has ten properties: five that never change, the three values, and the two sides between which it stands,
-/// libcurl's handle and the caller.
+/// decide what to do, and are tested alone: `TransferState`, `TransferConnection`, `SocketReading`. This class carries
+/// it out.
 final class TransferTask {
     /// What all transfers of an engine share.
     struct Shared {
@@ -20,7 +19,7 @@ final class TransferTask {
         let hostAddresses: Set<IPAddress>
     }
 
-    /// Who waits for the transfer, and where the body goes.
+    /// The caller that waits for the transfer, and the destination of the body.
     struct Caller {
         enum Waiter {
             case head(CheckedContinuation<Result<ResponseHead, HeadFailure>, Never>)
@@ -82,7 +81,7 @@ final class TransferTask {
     var configuration: TransferEngine.Configuration { shared.configuration }
     var hasLimits: Bool { request.limits.contains { !$0.isUnlimited } }
     var isRetired: Bool { easy == nil }
-    /// The caller has its result. The transfer goes on only to keep the connection.
+    /// The caller has its result. The transfer goes on only so that the connection can be reused.
     var isDetached: Bool {
         guard case .draining = state.phase else { return false }
         return caller.waiter == nil
@@ -90,7 +89,7 @@ final class TransferTask {
 
     /// Whether the server has neither sent nor accepted anything for too long. Connecting has its own limit.
     func isStalled(_ now: UInt64) -> Bool {
-        // With a higher mark, bytes may have arrived that nobody has seen yet.
+        // With a higher mark, bytes may have arrived that were not read yet.
         connection.isConnected && reading.mark.bytes == 1 && outgoing?.pause == nil
             && state.isStalled(now, limit: request.stallTimeout.nanoseconds)
     }
@@ -100,7 +99,7 @@ final class TransferTask {
     // MARK: The head
 
     private func readHead(_ line: UnsafeRawBufferPointer) -> Int {
-        // A trailer is no sign of life: the whole body has arrived.
+        // A trailer does not end a stall, because the whole body has arrived.
         if state.head == nil { expect() }
         // Otherwise a server could send any number of large heads with hardly a body, past every limit.
         for bucket in request.limits { bucket.take(line.count) }
@@ -114,7 +113,7 @@ final class TransferTask {
                 status: status, headers: headers, url: request.url, method: request.method,
                 remoteAddress: connection.peer?.address ?? "", isReused: connection.sockets.isEmpty,
                 isHTTP2: state.parser.isHTTP2)
-            if status == 417, request.asksFirst, let outgoing {
+            if status == 417, request.expectsContinue, let outgoing {
                 // libcurl would repeat the request by itself, and deliver a second head.
                 outgoing.isRequestRefused = true
                 return 0
@@ -149,7 +148,7 @@ final class TransferTask {
         if let end = state.endCollecting() { deliver(body: .success(end)) }
     }
 
-    /// Takes the whole piece, or takes nothing and pauses; 0 ends the transfer.
+    /// Accepts the whole piece, or accepts nothing and pauses; 0 ends the transfer.
     private func accept(_ bytes: UnsafeMutablePointer<CChar>, _ count: Int) -> Int {
         guard count > 0 else { return 0 }
         let now = monotonicNanoseconds()
@@ -232,7 +231,7 @@ final class TransferTask {
 
     // MARK: The end
 
-    /// Notes that libcurl has ended the transfer; nil if it had ended before.
+    /// Records that libcurl has ended the transfer; nil if it had ended before.
     func libraryEnded(_ code: CURLcode) -> TransferState.LibraryEnd? {
         let end: TransferState.LibraryEnd =
             code == CURLE_OK
@@ -240,7 +239,7 @@ final class TransferTask {
         guard state.libraryEnded(end) else { return nil }
         if outgoing != nil, reading.mark.socket >= 0 {
             let left = shared.connections.unacknowledged(on: reading.mark.socket)
-            // Frames of HTTP/2 that need no answer may still be on their way.
+            // Frames of HTTP/2 that need no reply may still be on their way.
             let isBody = state.head?.isHTTP2 != true || left > Self.frames
             request.sending?.ended(unacknowledged: isBody ? Int64(left) : 0)
         }

@@ -3,9 +3,9 @@ import HaulContract
 extension WebURL {
     /// Identifies the resource that a response from here belongs to: 16 hexadecimal digits, which reveal no secret.
     ///
-    /// A validator tells versions of one resource apart, and says nothing about another resource (RFC 9110 section
-    /// 8.8.3). Host, port, path and query make the resource. Parameters that sign the query are left out: they differ
-    /// each time that the same URL is signed.
+    /// A validator distinguishes versions of one resource, and says nothing about another resource (RFC 9110 section
+    /// 8.8.3). Host, port, path and query make the resource. Parameters that sign the query are left out, because they
+    /// differ each time that the same URL is signed.
     package var resource: String {
         let parameters = (query ?? "").split(separator: "&", omittingEmptySubsequences: false)
         let names = parameters.map { $0.prefix { $0 != "=" }.lowercased() }

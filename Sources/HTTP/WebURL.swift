@@ -1,7 +1,7 @@
 /// An http or https URL, as far as redirects and file names need it (RFC 3986).
 ///
 /// libcurl reads each URL as well. A URL whose host the two read differently is refused, and the port is the one that
-/// libcurl reads. So connections are counted, and credentials kept, for the server that is asked.
+/// libcurl reads. So connections are counted, and credentials used, for the server that gets the request.
 package struct WebURL: Sendable, Equatable {
     /// Lower case.
     package var scheme: String
@@ -108,7 +108,7 @@ package struct WebURL: Sendable, Equatable {
     /// Scheme, host and port as one text.
     package var origin: String { "\(scheme)://\(hostAndPort)" }
 
-    /// The target of a request: the path as libcurl asks for it, and the query.
+    /// The target of a request: the path as libcurl requests it, and the query.
     package var target: String {
         let path = path.isEmpty ? "/" : path.contains("/.") ? Self.withoutDots(path) : path
         return path + (query.map { "?\($0)" } ?? "")

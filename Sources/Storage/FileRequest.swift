@@ -30,8 +30,8 @@ package struct FileRequest: Sendable {
     /// Whether a number may be added to a name that is taken.
     package var mayNumber: Bool { ifExists == .rename || ifExists == .reuse && !givesName }
 
-    /// Whether the path `file` is where the job wants its file.
-    package func wants(_ file: String) -> Bool {
+    /// Whether the path `file` is where the job puts its file.
+    package func isTarget(_ file: String) -> Bool {
         // A file that got a number is not the one that an overwrite replaces.
         if !givesName, ifExists == .overwrite, FileName.hasNumber(file.pathParts.last ?? "") { return false }
         guard let path else { return true }
@@ -47,7 +47,7 @@ package struct FileRequest: Sendable {
     package var givesName: Bool { path.map { !$0.isEmpty && $0.utf8.last != UInt8(ascii: "/") } ?? false }
 }
 
-/// Tells whether a run may still give its file the final name.
+/// Shows whether a run may still give its file the final name.
 package struct RunLease: Sendable {
     /// Whether the lease is certainly valid, by our own clock.
     package let isHeld: @Sendable () -> Bool

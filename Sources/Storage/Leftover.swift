@@ -1,7 +1,7 @@
-/// A partial file that was found in a store, and what tells whether a job still wants it.
+/// A partial file that was found in a store, and what shows whether a job still needs it.
 package struct Leftover: Sendable {
     package let path: String
-    /// Empty if this is no partial file, but a short-lived file of a worker's, such as a test of the disk.
+    /// Empty if this is not a partial file, but a short-lived file of a worker, such as a test of the disk.
     package let key: String
     package let generation: String
     /// The token of the run that took the file over; nil if none did.

@@ -8,7 +8,7 @@ package protocol Partial: BodyDestination, AnyObject {
     var generation: String { get }
 
     /// Where the partial file is; nil before it is opened.
-    var place: PartialLocation? { get }
+    var location: PartialLocation? { get }
 
     /// The bytes that have been written (not synced), including those of earlier runs.
     var written: ByteIntervals { get }
@@ -28,15 +28,15 @@ package protocol Partial: BodyDestination, AnyObject {
     /// More connections at once than this do not help.
     var maxSinks: Int { get }
 
-    /// Creates the file with room for `total` bytes, and writes `bytes` to its start.
+    /// Creates the file with space for `total` bytes, and writes `bytes` to its start.
     ///
     /// - Parameter digest: Computed while the bytes arrive.
-    /// - Throws: `.noSpace` if there is no room now, `too_large` if there never can be; `file_exists`.
+    /// - Throws: `.noSpace` if there is not enough space now, `too_large` if there never can be; `file_exists`.
     func open(
         total: Int64?, hashing digest: Job.Checksum.Algorithm?, with bytes: [UInt8]
     ) async throws(TransferError)
 
-    /// Reserves room for `total` bytes in a file that an earlier run left.
+    /// Reserves space for `total` bytes in a file that an earlier run left.
     func reserve(_ total: Int64) async throws(TransferError)
 
     /// Makes the received bytes durable, as far as that is worth its cost, and returns what is durable. nil if nothing
@@ -45,7 +45,7 @@ package protocol Partial: BodyDestination, AnyObject {
     /// - Parameter isLast: This process will write no more to the file, so all received bytes are worth it.
     func checkpoint(isLast: Bool) async throws(TransferError) -> Checkpoint?
 
-    /// The last checkpoint left out received bytes: another checkpoint is due.
+    /// The last checkpoint left out received bytes, so another checkpoint is due.
     var hasMoreToReport: Bool { get }
 
     /// Checks the whole file, makes it durable and gives it its name.
@@ -57,7 +57,7 @@ package protocol Partial: BodyDestination, AnyObject {
     /// Whether any of the file is left in the store.
     func exists() async -> Bool
 
-    /// Removes the file. If it has its final name, removes only the proof of that. With `soon`, the work is put off
+    /// Removes the file. If it has its final name, removes only the proof of that. With `soon`, the work is deferred
     /// until it costs less, and is not waited for.
     func discard(soon: Bool) async
 }
@@ -111,7 +111,7 @@ package struct StoredFile: Sendable {
     /// Its path in the store.
     package let file: String
     package let bytes: Int64
-    /// Distinguishes the file from another one that is put in its place.
+    /// Distinguishes the file from another one that replaces it.
     package let identity: UInt64
     /// Nanoseconds since 1970.
     package let modified: Int64

@@ -27,7 +27,7 @@ extension SourceFile {
 package struct SourceVersion: Sendable, Equatable {
     /// Bytes.
     package let size: Int64
-    /// What else the store tells versions apart by, in a format of its own.
+    /// What else the store distinguishes versions by, in a format of its own.
     package let mark: String
 
     package init(size: Int64, mark: String) { (self.size, self.mark) = (size, mark) }

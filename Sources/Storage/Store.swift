@@ -1,7 +1,7 @@
 package import HaulContract
 package import HaulHTTP
 
-/// Where finished files go and partial files are kept: the seam between activities and whatever keeps the bytes.
+/// Where finished files go and partial files are kept: the protocol between activities and whatever keeps the bytes.
 ///
 /// All workers that can reach a store share it. No call blocks the caller's thread.
 package protocol Store: Sendable {
@@ -44,23 +44,23 @@ package protocol Store: Sendable {
     // MARK: Files that belong to no run
 
     /// Removes the partial file of a job that will not continue, and the proof that it has its final name.
-    func discard(_ place: PartialLocation) async
+    func discard(_ location: PartialLocation) async
 
     /// Does the same, but keeps files that already have their final name although Redis does not know: they prove that
     /// the finished file is the job's own.
-    func discardUnplaced(_ places: [PartialLocation]) async
+    func discardUnplaced(_ locations: [PartialLocation]) async
 
     /// Deletes a finished file if it still has this identity: not if it was written to since, and not another file.
     func delete(_ file: String, _ identity: FinishedIdentity) async
 
-    /// The partial files that nobody has written to for `age` seconds. Searches the whole store.
+    /// The partial files that were not written to for `age` seconds. Searches the whole store.
     func leftovers(olderThan age: Int64) async -> [Leftover]
 
-    /// Removes those that nobody has written to since they were found, and returns them.
+    /// Removes those that were not written to since they were found, and returns them.
     func remove(_ leftovers: [Leftover]) async -> [Leftover]
 
-    /// Does the work that was put off until it costs little. To be called every second.
-    func runChores() async
+    /// Does the work that was deferred until it costs little. To be called every second.
+    func runDeferredWork() async
 }
 
 extension Store {

@@ -25,12 +25,12 @@ final class Downloads: Sendable {
         settings.certificateAuthorities = configuration.certificateAuthorities
         settings.clientCertificate = configuration.clientCertificate
         engine = TransferEngine(configuration: settings)
-        hosts = HostLimits(most: configuration.connectionsPerHost)
+        hosts = HostLimits(maxPerHost: configuration.connectionsPerHost)
         var context = DownloadContext(
             store: store, engine: engine, hosts: hosts, connections: configuration.connections,
             connectTimeout: configuration.connectTimeout, stallTimeout: configuration.stallTimeout)
         context.limit = configuration.limitRate.map { TokenBucket(bytesPerSecond: $0) }
-        context.maximumSize = configuration.maximumSize
+        context.maxFileSize = configuration.maxFileSize
         state = Mutex(State(context: context, configuration: configuration))
     }
 
@@ -57,7 +57,7 @@ final class Downloads: Sendable {
         hosts.setMax(new.connectionsPerHost)
         let old = state.withLock { state in
             state.context.connections = new.connections
-            state.context.maximumSize = new.maximumSize
+            state.context.maxFileSize = new.maxFileSize
             if let limit = state.context.limit, let rate = new.limitRate {
                 limit.setRate(bytesPerSecond: rate)
             } else {

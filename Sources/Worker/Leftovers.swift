@@ -84,10 +84,10 @@ final class Leftovers: Sendable {
     /// Removes what is old enough, every second until the task is cancelled, and then the rest within 1.5 s.
     func run() async {
         while (try? await Task.sleep(for: .seconds(1))) != nil {
-            await store.runChores()
+            await store.runDeferredWork()
             await sweep(olderThan: Self.age)
         }
-        await store.runChores()
+        await store.runDeferredWork()
         // A task of its own, since a sleep in a cancelled task ends at once.
         await Task {
             for _ in 1...15 {

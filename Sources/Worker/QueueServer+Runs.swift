@@ -26,7 +26,7 @@ extension QueueServer {
                 return Array(state.ledger.runs.values)
             }
             if runs.isEmpty { return }
-            var turns = CheckpointTurns(runs: runs.count)
+            var turns = CheckpointBudget(runs: runs.count)
             for entry in runs {
                 entry.running.stopIfOverdue()
                 turns.record(
@@ -50,7 +50,8 @@ extension QueueServer {
 
     /// Stops the runs at shutdown. `sparing`: there is still time, so runs that cannot be repeated go on.
     func stopForShutdown(sparing: Bool) {
-        for entry in state.withLock({ Array($0.ledger.runs.values) }) where !(sparing && entry.activity.mustGoOn) {
+        for entry in state.withLock({ Array($0.ledger.runs.values) })
+        where !(sparing && entry.activity.mustNotBeInterrupted) {
             entry.running.stop(.shutdown)
         }
     }

@@ -68,7 +68,7 @@ final class RunningJob: Sendable {
     func checkpointIfDue(
         _ activity: any Activity, interval: Duration?, took: @escaping @Sendable (Duration) -> Void,
         hurry: @escaping @Sendable () -> Void
-    ) -> CheckpointPace.Due? {
+    ) -> CheckpointSchedule.Due? {
         let known = state.withLock { $0.news.resume?.generation }
         return checkpoints.beginIfDue(of: activity, interval: interval, known: known) { place in
             if state.withLock({ $0.news.record(location: place, insteadOf: known) }) { hurry() }

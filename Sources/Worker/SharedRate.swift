@@ -49,7 +49,7 @@ final class SharedRate: Sendable {
     func record(isLimited: Bool) {
         state.withLock { state in
             if state.isLimited, !isLimited {
-                bucket.lift()
+                bucket.removeLimit()
                 (state.keeps, state.last) = (0, nil)
                 state.measurements = []
             }
@@ -68,7 +68,7 @@ final class SharedRate: Sendable {
             if isShort || speed > 0 { state.used = now }
             if name != RateLeaseRequest.ofQueue, now - state.used > Self.patience {
                 // Stop the use of the share before that is reported.
-                bucket.shut()
+                bucket.close()
                 state.keeps = 0
                 return RateLeaseRequest(name, keeps: 0, wants: .none)
             }
@@ -96,7 +96,7 @@ final class SharedRate: Sendable {
         return state.withLock { state in
             guard state.isLimited else { return false }
             state.keeps = share.bytesPerSecond
-            bucket.lend(
+            bucket.grantLease(
                 bytesPerSecond: share.bytesPerSecond,
                 until: monotonicNanoseconds() + UInt64(max(left, .zero).secondsValue * 1e9))
             return share.isSmaller

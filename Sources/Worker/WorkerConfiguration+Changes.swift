@@ -7,7 +7,7 @@ extension WorkerConfiguration {
         result.limitRate = new.limitRate
         result.connections = new.connections
         result.connectionsPerHost = new.connectionsPerHost
-        result.maximumSize = new.maximumSize
+        result.maxFileSize = new.maxFileSize
         result.certificateAuthorities = new.certificateAuthorities
         result.clientCertificate = new.clientCertificate
         return result
@@ -25,7 +25,7 @@ extension WorkerConfiguration {
     private static let options = [
         "queues": "queue", "fileMode": "file-mode", "keepsRemoteTime": "remote-time", "addressPolicy": "allow-address",
         "policy": "lease", "graceTime": "grace", "settleReplicas": "settle-replicas", "limitRate": "limit-rate",
-        "certificateAuthorities": "ca", "clientCertificate": "client-cert", "maximumSize": "max-file-size",
+        "certificateAuthorities": "ca", "clientCertificate": "client-cert", "maxFileSize": "max-file-size",
         "bucket": "store", "storeMemory": "store-memory",
         "keptFree": "keep-free", "connectionsPerHost": "connections-per-host", "exportsQueues": "export-queues",
     ]

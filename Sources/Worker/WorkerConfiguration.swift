@@ -40,7 +40,7 @@ package struct WorkerConfiguration: Sendable {
     package var certificateAuthorities: String?
     package var clientCertificate: ClientCertificate?
     /// The largest file that is accepted, in bytes.
-    package var maximumSize: Int64?
+    package var maxFileSize: Int64?
     /// Bytes of the disk that downloads leave free.
     package var keptFree = Stores.keptFree
     /// The most connections for one file, unless its job says otherwise.

@@ -32,7 +32,7 @@ extension WorkerCommand {
         result.settleReplicas = settleReplicas
         result.keptFree = keepFree.bytes
         result.limitRate = limitRate?.bytes
-        result.maximumSize = maxFileSize?.bytes
+        result.maxFileSize = maxFileSize?.bytes
         result.connections = connections
         result.connectionsPerHost = connectionsPerHost
         result.proxy = proxy ?? Environment.text("HAUL_PROXY")

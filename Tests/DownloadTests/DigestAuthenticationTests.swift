@@ -31,7 +31,7 @@ import Testing
         #expect(answer.contains("qop=auth,"))
     }
 
-    @Test("the strongest known challenge is answered, and unknown ones are ignored") func choice() {
+    @Test("the strongest known challenge gets a response, and unknown ones are ignored") func choice() {
         let (weak, strong) = (
             "Digest realm=a, nonce=n", "Digest realm=b, nonce=n, algorithm=SHA-256, qop=auth, stale=TRUE"
         )
@@ -45,7 +45,7 @@ import Testing
         ] { #expect(DigestChallenge([other]) == nil, "\(other)") }
     }
 
-    /// Serves the file to clients that answer its newest nonce. A nonce lasts for `uses` requests.
+    /// Serves the file to clients whose credentials have its newest nonce. A nonce lasts for `uses` requests.
     private func origin(
         _ algorithm: String, uses: Int, hold: Latch? = nil, other: @escaping @Sendable () -> String? = { nil }
     ) throws -> OriginServer {
@@ -93,7 +93,7 @@ import Testing
     }
 
     @Test(
-        "a server that demands Digest gets it for each part, whatever happens to its nonces",
+        "a server that requires Digest gets it for each part, whatever happens to its nonces",
         arguments: ["MD5", "MD5-sess", "SHA-256", "SHA-256-sess"], [1000, 1])
     func parts(_ algorithm: String, _ uses: Int) async throws {
         let bench = try DownloadBench()
@@ -101,18 +101,18 @@ import Testing
         let origin = try origin(algorithm, uses: uses, hold: latch)
         #expect(try await bench.run(job(origin), holding: latch, of: origin).file?.bytes == Self.bytes.count)
         #expect(bench.directory.holds("a", Self.bytes))
-        // The password is sent in the clear at most once, while the demanded scheme is unknown.
+        // The password is sent in the clear at most once, while the required scheme is unknown.
         #expect(origin.requests.count { $0.headers["authorization"]?.hasPrefix("Basic") == true } == 1)
         if uses == 1000 { #expect(origin.requests.count { $0.headers["range"] == nil } == 2) }
     }
 
-    @Test("wrong credentials fail with 401 after one answer") func wrong() async throws {
+    @Test("wrong credentials fail with 401 after one attempt") func wrong() async throws {
         let origin = try origin("SHA-256", uses: 1000)
         #expect(try await DownloadBench().run(job(origin, password: "wrong")).code == .http(401))
         #expect(origin.requests.count == 2)
     }
 
-    @Test("another host gets no credentials, although it demands them") func elsewhere() async throws {
+    @Test("another host gets no credentials, although it requires them") func elsewhere() async throws {
         let other = try OriginServer { _ in
             OriginReply(401, headers: [("WWW-Authenticate", "Digest realm=\"files\", nonce=\"n1\", qop=\"auth\"")])
         }

@@ -107,7 +107,7 @@ import Testing
         }
         let outcome = await bench.run(Job(id: "j", urls: [origin.url("/a")]))
         if framing == .chunked {
-            // Each attempt would fill the disk again. So this counts as a failed attempt.
+            // Each attempt would fill the disk again, so this counts as a failed attempt.
             #expect(outcome.code == .io)
         } else {
             let isParked = if case .parked("disk") = outcome { true } else { false }

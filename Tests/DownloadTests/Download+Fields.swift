@@ -23,7 +23,8 @@ extension DownloadContext {
     /// Fewer connections than a worker has, so that tests know how many there are.
     init(store: any Store, engine: TransferEngine) {
         self.init(
-            store: store, engine: engine, hosts: HostLimits(most: 8), connections: 4, connectTimeout: .seconds(15),
+            store: store, engine: engine, hosts: HostLimits(maxPerHost: 8), connections: 4,
+            connectTimeout: .seconds(15),
             stallTimeout: .seconds(20))
     }
 }

@@ -222,7 +222,7 @@ extension ActivityOutcome {
         #expect(await bench.run(job(origin.url("/a")) { $0.path = "d/e/" }).file?.file == "d/e/evil")
     }
 
-    @Test("another job's file is never replaced unless the job asks for that") func ifExists() async throws {
+    @Test("another job's file is never replaced unless the job allows that") func ifExists() async throws {
         let bench = try DownloadBench()
         let origin = try OriginServer { _ in OriginReply(body: [1, 2]) }
         func plant() { close(open(bench.directory.file("a"), O_CREAT | O_WRONLY | O_TRUNC, 0o600)) }

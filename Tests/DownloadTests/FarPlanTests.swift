@@ -42,7 +42,7 @@ private struct FarFetch {
         plan = SegmentPlan(missing: [0..<total], limit: limit)
         self.roundTrip = roundTrip
         live[plan.adopt(0..<total, now: 0)] = Response(start: 0, position: 0, end: total, asked: total, since: 0)
-        plan.learned(TransferPath(roundTrip: roundTrip, isLossy: isLossy))
+        plan.recordPath(TransferPath(roundTrip: roundTrip, isLossy: isLossy))
     }
 
     mutating func run(within limit: Double, step: Double = 0.01) -> Bool {
@@ -63,7 +63,7 @@ private struct FarFetch {
                 let seen = TransferPath(
                     roundTrip: roundTrip, delay: roundTrip * (share < 1 ? 2 : 1),
                     window: Int64(2 * one.rate * roundTrip), isLossy: false)
-                plan.learned(seen, by: id, now: now)
+                plan.recordPath(seen, by: id, now: now)
                 plan.sample(id, received: Int64(one.position) - one.start, now: now)
             }
             for id in live.keys.sorted() {
@@ -104,7 +104,7 @@ private struct FarFetch {
             switch action {
             case .open(let id, let range):
                 opened += 1
-                // The second request may be answered before the first one.
+                // The second request may get its response before the first one.
                 let trips = Double(2 + opened % 3)
                 asked.append((id, range, now + trips * roundTrip, opened))
             case .shorten(let id, let end):
@@ -150,10 +150,10 @@ private func exp2(_ value: Double) -> Double {
     func atOnce() {
         var plan = SegmentPlan(missing: [0..<200_000_000], limit: 16)
         let first = plan.adopt(0..<200_000_000, now: 0)
-        plan.learned(Self.path)
+        plan.recordPath(Self.path)
         var parts = opens(plan.actions(now: 0))
         #expect(parts.count == 1)
-        while parts.count < 7, let next = plan.nextAsk, next < 0.1 { parts += opens(plan.actions(now: next)) }
+        while parts.count < 7, let next = plan.nextDecision, next < 0.1 { parts += opens(plan.actions(now: next)) }
         #expect(parts.count == 7, "each is opened later than the last, without waiting for its response")
         let early = plan.actions(now: 0.1)
         #expect(early.isEmpty, "none is opened before a response")
@@ -173,27 +173,27 @@ private func exp2(_ value: Double) -> Double {
         var plan = SegmentPlan(missing: [0..<200_000_000], limit: 16)
         let first = plan.adopt(0..<200_000_000, now: 0)
         let path = TransferPath(roundTrip: 0.02, isLossy: false)
-        plan.learned(path)
+        plan.recordPath(path)
         let parts = opens(plan.actions(now: 0))
         #expect(parts.count == 3)
         for part in parts { _ = plan.opened(part.id, length: Int64(part.range.count), now: 0.04) }
         let early = plan.actions(now: 0.1)
         #expect(early.isEmpty)
-        plan.learned(TransferPath(roundTrip: 0.02, delay: queues ? 0.04 : 0.02, isLossy: false), by: first)
+        plan.recordPath(TransferPath(roundTrip: 0.02, delay: queues ? 0.04 : 0.02, isLossy: false), by: first)
         let later = opens(plan.actions(now: 0.3))
         #expect(later.count == (queues ? 0 : 4))
     }
 
-    @Test("bytes that a server may have sent already are left to its connection") func reported() {
+    @Test("bytes that a server may have sent already stay with its connection") func reported() {
         var plan = SegmentPlan(missing: [0..<20_000_000], limit: 4)
         let first = plan.adopt(0..<20_000_000, now: 0)
-        plan.learned(Self.path)
+        plan.recordPath(Self.path)
         let parts = asked(of: &plan)
         for part in parts { _ = plan.opened(part.id, length: Int64(part.range.count), now: 0.2) }
         plan.sample(first, received: 100_000, now: 0.3)
         plan.sample(first, received: 8_000_000, now: 0.9)
         let window = TransferPath(roundTrip: 0.1, delay: 0.1, window: 6_000_000, isLossy: false)
-        plan.learned(window, by: first, now: 0.9)
+        plan.recordPath(window, by: first, now: 0.9)
         for part in parts { _ = plan.ended(part.id, at: part.range.upperBound, now: 0.9) }
         let more = opens(plan.actions(now: 0.9))
         #expect(more.isEmpty, "a growing window doubles before the response arrives")
@@ -213,7 +213,7 @@ private func exp2(_ value: Double) -> Double {
         #expect(Double(fetch.sent) <= 1.03e6 * Double(megabytes), "\(fetch.sent)")
     }
 
-    @Test("a small rest gets few connections, but many if packets are lost", arguments: [false, true])
+    @Test("a small remainder gets few connections, but many if packets are lost", arguments: [false, true])
     func few(isLossy: Bool) {
         var fetch = FarFetch(20_000_000, roundTrip: 0.1, isLossy: isLossy)
         if isLossy { fetch.most = 3e5 }
@@ -225,7 +225,7 @@ private func exp2(_ value: Double) -> Double {
     @Test("a near server gets no extra connection before its speed is known") func near() {
         var plan = SegmentPlan(missing: [0..<200_000_000], limit: 16)
         _ = plan.adopt(0..<200_000_000, now: 0)
-        plan.learned(TransferPath(roundTrip: 0.001, isLossy: false))
+        plan.recordPath(TransferPath(roundTrip: 0.001, isLossy: false))
         let actions = plan.actions(now: 0)
         #expect(actions.isEmpty)
     }
@@ -235,7 +235,7 @@ private func exp2(_ value: Double) -> Double {
             for refused in 0..<8 {
                 var plan = SegmentPlan(missing: [0..<200_000_000], limit: 16)
                 let first = plan.adopt(0..<200_000_000, now: 0)
-                plan.learned(Self.path)
+                plan.recordPath(Self.path)
                 let parts = asked(of: &plan)
                 var owned = ByteIntervals()
                 for index in order {
@@ -278,16 +278,16 @@ private func exp2(_ value: Double) -> Double {
         #expect(fetch.opened < 150, "\(fetch.opened)")
     }
 
-    @Test("a part that its owner has nearly fetched when the response arrives is left to the owner") func tooLate() {
+    @Test("a part that its owner has nearly fetched when the response arrives stays with the owner") func tooLate() {
         var plan = SegmentPlan(missing: [0..<20_000_000], limit: 2)
         let first = plan.adopt(0..<20_000_000, now: 0)
-        plan.learned(Self.path)
+        plan.recordPath(Self.path)
         let parts = opens(plan.actions(now: 0))
         #expect(parts.count == 1)
         plan.sample(first, received: parts[0].range.lowerBound - 1_000_000, now: 0.2)
         plan.sample(first, received: parts[0].range.lowerBound - 100_000, now: 0.3)
         let window = TransferPath(roundTrip: 0.1, delay: 0.1, window: 12_000_000, isLossy: false)
-        plan.learned(window, by: first, now: 0.3)
+        plan.recordPath(window, by: first, now: 0.3)
         let answer = plan.opened(parts[0].id, length: Int64(parts[0].range.count), now: 0.3)
         #expect(answer == [.drop(id: parts[0].id)], "6 MB of the part are in flight already")
         #expect(plan.connections.keys.sorted() == [first] && plan.connections[first]!.end == 20_000_000)

@@ -42,7 +42,7 @@ import Testing
             return #expect(Bool(false))
         }
         #expect(origin.bytesSent("/a") == sent)
-        // Changed by another program: the file does not count as known any more, although its length is the same.
+        // Changed by another program, so the file is no longer recognized, although its length is the same.
         let descriptor = open(bench.directory.file("a"), O_WRONLY)
         #expect(pwrite(descriptor, "x", 1, 0) == 1)
         close(descriptor)
@@ -114,7 +114,9 @@ import Testing
         #expect(status("a", in: bench).st_mode & 0o777 == expected)
     }
 
-    @Test("a partial file excludes everyone whom the finished file excludes") func whileWriting() async throws {
+    @Test("a partial file is hidden from all users that may not read the finished file") func whileWriting()
+        async throws
+    {
         let bench = try bench(mode: 0o400)
         let latch = Latch()
         let origin = try OriginServer { request in

@@ -51,9 +51,9 @@ struct HTTP2DownloadTests {
         #expect(last.headers["range"] == "bytes=\(resume.offsets.count)-")
     }
 
-    /// libcurl 7.88 does not report such a reset, so the server is asked for what follows.
+    /// libcurl 7.88 does not report such a reset, so the download requests what follows.
     @Test(
-        "a stream that is reset without an error, in the middle of a file of unknown length, is no whole file",
+        "a stream that is reset without an error, in the middle of a file of unknown length, is not a whole file",
         arguments: [
             ("206", "bytes 100000-299999/300000", ErrorCode.incomplete, false),
             ("416", "bytes */300000", .incomplete, false),
@@ -64,7 +64,7 @@ struct HTTP2DownloadTests {
         let body = [UInt8](repeating: 7, count: 100_000)
         let (requests, received) = (Shared(0), Latch())
         let server = RawServer(certificates: certificates) { connection in
-            // Whoever does not speak HTTP/2 is not answered.
+            // A client that does not speak HTTP/2 gets no response.
             guard connection.peek(3).elementsEqual("PRI".utf8), connection.readBody(24) != nil else { return }
             func send(_ type: UInt8, _ flags: UInt8, _ stream: [UInt8], _ payload: [UInt8]) {
                 let count = payload.count

@@ -200,7 +200,7 @@ import Testing
     private static let laterDate = "Sun, 06 Nov 1994 08:49:38 GMT"
 
     @Test(
-        "a 206 with no validator, or with contradictory ones, is not joined",
+        "a 206 without a validator, or with contradictory ones, is not joined",
         arguments: [
             (Entity(etag: "\"v1\"", total: 100), []),
             (Entity(etag: "\"v1\"", total: 100), [("ETag", "\"v1\""), ("ETag", "\"v2\"")]),

@@ -20,7 +20,7 @@ import Testing
             return .file(bytes, to: request)
         }
         var context = bench.context
-        context.hosts = HostLimits(most: 3)
+        context.hosts = HostLimits(maxPerHost: 3)
         let downloads = (0..<10).map { index in
             var job = Job(id: "j\(index)", urls: [origin.url("/\(index)")])
             job.path = "file\(index)"
@@ -37,8 +37,8 @@ import Testing
         for index in 0..<10 { #expect(bench.directory.holds("file\(index)", bytes)) }
     }
 
-    @Test("a download that is cancelled while it waits for its host frees no other download's place")
-    func turnedAway() async throws {
+    @Test("a download that is cancelled while it waits for its host does not free the connection of another download")
+    func waitCancelled() async throws {
         let bytes = FileBytes(seed: 112, count: 2_000_000)
         let bench = try DownloadBench()
         let latch = Latch()

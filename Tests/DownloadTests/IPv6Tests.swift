@@ -67,7 +67,7 @@ import Testing
         #expect(inner.requests.count == 1 && inner.requests[0].headers["authorization"] == nil)
     }
 
-    @Test("a name with addresses of both families leads to the one that is allowed and answers", available)
+    @Test("a name with addresses of both families leads to the one that is allowed and responds", available)
     func both() async throws {
         for family in [LoopbackSocket.Family.v4, .v6] {
             let origin = try OriginServer(family) { _ in OriginReply(body: [1]) }

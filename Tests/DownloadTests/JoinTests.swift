@@ -222,7 +222,9 @@ import Testing
         #expect(origin.requests.count <= 6, "\(origin.requests.count)")
     }
 
-    @Test("a server that has a file only compressed is asked without Accept-Encoding, and the bytes stay compressed")
+    @Test(
+        "a server that has a file only compressed gets a request without Accept-Encoding, and the bytes stay compressed"
+    )
     func notAcceptable() async throws {
         let bench = try DownloadBench()
         let bytes = FileBytes(seed: 32, count: 3_000_000)

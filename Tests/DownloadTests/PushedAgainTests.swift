@@ -51,7 +51,7 @@ import Testing
     }
 
     @Test(
-        "the file is reused only if it is what this push asks for", arguments: Wish.allCases,
+        "the file is reused only if it is what this push requests", arguments: Wish.allCases,
         [Job.IfExists.reuse, .overwrite, .rename, .fail])
     func wishes(_ wish: Wish, _ policy: Job.IfExists) async throws {
         let bench = try DownloadBench()
@@ -94,7 +94,8 @@ import Testing
     }
 
     @Test(
-        "a run that reuses a file removes what an earlier run has left of it", arguments: [nil, Duration.seconds(1000)])
+        "a run that reuses a file removes the proof that an earlier run has left",
+        arguments: [nil, Duration.seconds(1000)])
     func proof(_ fresh: Duration?) async throws {
         let bench = try DownloadBench()
         let origin = try Self.origin()
@@ -112,7 +113,7 @@ import Testing
         #expect(bench.directory.names == ["a"])
     }
 
-    @Test("a run removes an earlier run's remains even if it is stopped while it revalidates")
+    @Test("a run removes the files of an earlier run even if it is stopped while it revalidates")
     func stoppedProof() async throws {
         let bench = try DownloadBench()
         let latch = Latch()

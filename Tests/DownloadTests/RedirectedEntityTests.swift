@@ -22,7 +22,7 @@ import Testing
         }
     }
 
-    /// Answers as a server does that has only these validators.
+    /// Responds as a server does that has only these validators.
     private static func serve(_ bytes: FileBytes, _ validator: Validator, _ request: OriginRequest) -> OriginReply {
         var reply = OriginReply(headers: validator.headers + [("Date", "Tue, 02 Jan 2024 00:00:00 GMT")])
         let known = validator.headers.map { $0.1 }
@@ -124,7 +124,7 @@ import Testing
     }
 
     @Test(
-        "a file of one resource is not reused for another, although the server answers 304",
+        "a file of one resource is not reused for another, although the server responds with 304",
         arguments: Validator.allCases)
     func finished(_ validator: Validator) async throws {
         let site = try Site(validator, .path)

@@ -34,7 +34,7 @@ import Testing
         }
     }
 
-    @Test("for a short file a small part is enough headway") func short() async throws {
+    @Test("for a short file a small part is enough progress") func short() async throws {
         let bench = try DownloadBench()
         let bytes = FileBytes(seed: 132, count: 100_000)
         let origin = try cutting(bytes, after: 10_000)
@@ -53,7 +53,7 @@ import Testing
     }
 
     @Test(
-        "a run reports headway, unless its bytes cannot be continued", arguments: [true, false])
+        "a run reports progress, unless its bytes cannot be continued", arguments: [true, false])
     func reported(_ isResumable: Bool) async throws {
         let bench = try DownloadBench()
         let bytes = FileBytes(seed: 134, count: 4 << 20)

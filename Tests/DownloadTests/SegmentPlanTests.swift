@@ -175,7 +175,7 @@ struct SimulatedFetch {
         #expect(second == [.open(id: 2, range: 0..<1_000_000)])
     }
 
-    @Test("the rest of a response shorter than requested is requested again") func short() {
+    @Test("the remainder of a response shorter than requested is requested again") func short() {
         var plan = SegmentPlan(missing: [0..<10_000_000], limit: 1)
         let first = plan.actions(now: 0)
         #expect(first == [.open(id: 1, range: 0..<10_000_000)])
@@ -245,7 +245,7 @@ struct SimulatedFetch {
 
 @Suite struct HostLimitsTests {
     @Test("a host has a limit, and a waiting first connection goes before extra ones") func limit() async {
-        let hosts = HostLimits(most: 2)
+        let hosts = HostLimits(maxPerHost: 2)
         #expect(hosts.tryEnter("h") && hosts.tryEnter("h") && !hosts.tryEnter("h") && hosts.tryEnter("other"))
         let waiter = Task { await hosts.enter("h") }
         while true {
@@ -259,13 +259,13 @@ struct SimulatedFetch {
         #expect(await cancelled.value == false)
     }
 
-    @Test("a host that refuses keeps as many connections as it accepts, and they may be replaced at once")
+    @Test("a host that refuses retains as many connections as it accepts, and they may be replaced at once")
     func complaint() {
-        let hosts = HostLimits(most: 8)
+        let hosts = HostLimits(maxPerHost: 8)
         for _ in 0..<4 { #expect(hosts.tryEnter("h")) }
         for _ in 0..<2 {
             hosts.leave("h")
-            hosts.complain("h", retryAfter: nil)
+            hosts.backOff("h", retryAfter: nil)
         }
         #expect(!hosts.tryEnter("h"))
         hosts.leave("h")
@@ -273,9 +273,9 @@ struct SimulatedFetch {
     }
 
     @Test("a refused connection that is still counted does not count as accepted") func enteredComplaint() {
-        let hosts = HostLimits(most: 8)
+        let hosts = HostLimits(maxPerHost: 8)
         for _ in 0..<3 { #expect(hosts.tryEnter("h")) }
-        hosts.complain("h", retryAfter: nil, isEntered: true)
+        hosts.backOff("h", retryAfter: nil, isEntered: true)
         hosts.leave("h")
         #expect(hosts.figures.limits.map { $0.limit.rounded() } == [2])
         #expect(!hosts.tryEnter("h"))
@@ -283,7 +283,7 @@ struct SimulatedFetch {
 
     @Test("a waiting download begins when the limit rises, although no connection ends")
     func risenLimit() async throws {
-        let hosts = HostLimits(most: 1)
+        let hosts = HostLimits(maxPerHost: 1)
         #expect(await hosts.enter("h"))
         async let second = hosts.enter("h")
         try await eventually("one to wait") { hosts.figures.waiting == 1 }
@@ -292,10 +292,10 @@ struct SimulatedFetch {
     }
 
     @Test("a later refusal does not shorten the time that the host has asked for") func longestComplaint() {
-        let hosts = HostLimits(most: 8)
+        let hosts = HostLimits(maxPerHost: 8)
         for _ in 0..<4 { #expect(hosts.tryEnter("h")) }
-        hosts.complain("h", retryAfter: .seconds(3600))
-        hosts.complain("h", retryAfter: .zero)
+        hosts.backOff("h", retryAfter: .seconds(3600))
+        hosts.backOff("h", retryAfter: .zero)
         for _ in 0..<4 { hosts.leave("h") }
         #expect(!hosts.tryEnter("h"))
     }

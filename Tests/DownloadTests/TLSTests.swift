@@ -117,10 +117,12 @@ import Testing
         #expect(outcome.file?.bytes == (end == .whole ? 300_000 : nil))
     }
 
-    @Test("a server that asks for a client certificate gets the operator's, if it is for that host")
+    @Test("a server that requests a client certificate gets the operator's, if it is for that host")
     func clientCertificate() async throws {
         let certificates = try await Certificates()
-        let origin = try OriginServer(certificates: certificates, asksBack: true) { .file(Self.bytes, to: $0) }
+        let origin = try OriginServer(certificates: certificates, requiresCertificate: true) {
+            .file(Self.bytes, to: $0)
+        }
         func run(_ certificate: ClientCertificate?) async throws -> ActivityOutcome {
             let bench = try DownloadBench {
                 $0.certificateAuthorities = certificates.file("ca.pem")

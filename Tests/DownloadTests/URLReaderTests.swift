@@ -6,7 +6,7 @@ import Testing
 
 /// A worker parses a URL itself and by libcurl. Both parsers must accept every URL that the claim accepts.
 @Suite struct URLReaderTests {
-    /// What is wrong with a URL that the claim accepts and that cannot be requested. nil: nothing.
+    /// The reason why a URL that the claim accepts cannot be requested. nil if it can be.
     private static func wrong(_ url: String) -> String? {
         guard (try? Job(element: Array(#"{"url":\#(JSON.quoted(url))}"#.utf8))) != nil else { return nil }
         guard let own = WebURL(url) else { return "no worker reads \(url)" }

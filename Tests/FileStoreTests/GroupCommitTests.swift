@@ -181,14 +181,14 @@ import Testing
         #expect(syncs.value.isEmpty)
     }
 
-    @Test("a chore waits for the next files, or until runChores") func chores() async throws {
+    @Test("deferred work waits for the next files, or for runDeferredWork") func deferredWork() async throws {
         let (commits, done) = (commits(), Shared<[Int]>([]))
-        commits.later { done.change { $0.append(1) } }
+        commits.deferWork { done.change { $0.append(1) } }
         #expect(done.value.isEmpty)
         _ = try await commits.run(file("a", durability: .process))
         #expect(done.value == [1])
-        commits.later { done.change { $0.append(2) } }
-        await commits.runChores()
+        commits.deferWork { done.change { $0.append(2) } }
+        await commits.runDeferredWork()
         #expect(done.value == [1, 2])
     }
 }

@@ -68,7 +68,7 @@ struct OutputFileTests {
         try? await writer.finish()
     }
 
-    @Test("a full disk is told apart from other errors, stays with the file, and loses no earlier bytes")
+    @Test("a full disk is distinguished from other errors, stays with the file, and loses no earlier bytes")
     func diskFull() async throws {
         let path = WritePath(blocks: 2) { descriptor, bytes, count, offset in
             guard offset < 131_072 else {
@@ -122,7 +122,7 @@ struct OutputFileTests {
         #expect(error?.code == code)
     }
 
-    @Test("each errno of a file has its code, and a message that begins with what failed")
+    @Test("each errno of a file has its code, and a message that starts with what failed")
     func meanings() {
         let table: [(ErrorCode?, [Int32])] = [
             (nil, [ENOSPC, EDQUOT]), (.tooLarge, [EFBIG]), (.permission, [EACCES, EPERM, EROFS]),
@@ -204,7 +204,7 @@ struct OutputFileTests {
         #expect(file.error == nil)
     }
 
-    @Test("many transfers with one block wait for it in turn, and all end whole")
+    @Test("many transfers with one block wait for it in order, and all end whole")
     func starvation() async throws {
         let body = testBytes(400_000)
         let server = RawServer { connection in

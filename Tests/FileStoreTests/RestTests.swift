@@ -20,17 +20,17 @@ struct RestTests {
                 let start = index * 10_000 + half
                 let outcome = all[start..<start + 5000].withUnsafeBytes { writer.append($0.baseAddress!, 5000) }
                 guard case .taken = outcome else { return #expect(Bool(false), "no block") }
-                writer.rest()
+                writer.releaseMemory()
             }
         }
-        // No stream had enough bytes for a write. A checkpoint writes them all the same.
+        // No stream had enough bytes for a write. A checkpoint writes them nevertheless.
         #expect(file.written == ByteIntervals())
         #expect(try await file.checkpoint() == ByteIntervals([0..<200_000]))
         for writer in writers { try? await writer.finish() }
         #expect(contents(file.descriptor) == all)
     }
 
-    @Test("a rest that spans the end of a large block of the file is whole", arguments: [1, 100, 4097, 20_000])
+    @Test("a remainder that spans the end of a large block of the file is whole", arguments: [1, 100, 4097, 20_000])
     func acrossTheEnd(_ before: Int) async throws {
         let path = WritePath(blocks: 2, smallBlocks: 1)
         let file = OutputFile(descriptor: temporaryDescriptor(), path: path)
@@ -38,13 +38,13 @@ struct RestTests {
         let all = testBytes(60_000)
         let writer = FileWriter(file: file, offset: Int64(offset)) {}
         try await feed(Array(all[..<30_000]), to: writer)
-        writer.rest()
+        writer.releaseMemory()
         // The other writer takes the only small block, so a slow stream must use a large one.
         let other = FileWriter(file: OutputFile(descriptor: temporaryDescriptor(), path: path), offset: 0) {}
         try await feed([0], to: other)
         for start in stride(from: 30_000, to: all.count, by: 15_000) {
             try await feed(Array(all[start..<start + 15_000]), to: writer)
-            writer.rest()
+            writer.releaseMemory()
         }
         try? await writer.finish()
         try? await other.finish()
@@ -84,7 +84,7 @@ struct RestTests {
             let end = min(position + piece, all.count)
             try await feed(Array(all[position..<end]), to: writer)
             (position, piece) = (end, piece * 7 % 16_381 + 1)
-            if piece % 3 == 0 { writer.rest() }
+            if piece % 3 == 0 { writer.releaseMemory() }
         }
         try await eventually { file.written.count > 600_000 }
         #expect(edges.value.allSatisfy { $0 % Block.alignment == 0 })

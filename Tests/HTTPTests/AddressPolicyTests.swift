@@ -50,7 +50,7 @@ struct AddressPolicyTests {
     }
 
     @Test(
-        "an allowed range is open, and its neighbours are refused",
+        "an allowed range is open, and the adjacent addresses are refused",
         arguments: [
             ("127.0.0.0/8", "127.1.2.3", "169.254.0.1"), ("169.254.169.254", "169.254.169.254", "169.254.169.253"),
             ("fe80::/10", "fe80::5", "fec0::5"), ("10.1.0.0/16", "::ffff:10.1.2.3", "::ffff:10.2.2.3"),
@@ -63,7 +63,7 @@ struct AddressPolicyTests {
         #expect(policy.refusal(of: try #require(IPAddress(outside))) != nil)
     }
 
-    @Test("the host's own addresses are refused, also IPv4-mapped ones, unless the operator allows them")
+    @Test("the host's own addresses are refused, even IPv4-mapped ones, unless the operator allows them")
     func ownAddresses() throws {
         let own: Set<IPAddress> = [.v4(0x0808_0808)]
         let policy = AddressPolicy.restricted(allowPrivate: true)

@@ -6,7 +6,7 @@ import Testing
 @testable import HaulFileStore
 @testable import HaulHTTP
 
-/// Host names with several addresses, some of which do not answer.
+/// Host names with several addresses, some of which do not respond.
 @Suite struct AddressTests {
     private static let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -42,13 +42,13 @@ import Testing
         }
     }
 
-    @Test("a silent first address takes half of the connect timeout, and then the next one answers")
+    @Test("a silent first address takes half of the connect timeout, and then the next one responds")
     func silent() async throws {
         let result = try await ask(after: [.silent], within: .seconds(4), last: 11)
         #expect(try result.get().head.remoteAddress == "127.0.0.1")
     }
 
-    @Test("all addresses are tried in time, also after silent and refusing ones")
+    @Test("all addresses are tried in time, even after silent and refusing ones")
     func mixed() async throws {
         let result = try await ask(after: [.refusing, .silent, .refusing, .silent], within: .seconds(8), last: 12)
         #expect(try result.get().head.remoteAddress == "127.0.0.1")

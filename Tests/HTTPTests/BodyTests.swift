@@ -103,7 +103,7 @@ struct BodyTests {
         #expect(contents(file.descriptor) == body)
     }
 
-    @Test("a body shorter than the demand is incomplete, even if its Content-Length is right")
+    @Test("a body shorter than required is incomplete, even if its Content-Length is right")
     func shortOfDemand() async throws {
         let server = server("HTTP/1.1 206 Partial\r\nContent-Length: 10", testBytes(10))
         defer { server.stop() }
@@ -163,7 +163,7 @@ struct BodyTests {
         let server = server("HTTP/1.1 200 OK\r\nContent-Length: 300000", body)
         defer { server.stop() }
         var request = localRequest(server.url)
-        // Longer than a slow machine needs to answer.
+        // Longer than a slow machine needs to respond.
         request.stallTimeout = .seconds(2)
         let transfer = try await engine.start(request)
         // Wait until a transfer that began later stalls. The first one must not stall while it waits for the test.
@@ -204,7 +204,7 @@ struct BodyTests {
         #expect(file.written == ByteIntervals([0..<10]))
     }
 
-    @Test("a server that never answers the request is stalled")
+    @Test("a server that never responds to the request is stalled")
     func silent() async throws {
         let server = RawServer { $0.waitForClose() }
         defer { server.stop() }
@@ -234,7 +234,7 @@ struct BodyTests {
         #expect(contents(file.descriptor) == Array(body[..<60_000]))
     }
 
-    @Test("a shortened response with a short rest keeps its connection")
+    @Test("a shortened response with a short remainder keeps its connection")
     func shortenedKeepsConnection() async throws {
         let server = RawServer { connection in
             while connection.readRequest() != nil {

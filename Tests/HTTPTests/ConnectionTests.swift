@@ -49,7 +49,7 @@ struct ConnectionTests {
             try await engine.start(localRequest("http://127.0.0.1:\(port)/"))
         }
         #expect(error?.code == .connect)
-        #expect(error?.message == "127.0.0.1:\(port) cannot be connected to: Connection refused")
+        #expect(error?.message == "127.0.0.1:\(port) cannot be reached: Connection refused")
     }
 
     @Test("a connection that is never accepted is a connect error after the connect timeout")
@@ -57,7 +57,7 @@ struct ConnectionTests {
         let (descriptor, port) = try LoopbackSocket.bind()
         listen(descriptor, 0)
         defer { close(descriptor) }
-        // The queue of a listener that never accepts is full after a few connections. Later ones get no answer.
+        // The queue of a listener that never accepts is full after a few connections. Later ones get no response.
         let fillers = try await withThrowingTaskGroup(of: TransferError?.self) { group in
             for _ in 0..<4 {
                 group.addTask {
@@ -184,7 +184,7 @@ struct ConnectionTests {
         try await eventually { dropped == nil }
     }
 
-    @Test("421 is asked once more, on a new connection")
+    @Test("a request that gets 421 is repeated once, on a new connection")
     func misdirected() async throws {
         let server = RawServer { connection in
             while connection.readRequest() != nil {
@@ -212,7 +212,7 @@ struct ConnectionTests {
             together.change { $0 += 1 }
             isOver.wait()
             connection.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-            // Every later request is answered by the end of the connection.
+            // Every later request gets the end of the connection instead of a response.
             guard connection.readRequest() != nil else { return }
             requests.change { $0 += 1 }
             connection.reset()
@@ -229,7 +229,7 @@ struct ConnectionTests {
             isOver.open()
             try await group.waitForAll()
         }
-        // The seventh connection answers.
+        // The seventh connection responds.
         _ = try await fetch(engine, localRequest(url))
         #expect(requests.value == 1)
         #expect(server.connections == 7)

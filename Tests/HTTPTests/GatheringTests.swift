@@ -12,8 +12,8 @@ import Testing
 struct GatheringTests {
     private static let hour = Duration.seconds(3600)
 
-    /// Answers each request with a body of `length` bytes. Sends single bytes until the client's socket has a low-water
-    /// mark. Then `script` sends the rest. It gets the number of bytes sent so far.
+    /// Responds to each request with a body of `length` bytes. Sends single bytes until the client's socket has a
+    /// low-water mark. Then `script` sends the remainder. It gets the number of bytes sent so far.
     private static func server(
         length: Int, _ script: @escaping @Sendable (RawConnection, _ trickled: Int) -> Void
     ) -> RawServer {
@@ -181,7 +181,7 @@ struct GatheringTests {
         let (transfer, result) = try await receive(
             engine(patience: .milliseconds(500)), server.url, stallTimeout: .milliseconds(2500))
         try await eventually { trickled.value > 0 && transfer.progress.received == Int64(trickled.value + 12) }
-        // The stall that follows is noticed.
+        // The stall that follows is detected.
         #expect(await failure(result) == .stalled)
     }
 

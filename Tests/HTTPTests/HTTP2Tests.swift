@@ -39,7 +39,7 @@ struct HTTP2Tests {
         #expect(origin.requests.count == 3)
     }
 
-    @Test("the engine offers HTTP/2 to a server that answers HTTP/1.1 with a TLS alert")
+    @Test("the engine offers HTTP/2 to a server that sends a TLS alert to HTTP/1.1")
     func alert() async throws {
         let certificates = try await Certificates()
         let origin = try OriginServer { .file(Self.bytes, to: $0) }

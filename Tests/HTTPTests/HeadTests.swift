@@ -100,7 +100,7 @@ struct HeadTests {
     }
 
     @Test(
-        "a transfer coding that was not asked for ends the transfer at the head, before a byte is decoded",
+        "a transfer coding that was not requested ends the transfer at the head, before a byte is decoded",
         arguments: [
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, gzip, chunked\r\n\r\n",
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: deflate\r\n\r\n",
@@ -155,7 +155,7 @@ struct HeadTests {
 
     @Test("chunk extensions have a limit of their own, by what the socket has received")
     func extensions() {
-        var framing = Framing(received: 1000, at: 0)
+        var framing = FramingOverhead(received: 1000, at: 0)
         #expect(!framing.isDue(999_999_999) && framing.isDue(1_000_000_000) && !framing.isDue(1_500_000_000))
         let mebibyte: Int64 = 1 << 20
         // A MiB is always allowed, and then 128 bytes for each byte of the body.

@@ -48,7 +48,7 @@ import Testing
         // The second transfer cannot use the first one's connection. Its own is not accepted while the first one is
         // kept.
         let second = Task { try await fetch(engine, request) }
-        try await eventually("the second to be under way") { await engine.count == 2 }
+        try await eventually("the second to be in progress") { await engine.count == 2 }
         latch.open()
         _ = try await first.collect(limit: 1000)
         #expect(try await second.value == testBytes(1000))

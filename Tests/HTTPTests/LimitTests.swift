@@ -29,14 +29,14 @@ struct LimitTests {
         #expect(bucket.bytesPerSecond == 10)
     }
 
-    @Test("a lent share ends at its time, and the time without a limit gives no credit")
+    @Test("a rate lease ends at its time, and the time without a limit gives no credit")
     func lent() {
         let bucket = TokenBucket()
         let start = monotonicNanoseconds()
         bucket.take(1_000_000)
         #expect(bucket.isOpen(start) && bucket.isUnlimited && bucket.share(start) == .max && bucket.portion == .max)
         #expect(bucket.use().taken == 1_000_000)
-        bucket.lend(bytesPerSecond: 1000, until: start + 20_000_000_000)
+        bucket.grantLease(bytesPerSecond: 1000, until: start + 20_000_000_000)
         #expect(!bucket.isUnlimited && bucket.bytesPerSecond == 1000)
         #expect(bucket.share(start + 10_000_000_000) == 100)
         #expect(!bucket.isOpen(start + 20_000_000_000))
@@ -45,36 +45,36 @@ struct LimitTests {
         #expect(bucket.use().wasShort && bucket.hasWaiting)
         bucket.leave()
         #expect(bucket.use().wasShort == false || bucket.hasWaiting)
-        bucket.lend(bytesPerSecond: 0, until: .max)
+        bucket.grantLease(bytesPerSecond: 0, until: .max)
         #expect(!bucket.isOpen(start + 200_000_000_000))
-        bucket.lift()
+        bucket.removeLimit()
         #expect(bucket.isOpen(start + 200_000_000_001) && bucket.isUnlimited)
     }
 
-    @Test("a newly limited host is shut until a share is lent, and open once its limit is removed")
+    @Test("a newly limited host is closed until a rate lease is granted, and open once its limit is removed")
     func hosts() throws {
         let buckets = HostBuckets()
         let now = monotonicNanoseconds() + 1_000_000_000
         func bucket(_ url: String) throws -> TokenBucket { buckets.bucket(for: try #require(WebURL(url))) }
         let (first, other) = (try bucket("http://h/1"), try bucket("http://other/"))
         #expect(try bucket("https://h/2") === first && first.isUnlimited)
-        buckets.limit(["h", "h:81", "nobody"])
+        buckets.limit(["h", "h:81", "unused"])
         #expect(!first.isOpen(now) && other.isOpen(now))
         let port = try bucket("http://h:81/")
         #expect(port !== first && !port.isOpen(now))
         #expect(try bucket("http://h:82/") === first)
         #expect(Set(buckets.limited.map(\.host)) == ["h", "h:81"])
-        first.lend(bytesPerSecond: 1000, until: .max)
+        first.grantLease(bytesPerSecond: 1000, until: .max)
         buckets.limit(["h", "h:81"])
         #expect(first.bytesPerSecond == 1000)
         buckets.limit([])
-        // The next call takes back a share that was lent too late.
-        port.lend(bytesPerSecond: 1000, until: .max)
+        // The next call revokes a rate lease that was granted too late.
+        port.grantLease(bytesPerSecond: 1000, until: .max)
         buckets.limit([])
         #expect(first.isUnlimited && port.isUnlimited && buckets.limited.isEmpty)
     }
 
-    @Test("transfers get the rate and no more, in equal shares", arguments: [1, 8])
+    @Test("transfers get the rate and no more, in equal parts", arguments: [1, 8])
     func rate(_ count: Int) async throws {
         defer { server.stop() }
         let engine = localEngine()
@@ -112,7 +112,7 @@ struct LimitTests {
         #expect(!shared.hasWaiting)
     }
 
-    @Test("transfers held by their own limits leave a shared limit to the others")
+    @Test("transfers held by their own limits use none of a shared limit's credit")
     func held() async throws {
         defer { server.stop() }
         let engine = localEngine()
@@ -134,7 +134,8 @@ struct LimitTests {
         let eager = try await begin([shared])
         try await eventually("the bytes to arrive") { eager.progress.received >= 3_000_000 }
         let elapsed = Double((ContinuousClock.now - start).milliseconds) / 1000
-        // A share of a thirty-first part would be 65,000 a second. The limit of 2,000,000 leaves a slow machine much time.
+        // An equal part for each of the 31 transfers would be 65,000 a second. The limit of 2,000,000 leaves a slow
+        // machine much time.
         #expect(Double(eager.progress.received) / elapsed > 200_000)
         #expect(shared.use().wasShort)
         for transfer in transfers + [eager] { transfer.cancel() }
@@ -165,7 +166,7 @@ struct LimitTests {
             return unread.count == transfers.count
         }
         #expect(unread.reduce(0, +) < Int(rate), "\(unread)")
-        // A busy machine answers late. Then a round trip seems long and needs a larger buffer, but not on all
+        // A busy machine responds late. Then a round trip seems long and needs a larger buffer, but not on all
         // connections at once.
         #expect(unread.sorted()[4] < Int(rate) / 100, "\(unread)")
         for transfer in transfers { transfer.cancel() }
@@ -208,7 +209,8 @@ struct LimitTests {
     func noStall() async throws {
         defer { server.stop() }
         var request = localRequest(server.url)
-        // A chunk of 16 KiB takes longer than the stall limit. The limit is longer than a slow machine needs to answer.
+        // A chunk of 16 KiB takes longer than the stall limit. The limit is longer than a slow machine needs to
+        // respond.
         request.limits = [TokenBucket(bytesPerSecond: 4_000)]
         request.stallTimeout = .seconds(3)
         let file = OutputFile(descriptor: temporaryDescriptor(), path: WritePath(blocks: 1))

@@ -20,7 +20,7 @@ struct OriginTests {
     }
 
     @Test(
-        "the origin answers one range of any form",
+        "the origin sends one range of any form",
         arguments: [
             ("bytes=0-0", 0..<1), ("bytes=9990-", 9990..<10_000), ("bytes=5-99999", 5..<10_000),
             ("bytes=-10", 9990..<10_000), ("bytes=-20000", 0..<10_000),
@@ -33,7 +33,7 @@ struct OriginTests {
         #expect(head.headers["content-range"] == "bytes \(expected.lowerBound)-\(end)/10000")
     }
 
-    @Test("the origin answers several ranges in parts, and 416 beyond the end") func ranges() async throws {
+    @Test("the origin sends several ranges in parts, and 416 beyond the end") func ranges() async throws {
         let origin = try OriginServer { .file(Self.bytes, to: $0) }
         let (head, body) = try await ask(origin, range: "bytes=0-1, 20000-, -2")
         #expect(head.status == 206 && head.headers["content-type"]?.hasPrefix("multipart/byteranges") == true)

@@ -9,7 +9,7 @@ import Testing
 
 @Suite("Proxies")
 struct ProxyTests {
-    /// Answers as a proxy that fetched the file, and refuses to tunnel.
+    /// Responds as a proxy that fetched the file, and refuses to tunnel.
     private let proxy = RawServer { connection in
         guard let request = connection.readRequest() else { return }
         if request.hasPrefix("CONNECT") {
@@ -79,7 +79,8 @@ struct ProxyTests {
 
     @Test("the environment's proxy is not used by default")
     func environment() async throws {
-        // In a process of its own: all tests share the environment, and it must not change while others read it.
+        // In a process of its own, because all tests share the environment, and it must not change while others read
+        // it.
         await #expect(processExitsWith: .success) {
             setenv("http_proxy", "http://127.0.0.1:1", 1)
             setenv("ALL_PROXY", "http://127.0.0.1:1", 1)

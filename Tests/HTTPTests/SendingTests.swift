@@ -5,7 +5,7 @@ import Testing
 
 @testable import HaulHTTP
 
-/// A body that the test supplies step by step. Its source says "wait" while no bytes are there.
+/// A body that the test supplies step by step. Its source returns `wait` while no bytes are there.
 private final class FedBody: BodySupply {
     private struct State {
         var bytes: [UInt8] = []
@@ -156,7 +156,7 @@ struct SendingTests {
         var (stuck, _) = request(origin.url("/stuck"), FedBody(bytes, length: Int64(bytes.count)))
         stuck.stallTimeout = .seconds(1)
         let error = await failure(stuck)
-        #expect(error?.code == .stalled && error?.message == "the server took nothing for 1 s")
+        #expect(error?.code == .stalled && error?.message == "the server accepted nothing for 1 s")
         latch.open()
         var (slow, progress) = request(origin.url("/slow"), FedBody(Array(bytes.prefix(30_000)), length: 30_000))
         slow.stallTimeout = .seconds(1)
@@ -205,7 +205,7 @@ struct SendingTests {
         }) { _ in OriginReply(201) }
         let bytes = FileBytes(seed: 5, count: 2 << 20).all
         var (request, progress) = request(origin.url("/a"), FedBody(bytes, length: Int64(bytes.count)))
-        request.asksFirst = true
+        request.expectsContinue = true
         let transfer = try await engine.start(request)
         _ = try await transfer.collect(limit: 100)
         #expect(transfer.head.status == (status == 413 ? 413 : 201))
@@ -231,7 +231,7 @@ struct SendingTests {
         }
     }
 
-    @Test("bytes that the server's machine has not got when the response ends do not count as received")
+    @Test("bytes that the server's machine has not received when the response ends do not count as received")
     func unconfirmed() async throws {
         let sent = Latch()
         let server = RawServer { connection in
@@ -247,7 +247,7 @@ struct SendingTests {
         }
         let bytes = FileBytes(seed: 6, count: 700_000).all
         var (request, progress) = request(server.url, FedBody(bytes, length: Int64(bytes.count)))
-        request.asksFirst = false
+        request.expectsContinue = false
         let (asked, engine) = (request, engine)
         let task = Task { try? await fetch(engine, asked) }
         // The kernel takes all of the body at once.
@@ -258,7 +258,7 @@ struct SendingTests {
         #expect(progress.confirmed < 600_000, "\(progress.confirmed)")
     }
 
-    @Test("a server that has read the whole body has got it")
+    @Test("the whole body counts as received once the server has read it")
     func confirmed() async throws {
         let origin = try OriginServer { _ in OriginReply(body: Array("ok".utf8)) }
         let bytes = FileBytes(seed: 7, count: 2_000_000).all

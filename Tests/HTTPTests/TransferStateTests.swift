@@ -31,7 +31,7 @@ struct TransferStateTests {
             value.piece(bytes, shortenedTo: .max, isOpen: isOpen)
         }
 
-        /// Handles a piece, and gives the sink its portion. nil if the sink gets nothing.
+        /// Handles a piece, and passes the sink its portion. nil if the sink gets nothing.
         func bring(_ bytes: Int, shortenedTo end: Int64 = .max) -> TransferState.PortionAction? {
             guard case .append(let portion) = value.piece(bytes, shortenedTo: end, isOpen: true) else { return nil }
             value.took(portion.wanted)
@@ -65,7 +65,7 @@ struct TransferStateTests {
         #expect(try! state.value.result(Self.closed).get() == TransferEnd(position: 15, bytes: 10, reason: .length))
     }
 
-    @Test("the wanted bytes are a success whatever libcurl reports, and the response has a second to end")
+    @Test("the required bytes are a success whatever libcurl reports, and the response has a second to end")
     func complete() {
         let state = Subject(length: 100)
         state.receive(length: 60)
@@ -78,7 +78,7 @@ struct TransferStateTests {
                 == TransferEnd(position: 60, bytes: 60, reason: .length, isOverlong: true))
     }
 
-    @Test("bytes beyond the demand are dropped and reported") func overlong() {
+    @Test("bytes beyond the required length are dropped and reported") func overlong() {
         let state = Subject(length: 100)
         state.receive(length: 60)
         #expect(state.bring(61) == .stop(isShortened: false))
@@ -87,7 +87,7 @@ struct TransferStateTests {
                 == TransferEnd(position: 60, bytes: 60, reason: .length, isOverlong: true))
     }
 
-    @Test("fewer bytes than were wanted are incomplete, although libcurl reports success") func incomplete() {
+    @Test("fewer bytes than required are incomplete, although libcurl reports success") func incomplete() {
         let state = Subject(length: 100)
         state.receive()
         #expect(state.bring(99) == .goOn)
@@ -109,7 +109,7 @@ struct TransferStateTests {
         #expect(code(chunked.value.result(Self.broken)) == .incomplete)
     }
 
-    @Test("a shortened body ends at once, and only a short rest is read", arguments: [false, true])
+    @Test("a shortened body ends at once, and only a short remainder is read", arguments: [false, true])
     func shortened(isLong: Bool) {
         let rest = TransferState.shortRest + (isLong ? 1 : 0)
         let state = Subject(length: 1000 + rest)
@@ -135,7 +135,7 @@ struct TransferStateTests {
             try! state.value.result(Self.closed).get() == TransferEnd(position: 900, bytes: 900, reason: .shortened))
     }
 
-    @Test("memory collects up to its limit, and a sink may get the rest of the body") func memory() {
+    @Test("memory collects up to its limit, and a sink may get the remainder of the body") func memory() {
         let state = Subject(length: 100)
         state.value.receive(into: .memory(limit: 50), length: nil, now: 0)
         #expect(state.piece(40) == .collect)
@@ -151,7 +151,7 @@ struct TransferStateTests {
         #expect(code(small.value.result(Self.broken)) == .tooLarge)
     }
 
-    @Test("the rest of a discarded body is read up to a limit") func discard() {
+    @Test("the remainder of a discarded body is read up to a limit") func discard() {
         let state = Subject(length: 100)
         state.value.discard(limit: 80, now: 7)
         #expect(state.piece(80) == .drop)
@@ -159,7 +159,7 @@ struct TransferStateTests {
         #expect(state.piece(1) == .stop)
     }
 
-    @Test("only a closed rate limit makes wanted bytes wait, and a grant is used up") func limits() {
+    @Test("only a closed rate limit makes required bytes wait, and a grant is used up") func limits() {
         let state = Subject(length: 100)
         state.receive()
         #expect(state.piece(10, isOpen: false) == .pause(.limits))
@@ -199,7 +199,7 @@ struct TransferStateTests {
 
     @Test("libcurl ends a transfer only once, and a refused head says why") func ends() {
         var state = TransferState(begun: 0)
-        state.fieldsAreRefused("it makes no sense")
+        state.fieldsAreRefused("it is not valid")
         #expect(code(state.result(Self.broken)) == .badResponse)
         let isFirst = state.libraryEnded(Self.broken)
         let isSecond = state.libraryEnded(Self.closed)

@@ -95,7 +95,7 @@ private struct Bench {
         #expect(await Bench().failure(origin.url("/a"), length: 100_000) == .incomplete)
     }
 
-    @Test("fewer bytes than demanded are incomplete, even if the close ends the body") func closed() async throws {
+    @Test("fewer bytes than required are incomplete, even if the close ends the body") func closed() async throws {
         let origin = try OriginServer { _ in
             var reply = OriginReply(body: [1, 2, 3])
             reply.framing = .close
@@ -105,7 +105,7 @@ private struct Bench {
         #expect(try await Bench().fetch(origin.url("/a")).position == 3)
     }
 
-    @Test("bytes beyond the demand are not written") func overlong() async throws {
+    @Test("bytes beyond the required length are not written") func overlong() async throws {
         let origin = try OriginServer { _ in OriginReply(body: Array(repeating: 1, count: 5000)) }
         let bench = Bench()
         #expect(try await bench.fetch(origin.url("/a"), length: 3000).position == 3000)
@@ -135,7 +135,7 @@ private struct Bench {
         #expect(await Bench().failure("http://127.0.0.1:1/") == .connect)
     }
 
-    @Test("a server that accepts and never answers is stalled") func mute() async throws {
+    @Test("a server that accepts and never responds is stalled") func mute() async throws {
         let latch = Latch()
         let origin = try OriginServer { _ in
             latch.wait()

@@ -158,7 +158,7 @@ import Testing
         try await fleet.wait("lost", for: answer == .noSuchName ? "failed" : "scheduled")
         #expect(try await fleet.field("error", of: "lost") == "dns")
         #expect(try await fleet.field("attempt", of: "lost").isEmpty == (answer == .noSuchName))
-        let says = try await fleet.field("message", of: "lost").contains("there is no host lost.test")
+        let says = try await fleet.field("message", of: "lost").contains("the host lost.test does not exist")
         #expect(says == (answer == .noSuchName))
         try await fleet.end(worker)
     }
@@ -167,7 +167,9 @@ import Testing
     func clientCertificates() async throws {
         let fleet = try await ProcessFleet()
         let certificates = try await Certificates()
-        let origin = try OriginServer(certificates: certificates, asksBack: true) { .file(Self.bytes, to: $0) }
+        let origin = try OriginServer(certificates: certificates, requiresCertificate: true) {
+            .file(Self.bytes, to: $0)
+        }
         let client = ["--client-cert", certificates.file("client.pem")]
         let options =
             ["--ca", certificates.file("ca.pem")] + client + ["--client-key", certificates.file("client.key")]

@@ -14,7 +14,7 @@ import Testing
         private struct State {
             var mark: [(String, String)] = []
             var parts: [(number: String, etag: String, size: Int)] = []
-            /// Whether the ETags of parts are no digests, and change when a part is put again.
+            /// Whether the ETags of parts are not digests, and change when a part is put again.
             var isEncrypted = false
             var isRefusingParts = false
             var owner: [UInt8] = []
@@ -60,7 +60,7 @@ import Testing
                     if state.isRefusingParts {
                         return text("<Error><Code>KMS.DisabledException</Code></Error>", 400)
                     }
-                    // An earlier request with the same bytes is carried out after this one.
+                    // An earlier request with the same bytes is executed after this one.
                     let listed = state.isEncrypted ? "later-\(number)" : etag
                     state.parts.append((String(number), listed, request.body.bytes.count))
                     if state.isEncrypted { return OriginReply(headers: [("ETag", "\"first-\(number)\"")]) }
@@ -69,7 +69,7 @@ import Testing
             case "POST" where isOfUpload:
                 guard state.refusals == 0 else {
                     state.refusals -= 1
-                    // The answer of radosgw after its gateway was killed.
+                    // The response of radosgw after its gateway was killed.
                     return text("<Error><Code>InternalError</Code><Message>in progress</Message></Error>", 500)
                 }
                 guard state.parts.allSatisfy({ String(decoding: request.body.bytes, as: UTF8.self).contains($0.etag) })
@@ -126,7 +126,7 @@ import Testing
         #expect(stored.bytes == file.count)
     }
 
-    @Test("bytes that the store refuses are no bytes that can be continued") func refused() async throws {
+    @Test("bytes that the store refuses cannot be continued") func refused() async throws {
         let file = FileBytes(seed: 1, count: 9 << 20)
         let (partial, outcome) = try await commit(
             Server(refusals: 0, size: file.count, isRefusingParts: true), file)
@@ -147,7 +147,7 @@ import Testing
         let store = ObjectStore(address, environment: { environment[$0] }, isThere: { _ in false })
         let findings = await StoreCheck(store).run()
         #expect(findings.contains { $0.what == "PUT If-None-Match" && $0.verdict == .bad })
-        // The other tests were carried out.
+        // The other tests were run.
         #expect(findings.contains { $0.what == "Content-MD5" })
     }
 }

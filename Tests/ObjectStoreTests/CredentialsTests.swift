@@ -40,14 +40,14 @@ import Testing
         #expect(CredentialsFile.credentials(of: "none", in: text) == nil)
     }
 
-    @Test("credentials are looked for in the order of Amazon's tools") func places() {
+    @Test("credentials are searched in the order of Amazon's tools") func locations() {
         let keys = Credentials(accessKey: "A", secret: "S", token: "T")
         let all = [
             "AWS_ACCESS_KEY_ID": "A", "AWS_SECRET_ACCESS_KEY": "S", "AWS_SESSION_TOKEN": "T", "HOME": "/home/me",
             "AWS_ROLE_ARN": "arn:role", "AWS_WEB_IDENTITY_TOKEN_FILE": "/token", "AWS_REGION": "eu-west-1",
             "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": "/creds",
         ]
-        func places(_ values: [String: String]) -> [CredentialsLocation] {
+        func locations(_ values: [String: String]) -> [CredentialsLocation] {
             CredentialsLocation.all({ values[$0] }, isThere: { _ in true })
         }
         let identity = CredentialsLocation.webIdentity(
@@ -56,11 +56,11 @@ import Testing
             .container(url: "http://169.254.170.2/creds", token: nil), .instance(endpoint: "http://169.254.169.254"),
         ]
         let file = CredentialsLocation.file(path: "/home/me/.aws/credentials", profile: "default")
-        #expect(places(all) == [.environment(keys), identity, file] + rest)
+        #expect(locations(all) == [.environment(keys), identity, file] + rest)
         let named = all.merging(["AWS_PROFILE": "mine"]) { $1 }
         let profile = CredentialsLocation.file(path: "/home/me/.aws/credentials", profile: "mine")
-        #expect(places(named) == [identity, profile] + rest)
-        #expect(places(["AWS_EC2_METADATA_DISABLED": "true"]) == [])
+        #expect(locations(named) == [identity, profile] + rest)
+        #expect(locations(["AWS_EC2_METADATA_DISABLED": "true"]) == [])
     }
 
     @Test("a token is sent only over https, or to loopback and Amazon's container services") func tokens() {
@@ -102,7 +102,7 @@ import Testing
         }
         let time = Shared<Int64>(1_800_000_000)
         let chain = CredentialsChain(
-            engine: engine(), places: [.instance(endpoint: "http://127.0.0.1:\(origin.port)")],
+            engine: engine(), locations: [.instance(endpoint: "http://127.0.0.1:\(origin.port)")],
             now: { time.value })
         async let first = chain.credentials()
         async let second = chain.credentials()
@@ -138,7 +138,7 @@ import Testing
         }
         let chain = CredentialsChain(
             engine: engine(),
-            places: [
+            locations: [
                 .webIdentity(
                     role: "arn:r", tokenFile: directory.file("token"), session: "haul",
                     endpoint: "http://127.0.0.1:\(origin.port)")
@@ -159,12 +159,12 @@ import Testing
         let url = "http://127.0.0.1:\(origin.port)/creds"
         let chain = CredentialsChain(
             engine: engine(),
-            places: [.container(url: url, token: .text("wrong")), .container(url: url, token: .text("secret"))])
+            locations: [.container(url: url, token: .text("wrong")), .container(url: url, token: .text("secret"))])
         #expect(try await chain.credentials().accessKey == "K")
     }
 
-    @Test("the error for missing credentials lists the places that were searched") func none() async throws {
-        let chain = CredentialsChain(engine: engine(), places: [.file(path: "/nowhere", profile: "x")])
+    @Test("the error for missing credentials lists the locations that were searched") func none() async throws {
+        let chain = CredentialsChain(engine: engine(), locations: [.file(path: "/nowhere", profile: "x")])
         do {
             _ = try await chain.credentials()
             Issue.record("credentials were found")

@@ -16,10 +16,10 @@ enum Episode {
 
 struct NothingLeft: Error {}
 
-/// What tests do with the film, in the role of a download.
-protocol FilmTests {}
+/// What tests do with the episode, in the role of a download.
+protocol EpisodeTests {}
 
-extension FilmTests {
+extension EpisodeTests {
     static var size: Int64 { Episode.size }
     static var file: FileBytes { Episode.file }
     static var key: String { Episode.key }

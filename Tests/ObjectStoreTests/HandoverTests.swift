@@ -11,7 +11,7 @@ import Testing
 @Suite(
     .disabled(
         if: ObjectServer.installed.isEmpty, "neither radosgw nor SeaweedFS is installed: deploy/test.sh does that"))
-struct HandoverTests: FilmTests {
+struct HandoverTests: EpisodeTests {
     @Test(
         "another store continues at the exact byte, and the object appears only when it is complete",
         arguments: ObjectServer.installed)
@@ -76,13 +76,14 @@ struct HandoverTests: FilmTests {
         #expect(PartsRecord(try #require(early).storeState)?.upload != nil)
         try await receive(9 << 20..<16 << 20, into: first)
         try await eventually("two parts to be acknowledged") { first.state.withLock { $0.storeState.parts.count } == 2 }
-        // As after a kill: no checkpoint followed.
+        // As after a kill, no checkpoint followed.
         var point = ResumePoint(
             generation: "1", store: "", file: "films/film", entity: Entity(total: Self.size), source: "",
             offsets: try #require(early).offsets, storeState: try #require(early).storeState)
         let second = try #require(try await resume(bucket, "2", point) as? ObjectPartial)
         #expect(second.written.intervals == [0..<16 << 20])
-        // A part that the store has acknowledged and lost: the journal and the run's state name it, the store does not.
+        // A part that the store has acknowledged and lost: the store state and the run's state name it, the store does
+        // not.
         second.state.withLock { state in
             (state.storeState.parts[3], state.etags[3]) = (PartMark(etag: "lost"), "lost")
             state.taken = state.storeState.offsets
@@ -104,7 +105,7 @@ struct HandoverTests: FilmTests {
         case anotherHasIt, anotherFinished, newGeneration, cancelled, cancelledAndBegunAgain
     }
 
-    @Test("a run that resumes after a long stop does no harm", arguments: ObjectServer.installed, Late.allCases)
+    @Test("a run that resumes after a long stop changes nothing", arguments: ObjectServer.installed, Late.allCases)
     func zombie(_ kind: ObjectServer.Kind, _ late: Late) async throws {
         let bucket = try await Bucket(kind)
         let zombie = try await open(bucket, "1")
@@ -161,7 +162,7 @@ struct HandoverTests: FilmTests {
     }
 
     @Test(
-        "a run that dies between the naming and its end leaves nothing, once another run has looked",
+        "a run that dies between the naming and its end leaves nothing, once another run has started",
         arguments: ObjectServer.installed, [false, true])
     func unknownEnd(_ kind: ObjectServer.Kind, _ isHashed: Bool) async throws {
         let bucket = try await Bucket(kind)

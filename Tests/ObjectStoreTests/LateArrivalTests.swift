@@ -12,8 +12,8 @@ import Testing
 @Suite(
     .disabled(
         if: ObjectServer.dialects.isEmpty, "no object store is installed: deploy/test.sh does that"))
-struct LateArrivalTests: FilmTests {
-    /// A request that gives or takes a name.
+struct LateArrivalTests: EpisodeTests {
+    /// A request that gives or removes a name.
     enum Late: String, CaseIterable, Sendable {
         case put, replacingPut, complete, copy, delete
 
@@ -59,7 +59,7 @@ struct LateArrivalTests: FilmTests {
         // The run loses its lease with the request.
         let lease = RunLease(isHeld: { !gateway.hasKept }, confirm: { !gateway.hasKept })
         if late == .replacingPut || late == .delete { #expect(isStored(try await put(good, "0", Self.old))) }
-        // The store learns how the server wants ETags.
+        // The store learns which form of ETag the server requires.
         if late == .replacingPut { #expect(isStored(try await put(bad, "00", Self.old + [0]))) }
         gateway.keep { late.isIn($0) }
         switch late {
@@ -118,7 +118,7 @@ struct LateArrivalTests: FilmTests {
         gateway.keep { late.isIn($0) }
         _ = try? await partial.commit(
             WholeFile(size: size, checksum: checksum, authority: "the job", lastModified: nil))
-        // The server carries the request out at last, while the job is being cancelled.
+        // The server finally executes the request, while the job is being cancelled.
         let answers = gateway.deliver()
         #expect(answers.first?.contains("200") ?? false, "\(answers)")
         #expect(await good.read("films/film")?.count == Int(size))
@@ -126,7 +126,7 @@ struct LateArrivalTests: FilmTests {
         try await eventually("the object to be removed", within: .seconds(20)) { await good.read("films/film") == nil }
     }
 
-    @Test("of two jobs for one name only one becomes complete, also with a checksum")
+    @Test("of two jobs for one name only one becomes complete, even with a checksum")
     func race() async throws {
         // MiniStack compares conditions and completes in one step. docs/object-stores.md has the other servers.
         guard ObjectServer.dialects.contains(.mini) else { return }

@@ -21,7 +21,7 @@ import Testing
         let held = try #require(reserve(memory, second))
         let woken = Shared<[UInt64]>([])
         #expect(reserve(memory, third, woken) == nil && reserve(memory, first, woken) == nil)
-        memory.give(held)
+        memory.release(held)
         try await eventually("both to be woken") { woken.value.count == 2 }
         #expect(woken.value == [first, third])
     }
@@ -34,7 +34,7 @@ import Testing
         #expect(reserve(memory, first) == nil)
         // Half of the memory of a part.
         #expect(memory.reserve(5, for: second, spill: {}, orCall: { true }) == nil)
-        memory.give(one)
+        memory.release(one)
         #expect(reserve(memory, second) != nil, "the first file was woken and has not tried again")
     }
 
@@ -44,11 +44,11 @@ import Testing
         let held = try #require(reserve(memory, first))
         for _ in 0..<100 { #expect(memory.reserve(10, for: second, spill: {}, orCall: nil) == nil) }
         #expect(memory.waiters == 1)
-        memory.give(held)
+        memory.release(held)
         #expect(memory.waiters == 0 && memory.reserve(10, for: second, spill: {}, orCall: nil) != nil)
     }
 
-    @Test("a file that waits for its own share keeps no other file from memory") func ownShare() throws {
+    @Test("a file that waits for its own memory keeps no other file from memory") func ownShare() throws {
         let memory = PartMemory(limit: 30, share: 10)
         let (first, second) = (memory.newOwner(), memory.newOwner())
         _ = try #require(reserve(memory, first))
@@ -64,45 +64,45 @@ import Testing
     @Test("the pages of a finished part serve the next one") func reuse() {
         let pool = PagePool(limit: 4 * Self.part)
         let (first, second) = (pool.take(Self.part), pool.take(Self.part))
-        pool.give(first, Self.part, isFast: true)
+        pool.recycle(first, Self.part, isFast: true)
         #expect(pool.take(Self.part) == first)
-        pool.give(first, Self.part, isFast: true)
-        pool.give(second, Self.part, isFast: true)
+        pool.recycle(first, Self.part, isFast: true)
+        pool.recycle(second, Self.part, isFast: true)
     }
 
     @Test("nothing stays mapped when no part holds memory") func idle() {
         let pool = PagePool(limit: 4 * Self.part)
         let all = (0..<3).map { _ in pool.take(Self.part) }
         #expect(pool.mapped == 3 * Self.part)
-        for pages in all { pool.give(pages, Self.part, isFast: true) }
+        for pages in all { pool.recycle(pages, Self.part, isFast: true) }
         #expect(pool.mapped == 0)
     }
 
-    @Test("the pages of a slow part are not kept") func slow() {
+    @Test("the pages of a slow part are not retained") func slow() {
         let pool = PagePool(limit: 4 * Self.part)
         let (first, second) = (pool.take(Self.part), pool.take(Self.part))
-        pool.give(first, Self.part, isFast: false)
+        pool.recycle(first, Self.part, isFast: false)
         #expect(pool.mapped == Self.part)
-        pool.give(second, Self.part, isFast: true)
+        pool.recycle(second, Self.part, isFast: true)
     }
 
     @Test("nothing stays mapped when the last part was a slow one") func slowLast() {
         let pool = PagePool(limit: 4 * Self.part)
         let (fast, slow) = (pool.take(Self.part), pool.take(Self.part))
-        pool.give(fast, Self.part, isFast: true)
+        pool.recycle(fast, Self.part, isFast: true)
         #expect(pool.mapped == 2 * Self.part)
-        pool.give(slow, Self.part, isFast: false)
+        pool.recycle(slow, Self.part, isFast: false)
         #expect(pool.mapped == 0)
     }
 
-    @Test("free pages of one size give way to parts of another") func otherSize() {
+    @Test("free pages of one size are released for parts of another") func otherSize() {
         let pool = PagePool(limit: 4 * Self.part)
         let all = (0..<4).map { _ in pool.take(Self.part) }
-        for pages in all.dropFirst() { pool.give(pages, Self.part, isFast: true) }
+        for pages in all.dropFirst() { pool.recycle(pages, Self.part, isFast: true) }
         let large = pool.take(3 * Self.part)
         #expect(pool.mapped == 4 * Self.part)
-        pool.give(large, 3 * Self.part, isFast: true)
-        pool.give(all[0], Self.part, isFast: true)
+        pool.recycle(large, 3 * Self.part, isFast: true)
+        pool.recycle(all[0], Self.part, isFast: true)
         #expect(pool.mapped == 0)
     }
 }

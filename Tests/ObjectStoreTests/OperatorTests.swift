@@ -11,8 +11,8 @@ import Testing
 @Suite(
     .disabled(
         if: ObjectServer.installed.isEmpty, "neither radosgw nor SeaweedFS is installed: deploy/test.sh does that"))
-struct OperatorTests: FilmTests {
-    @Test("an upload whose id nobody has learned is aborted with its generation", arguments: ObjectServer.installed)
+struct OperatorTests: EpisodeTests {
+    @Test("an upload whose id no run has learned is aborted with its generation", arguments: ObjectServer.installed)
     func unlearned(_ kind: ObjectServer.Kind) async throws {
         let bucket = try await Bucket(kind)
         let client = bucket.store.client
@@ -28,7 +28,8 @@ struct OperatorTests: FilmTests {
         #expect(try await bucket.everything() == ([], 0))
     }
 
-    @Test("a sweep leaves the uploads of other programs and of a nested fleet alone", arguments: ObjectServer.installed)
+    @Test(
+        "a sweep does not touch the uploads of other programs and of a nested fleet", arguments: ObjectServer.installed)
     func foreign(_ kind: ObjectServer.Kind) async throws {
         let outer = try await Bucket(kind)
         let inner = try await Bucket(kind, prefix: outer.store.client.address.prefix + "/in")

@@ -4,7 +4,7 @@ import Testing
 
 @testable import HaulObjectStore
 
-/// The range of each part, and the journal of parts.
+/// The range of each part, and the record of parts.
 @Suite struct PartTests {
     @Test(
         "the parts of a known size are contiguous, and few enough",
@@ -23,7 +23,7 @@ import Testing
             #expect(range.isEmpty == (total == 0))
             // The minimum of S3 for all parts but the last.
             #expect(number == count || range.upperBound - range.lowerBound >= 5 << 20)
-            // Cloudflare R2 wants that all parts but the last are equal.
+            // Cloudflare R2 requires that all parts but the last are equal.
             if number < count, range.count != formula.range(of: 1).count { unequal += 1 }
             if !range.isEmpty {
                 #expect(formula.part(at: range.lowerBound) == number)
@@ -35,7 +35,7 @@ import Testing
         #expect(formula.range(of: count + 1).isEmpty)
     }
 
-    @Test("the parts of an unknown size grow, and have room for the largest possible object") func unknown() {
+    @Test("the parts of an unknown size grow, and suffice for the largest possible object") func unknown() {
         let formula = PartFormula(total: nil)
         #expect(!formula.isSingle && formula.count == nil)
         var end: Int64 = 0
@@ -47,13 +47,13 @@ import Testing
             #expect(range.upperBound - range.lowerBound <= 5 << 30)
             end = range.upperBound
         }
-        // Cloudflare R2 wants equal parts. No part needs more memory than 4 GiB.
+        // Cloudflare R2 requires equal parts. No part needs more memory than 4 GiB.
         #expect((1...8_000).allSatisfy { formula.range(of: $0).count == 8 << 20 })
         #expect(formula.range(of: 8_001).count == 16 << 20 && formula.range(of: 10_000).count == 4 << 30)
         #expect(end >= ObjectStore.largest)
     }
 
-    @Test("a journal is read as it was written") func storeState() throws {
+    @Test("a parts record is read as it was written") func storeState() throws {
         var storeState = PartsRecord(total: 100 << 20)
         #expect(PartsRecord(storeState.text) == storeState)
         storeState.upload = "2~a b/c%é|"
@@ -80,7 +80,7 @@ import Testing
     }
 
     @Test(
-        "a malformed journal is not read",
+        "a malformed parts record is not read",
         arguments: [
             "", "parts2 n5", "parts1 n-1", "parts1 nx", "parts1 q", "parts1 n5 p1:abcdefghijkl",
             "parts1 n5 ux p0:abcdefghijkl",
@@ -90,7 +90,7 @@ import Testing
         ]) func malformed(_ text: String)
     { #expect(PartsRecord(text) == nil) }
 
-    @Test("random journals are read as they were written, and mutated ones never trap") func random() {
+    @Test("random parts records are read as they were written, and mutated ones never trap") func random() {
         var generator = SeededGenerator(state: 7)
         for _ in 0..<500 {
             var storeState = PartsRecord(total: Int64.random(in: 1...1 << 36, using: &generator))
@@ -110,7 +110,7 @@ import Testing
         }
     }
 
-    @Test("a journal adopts the complete parts that a store lists, and drops the others") func adoption() {
+    @Test("a parts record adopts the complete parts that a store lists, and drops the others") func adoption() {
         var storeState = PartsRecord(total: 20 << 20)
         storeState.upload = "u"
         storeState.parts = [1: PartMark(etag: "a"), 2: PartMark(etag: "b")]

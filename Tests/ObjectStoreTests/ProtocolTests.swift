@@ -4,7 +4,7 @@ import Testing
 
 @testable import HaulObjectStore
 
-/// The answers of a store, and what follows from them.
+/// The responses of a store, and what follows from them.
 @Suite struct ProtocolTests {
     @Test("XML is read without its namespaces") func xml() throws {
         let root = try #require(
@@ -58,7 +58,7 @@ import Testing
     }
 
     @Test("a bucket that throttles gets fewer requests, and more again when it serves") func pace() {
-        var pace = BucketPace()
+        var pace = BucketThrottle()
         let first = pace.turn(at: 0)
         #expect(first == 0)
         pace.recordThrottled(at: 0)
@@ -74,10 +74,10 @@ import Testing
         #expect(pace.gap == 0 && last == 0)
     }
 
-    @Test("waits double, up to a bound") func waits() {
+    @Test("the backoff doubles, up to a bound") func waits() {
         var generator = SystemRandomNumberGenerator()
         for number in 1...40 {
-            let wait = RequestPace.wait(before: number, using: &generator)
+            let wait = RequestBackoff.wait(before: number, using: &generator)
             #expect(wait >= .milliseconds(50) && wait <= .seconds(min(10, 0.1 * Double(1 << min(number, 12)))))
         }
     }
@@ -97,15 +97,16 @@ import Testing
         let plain = try BucketAddress("s3://films")
         #expect(plain.prefix == "" && plain.region == "us-east-1" && plain.key("a/b") == "a/b")
         #expect(
-            plain.place(of: "k", region: "eu-west-1") == (
+            plain.location(of: "k", region: "eu-west-1") == (
                 "https://films.s3.eu-west-1.amazonaws.com", "films.s3.eu-west-1.amazonaws.com", "/k"
             ))
         let own = try BucketAddress("s3://films/a//b/", endpoint: "http://127.0.0.1:9000")
         #expect(own.prefix == "a/b" && own.key("x") == "a/b/x" && own.description == "s3://films/a/b")
-        #expect(own.place(of: "k", region: "r") == ("http://127.0.0.1:9000", "127.0.0.1:9000", "/films/k"))
+        #expect(own.location(of: "k", region: "r") == ("http://127.0.0.1:9000", "127.0.0.1:9000", "/films/k"))
         let virtual = try BucketAddress("s3://films", endpoint: "https://s3.example.org", isPathStyle: false)
         #expect(
-            virtual.place(of: "k", region: "r") == ("https://films.s3.example.org:443", "films.s3.example.org", "/k"))
+            virtual.location(of: "k", region: "r") == ("https://films.s3.example.org:443", "films.s3.example.org", "/k")
+        )
         for wrong in ["films", "s3://", "s3://a", "s3://b ad", "s3://films/.haul/x", "s3://films/../x"] {
             #expect(throws: Failure.self) { try BucketAddress(wrong) }
         }

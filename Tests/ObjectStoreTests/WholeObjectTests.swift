@@ -11,7 +11,7 @@ import Testing
 @Suite(
     .disabled(
         if: ObjectServer.installed.isEmpty, "neither radosgw nor SeaweedFS is installed: deploy/test.sh does that"))
-struct WholeObjectTests: FilmTests {
+struct WholeObjectTests: EpisodeTests {
     @Test(
         "the digest is checked before the name is given: in order, out of order, after a handover",
         arguments: ObjectServer.installed, ["inOrder", "outOfOrder", "handedOver"])
@@ -126,7 +126,7 @@ struct WholeObjectTests: FilmTests {
     }
 
     @Test(
-        "a commit that is stopped in its last step still ends, and says so", arguments: ObjectServer.installed,
+        "a commit that is stopped in its last step still ends, and reports that", arguments: ObjectServer.installed,
         [1000, Episode.size])
     func stoppedCommit(_ kind: ObjectServer.Kind, _ size: Int64) async throws {
         let bucket = try await Bucket(kind)
@@ -141,7 +141,7 @@ struct WholeObjectTests: FilmTests {
     }
 
     @Test(
-        "without If-None-Match an existing object is looked for, and stays", arguments: ObjectServer.installed)
+        "without If-None-Match HEAD finds an existing object, which stays", arguments: ObjectServer.installed)
     func withoutConditions(_ kind: ObjectServer.Kind) async throws {
         let bucket = try await Bucket(kind)
         await bucket.write("films/film", [1, 2, 3])

@@ -1,7 +1,7 @@
 import Glibc
 
 /// A library to preload into a worker. It stops or kills the worker right before one of the calls by which a file gets
-/// its name. Calls count from the moment at which the test arms the library.
+/// its name. Calls count from the time at which the test arms the library.
 package final class CommitSteps: Sendable {
     private let directory = TemporaryDirectory()
 

@@ -3,8 +3,9 @@ package struct TimedOut: Error, CustomStringConvertible {
     package let description: String
 }
 
-/// Waits until `condition` is true, and checks it every `interval`. So a test waits for what it means, and never for an
-/// amount of time. The limit is far beyond what a busy machine needs, because only a failure takes so long.
+/// Waits until `condition` is true, and checks it every `interval`. So a test waits for the state that it means, and
+/// never for an amount of time. The limit is far beyond what a busy machine needs, because only a failure takes so
+/// long.
 ///
 /// - Throws: `TimedOut` after `limit`, and what `condition` throws.
 package func eventually(

@@ -1,7 +1,7 @@
 import Glibc
 
 /// nghttpx (Debian's nghttp2-proxy) in front of a plain origin. It speaks only HTTP/2 over TLS. If a client offers only
-/// HTTP/1.1, nghttpx closes the connection without an answer.
+/// HTTP/1.1, nghttpx closes the connection without a response.
 package final class HTTP2Front: Sendable {
     package static let isInstalled = ChildProcess.path(of: "nghttpx") != nil
 

@@ -1,7 +1,7 @@
 import Dispatch
 
 /// Blocks threads until a test opens the latch. A server's handler waits at a latch, so that the test decides when the
-/// server answers.
+/// server responds.
 package final class Latch: Sendable {
     private let turnstile = DispatchSemaphore(value: 0)
 

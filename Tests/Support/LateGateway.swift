@@ -1,7 +1,7 @@
 import Foundation
 import Glibc
 
-/// A gateway in front of an object store. It can keep a request back, let its client see a lost connection, and deliver
+/// A gateway in front of an object store. It can hold a request back, let its client see a lost connection, and deliver
 /// the request later, unchanged.
 package final class LateGateway: Sendable {
     private struct State {
@@ -48,12 +48,12 @@ package final class LateGateway: Sendable {
 
     package var endpoint: String { "http://127.0.0.1:\(server.port)" }
 
-    /// Keeps back the next request whose head `matches`. Its client sees the connection end.
+    /// Holds back the next request whose head `matches`. Its client sees the connection end.
     package func keep(_ matches: @escaping @Sendable (String) -> Bool) { state.change { $0.isToKeep = matches } }
 
     package var hasKept: Bool { !state.value.kept.isEmpty }
 
-    /// Delivers the requests that were kept back. Returns the status lines of the responses.
+    /// Delivers the requests that were held back. Returns the status lines of the responses.
     package func deliver() -> [String] {
         state.value.kept.map { request in
             let response = String(decoding: Self.exchange(request, port), as: UTF8.self)

@@ -3,8 +3,8 @@ import Glibc
 
 /// Kills all processes that the tests have started, and their children, when the test process ends in any way.
 enum Lifeline {
-    /// The process group in which children start. So each child is covered from its first moment. The group belongs to
-    /// a shell that reads from a socket. Only the test process holds the other end. At the end of the stream the shell
+    /// The process group in which children start, so that each child is covered from its start. The group belongs to a
+    /// shell that reads from a socket. Only the test process holds the other end. At the end of the stream the shell
     /// kills its group.
     static let group: pid_t? = {
         var ends: [Int32] = [0, 0]

@@ -1,12 +1,12 @@
 import Glibc
 
 /// An address of 127.0.0.0/8, with the port of a listener on 127.0.0.1. Together they are like a host with several
-/// addresses, some of which do not answer.
+/// addresses, some of which do not respond.
 package final class LoopbackAddress: Sendable {
     package enum Kind: Sendable {
         /// Refuses connections: no process listens.
         case refusing
-        /// Never answers: its listener's queue is full, and stays full.
+        /// Never responds, because its listener's queue is full, and stays full.
         case silent
     }
 
@@ -24,7 +24,7 @@ package final class LoopbackAddress: Sendable {
         }
         guard status == 0 else {
             close(listener)
-            throw ChildProcess.Missing(description: "\(address):\(port) is taken")
+            throw ChildProcess.Missing(description: "\(address):\(port) is in use")
         }
         guard case .silent = kind else {
             sockets = [listener]

@@ -1,7 +1,7 @@
 import Glibc
 
 /// Connections of this process for which this process sees the end, while the server believes that they are alive. This
-/// is how it is after a middlebox has dropped its state.
+/// is the situation after a middlebox has dropped its state.
 package final class LostConnections {
     private let kept: [Int32]
 

@@ -5,7 +5,7 @@ import Synchronization
 
 /// A nameserver on loopback that knows no addresses, for programs in mount namespaces of their own.
 package final class Nameserver: Sendable {
-    /// The response code of every answer (RFC 1035 section 4.1.1).
+    /// The response code of every reply (RFC 1035 section 4.1.1).
     package enum Answer: UInt8, Sendable {
         case trouble = 2
         case noSuchName = 3
@@ -18,7 +18,7 @@ package final class Nameserver: Sendable {
 
     /// nil if port 53 may not be bound: usually only root may bind it.
     ///
-    /// - Parameter answer: nil: the server receives every query and never answers.
+    /// - Parameter answer: nil: the server receives every query and never responds.
     package init?(_ answer: Answer? = nil) {
         // A random address, because the port may be in use on the usual one.
         address = "127.\(Int.random(in: 1...254)).\(Int.random(in: 1...254)).\(Int.random(in: 1...254))"

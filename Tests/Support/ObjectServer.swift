@@ -17,10 +17,10 @@ package final class ObjectServer: Sendable {
         }
     }
 
-    /// The servers of this machine that keep what they have acknowledged. deploy/test.sh installs both.
+    /// The servers of this machine that store what they have acknowledged. deploy/test.sh installs both.
     package static let installed: [Kind] = dialects.filter { $0 != .mini }
 
-    /// The same, and one that keeps everything in memory.
+    /// The same, and one that stores everything in memory.
     package static let dialects: [Kind] = Kind.allCases.filter { kind in
         switch kind {
         case .mini: access(ministack, X_OK) == 0
@@ -94,7 +94,7 @@ package final class ObjectServer: Sendable {
         return try await curl.wait() == 0 ? directory.contents("object") : nil
     }
 
-    /// Kills the gateway. It comes back after `release`.
+    /// Kills the gateway. It restarts after `release`.
     package func killGateway() throws {
         _ = FileManager.default.createFile(atPath: directory.file("hold"), contents: nil)
         if let id = gateway { kill(id, SIGKILL) }

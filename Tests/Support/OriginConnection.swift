@@ -6,13 +6,13 @@ final class ServerTLS: @unchecked Sendable {
     fileprivate let context: OpaquePointer
 
     /// - Parameters:
-    ///   - asksBack: Whether the server serves only clients with a certificate of the same authority.
+    ///     - requiresCertificate: Whether the server serves only clients with a certificate of the same authority.
     ///   - agreesHTTP2: Whether the server selects HTTP/2 if the client offers it (ALPN).
-    init(_ certificates: Certificates, asksBack: Bool = false, agreesHTTP2: Bool = false) {
+    init(_ certificates: Certificates, requiresCertificate: Bool = false, agreesHTTP2: Bool = false) {
         context = SSL_CTX_new(TLS_server_method())
         SSL_CTX_use_certificate_chain_file(context, certificates.file("server.pem"))
         SSL_CTX_use_PrivateKey_file(context, certificates.file("server.key"), SSL_FILETYPE_PEM)
-        if asksBack {
+        if requiresCertificate {
             SSL_CTX_load_verify_locations(context, certificates.file("ca.pem"), nil)
             SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nil)
         }
@@ -96,11 +96,11 @@ final class OriginConnection {
         return true
     }
 
-    /// Sends TLS' close_notify, so that the client can tell the intended end from a lost connection.
+    /// Sends TLS' close_notify, so that the client can distinguish the intended end from a lost connection.
     func finish() { if let session { SSL_shutdown(session) } }
 
-    /// Makes the following close send a RST in place of a FIN. A RST overtakes bytes in flight, so this waits until
-    /// they have arrived.
+    /// Makes the following close send a RST instead of a FIN. A RST overtakes bytes in flight, so this waits until they
+    /// have arrived.
     func reset() {
         LoopbackSocket.waitUntilReceived(descriptor)
         var linger = linger(l_onoff: 1, l_linger: 0)

@@ -2,9 +2,9 @@
 package struct OriginIntake: Sendable {
     /// The origin does not read the body. It sends this reply and ends the connection.
     package var refusal: OriginReply?
-    /// Whether the origin answers `Expect: 100-continue` with 100 Continue.
+    /// Whether the origin responds to `Expect: 100-continue` with 100 Continue.
     package var welcomes = true
-    /// The origin reads `after` bytes, and the rest once the latch is opened.
+    /// The origin reads `after` bytes, and the remainder once the latch is opened.
     package var hold: (after: Int64, until: Latch)?
     /// The origin ends the connection after so many bytes, with a RST if `isReset`.
     package var cut: Int64?

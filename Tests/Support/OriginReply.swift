@@ -40,7 +40,7 @@ package struct OriginReply: Sendable {
     package var end = End.whole
     /// In bytes per second.
     package var pace: Int?
-    /// `after` bytes of the body are sent, and the rest once the latch is opened.
+    /// `after` bytes of the body are sent, and the remainder once the latch is opened.
     package var hold: (after: Int64, until: Latch)?
     /// The preamble is sent before the head, the trailers after a chunked body.
     package var preamble = ""
@@ -83,7 +83,7 @@ package struct OriginReply: Sendable {
         return reply
     }
 
-    /// Several parts in one body (RFC 9110 section 14.6). A client that asked for one range does not expect them.
+    /// Several parts in one body (RFC 9110 section 14.6). A client that requested one range does not expect them.
     package static func multipart(
         _ bytes: FileBytes, _ ranges: [Range<Int64>], headers: [(String, String)] = []
     ) -> OriginReply {

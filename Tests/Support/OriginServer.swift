@@ -23,17 +23,18 @@ package final class OriginServer: Sendable {
 
     /// - Parameters:
     ///   - certificates: With these the origin speaks https, as 127.0.0.1 or ::1.
-    ///   - asksBack: Whether clients must have a certificate, too.
+    ///     - requiresCertificate: Whether clients must have a certificate, too.
     ///   - intake: Returns how the body of a request is read. It gets the request's head.
     package init(
-        _ family: LoopbackSocket.Family = .v4, port: Int = 0, certificates: Certificates? = nil, asksBack: Bool = false,
+        _ family: LoopbackSocket.Family = .v4, port: Int = 0, certificates: Certificates? = nil,
+        requiresCertificate: Bool = false,
         intake: @escaping @Sendable (OriginRequest) -> OriginIntake = { _ in OriginIntake() },
         _ handler: @escaping @Sendable (OriginRequest) -> OriginReply
     ) throws {
         (self.handler, self.intake) = (handler, intake)
         listener = try LoopbackListener(family, port: port)
         base = "\(certificates == nil ? "http" : "https")://\(family == .v4 ? "127.0.0.1" : "[::1]"):\(listener.port)"
-        let tls = certificates.map { ServerTLS($0, asksBack: asksBack) }
+        let tls = certificates.map { ServerTLS($0, requiresCertificate: requiresCertificate) }
         listener.start(name: "origin") { [weak self] client in
             guard let self else {
                 close(client)

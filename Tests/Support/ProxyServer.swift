@@ -4,8 +4,8 @@ import HaulExecutors
 import Synchronization
 
 /// A proxy on loopback, like an operator's. It serves HTTP (CONNECT, and plain requests in absolute form) and SOCKS 5
-/// on one port, and tells them apart by the first byte. With certificates both are within TLS. It connects to loopback
-/// only, and records its requests.
+/// on one port, and distinguishes them by the first byte. With certificates both are within TLS. It connects to
+/// loopback only, and records its requests.
 package final class ProxyServer: Sendable {
     private struct State {
         var targets: [String] = []

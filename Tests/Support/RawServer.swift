@@ -131,7 +131,7 @@ package final class RawConnection: Sendable {
         while read(socket, &buffer, buffer.count) > 0 {}
     }
 
-    /// Limits the kernel's buffer of received bytes that nobody has read.
+    /// Limits the kernel's buffer of received bytes that were not read yet.
     package func limitReceiving(to bytes: Int32) {
         var bytes = bytes
         setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &bytes, socklen_t(MemoryLayout<Int32>.size))
@@ -145,7 +145,7 @@ package final class RawConnection: Sendable {
         if descriptor >= 0 { Glibc.close(descriptor) }
     }
 
-    /// Closes with a RST in place of a FIN. A RST overtakes bytes in flight, so this waits until they have arrived.
+    /// Closes with a RST instead of a FIN. A RST overtakes bytes in flight, so this waits until they have arrived.
     package func reset() {
         waitUntilReceived()
         var linger = linger(l_onoff: 1, l_linger: 0)

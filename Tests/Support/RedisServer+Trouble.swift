@@ -31,7 +31,7 @@ extension RedisServer {
         try await eventually("Redis to have loaded") { try await cli("INFO", "persistence").contains("\nloading:0") }
     }
 
-    /// Makes a save fail, so that Redis refuses writes. A directory is in the place of the file `name`.
+    /// Makes a save fail, so that Redis refuses writes. A directory replaces the file `name`.
     package func breakSaving(_ name: String) async throws {
         try FileManager.default.createDirectory(atPath: directory.file("\(name)/x"), withIntermediateDirectories: true)
         try await save("err")

@@ -1,6 +1,6 @@
 package import Foundation
 
-/// The roles of deploy/redis/users.acl, with passwords. The file itself has none that anybody could use.
+/// The roles of deploy/redis/users.acl, with passwords. The file itself has no valid passwords.
 package enum ShippedRoles {
     package static let repository = URL(filePath: #filePath).appending(path: "../../..").standardized
     package static let path = repository.appending(path: "deploy/redis/users.acl").path

@@ -74,9 +74,9 @@ package struct StoreConformance: Sendable {
     private func smallFile() async throws {
         let request = request(run: 1)
         let partial = store.begin(request, generation: request.run, suggested: "x")
-        #expect(partial.place == nil)
+        #expect(partial.location == nil)
         let file = try #require(stored(try await partial.put(bytes, whole())))
-        #expect(file.checksum == nil && partial.place?.file == "a/b")
+        #expect(file.checksum == nil && partial.location?.file == "a/b")
         #expect(await read("a/b") == bytes)
     }
 
@@ -147,7 +147,7 @@ package struct StoreConformance: Sendable {
     }
 
     private func foreignFile() async throws {
-        let foreign = Array("somebody else's".utf8)
+        let foreign = Array("another owner's".utf8)
         await write("a/b", foreign)
         let fail = request(run: 1, ifExists: .fail)
         let refused = store.begin(fail, generation: fail.run, suggested: "x")
@@ -269,7 +269,9 @@ package struct StoreConformance: Sendable {
     }
 
     private func point(_ partial: any Partial) async throws -> ResumePoint? {
-        guard let checkpoint = try await partial.checkpoint(isLast: true), let place = partial.place else { return nil }
+        guard let checkpoint = try await partial.checkpoint(isLast: true), let place = partial.location else {
+            return nil
+        }
         return ResumePoint(
             generation: partial.generation, store: store.id, file: place.file, entity: Entity(total: Int64(Self.size)),
             source: "", offsets: checkpoint.offsets, blockChecks: checkpoint.blockChecks,

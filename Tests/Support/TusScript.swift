@@ -1,17 +1,17 @@
 import Synchronization
 
-/// A tus server as a handler of `OriginServer`. It can lie. It keeps uploads in memory.
+/// A tus server as a handler of `OriginServer`. It can send wrong responses. It stores uploads in memory.
 package final class TusScript: Sendable {
-    /// What the server does wrong. Each wrong answer is given as often as the values here say.
+    /// What the server does wrong. Each wrong response is sent as often as the values here say.
     package struct Lies: Sendable {
-        /// The statuses of the next answers to HEAD and PATCH, in order.
+        /// The statuses of the next responses to HEAD and PATCH, in order.
         package var head: [Int] = []
         package var patch: [Int] = []
-        /// The numbers of bytes that the next answers to HEAD drop from the end of the upload.
+        /// The numbers of bytes that the next responses to HEAD drop from the end of the upload.
         package var backwards: [Int] = []
-        /// How many answers to PATCH report one byte more than was received.
+        /// How many responses to PATCH report one byte more than was received.
         package var ahead = 0
-        /// How many answers to HEAD report a length of one byte more.
+        /// How many responses to HEAD report a length of one byte more.
         package var otherLength = 0
         package init() {}
     }
@@ -27,7 +27,7 @@ package final class TusScript: Sendable {
     private let maximum: Int?
     private let state: Mutex<State>
 
-    /// - Parameter extensions: The value of Tus-Extension. "" makes the server answer OPTIONS with 404.
+    /// - Parameter extensions: The value of Tus-Extension. "" makes the server respond to OPTIONS with 404.
     package init(
         extensions: String = "creation,termination", maximum: Int? = nil, lies: Lies = Lies()
     ) {
@@ -45,7 +45,7 @@ package final class TusScript: Sendable {
     /// Drops all uploads.
     package func forget() { state.withLock { $0.uploads = [:] } }
 
-    /// Appends bytes to an upload, also those of a request that was cut. Returns the new offset, or nil if `offset` is
+    /// Appends bytes to an upload, even those of a request that was cut. Returns the new offset, or nil if `offset` is
     /// wrong.
     package func take(_ path: String, _ offset: Int?, _ bytes: [UInt8]) -> Int? {
         state.withLock { state in

@@ -55,7 +55,7 @@ wait_for() {
     die "$kind: $* did not come true, see $D/log"
 }
 
-# Starts the whole script over, with other ports: another process took one of the ports before it was used.
+# Restarts the whole script with other ports, because another process took one of the ports before it was used.
 begin_again() {
     local tries=${HAUL_OBJECT_SERVER_TRIES:-1}
     tail -n 20 "$D/log/gateway" >&2

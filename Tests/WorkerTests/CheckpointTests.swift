@@ -10,7 +10,7 @@ import Testing
 /// When a run reports how far it is.
 @Suite struct CheckpointTests {
     @Test("a checkpoint of many bytes is urgent, and a smaller one waits for its interval or its turn") func due() {
-        var pace = CheckpointPace()
+        var pace = CheckpointSchedule()
         let never = Duration.seconds(3600)
         #expect(pace.next(arrived: 0, interval: .zero) == nil)
         #expect(pace.next(arrived: 1, interval: never) == nil)
@@ -20,17 +20,17 @@ import Testing
         #expect(pace.next(arrived: 32 << 20, interval: .zero) == .urgent)
         #expect(pace.next(arrived: 32 << 20, interval: .zero) == nil)
         #expect(pace.next(arrived: 64 << 20, interval: nil) == .urgent)
-        pace.takeBack()
+        pace.markStillDue()
         #expect(pace.next(arrived: 64 << 20, interval: never) == .urgent)
     }
 
     @Test("two hundred fast runs do not take the turns of a thousand slow runs") func turns() {
         let start = ContinuousClock.now
-        var fast = Array(repeating: CheckpointPace(), count: 200)
-        var slow = Array(repeating: (pace: CheckpointPace(), last: 0), count: 1000)
+        var fast = Array(repeating: CheckpointSchedule(), count: 200)
+        var slow = Array(repeating: (pace: CheckpointSchedule(), last: 0), count: 1000)
         for second in 1...100 {
             let now = start + .seconds(second)
-            var turns = CheckpointTurns(runs: fast.count + slow.count)
+            var turns = CheckpointBudget(runs: fast.count + slow.count)
             for index in fast.indices {
                 turns.record(fast[index].next(arrived: Int64(second) * 50_000_000, interval: turns.interval, now: now))
             }

@@ -156,7 +156,7 @@ struct RequestTests {
                 #expect(cut["message"]?.contains("see idempotent") == true)
                 let partly = try await call(fleet, "partly", origin.url("/partly"), more)
                 #expect(partly["error"] == "outcome_unknown", "\(partly["error"] ?? "")")
-                #expect(partly["message"]?.contains("began to answer 201") == true)
+                #expect(partly["message"]?.contains("began to respond with 201") == true)
             }
             if method == "leave" {
                 #expect(origin.requests.allSatisfy { ["busy", "silent"].contains($0.headers["idempotency-key"]) })

@@ -231,7 +231,7 @@ class Bench:
         print(f"idle: {self.sent()[0] / 10:.2f} commands a second for one worker and queue (to reach: 1.5)")
 
     def places(self):
-        """How much of the places of max_running is used while jobs wait."""
+        """How many of the permits of max_running are used while jobs wait."""
         for what, limit, workers, jobs, size, rate in (
                 ("1 s each", 10, 3, 120, 100_000, 100_000), ("1 KiB", 3, 1, 1500, 1024, 0), ("1 KiB", 3, 6, 1500, 1024, 0)):
             self.redis.call("HSET", key("settings"), "max_running", limit)
@@ -245,7 +245,7 @@ class Bench:
             first, last = min(run[0] for run in runs), max(run[0] for run in runs)
             used = sum(max(0, min(end, last) - start) for start, end in runs)
             print(f"max_running {limit}, {workers} workers, {jobs} jobs of {what}: {jobs * 1000 / (last - first):.1f} a second, "
-                  f"{100 * used / limit / (last - first):.1f} % of the places used (to reach: 95)")
+                  f"{100 * used / limit / (last - first):.1f} % of the permits used (to reach: 95)")
             self.clear()
 
     def sent(self):
@@ -287,7 +287,7 @@ def until(condition, interval=0.01, within=60):
     deadline = time.monotonic() + within
     while not condition():
         if time.monotonic() > deadline:
-            raise TimeoutError("what was waited for did not come")
+            raise TimeoutError("the condition did not come true")
         time.sleep(interval) if interval else None
 
 

@@ -118,7 +118,7 @@ class Bench:
         worker.end(15)
         redis.end(15)
         if not is_whole:
-            raise SystemExit("the worker has not brought all files: see " + worker.log)
+            raise SystemExit("the worker has not downloaded all files: see " + worker.log)
         self.note(what, path, cpu, 0, seconds)
 
     # The measurements.
@@ -179,7 +179,7 @@ class Bench:
         for (what, name), figures in sorted(self.figures.items()):
             cpu = [figure[0] / unit for figure in figures]
             middle = [statistics.median(column) / unit for column in zip(*figures)]
-            print(f"{what}: {name}: CPU least {min(cpu):.2f} s, median {middle[0]:.2f} ({middle[1]:.2f} + {middle[2]:.2f}); "
+            print(f"{what}: {name}: CPU minimum {min(cpu):.2f} s, median {middle[0]:.2f} ({middle[1]:.2f} + {middle[2]:.2f}); "
                   f"{middle[3]:.2f} s on the clock", flush=True)
         self.figures.clear()
 

@@ -37,7 +37,7 @@ CASES = {
     "Hindi": filled("ह"),
     "Korean": filled("한"),
     "emoji": filled("😀"),
-    "all of them by turns": filled("aé中ह한😀"),
+    "all of them alternately": filled("aé中ह한😀"),
     "escaped quotes": filled('\\"'),
     "escaped Chinese": filled("\\u4e2d"),
     "256 headers": job('"headers":{' + ",".join(f'"H{n}":"{"v" * 50}"' for n in range(256)) + "}"),
@@ -85,7 +85,7 @@ def most(redis, command, function=""):
 
 
 def claimed(redis):
-    """The duration of the claim that emptied the line, in µs."""
+    """The duration of the claim that emptied the queue, in µs."""
     end = time.monotonic() + 10
     while time.monotonic() < end:
         if redis.call("LLEN", "haul:{default}:jobs") == 0 and redis.call("LLEN", "haul:{default}:held:w") == 0:

@@ -59,7 +59,7 @@ worker() {
     pids+=("$last")
     within 60 grep -q working "$work/$name.log"
 }
-# stop PID: ends a worker, and waits until it has put its jobs back in line.
+# stop PID: ends a worker, and waits until it has returned its jobs to the queue.
 stop() { kill "$1" && { wait "$1" || true; }; }
 # within SECONDS COMMAND…: waits until the command succeeds. A benchmark that hangs ends.
 within() {
@@ -198,8 +198,8 @@ many() {
     done
 }
 
-# What the low-water mark of slow bodies saves (Sources/HTTP/LowWaterMark.swift): the same thousand downloads in turns,
-# with the mark and with a worker that sets none.
+# What the low-water mark of slow bodies saves (Sources/HTTP/LowWaterMark.swift): the same thousand downloads
+# alternately with the mark and with a worker that sets none.
 mark() {
     build_pacer
     gcc -O2 -shared -fPIC -o "$work/nomark.so" Tests/bench/nomark.c -ldl
@@ -238,7 +238,7 @@ ticks() { awk '{print $14 + $15}' "/proc/$1/stat"; }
 changes() { cat "/proc/$1/task"/*/status | awk '/ctxt/ {s += $2} END {print s}'; }
 resident() { awk '/VmRSS/ {printf "%.1f", $2 * 1.024 / 1000}' "/proc/$1/status"; }
 
-# The cost of being watched. 1,000 downloads run, and then 2,000 small files, in turns: unwatched, and with two open
+# The cost of being watched. 1,000 downloads run, and then 2,000 small files, alternately unwatched and with two open
 # pages, scraped metrics and the history. The log level is info throughout.
 watched() {
     build_pacer

@@ -88,7 +88,7 @@ class Bench:
             "--allow-address", "127.0.0.0/8", "--durability", "process", "--connections", "1", "--lease", "4")
 
     def feed(self, generator):
-        """Keeps some jobs in line. Most could use more than the limit, and others have a low limit of their own."""
+        """Keeps some jobs waiting. Most could use more than the limit, and others have a low limit of their own."""
         while int(self.redis("LLEN", "haul:{default}:jobs") or 0) < 6:
             self.number += 1
             job = {
@@ -188,7 +188,7 @@ def draw(rows, means, events, rate):
         text(x(second) + 4, top, words)
     line([(left, y(rate)), (width - 20, y(rate))], "limit")
     for name, kind in CLASSES.items():
-        # A missing share interrupts the line.
+        # A missing rate lease interrupts the line.
         run = []
         for second, (_, shares, _) in enumerate(rows + [(0, {}, True)]):
             if name in shares:
@@ -199,7 +199,7 @@ def draw(rows, means, events, rate):
     line([(x(n + 0.5), y(row[0])) for n, row in enumerate(rows)], "second")
     line([(x(n + WINDOW), y(mean)) for n, mean in enumerate(means)], "mean")
     legend = [("in each second", "second"), ("mean of %d s" % WINDOW, "mean"), ("the limit", "limit")]
-    legend += [("lent to " + name, kind) for name, kind in CLASSES.items()]
+    legend += [("leased to " + name, kind) for name, kind in CLASSES.items()]
     for n, (words, kind) in enumerate(legend):
         line([(left + n * 140, height - 24), (left + n * 140 + 22, height - 24)], kind)
         text(left + n * 140 + 28, height - 20, words)
@@ -233,7 +233,7 @@ def main():
     print("in %d of %d seconds a job without a limit of its own ran all the time: %.3f of the limit was used in them" % (
         len(wanted), len(rows), sum(wanted) / max(len(wanted), 1) / options.rate))
     if least == 0:
-        sys.exit("nothing came for %d s: is %s a build of haul?" % (WINDOW, options.haul))
+        sys.exit("no bytes were received for %d s: is %s a build of haul?" % (WINDOW, options.haul))
     sys.exit(0 if worst <= 1.05 else 1)
 
 

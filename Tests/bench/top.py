@@ -147,7 +147,7 @@ def main():
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     workers = -(-options.running // SLOTS)
     if shutil.disk_usage(tempfile.gettempdir()).free < 4 * LENGTH * options.running:
-        sys.exit(f"too little room in {tempfile.gettempdir()}")
+        sys.exit(f"too little space in {tempfile.gettempdir()}")
     haul = os.path.abspath(options.haul)
     place = pathlib.Path(tempfile.mkdtemp(prefix="haul-top-"))
     socket = place / "redis.sock"

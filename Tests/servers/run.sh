@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Downloads from every HTTP server that Debian has, on loopback: plain, with a checksum, over several connections,
 # resumed, and changed in the middle. Prints a table. Exits with 1 if a result is not as expected. Arguments choose
-# set-ups by the beginning of their names (default: all). Takes about three minutes.
+# set-ups by the prefix of their names (default: all). Takes about three minutes.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 # shellcheck source=deploy/lib/packages.sh

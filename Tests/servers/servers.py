@@ -101,7 +101,7 @@ class Bench:
                         return words
             except OSError:
                 pass
-        return "it says nothing"
+        return "it logs nothing"
 
     def stop(self):
         for process in self.processes:
@@ -181,7 +181,7 @@ class Bench:
         self.interrupt("resumed")
         problem = self.finish("resumed", self.get("resumed"), self.old)
         if problem is None and self.setup.continues == self.said("resumed", "restarted"):
-            return "begun anew" if self.setup.continues else "continued, which was not expected"
+            return "restarted" if self.setup.continues else "continued, which was not expected"
         return problem
 
     def changed(self):

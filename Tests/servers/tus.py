@@ -65,7 +65,7 @@ def tuswsgi(place, port):
         daemon_threads = True
 
     def finished(environ, respond):
-        """Is asked once an upload is whole, and answers its last PATCH."""
+        """Is called once an upload is whole, and sends the response to its last PATCH."""
         respond("200 OK", [])
         return [b""]
 

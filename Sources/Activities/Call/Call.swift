@@ -18,13 +18,13 @@ package final class Call: Activity {
     private let request: CallRequest
     private let limit: TokenBucket?
     private let sending = SendingProgress()
-    private let turn: HostTurn
+    private let turn: HostWait
     private let state = Mutex(State())
 
     package init(_ assignment: Assignment, context: DownloadContext) {
         (self.assignment, self.context) = (assignment, context)
         request = CallRequest(assignment.job)
-        turn = HostTurn(context.hosts, workChanged: assignment.workChanged)
+        turn = HostWait(context.hosts, workChanged: assignment.workChanged)
         limit = assignment.job.limitRate.map { TokenBucket(bytesPerSecond: $0) }
     }
 
@@ -49,10 +49,10 @@ package final class Call: Activity {
 
     package var moved: Int64 { state.withLock { $0.transfer?.progress.received ?? 0 } }
 
-    package var isWaitingForHost: Bool { turn.isAwaitedLong }
+    package var isWaitingForHost: Bool { turn.hasWaitedLong }
     package var isAtWork: Bool { !turn.isAwaited }
     package var isRepeatable: Bool { request.isRepeatable || !sending.hasBegun }
-    package var mustGoOn: Bool { !isRepeatable }
+    package var mustNotBeInterrupted: Bool { !isRepeatable }
     package var response: StoredResponse? { state.withLock { $0.response } }
 
     // MARK: The run
@@ -67,7 +67,7 @@ package final class Call: Activity {
         let begun = ContinuousClock.now
         do throws(TransferError) {
             guard let url = WebURL(request.url) else {
-                throw TransferError(.badJob, "\(MaskedURL.text(request.url)) is no http or https URL")
+                throw TransferError(.badJob, "\(MaskedURL.text(request.url)) is not a valid http or https URL")
             }
             let host = url.hostAndPort
             guard await turn.enter(host) else { return .stopped }
@@ -127,7 +127,7 @@ package final class Call: Activity {
             (transfer, _) = try await exchange.ask(url, (hasCoding ? [] : [.identity]) + conditions)
         } catch {
             if case .failed(let failure) = error, failure.code == .connect {
-                context.hosts.complain(host, retryAfter: nil, isEntered: true)
+                context.hosts.backOff(host, retryAfter: nil, isEntered: true)
             }
             throw error
         }
@@ -147,7 +147,7 @@ package final class Call: Activity {
             state.withLock { $0.response = response }
             let failure = responseStorage.refusal(head)
             if head.status == 429 || head.status == 503 {
-                context.hosts.complain(host, retryAfter: failure.retryAfter, isEntered: true)
+                context.hosts.backOff(host, retryAfter: failure.retryAfter, isEntered: true)
             }
             throw .failed(failure)
         }

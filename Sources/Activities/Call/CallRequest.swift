@@ -36,14 +36,14 @@ struct CallRequest: Sendable {
         self.headers = headers
     }
 
-    /// Sending the request again does no harm: its method is idempotent (RFC 9110 section 9.2.2), or the server knows a
-    /// repetition by its Idempotency-Key.
+    /// Whether sending the request again does no harm, because its method is idempotent (RFC 9110 section 9.2.2) or
+    /// because the server recognizes a repetition by its Idempotency-Key.
     var isRepeatable: Bool {
         IdempotentMethod.contains(method)
             || headers.contains { $0.name.lowercased() == "idempotency-key" }
     }
 
-    /// The server can be asked whether a stored response is still valid.
+    /// Whether the server can be asked if a stored response is still valid.
     var isConditional: Bool { method == "GET" || method == "HEAD" }
 
     /// A digest of the whole request. Requests that differ in anything may have different responses.

@@ -1,7 +1,8 @@
 import HaulHTTP
 import HaulStorage
 
-/// The compression of a body that nobody asked for. The file stays compressed, and its name should show that.
+/// The compression of a body although the request did not allow it. The file stays compressed, and its name should show
+/// that.
 enum ContentEncoding {
     /// `name` with the file extensions of `encoding` (a Content-Encoding), except those that it already has.
     static func name(_ name: String, of encoding: String) -> String {
@@ -17,7 +18,7 @@ enum ContentEncoding {
     }
 
     /// Whether the file's name already shows this compression.
-    static func isSaid(_ encoding: String, by name: String) -> Bool {
+    static func isShown(_ encoding: String, in name: String) -> Bool {
         codings(encoding).allSatisfy { coding in endings[coding]?.contains { hasEnding(name, $0) } ?? false }
     }
 

@@ -3,7 +3,7 @@ import HaulHTTP
 import HaulStorage
 import Synchronization
 
-// The commit: all bytes have arrived. They are checked and made durable, and the file gets its name.
+// The commit: all bytes have arrived. They are checked and made durable, and the file gets its final name.
 extension Download {
     /// Checks the whole file and gives it its final name.
     func commit(_ generation: Generation, _ total: Int64) async throws(TransferError) -> ActivityOutcome {

@@ -56,23 +56,23 @@ extension Download {
     /// The digest that the whole file must have: the job's, else the server's.
     func expectedDigest(of entity: Entity) -> Job.Checksum? { job.checksum ?? entity.digest }
 
-    /// Bytes of several responses may be joined, because a digest will verify the whole file.
+    /// Whether bytes of several responses may be joined, because a digest will verify the whole file.
     var isProven: Bool {
         state.withLock { state in !state.isAlone && state.generation.flatMap { expectedDigest(of: $0.entity) } != nil }
     }
 
     var mirrors: Mirrors { state.withLock { $0.mirrors } }
 
-    /// The most connections at once.
+    /// The maximum number of connections at once.
     var connectionLimit: Int { state.withLock { $0.isAlone } ? 1 : min(job.connections ?? context.connections, 16) }
 
     /// A small file is received into memory and then committed in one step, unless a checkpoint is due before.
     private func isSmall(_ length: Int64) -> Bool { length <= 64 << 10 && job.minSpeed == nil }
 
-    /// The answer to the request for the whole file.
+    /// The result of the request for the whole file.
     private enum WholeFileResponse {
         case response(FirstResponse)
-        /// The file that exists already is what the server has.
+        /// The existing file is the one that the server offers.
         case finished(ActivityOutcome)
     }
 
@@ -92,7 +92,7 @@ extension Download {
         } catch {
             context.hosts.leave(host)
             if case .failed(let failure) = error, [.http(429), .http(503), .connect].contains(failure.code) {
-                context.hosts.complain(host, retryAfter: failure.retryAfter)
+                context.hosts.backOff(host, retryAfter: failure.retryAfter)
             }
             throw error
         }
@@ -110,7 +110,7 @@ extension Download {
         {
         case .takeWhole(let found, let announced): (entity, length) = (found, announced)
         case .fail(let failure): throw .failed(failure)
-        default: throw .failed(Failure(.badResponse, "the server's answer does not fit the question"))
+        default: throw .failed(Failure(.badResponse, "the server's response does not fit the request"))
         }
         if let refusal = refusal(of: transfer.head, length) { throw .failed(refusal) }
         if let outcome = try await existing(transfer, finalURL, entity) { return .finished(outcome) }
@@ -121,14 +121,14 @@ extension Download {
             state.mirrors[mirror].entity = entity
         }
         assignment.report(.started(total: length, resumable: isResumable))
-        assignment.trace?(entity.words(isResumable: isResumable))
+        assignment.trace?(entity.validatorSummary(isResumable: isResumable))
         if let warning = compressionWarning(transfer.head, finalURL.url) {
             assignment.report(.warning(warning))
         }
         return .response(FirstResponse(transfer: transfer, host: host, generation: generation, length: length))
     }
 
-    /// The outcome if the file exists already. nil if it does not, or if nobody wants to know.
+    /// The outcome if the file exists already. nil if it does not, or if the caller did not ask for the check.
     private func existing(
         _ transfer: Transfer, _ finalURL: FinalURL, _ entity: Entity? = nil, isUnmodified: Bool = false
     ) async throws(TransferError) -> ActivityOutcome? {
@@ -152,7 +152,7 @@ extension Download {
                 assignment.file, generation: assignment.token + suffix, suggested: name)
             let source = MaskedURL.text(state.mirrors[state.mirrors.current].url)
             let generation = Generation(
-                partial: partial, predecessor: state.generation?.standing, entity: entity, source: source,
+                partial: partial, predecessor: state.generation?.partialInStore, entity: entity, source: source,
                 finalURL: finalURL.text)
             state.generation = generation
             return generation
@@ -223,7 +223,9 @@ extension Download {
         }
         if transfer.head.length == .untilClose {
             assignment.report(
-                .warning("the server told the file's end only by closing the connection: it may be cut short"))
+                .warning(
+                    "the server marked the end of the file only by closing the connection, so the file may be incomplete"
+                ))
         }
         return result.position
     }
@@ -245,7 +247,7 @@ extension Download {
             ends = ResponseExpectation.ends(at: total, transfer.head)
             await transfer.discard()
         } catch {
-            // A URL that answers only once cannot be asked again.
+            // A URL that responds only once cannot be requested again.
             if Task.isCancelled { throw .cancelled }
         }
         switch ends {
@@ -255,7 +257,7 @@ extension Download {
                 .incomplete, "the server ended the response after \(total) bytes, although the file goes on")
         case nil:
             assignment.report(
-                .warning("over HTTP/2, the server did not say how long the file is: it may be cut short"))
+                .warning("over HTTP/2, the server did not send the file's length, so the file may be incomplete"))
         }
     }
 
@@ -278,7 +280,7 @@ extension Download {
         return false
     }
 
-    var sizeLimit: Int64? { [job.maxBytes, context.maximumSize].compactMap(\.self).min() }
+    var sizeLimit: Int64? { [job.maxBytes, context.maxFileSize].compactMap(\.self).min() }
 
     func refusal(of head: ResponseHead, _ length: Int64?) -> Failure? {
         if let wanted = job.contentType {

@@ -9,14 +9,14 @@ extension Download {
         ContentEncoding.name(plainName(head, final), of: head.encoding)
     }
 
-    /// The warning about a body that is compressed though nobody asked for that. nil if the file's name shows the
-    /// compression, or if there is none.
+    /// The warning about a body that is compressed although the request did not allow it. nil if the file's name shows
+    /// the compression, or if there is none.
     func compressionWarning(_ head: ResponseHead, _ final: WebURL) -> String? {
         let encoding = head.encoding
         guard !encoding.isEmpty else { return nil }
         let given = job.path.flatMap { $0.utf8.last == UInt8(ascii: "/") ? nil : $0 }
-        guard !ContentEncoding.isSaid(encoding, by: given ?? plainName(head, final)) else { return nil }
-        return "the server sent the file compressed, though nobody asked for it: it is saved as it came ("
+        guard !ContentEncoding.isShown(encoding, in: given ?? plainName(head, final)) else { return nil }
+        return "the server sent the file compressed although the request did not allow it; it is saved as received ("
             + ContentEncoding.codings(encoding).joined(separator: ", ").clipped(to: 100) + ")"
     }
 

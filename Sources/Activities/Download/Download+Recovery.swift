@@ -18,7 +18,7 @@ extension Download {
             return .completed(result, seconds: 0, unchanged: true)
         }
         guard try await isUnchanged(completed.entity) else {
-            assignment.trace?("the file was downloaded before, and has changed on the server since")
+            assignment.trace?("the file was downloaded before, but has changed on the server since then")
             return nil
         }
         result.validated = assignment.clock.milliseconds
@@ -48,9 +48,9 @@ extension Download {
         return !conditions.isEmpty
     }
 
-    /// Whether a file of an earlier push can be what this push asks for. Only a GET without a body can use it again.
+    /// Whether a file of an earlier push can be what this push requests. Only a GET without a body can use it again.
     private func matches(_ file: CompletedFile) -> Bool {
-        job.method == "GET" && job.body == nil && assignment.file.wants(file.file)
+        job.method == "GET" && job.body == nil && assignment.file.isTarget(file.file)
             && (job.size == nil || job.size == file.bytes) && sizeLimit.map { file.bytes <= $0 } ?? true
             && (job.checksum == nil || job.checksum?.description == file.checksum)
             && (job.contentType == nil || job.contentType.map(MediaType.essence) == file.contentType)
@@ -66,8 +66,8 @@ extension Download {
     /// Opens the partial file of an earlier run, if this run can continue it.
     func recover() async throws(TransferError) -> Step {
         guard var resume, resume.store == context.store.id else { return .begin }
-        // A new push of a failed job may want the file elsewhere. Then nothing that is left is of use.
-        if !assignment.file.wants(resume.file) { resume.generation = "" }
+        // A new push of a failed job may put the file elsewhere. Then nothing that earlier runs left is of use.
+        if !assignment.file.isTarget(resume.file) { resume.generation = "" }
         switch try await context.store.resume(assignment.file, from: resume) {
         case .nothing: return .begin
         case .placed(let file):
@@ -88,7 +88,8 @@ extension Download {
         let count = partial.written.count
         guard canGoOn(resume, count: count), let total = resume.entity.total else {
             assignment.trace?(
-                "what an earlier run left cannot be continued: nothing proves that it is of the same version")
+                "the partial file of an earlier run cannot be continued, because nothing proves that it is of the same version"
+            )
             return .begin
         }
         let isOurs = isOurs(resume.source)
@@ -103,7 +104,7 @@ extension Download {
         // The partial file may have lost its reserved space, or never had any.
         try await partial.reserve(total)
         assignment.report(.resumed(offset: count, total: total))
-        assignment.trace?(resume.entity.words(isResumable: true))
+        assignment.trace?(resume.entity.validatorSummary(isResumable: true))
         return .go
     }
 }

@@ -11,16 +11,16 @@ package final class Download: Activity {
         /// nil until a response is accepted, or the partial file of an earlier run is opened.
         var generation: Generation?
         var mirrors: Mirrors
-        var received = Received()
+        var received = ReceivedBytes()
         /// Use one response of one mirror only: joined bytes had the wrong checksum, or parts do not name a version.
         var isAlone = false
         /// For a finished file that is reused: what an earlier run has left to prove that the file is the job's own.
         var proof: PartialLocation?
     }
 
-    /// The most new generations in one run of a job with one URL; each further URL allows one more. If there are more,
-    /// the remote file changes faster than it can be fetched.
-    static let maximumRestarts = 3
+    /// The maximum number of new generations in one run of a job with one URL; each further URL allows one more. If
+    /// there are more, the remote file changes faster than it can be fetched.
+    static let maxRestarts = 3
 
     let assignment: Assignment
     let context: DownloadContext
@@ -28,12 +28,12 @@ package final class Download: Activity {
     private let limit: TokenBucket?
     let headers: [HeaderField]
     let digests = DigestSession()
-    let turn: HostTurn
+    let turn: HostWait
     let state: Mutex<State>
 
     package init(_ assignment: Assignment, context: DownloadContext) {
         (self.assignment, self.context) = (assignment, context)
-        turn = HostTurn(context.hosts, workChanged: assignment.workChanged)
+        turn = HostWait(context.hosts, workChanged: assignment.workChanged)
         let job = assignment.job
         headers = job.requestHeaders
         limit = job.limitRate.map { TokenBucket(bytesPerSecond: $0) }
@@ -63,7 +63,7 @@ package final class Download: Activity {
         }
     }
 
-    package var isWaitingForHost: Bool { turn.isAwaitedLong }
+    package var isWaitingForHost: Bool { turn.hasWaitedLong }
     package var isAtWork: Bool { !turn.isAwaited }
 
     package var moved: Int64 { state.withLock { $0.received.inAll } }
@@ -72,7 +72,7 @@ package final class Download: Activity {
     /// checkpoint finds a partial file.
     package func checkpoint() async -> ResumePoint? {
         let (generation, transfers) = state.withLock { ($0.generation, $0.received.transfers.values) }
-        guard let generation, generation.partial.place != nil else {
+        guard let generation, generation.partial.location != nil else {
             for transfer in transfers { await transfer.endCollecting() }
             return nil
         }
@@ -100,16 +100,16 @@ package final class Download: Activity {
     }
 
     package func discard(soon: Bool = false) async {
-        if let partial = generation?.standing {
+        if let partial = generation?.partialInStore {
             await partial.discard(soon: soon)
         } else if let place = partialLocation {
             await context.store.discard(place)
         }
     }
 
-    /// A partial file that can never be continued would only take up space for as long as the job is kept.
+    /// A partial file that can never be continued would only take up space for as long as the job is retained.
     package func discardUseless() async -> Bool {
-        if let generation, let partial = generation.standing {
+        if let generation, let partial = generation.partialInStore {
             if partial === generation.partial, isContinuable, await partial.exists() { return false }
         } else {
             // A partial file on another store is left to the workers of that store.
@@ -125,7 +125,7 @@ package final class Download: Activity {
     }
 
     package var partialLocation: PartialLocation? {
-        if let place = generation?.standing?.place { return place }
+        if let place = generation?.partialInStore?.location { return place }
         if let proof = state.withLock({ $0.proof }) { return proof }
         guard let resume, resume.store == context.store.id else { return nil }
         return PartialLocation(file: resume.file, key: assignment.key, generation: resume.generation)
@@ -152,11 +152,11 @@ package final class Download: Activity {
                 case .restart(let why):
                     wasSentAgain = why == ResponseExpectation.wholeAgain
                     restarts += 1
-                    guard restarts < Self.maximumRestarts + job.urls.count else {
+                    guard restarts < Self.maxRestarts + job.urls.count else {
                         return .failed(
                             Failure(
                                 .remoteChanged,
-                                "the download has begun \(restarts) times and had to begin again (\(why)): try later"
+                                "the download had to restart \(restarts) times (\(why)): try again later"
                             ))
                     }
                     assignment.report(hasBytes ? .restarted(why: why) : .warning(why))
@@ -167,10 +167,10 @@ package final class Download: Activity {
         } catch {
             switch error {
             case .cancelled: return .stopped
-            case .noSpace: return await withoutRoom()
+            case .noSpace: return await whenDiskIsFull()
             case .failed(let failure):
                 if Task.isCancelled { return .stopped }
-                // If the store is in trouble, every other job would fail as well. So the job is parked.
+                // If the store does not work, every other job would fail as well, so the job is parked.
                 let isOfDisk = failure.code == .io || failure.code == .permission
                 return if isOfDisk, await context.store.trouble() != nil { .parked(context.store.waitsFor) } else {
                     .failed(failure)
@@ -179,17 +179,17 @@ package final class Download: Activity {
         }
     }
 
-    /// The disk is full. A partial file that cannot be continued is removed: it may be what fills the disk.
-    private func withoutRoom() async -> ActivityOutcome {
+    /// The disk is full. A partial file that cannot be continued is removed, because it may be what fills the disk.
+    private func whenDiskIsFull() async -> ActivityOutcome {
         guard !isResumable else { return .parked(context.store.waitsFor) }
         let (total, count) = state.withLock { ($0.generation?.entity.total, $0.received.ofGeneration) }
         await discard()
         guard total == nil, count > 0 else { return .parked(context.store.waitsFor) }
-        // The length is unknown, so nobody can say how much space to wait for.
+        // The length is unknown, so it is also unknown how much space to wait for.
         return .failed(
             Failure(
                 .io,
-                "the disk is full after \(count) bytes, and the server does not say how many there are: make room, or give "
+                "the disk is full after \(count) bytes, and the server does not say how many there are: free some space, or give "
                     + "the job max_bytes"))
     }
 

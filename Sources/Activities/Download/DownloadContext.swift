@@ -7,7 +7,7 @@ package struct DownloadContext: Sendable {
     package let engine: TransferEngine
     /// Limits the connections to each host, over all transfers.
     package var hosts: HostLimits
-    /// The most connections for one file, unless the job says otherwise.
+    /// The maximum number of connections for one file, unless the job sets it.
     package var connections: Int
     /// Used unless the job sets one.
     package var connectTimeout: Duration
@@ -18,7 +18,7 @@ package struct DownloadContext: Sendable {
     /// The rate limit over all transfers of the worker; nil for none.
     package var limit: TokenBucket?
     /// The largest file that is accepted, in bytes.
-    package var maximumSize: Int64?
+    package var maxFileSize: Int64?
 
     package init(
         store: any Store, engine: TransferEngine, hosts: HostLimits, connections: Int, connectTimeout: Duration,

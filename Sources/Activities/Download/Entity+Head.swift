@@ -2,16 +2,16 @@ import HaulContract
 import HaulHTTP
 
 extension ResponseHead {
-    /// The bytes of a validator or an encoding that are kept with a job, in Redis.
+    /// The maximum bytes of a validator or an encoding that are stored with a job, in Redis.
     static let maxKept = 1024
 
-    /// The content codings. No real list of them is longer than what is kept.
+    /// The content codings. No real list of them is longer than what is stored.
     var encoding: String { (headers["content-encoding"] ?? "").clipped(to: Self.maxKept) }
 
     /// The ETag; nil for an empty one.
     var etag: String? { headers["etag"].flatMap { $0.isEmptyTag ? nil : $0 } }
 
-    /// The head has several ETags that differ, several Last-Modified that differ, or one that is too long to be kept.
+    /// The head has several ETags that differ, several Last-Modified that differ, or one that is too long to be stored.
     var hasUnusableValidators: Bool {
         ["etag", "last-modified"].contains { name in
             headers.contradict(name) || headers.all(name).contains { $0.utf8.count > Self.maxKept }
@@ -20,7 +20,7 @@ extension ResponseHead {
 }
 
 extension String {
-    /// An ETag that says nothing: servers without tags send it for every version.
+    /// An ETag without meaning: servers without tags send it for every version.
     var isEmptyTag: Bool { ["", "\"\"", "W/\"\""].contains(self) }
 }
 
@@ -31,7 +31,7 @@ extension Entity {
     ///   - total: The length of the whole entity in bytes.
     ///   - resource: The `Entity.resource` of the response.
     init(_ head: ResponseHead, total: Int64?, resource: String = "") {
-        // If two validators differ, nobody knows which one is right.
+        // If two validators differ, it is unknown which one is right.
         let identifiesVersion = !head.hasUnusableValidators
         self.init(
             etag: identifiesVersion ? head.etag : nil,
@@ -47,13 +47,13 @@ extension Entity {
     }
 
     /// The validators of this version, as a sentence for a person.
-    func words(isResumable: Bool) -> String {
+    func validatorSummary(isResumable: Bool) -> String {
         var parts: [String] = []
         if let etag { parts.append("ETag \(etag)") }
         if let lastModified { parts.append("Last-Modified \(lastModified)") }
         if let digest { parts.append("the server's \(digest.algorithm.rawValue)") }
         let validators =
-            parts.isEmpty ? "the server tells no validator" : "validators: " + parts.joined(separator: ", ")
+            parts.isEmpty ? "the server sends no validator" : "validators: " + parts.joined(separator: ", ")
         return validators + (isResumable ? "" : "; this download cannot be continued if it is interrupted")
     }
 

@@ -10,7 +10,7 @@ struct Generation: Sendable {
     var entity: Entity
     /// The masked URL that the bytes come from.
     let source: String
-    /// `ResumePoint.landing`.
+    /// `ResumePoint.finalURL`.
     let finalURL: String
     /// Some bytes come from other URLs than `source`.
     var isMixed = false
@@ -18,13 +18,13 @@ struct Generation: Sendable {
     var inherited: Int64 = 0
 
     /// The partial file that exists in the store: this generation's, or its predecessor's.
-    var standing: (any Partial)? { partial.place == nil ? predecessor : partial }
+    var partialInStore: (any Partial)? { partial.location == nil ? predecessor : partial }
 
     var name: String { partial.generation }
 
     /// Where another run can continue, if only the bytes of `checkpoint` (nil: none) are durable. nil before `open`.
     func resumePoint(_ checkpoint: Checkpoint? = nil, in store: any Store) -> ResumePoint? {
-        partial.place.map { place in
+        partial.location.map { place in
             ResumePoint(
                 generation: name, store: store.id, file: place.file, entity: entity, source: source,
                 finalURL: finalURL, isMixed: isMixed, offsets: checkpoint?.offsets ?? ByteIntervals(),

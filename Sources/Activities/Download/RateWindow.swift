@@ -7,7 +7,7 @@ struct RateWindow {
     /// - Parameter length: The length of the window in seconds.
     init(length: Double) { self.length = length }
 
-    /// Notes the total of bytes at `time`.
+    /// Adds a sample: the total of bytes at `time`.
     mutating func add(_ bytes: Int64, at time: Double) {
         samples.append((time, bytes))
         while samples.count > 2, time - samples[1].time >= length { samples.removeFirst() }
@@ -16,7 +16,7 @@ struct RateWindow {
     /// The seconds that the rate covers.
     var span: Double { samples.isEmpty ? 0 : samples[samples.count - 1].time - samples[0].time }
 
-    /// nil until there are samples of two moments.
+    /// nil until there are samples of two different times.
     var bytesPerSecond: Double? {
         guard span > 0, let first = samples.first, let last = samples.last else { return nil }
         return Double(last.bytes - first.bytes) / span

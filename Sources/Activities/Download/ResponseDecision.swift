@@ -9,7 +9,7 @@ enum ResponseDecision: Equatable {
     case takePart(at: Int64, length: Int64)
     /// Nothing has changed, but the server does not honour If-Range: ask once more without it.
     case askWithoutIfRange
-    /// The bytes so far are of another version: drop them and begin anew.
+    /// The bytes so far are of another version: drop them and restart.
     case restart(why: String)
     /// The same, and from now on over one response only: this server's parts do not name their version.
     case restartWhole(why: String)
@@ -23,7 +23,7 @@ struct ResponseExpectation: Sendable {
         case whole
         /// The bytes of `entity` from `position` up to `end` (nil: up to its end).
         case part(position: Int64, end: Int64?, of: Entity, ifRange: Bool)
-        /// The whole, if the version is no longer `entity`.
+        /// The whole entity, if its version is no longer `entity`.
         case changed(Entity)
     }
 
@@ -33,7 +33,7 @@ struct ResponseExpectation: Sendable {
     /// The `Entity.resource` of the response.
     var resource = ""
 
-    /// Why a download restarts at a server that knows no ranges. The file has not changed.
+    /// Why a download restarts at a server that does not support ranges. The file has not changed.
     static let wholeAgain = "the server does not continue: it sends the whole file again"
 
     /// Decides about every response. This is the only place that accepts a 206.
@@ -52,20 +52,21 @@ struct ResponseExpectation: Sendable {
         case (206, .part(let position, let end, let entity, _)): return part(head, at: position, end: end, of: entity)
         case (206, .whole), (206, .changed):
             if let whole = wholeAsPart(head) { return whole }
-            return .fail(Failure(.badResponse, "the server sent a part (206) though the whole was asked for"))
+            return .fail(Failure(.badResponse, "the server sent a part (206) although the whole file was requested"))
         case (304, .changed): return .unchanged
         // Some servers (WEBrick) answer 304 to If-Range: then the validator is still the right one.
         case (304, .part(_, _, _, true)): return .askWithoutIfRange
         case (416, .part): return .restart(why: "the server has no such range any more")
         case (204, _), (205, _):
-            // It will not have any the next time.
+            // A repetition would get the same response.
             return .fail(
                 Failure(.badResponse, "the server sent no content (\(head.status))", isFinal: true))
         default: return .fail(refusal(head))
         }
     }
 
-    /// Whether a file ends at `position`, by the answer to a request for what follows; nil if the answer does not say.
+    /// Whether a file ends at `position`, by the response to a request for what follows; nil if the response does not
+    /// say.
     static func ends(at position: Int64, _ head: ResponseHead) -> Bool? {
         let range = head.headers["content-range"]
         switch head.status {
@@ -125,13 +126,13 @@ struct ResponseExpectation: Sendable {
             return .restart(why: "the server's part has no usable Content-Range, or is several parts")
         }
         guard answer.range.lowerBound == position, end.map({ answer.range.upperBound <= $0 }) ?? true else {
-            return .restart(why: "the server sent other bytes than were asked for")
+            return .restart(why: "the server sent other bytes than were requested")
         }
         guard total == entity.total, head.encoding == entity.encoding else {
             return .restart(why: "the remote file has changed its length")
         }
         guard resource == entity.resource || isProven else {
-            return .restart(why: "the URL leads elsewhere now, where a validator may mean another file")
+            return .restart(why: "the URL now redirects elsewhere, where a validator may mean another file")
         }
         guard repeatsValidator(head, of: entity) else {
             return .restartWhole(why: "the server's part does not say which version it is of")
@@ -163,10 +164,10 @@ struct ResponseExpectation: Sendable {
             switch head.status {
             case 401, 403: "the server refuses access: check the credentials or the signed URL"
             case 404, 410: "the server has no such file: check the URL"
-            case 407: "the proxy wants credentials"
-            case 408, 425, 429, 503: "the server asks to be left alone for a while"
-            case 500...599: "the server is in trouble"
-            default: "the server does not give the file"
+            case 407: "the proxy requires credentials"
+            case 408, 425, 429, 503: "the server asks clients to wait for a while"
+            case 500...599: "the server has an error"
+            default: "the server does not send the file"
             }
         // A date in Retry-After is by the server's own clock.
         let now = head.headers["date"].flatMap(HTTPDate.parse) ?? UnixTime.seconds

@@ -1,8 +1,8 @@
 import HaulContract
 import HaulStorage
 
-/// Decides whether so many new bytes have arrived that a broken connection counts as progress, not as a failure. There
-/// is a minimum, so that a server that sends one byte per connection is not asked for ever.
+/// Decides whether so many new bytes have arrived that a broken connection counts as progress, not as a failure. The
+/// minimum keeps a download from requesting the file for ever from a server that sends one byte per connection.
 enum RetryProgress {
     /// 64 KiB are enough, or a sixteenth of a short file.
     private static let enough: Int64 = 64 << 10

@@ -6,7 +6,7 @@ struct SpeedMeter {
     private var window = RateWindow(length: 5)
     private var last: (time: Double, bytes: Int64) = (0, 0)
 
-    /// Notes that `bytes` have been moved so far in this attempt.
+    /// Adds a sample: `bytes` have been moved so far in this attempt.
     mutating func sample(_ bytes: Int64) {
         last = (seconds, bytes)
         window.add(bytes, at: last.time)

@@ -5,7 +5,7 @@ import HaulStorage
 struct MultipartForm {
     let boundary: String
 
-    /// - Parameter boundary: A text that no file contains. The default is random, so nobody can have guessed it.
+    /// - Parameter boundary: A text that no file contains. The default is random, so that it cannot be guessed.
     init(boundary: String = "haul-" + String(UInt128.random(in: 0...(.max)), radix: 36)) { self.boundary = boundary }
 
     var type: String { "multipart/form-data; boundary=\(boundary)" }

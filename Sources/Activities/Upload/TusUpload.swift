@@ -13,9 +13,9 @@ struct TusUpload: Sendable, Equatable {
     /// The bytes that the server has confirmed.
     var offset: Int64 = 0
     var server = TusServer()
-    /// The most bytes of the next request.
+    /// The maximum bytes of the next request.
     private(set) var portion = Int64.max
-    /// The most bytes of any request: the server, or a proxy before it, has refused more.
+    /// The maximum bytes of any request, because the server or a proxy before it has refused more.
     private(set) var limit = Int64.max
     /// The last request, if it got no response.
     var unanswered: Unanswered?
@@ -71,8 +71,8 @@ struct TusUpload: Sendable, Equatable {
     /// No request may have more bytes.
     mutating func limit(to bytes: Int64) { (portion, limit) = (bytes, bytes) }
 
-    /// Notes how many bytes the server has. Some servers, and proxies before them, keep nothing of a request that breaks
-    /// off. So after such a request the next one is half of what was sent, and after each success twice as large.
+    /// Records how many bytes the server has. Some servers, and proxies before them, discard a request that breaks off.
+    /// So after such a request the next one is half of what was sent, and after each success twice as large.
     mutating func record(offset new: Int64) {
         if let unanswered {
             if new <= unanswered.offset, unanswered.sent >= Self.minPortion {
@@ -91,16 +91,16 @@ struct TusServer: Sendable, Equatable {
     var terminates = false
     /// The digest by which the server checks the bytes of each request (extension checksum); nil if it checks none.
     var checksum: Job.Checksum.Algorithm?
-    /// The largest file that the server takes, in bytes.
+    /// The largest file that the server accepts, in bytes.
     var maximum: Int64?
 
     static let version = HeaderField("Tus-Resumable", "1.0.0")
 
     init() {}
 
-    /// Reads the response to OPTIONS. A response without tus fields is no error, since it may come from a proxy.
+    /// Reads the response to OPTIONS. A response without tus fields is not an error, since it may come from a proxy.
     ///
-    /// - Throws: `bad_response` if the server does not speak tus 1.0.0, or lets nobody create uploads.
+    /// - Throws: `bad_response` if the server does not speak tus 1.0.0, or does not let clients create uploads.
     init(_ head: ResponseHead) throws(TransferError) {
         func list(_ name: String) -> [String] {
             head.headers.all(name).flatMap { $0.split(separator: ",") }.map { $0.filter { $0 != " " } }
@@ -115,7 +115,7 @@ struct TusServer: Sendable, Equatable {
         }
         guard extensions.contains("creation") else {
             throw TransferError(
-                .badResponse, "the tus server lets nobody create uploads (extension creation)", isFinal: true)
+                .badResponse, "the tus server does not let clients create uploads (extension creation)", isFinal: true)
         }
         terminates = extensions.contains("termination")
         maximum = head.headers["tus-max-size"].flatMap { Int64($0) }
@@ -134,20 +134,21 @@ enum TusResponse: Sendable {
     case forgotten(String)
     /// The server has locked the upload for another request, perhaps for one of ours that it still waits for.
     case locked(Failure)
-    /// The server takes only smaller requests.
+    /// The server accepts only smaller requests.
     case tooMuch(Failure)
-    /// The offset is uncertain: the server must be asked for it.
+    /// The offset is uncertain, so the server must be asked for it.
     case unsure(Failure)
 }
 
-/// Counts how often a server forgets the upload, answers doubtfully or has the upload locked, until that is an error.
-struct TusPatience {
+/// Counts how often a server forgets the upload, sends a doubtful response or has the upload locked, until that is an
+/// error.
+struct TusFailureCounts {
     private var forgotten = 0
     private var doubts = 0
     private var locks = 0
     private var furthest: Int64 = -1
 
-    /// Notes the server's offset. If the offset has grown, earlier doubts and locks no longer count.
+    /// Records the server's offset. If the offset has grown, earlier doubts and locks no longer count.
     mutating func record(offset: Int64) {
         guard offset > furthest else { return }
         (furthest, doubts, locks) = (offset, 0, 0)

@@ -23,7 +23,7 @@ extension Upload {
         let (file, source) = opened
         let target = plan.target(of: file)
         guard let url = WebURL(target) else {
-            throw TransferError(.badJob, "\(MaskedURL.text(target)) is no http or https URL")
+            throw TransferError(.badJob, "\(MaskedURL.text(target)) is not a valid http or https URL")
         }
         let body = UploadBody(pieces: [.file(source, 0..<source.version.size)], executor: executor)
         return try await send(
@@ -46,7 +46,7 @@ extension Upload {
         guard body.count == 0 || confirmed == body.count else {
             throw TransferError(
                 .incomplete,
-                "the server answered \(response.status) when no more than \(confirmed) of \(body.count) bytes were sent"
+                "the server responded with \(response.status) when no more than \(confirmed) of \(body.count) bytes were sent"
             )
         }
         return response
@@ -83,7 +83,7 @@ extension Upload {
                     if !plan.isRepeatable, state.sending?.hasBegun ?? false { state.isDoubtful = true }
                     return state.response != nil
                 }
-                // The server did not respond, so the next file would hardly fare better.
+                // The server did not respond, so the next file would probably fail as well.
                 guard mayGoOn else { break }
             }
         }

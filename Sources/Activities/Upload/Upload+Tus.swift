@@ -3,8 +3,8 @@ import HaulHTTP
 import HaulStorage
 import Synchronization
 
-// tus 1.0: https://tus.io/protocols/resumable-upload. Only the server knows which bytes it has. Its answers are
-// believed if they are plausible.
+// tus 1.0: https://tus.io/protocols/resumable-upload. Only the server knows which bytes it has. Its responses are
+// accepted if they are plausible.
 extension Upload {
     /// Bytes of one request whose digest the server checks. They are read twice, and sent again if the digest is wrong.
     private static let checkedPortion: Int64 = 16 << 20
@@ -16,9 +16,9 @@ extension Upload {
         if let resumed, resumed.version != source.version.text {
             throw TransferError(
                 .sourceChanged,
-                "the file is not the one with which the upload began; push the job again to send it anew")
+                "the file is not the one with which the upload began; push the job again to send the new version")
         }
-        var patience = TusPatience()
+        var patience = TusFailureCounts()
         var (isSure, isTold) = (false, false)
         while true {
             guard let upload = state.withLock({ $0.tus }) else {
@@ -58,19 +58,19 @@ extension Upload {
         }
     }
 
-    /// Asks what the server can do, then creates an upload.
+    /// Asks what the server supports, then creates an upload.
     private func create(_ source: any SourceFile, at url: WebURL) async throws(TransferError) {
         let size = source.version.size
         let server = try await server(at: url)
         if let maximum = server.maximum, size > maximum {
-            throw TransferError(.tooLarge, "the file has \(size) bytes; the server takes \(maximum)")
+            throw TransferError(.tooLarge, "the file has \(size) bytes; the server accepts at most \(maximum)")
         }
         let (transfer, finalURL) = try await send(
             url, "POST", [HeaderField("Upload-Length", String(size))] + metadata, body: .bytes([]))
         let response = try await keep(transfer, "POST")
         guard 200...299 ~= response.status else { throw .failed(responseStorage.refusal(transfer.head)) }
         guard let location = transfer.head.headers["location"], let place = finalURL.url.resolve(location) else {
-            // It would not say so at the next attempt either, and might keep an upload for each.
+            // The next attempt would not get it either, and might leave another upload at the server.
             throw .failed(
                 Failure(
                     .badResponse,
@@ -79,7 +79,7 @@ extension Upload {
         }
         guard url.scheme == "http" || place.scheme == "https" else {
             throw TransferError(
-                .redirectForbidden, "the tus server leads from https to http (\(place.host)); that is refused")
+                .redirectForbidden, "the tus server redirects from https to http (\(place.host)); that is refused")
         }
         guard place.text.utf8.count <= URLRule.maxBytes else {
             throw TransferError(
@@ -94,7 +94,7 @@ extension Upload {
         }
     }
 
-    /// Asks what the server can do. A server that closes the connection instead may still take uploads.
+    /// Asks what the server supports. A server that closes the connection instead may still accept uploads.
     private func server(at url: WebURL) async throws(TransferError) -> TusServer {
         let options: Transfer
         do throws(TransferError) { (options, _) = try await send(url, "OPTIONS") } catch {
@@ -127,7 +127,7 @@ extension Upload {
             let failure = responseStorage.refusal(transfer.head)
             switch response.status {
             // Each of these says that there is no such upload (section HEAD of the protocol). 400 is what some servers
-            // answer that cannot read what they know of it.
+            // respond when they cannot read their record of it.
             case 400, 403, 404, 410:
                 return .forgotten("the server does not know the upload any more (\(response.status))")
             case 423: return .locked(failure)
@@ -175,7 +175,8 @@ extension Upload {
         switch response.status {
         case 200...299:
             guard let offset = response["upload-offset"].flatMap({ Int64($0) }) else {
-                return .unsure(Failure(.badResponse, "the tus server does not say how far it is (Upload-Offset)"))
+                return .unsure(
+                    Failure(.badResponse, "the tus server does not send the offset of the upload (Upload-Offset)"))
             }
             guard offset > start, offset <= start + sent else {
                 return .unsure(
@@ -187,14 +188,14 @@ extension Upload {
         case 404, 410: return .forgotten("the server does not know the upload any more (\(response.status))")
         case 409: return .unsure(failure)
         // The checksum was wrong, and the server has dropped the bytes (extension checksum).
-        case 460: return .unsure(Failure(.checksumMismatch, "the server got other bytes than were sent"))
+        case 460: return .unsure(Failure(.checksumMismatch, "the server received other bytes than were sent"))
         case 413: return .tooMuch(failure)
         case 423: return .locked(failure)
         default: throw .failed(failure)
         }
     }
 
-    /// Removes an upload that nobody will continue, if the server can do that.
+    /// Removes an upload that no run will continue, if the server supports that.
     func terminate() async {
         let upload = state.withLock { $0.tus.take() }
         guard let upload, upload.server.terminates, let url = WebURL(plan.url) else { return }
@@ -228,7 +229,7 @@ extension Upload {
         var finalURL: FinalURL?
         if let upload {
             guard let place = WebURL(upload.url) else {
-                throw TransferError(.badResponse, "the tus server keeps the upload at what is no URL")
+                throw TransferError(.badResponse, "the tus server's Location of the upload is not a valid URL")
             }
             finalURL = FinalURL(url: place.withCredentials(of: url), origin: url, cookies: assignment.cookies)
         }

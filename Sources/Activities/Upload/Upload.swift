@@ -26,23 +26,23 @@ package final class Upload: Activity {
         /// How many tus uploads this run has created.
         var uploads = 0
         /// The results of the files, if each is sent by itself.
-        var ends: FileEnds?
+        var ends: FileResults?
     }
 
     let assignment: Assignment
     let context: DownloadContext
     let plan: UploadPlan
     private let limit: TokenBucket?
-    private let turn: HostTurn
+    private let turn: HostWait
     private let digests = DigestSession()
     let state = Mutex(State())
 
     package init(_ assignment: Assignment, context: DownloadContext) {
         (self.assignment, self.context) = (assignment, context)
         plan = UploadPlan(assignment.job)
-        turn = HostTurn(context.hosts, workChanged: assignment.workChanged)
+        turn = HostWait(context.hosts, workChanged: assignment.workChanged)
         limit = assignment.job.limitRate.map { TokenBucket(bytesPerSecond: $0) }
-        state.withLock { $0.ends = plan.isEach ? FileEnds(plan, assignment.resume) : nil }
+        state.withLock { $0.ends = plan.isEach ? FileResults(plan, assignment.resume) : nil }
     }
 
     var job: Job { assignment.job }
@@ -70,12 +70,12 @@ package final class Upload: Activity {
 
     package var isSending: Bool { true }
 
-    package var isWaitingForHost: Bool { turn.isAwaitedLong }
+    package var isWaitingForHost: Bool { turn.hasWaitedLong }
     package var isAtWork: Bool { !turn.isAwaited }
     package var isRepeatable: Bool {
         plan.isRepeatable || state.withLock { !$0.isDoubtful && !($0.sending?.hasBegun ?? false) }
     }
-    package var mustGoOn: Bool { !isRepeatable }
+    package var mustNotBeInterrupted: Bool { !isRepeatable }
     package var response: StoredResponse? { state.withLock { $0.response } }
 
     package var hasMadeProgress: Bool {
@@ -100,7 +100,7 @@ package final class Upload: Activity {
         state.withLock { state in
             let storeState: String
             if plan.isTus {
-                // An empty journal makes Redis forget an upload that is useless by now.
+                // An empty store state makes Redis forget an upload that is useless by now.
                 guard state.tus != nil || assignment.resume != nil || state.uploads > 0 else { return nil }
                 storeState = state.tus?.storeState(of: plan) ?? ""
             } else if let ends = state.ends {
@@ -126,7 +126,7 @@ package final class Upload: Activity {
         do throws(TransferError) {
             let files = try await open()
             guard let url = WebURL(plan.url) else {
-                throw TransferError(.badJob, "\(MaskedURL.text(plan.url)) is no http or https URL")
+                throw TransferError(.badJob, "\(MaskedURL.text(plan.url)) is not a valid http or https URL")
             }
             guard await turn.enter(url.hostAndPort) else { return .stopped }
             defer { context.hosts.leave(url.hostAndPort) }
@@ -178,7 +178,7 @@ package final class Upload: Activity {
         template.limits = [limit, context.limit].compactMap(\.self) + assignment.limits
         template.hostBuckets = assignment.hostBuckets
         template.isSentOnce = !plan.isRepeatable
-        template.asksFirst = true
+        template.expectsContinue = true
         template.sending = sending
         let exchange = RedirectFollower(
             engine: context.engine, template: template, custom: custom, digests: digests,
@@ -186,13 +186,13 @@ package final class Upload: Activity {
         do throws(TransferError) {
             let (transfer, end) = try await exchange.ask(url, [.identity] + headers, from: finalURL)
             if [429, 503].contains(transfer.head.status) {
-                context.hosts.complain(
+                context.hosts.backOff(
                     url.hostAndPort, retryAfter: responseStorage.refusal(transfer.head).retryAfter, isEntered: true)
             }
             return (transfer, end)
         } catch {
             if case .failed(let failure) = error, failure.code == .connect {
-                context.hosts.complain(url.hostAndPort, retryAfter: nil, isEntered: true)
+                context.hosts.backOff(url.hostAndPort, retryAfter: nil, isEntered: true)
             }
             throw error
         }

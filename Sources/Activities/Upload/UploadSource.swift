@@ -15,7 +15,7 @@ final class UploadSource: BodySource {
         var failure: TransferError?
 
         /// Copies bytes that are ready into the buffer.
-        mutating func give(_ buffer: UnsafeMutableRawBufferPointer) -> SourceResult {
+        mutating func supply(_ buffer: UnsafeMutableRawBufferPointer) -> SourceResult {
             guard let first = ready.first else {
                 if let failure { return .failed(failure) }
                 if pieces.isEmpty { return .end }
@@ -77,7 +77,7 @@ final class UploadSource: BodySource {
 
     func read(into buffer: UnsafeMutableRawBufferPointer) -> SourceResult {
         let (answer, begins) = state.withLock { state in
-            let answer = state.give(buffer)
+            let answer = state.supply(buffer)
             let begins =
                 !state.isReading && !state.pieces.isEmpty && state.failure == nil && state.ready.count < Self.ahead
             if begins { state.isReading = true }

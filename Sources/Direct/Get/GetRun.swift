@@ -278,7 +278,7 @@ final class GetRun: Sendable {
     }
 
     /// Begins a checkpoint if one is due.
-    func checkpointIfDue(interval: Duration?) -> CheckpointPace.Due? {
+    func checkpointIfDue(interval: Duration?) -> CheckpointSchedule.Due? {
         let (activity, checkpoints, known) = state.withLock { state in
             (state.activity, state.checkpoints, state.record?.resume?.generation)
         }

@@ -43,7 +43,7 @@ final class GetRunner: Sendable {
         }
         ticks.cancel()
         await ticks.value
-        await settings.stores.runChores()
+        await settings.stores.runDeferredWork()
         let results = state.withLock { $0.results }
         for (index, item) in items.enumerated() where results[index] == nil { await recordUnbegun(item) }
         return items.enumerated().map { ($1, results[$0] ?? GetResult(end: .stopped)) }
@@ -94,7 +94,7 @@ final class GetRunner: Sendable {
         while !Task.isCancelled {
             let (runs, totals) = state.withLock { ($0.runs.map(\.run), $0.totals) }
             try? await Task.sleep(for: .milliseconds(min(1000, max(100, 5 * runs.count))))
-            var turns = CheckpointTurns(runs: runs.count)
+            var turns = CheckpointBudget(runs: runs.count)
             for run in runs { turns.record(run.checkpointIfDue(interval: turns.interval)) }
             let now = ContinuousClock.now
             if reporter.form == .bars, now - drawn >= .milliseconds(180) {
@@ -104,7 +104,7 @@ final class GetRunner: Sendable {
             }
             guard now - reported >= .seconds(1) else { continue }
             reported = now
-            await settings.stores.runChores()
+            await settings.stores.runDeferredWork()
             for run in runs { reporter.progress(run, run.view.progress) }
         }
     }

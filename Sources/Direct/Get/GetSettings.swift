@@ -44,7 +44,7 @@ struct GetSettings: Sendable {
         } catch { throw ExitStatus.because(.usage, error.message) }
         cookies = try GetCookies(request.cookie)
         limit = transfer.limitRate.map { TokenBucket(bytesPerSecond: $0.bytes) }
-        hosts = HostLimits(most: Self.connectionsPerHost)
+        hosts = HostLimits(maxPerHost: Self.connectionsPerHost)
         stores = GetStores(transfer, bucket, certificates: request.certificates)
     }
 

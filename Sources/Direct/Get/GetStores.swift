@@ -61,5 +61,5 @@ final class GetStores: Sendable {
     }
 
     /// Does the work that the stores have put off.
-    func runChores() async { for store in known.withLock({ Array($0.values) }) { await store.runChores() } }
+    func runDeferredWork() async { for store in known.withLock({ Array($0.values) }) { await store.runDeferredWork() } }
 }

@@ -33,7 +33,7 @@ final class OutputStore: Store {
     func delete(_ file: String, _ identity: FinishedIdentity) async {}
     func leftovers(olderThan age: Int64) async -> [Leftover] { [] }
     func remove(_ leftovers: [Leftover]) async -> [Leftover] { [] }
-    func runChores() async {}
+    func runDeferredWork() async {}
 }
 
 /// The file that is written to standard output.
@@ -51,7 +51,7 @@ final class OutputPartial: Partial {
         (self.pipe, self.generation, self.key) = (pipe, generation, key)
     }
 
-    var place: PartialLocation? {
+    var location: PartialLocation? {
         state.withLock { $0.isOpen } ? PartialLocation(file: "-", key: key, generation: generation) : nil
     }
 
@@ -138,7 +138,7 @@ final class OutputPartial: Partial {
             }
         }
 
-        func rest() {}
+        func releaseMemory() {}
         func handOver() {}
         func end() {}
         func finish() async throws(TransferError) { try await partial.pipe.flush() }

@@ -22,7 +22,7 @@ struct Credentials: Sendable, Equatable, CustomStringConvertible, CustomDebugStr
 }
 
 extension Credentials {
-    /// Reads the JSON answer of a container's or an instance's credentials service; nil if `bytes` is no such answer.
+    /// Reads the JSON response of a container's or an instance's credentials service; nil if `bytes` is not one.
     init?(json bytes: [UInt8]) {
         guard let json = try? JSONText(bytes), let key = json["AccessKeyId"], let secret = json["SecretAccessKey"]
         else { return nil }
@@ -31,7 +31,7 @@ extension Credentials {
             expires: json["Expiration"].flatMap(AmazonTime.seconds))
     }
 
-    /// Reads the XML answer of AssumeRoleWithWebIdentity; nil if `body` is no such answer.
+    /// Reads the XML response of AssumeRoleWithWebIdentity; nil if `body` is not one.
     init?(assumed body: XMLElement) {
         guard let result = body["AssumeRoleWithWebIdentityResult"]?["Credentials"],
             let key = result.text("AccessKeyId"), let secret = result.text("SecretAccessKey"), !key.isEmpty

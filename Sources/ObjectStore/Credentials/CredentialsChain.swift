@@ -3,13 +3,13 @@ import HaulContract
 import HaulExecutors
 import HaulHTTP
 
-/// The credentials of a store. They come from the first place that has any, and are fetched again from that place
+/// The credentials of a store. They come from the first location that has any, and are fetched again from that location
 /// before they expire. Concurrent requests share one fetch.
 actor CredentialsChain {
     private let fetch: CredentialsFetch
-    private let places: [CredentialsLocation]
+    private let locations: [CredentialsLocation]
     private let now: @Sendable () -> Int64
-    private var place: CredentialsLocation?
+    private var location: CredentialsLocation?
     private var current: Credentials?
     private var pending: Task<Credentials?, Never>?
     /// When the last fetch failed. As long as the current credentials are usable, the next fetch waits for `pause`.
@@ -18,27 +18,27 @@ actor CredentialsChain {
     private static let pause = Duration.seconds(5)
 
     /// - Parameters:
-    ///   - places: Where to look, in this order.
+    ///   - locations: Where to look, in this order.
     ///   - now: The time in seconds since 1970.
     init(
-        engine: TransferEngine, places: [CredentialsLocation],
+        engine: TransferEngine, locations: [CredentialsLocation],
         now: @escaping @Sendable () -> Int64 = { UnixTime.seconds }
     ) {
         fetch = CredentialsFetch(engine: engine, files: BlockingPool(name: "credentials", limit: 1))
-        (self.places, self.now) = (places, now)
+        (self.locations, self.now) = (locations, now)
     }
 
-    /// The place where the credentials were found, in words for the operator.
-    var found: String? { place?.words }
+    /// The location where the credentials were found, in words for the operator.
+    var found: String? { location?.words }
 
-    /// - Throws: `StoreRefusal` with the code `NoCredentials` if no place has any.
+    /// - Throws: `StoreRefusal` with the code `NoCredentials` if no location has any.
     func credentials() async throws(StoreRefusal) -> Credentials {
         if let current, current.areGood(at: now()) { return current }
         let isUsable = current?.areUsable(at: now()) ?? false
         if isUsable, let current, let failed, ContinuousClock.now - failed < Self.pause { return current }
         if let fetched = await refresh() { return fetched }
         if let current, current.areUsable(at: now()) { return current }
-        let tried = places.map(\.words).joined(separator: ", ")
+        let tried = locations.map(\.words).joined(separator: ", ")
         throw StoreRefusal(
             status: 403, code: "NoCredentials", message: "no credentials were found (looked at: \(tried))",
             meaning: .denied)
@@ -49,10 +49,10 @@ actor CredentialsChain {
 
     private func refresh() async -> Credentials? {
         if let pending { return await pending.value }
-        let (fetch, places) = (fetch, place.map { [$0] } ?? places)
+        let (fetch, locations) = (fetch, location.map { [$0] } ?? locations)
         let task = Task { () -> (Credentials, CredentialsLocation)? in
-            for place in places {
-                if let found = await fetch.credentials(from: place) { return (found, place) }
+            for location in locations {
+                if let found = await fetch.credentials(from: location) { return (found, location) }
             }
             return nil
         }
@@ -60,7 +60,7 @@ actor CredentialsChain {
         pending = result
         let found = await task.value
         pending = nil
-        if let found { (current, place, failed) = (found.0, found.1, nil) } else { failed = .now }
+        if let found { (current, location, failed) = (found.0, found.1, nil) } else { failed = .now }
         return found?.0
     }
 }

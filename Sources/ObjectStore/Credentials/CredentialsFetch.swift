@@ -3,7 +3,7 @@ import HaulContract
 import HaulExecutors
 import HaulHTTP
 
-/// Fetches credentials from one place.
+/// Fetches credentials from one location.
 struct CredentialsFetch: Sendable {
     /// Limit for connecting to a service, and for each silence. A service that exceeds it counts as absent.
     private static let timeout = Duration.seconds(5)
@@ -11,9 +11,9 @@ struct CredentialsFetch: Sendable {
     let engine: TransferEngine
     let files: BlockingPool
 
-    /// Returns nil if this place has no credentials.
-    func credentials(from place: CredentialsLocation) async -> Credentials? {
-        switch place {
+    /// Returns nil if this location has no credentials.
+    func credentials(from location: CredentialsLocation) async -> Credentials? {
+        switch location {
         case .environment(let credentials): return credentials
         case .file(let path, let profile):
             guard let text = await read(path) else { return nil }
@@ -43,13 +43,13 @@ struct CredentialsFetch: Sendable {
         tokenRequest.connectTimeout = .seconds(1)
         tokenRequest.headers.append(HeaderField("X-aws-ec2-metadata-token-ttl-seconds", "21600"))
         guard let token = await text(tokenRequest) else { return nil }
-        let place = endpoint + "/latest/meta-data/iam/security-credentials/"
-        var next = request(place)
+        let location = endpoint + "/latest/meta-data/iam/security-credentials/"
+        var next = request(location)
         next.headers.append(HeaderField("X-aws-ec2-metadata-token", token))
         guard let role = await text(next)?.split(whereSeparator: \.isNewline).first, !role.contains("/") else {
             return nil
         }
-        next.url = place + role
+        next.url = location + role
         return await answer(next).flatMap { Credentials(json: $0) }
     }
 
@@ -67,8 +67,8 @@ struct CredentialsFetch: Sendable {
         return await answer(request).flatMap { XMLElement($0) }.flatMap { Credentials(assumed: $0) }
     }
 
-    /// Whether a container's service may be asked at `url`, since the request carries a token: over https, on this
-    /// machine, or at an address that Amazon reserves for such services.
+    /// Whether the request for a container's credentials, which carries a token, may be sent to `url`: over https, on
+    /// this machine, or at an address that Amazon reserves for such services.
     static func mayAsk(_ url: String) -> Bool {
         guard let url = WebURL(url) else { return false }
         if url.scheme == "https" { return true }

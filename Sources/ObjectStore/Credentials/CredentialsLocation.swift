@@ -1,4 +1,4 @@
-/// A place where credentials may be found.
+/// A location where credentials may be found.
 enum CredentialsLocation: Sendable, Equatable {
     /// `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`.
     case environment(Credentials)
@@ -18,16 +18,16 @@ enum CredentialsLocation: Sendable, Equatable {
         case file(String)
     }
 
-    /// The places that the environment names, in the order of Amazon's own tools.
+    /// The locations that the environment names, in the order of Amazon's own tools.
     ///
     /// - Parameter isThere: Whether a readable file is at a path.
     static func all(_ environment: (String) -> String?, isThere: (String) -> Bool) -> [CredentialsLocation] {
         func value(_ name: String) -> String? { environment(name).flatMap { $0.isEmpty ? nil : $0 } }
-        var places: [CredentialsLocation] = []
+        var locations: [CredentialsLocation] = []
         let profile = value("AWS_PROFILE")
-        // AWS_PROFILE is a deliberate choice, so it wins over keys that are in the environment as well.
+        // AWS_PROFILE is a deliberate choice, so it takes precedence over keys that are in the environment as well.
         if profile == nil, let key = value("AWS_ACCESS_KEY_ID"), let secret = value("AWS_SECRET_ACCESS_KEY") {
-            places.append(
+            locations.append(
                 .environment(Credentials(accessKey: key, secret: secret, token: value("AWS_SESSION_TOKEN"))))
         }
         if let role = value("AWS_ROLE_ARN"), let file = value("AWS_WEB_IDENTITY_TOKEN_FILE") {
@@ -35,27 +35,27 @@ enum CredentialsLocation: Sendable, Equatable {
             let endpoint =
                 value("AWS_ENDPOINT_URL_STS") ?? region.map { "https://sts.\($0).amazonaws.com" }
                 ?? "https://sts.amazonaws.com"
-            places.append(
+            locations.append(
                 .webIdentity(
                     role: role, tokenFile: file, session: value("AWS_ROLE_SESSION_NAME") ?? "haul", endpoint: endpoint))
         }
         let file = value("AWS_SHARED_CREDENTIALS_FILE") ?? value("HOME").map { $0 + "/.aws/credentials" }
         if let file, profile != nil || isThere(file) {
-            places.append(.file(path: file, profile: profile ?? "default"))
+            locations.append(.file(path: file, profile: profile ?? "default"))
         }
         let token =
             value("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE").map(Token.file)
             ?? value("AWS_CONTAINER_AUTHORIZATION_TOKEN").map(Token.text)
         if let path = value("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") {
-            places.append(.container(url: "http://169.254.170.2" + path, token: token))
+            locations.append(.container(url: "http://169.254.170.2" + path, token: token))
         } else if let url = value("AWS_CONTAINER_CREDENTIALS_FULL_URI") {
-            places.append(.container(url: url, token: token))
+            locations.append(.container(url: url, token: token))
         }
         if value("AWS_EC2_METADATA_DISABLED")?.lowercased() != "true" {
-            places.append(
+            locations.append(
                 .instance(endpoint: value("AWS_EC2_METADATA_SERVICE_ENDPOINT") ?? "http://169.254.169.254"))
         }
-        return places
+        return locations
     }
 
     /// In words, for messages to the operator.

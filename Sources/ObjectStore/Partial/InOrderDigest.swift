@@ -30,7 +30,8 @@ final class InOrderDigest: Sendable {
         }
     }
 
-    /// The digest in hexadecimal digits if all of `size` bytes have come in order, else nil. It is returned only once.
+    /// The digest in hexadecimal digits if all of `size` bytes have arrived in order, else nil. It is returned only
+    /// once.
     func result(of size: Int64) -> String? {
         state.withLock { state in
             guard state.position == size, let hash = state.hash.take() else { return nil }

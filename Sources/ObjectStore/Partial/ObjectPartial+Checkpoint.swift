@@ -9,8 +9,8 @@ extension ObjectPartial {
     /// When an incomplete part is saved as a tail: after `age` if 1/`share` of its size is not saved yet, after
     /// `longest` if any byte is not.
     private static let slow = (age: Duration.seconds(30), share: 32, longest: Duration.seconds(300))
-    /// A checkpoint waits this long for uploads under way: it names only parts that the store has acknowledged, and
-    /// without new bytes there may be no later checkpoint.
+    /// A checkpoint waits this long for uploads in progress, because it names only parts that the store has
+    /// acknowledged, and without new bytes there may be no later checkpoint.
     private static let patience = Duration.seconds(8)
 
     func checkpoint(isLast: Bool) async throws(TransferError) -> Checkpoint? {
@@ -66,7 +66,7 @@ extension ObjectPartial {
     private func wait(within limit: Duration, while isToWait: @Sendable (borrowing State) -> Bool) async {
         let deadline = ContinuousClock.now + limit
         while state.withLock({ isToWait($0) }), ContinuousClock.now < deadline {
-            // A detached task sleeps: this task may be cancelled, and then its own sleep would return at once.
+            // A detached task sleeps, because this task may be cancelled, and then its own sleep would return at once.
             await Task.detached { try? await Task.sleep(for: .milliseconds(10)) }.value
         }
     }

@@ -58,7 +58,7 @@ extension ObjectPartial {
         if hasHidden, try await !isStillOwner() { return .fenced }
         let outcome = try await placeAtOnce(body, whole, checksum: checksum)
         state.withLock { $0.buffers[1] = nil }
-        store.memory.give(buffer.reservation)
+        store.memory.release(buffer.reservation)
         return outcome
     }
 

@@ -20,7 +20,7 @@ extension ObjectPartial {
             let buffer = try await buffer(for: number)
             defer {
                 state.withLock { $0.buffers[number] = nil }
-                store.memory.give(buffer.reservation)
+                store.memory.release(buffer.reservation)
             }
             try await uploadNow(buffer, range, digest)
         }
@@ -195,7 +195,7 @@ extension ObjectPartial {
         let step: Int64 = 8 << 20
         for start in stride(from: Int64(0), to: size, by: Int(step)) {
             let memory = try await reserve(Int(step))
-            defer { store.memory.give(memory) }
+            defer { store.memory.release(memory) }
             if Task.isCancelled { throw .cancelled }
             let end = min(size, start + step)
             let bytes: [UInt8]?

@@ -28,9 +28,9 @@ extension ObjectPartial {
 
     /// Limits for repeated requests: `tries` in general, and `busy` while the server answers 5xx.
     struct NamingLimits: Sendable {
-        var tries = RequestPace.tries
-        var patience = RequestPace.patience
-        var busy = RequestPace.patience
+        var tries = RequestBackoff.tries
+        var patience = RequestBackoff.patience
+        var busy = RequestBackoff.patience
     }
 
     /// Sends `request` until it is clear what has become of it. Before each try the lease must hold, and the name's

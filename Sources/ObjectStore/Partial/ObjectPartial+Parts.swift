@@ -6,7 +6,7 @@ import Synchronization
 
 // Received bytes are collected into parts, and the parts are uploaded.
 extension ObjectPartial {
-    /// Takes all of the bytes, or none. Called on the engine's thread.
+    /// Accepts all of the bytes, or none. Called on the engine's thread.
     func take(
         _ bytes: UnsafeRawPointer, _ count: Int, at offset: Int64, wake: @escaping @Sendable () async -> Bool
     ) -> SinkResult {
@@ -47,7 +47,7 @@ extension ObjectPartial {
         return answer
     }
 
-    /// Makes sure that a part has a buffer that takes bytes. False if there is no memory now, or if the part's buffer
+    /// Makes sure that a part has a buffer that accepts bytes. False if there is no memory now, or if the part's buffer
     /// is closed because its bytes are on their way to the store. Then `wake` is called later.
     private func makeBuffer(
         _ number: Int, _ state: inout State, _ wake: (@Sendable () async -> Bool)?
@@ -75,7 +75,7 @@ extension ObjectPartial {
         }
     }
 
-    /// Runs `body` as the work that `PartWork.begin` has given `number`.
+    /// Runs `body` as the work to which `PartWork.begin` has assigned `number`.
     func start(_ number: Int, _ body: @escaping @Sendable () async -> Void) {
         let task = Task(executorPreference: client.engine.executor) { [self] in
             await body()
@@ -85,7 +85,7 @@ extension ObjectPartial {
         state.withLock { $0.work.record(task, number) }
     }
 
-    /// Returns when no upload of a part or tail is under way.
+    /// Returns when no upload of a part or tail is in progress.
     func workIsDone() async {
         await withCheckedContinuation { continuation in
             if !state.withLock({ $0.work.wait(continuation) }) { continuation.resume() }
@@ -96,7 +96,7 @@ extension ObjectPartial {
 
     private func drop(_ buffer: PartBuffer) {
         state.withLock { if $0.buffers[buffer.number] === buffer { $0.buffers[buffer.number] = nil } }
-        store.memory.give(buffer.reservation)
+        store.memory.release(buffer.reservation)
     }
 
     // MARK: A part
@@ -174,7 +174,7 @@ extension ObjectPartial {
         }
     }
 
-    /// The partial file can never be completed: purges it, so that the next run begins anew. Returns the error.
+    /// The partial file can never be completed, so this purges it, and the next run restarts. Returns the error.
     func damaged(_ why: String) async -> TransferError {
         let isPlaced = state.withLock { $0.phase == .placed }
         if !isPlaced { await store.purge(hidden, completed: []) }
@@ -213,8 +213,8 @@ extension ObjectPartial {
         }
     }
 
-    /// Begins an upload and records it. The intent is recorded before: if the answer is lost, it proves whose upload
-    /// that is.
+    /// Begins an upload and records it. The intent is recorded before, so that it proves whose upload that is if the
+    /// response is lost.
     func begin(_ key: String) async throws(StoreRefusal) -> String {
         let nonce = String(UInt64.random(in: 0...(.max)), radix: 16)
         try await client.put(client.address.key(hidden.intent(nonce)), text: key)
@@ -247,7 +247,7 @@ extension ObjectPartial {
                 }
             }
         }
-        // Without If-None-Match, a look comes before the write.
+        // Without If-None-Match, the object is read before the write.
         let owner = try await client.get(key, limit: 4096)
         if owner == bytes { return }
         guard owner == nil, !store.hasConditions else { throw Self.fenced }

@@ -69,9 +69,9 @@ final class ObjectPartial: Partial {
         self.state = Mutex(state)
     }
 
-    deinit { for buffer in state.withLock({ $0.buffers.values.map(\.reservation) }) { store.memory.give(buffer) } }
+    deinit { for buffer in state.withLock({ $0.buffers.values.map(\.reservation) }) { store.memory.release(buffer) } }
 
-    var place: PartialLocation? {
+    var location: PartialLocation? {
         state.withLock { state in
             guard state.phase != .unopened else { return nil }
             // Without hidden objects there is nothing to clean up later.
@@ -187,7 +187,7 @@ final class ObjectPartial: Partial {
             if mustPurge { await store.purge(hidden, completed: completed) }
         }
         withdraw()
-        if soon { store.later(purge) } else { await purge() }
+        if soon { store.deferWork(purge) } else { await purge() }
     }
 
     private func releaseAll() {
@@ -195,6 +195,6 @@ final class ObjectPartial: Partial {
             defer { state.buffers = [:] }
             return state.buffers.values.map(\.reservation)
         }
-        for buffer in buffers { store.memory.give(buffer) }
+        for buffer in buffers { store.memory.release(buffer) }
     }
 }

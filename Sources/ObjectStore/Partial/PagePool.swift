@@ -17,7 +17,7 @@ final class PagePool: Sendable {
         let bytes: Int
     }
 
-    /// The most bytes, held and free, while any are free.
+    /// The maximum of bytes, held and free, while any are free.
     private let limit: Int
     private let state = Mutex(State())
     /// Shorter parts come from malloc: mapping pages for each of many small objects would cost more than it saves.
@@ -28,7 +28,7 @@ final class PagePool: Sendable {
     /// Bytes of the pages that are mapped, held or free.
     var mapped: Int { state.withLock { $0.held + $0.freeBytes } }
 
-    /// Memory with undefined contents. It goes back by `give`.
+    /// Memory with undefined contents. It is returned by `recycle`.
     func take(_ bytes: Int) -> UnsafeMutableRawPointer {
         guard bytes >= Self.least else { return .allocate(byteCount: max(1, bytes), alignment: 16) }
         let (pages, outdated) = state.withLock { state -> (UnsafeMutableRawPointer?, [Pages]) in
@@ -43,11 +43,11 @@ final class PagePool: Sendable {
         return new
     }
 
-    /// Gives back what `take` has returned for as many bytes.
+    /// Returns what `take` has returned for as many bytes.
     ///
-    /// - Parameter isFast: The part was filled and sent quickly. The pages of a slow part go back to the kernel: in their
-    ///   next use they would take memory long before they have bytes.
-    func give(_ memory: UnsafeMutableRawPointer, _ bytes: Int, isFast: Bool) {
+    /// - Parameter isFast: The part was filled and sent quickly. The pages of a slow part go back to the kernel,
+    ///   because in their next use they would take memory long before they have bytes.
+    func recycle(_ memory: UnsafeMutableRawPointer, _ bytes: Int, isFast: Bool) {
         guard bytes >= Self.least else { return memory.deallocate() }
         let outdated = state.withLock { state -> [Pages] in
             state.held -= bytes

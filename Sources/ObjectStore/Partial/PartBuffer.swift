@@ -17,7 +17,7 @@ final class PartBuffer: @unchecked Sendable {
     private let begun = ContinuousClock.now
     /// When the buffer was made or last saved.
     var since = ContinuousClock.now
-    /// The buffer takes no more bytes, because it is being uploaded or saved.
+    /// The buffer accepts no more bytes, because it is being uploaded or saved.
     var isClosed = false
 
     init(_ number: Int, _ range: Range<Int64>, _ reservation: PartMemory.Reservation, in pages: PagePool) {
@@ -25,7 +25,7 @@ final class PartBuffer: @unchecked Sendable {
         memory = pages.take(range.count)
     }
 
-    deinit { pages.give(memory, range.count, isFast: ContinuousClock.now - begun < .seconds(1)) }
+    deinit { pages.recycle(memory, range.count, isFast: ContinuousClock.now - begun < .seconds(1)) }
 
     /// The present bytes that no tail has.
     var fresh: ByteIntervals { ByteIntervals(present.intervals.flatMap { saved.missing(in: $0) }) }
@@ -39,7 +39,7 @@ final class PartBuffer: @unchecked Sendable {
         UnsafeRawBufferPointer(start: memory + Int(part.lowerBound - range.lowerBound), count: part.count)
     }
 
-    /// The bytes as a request's body, without a copy. The body keeps this object alive.
+    /// The bytes as a request's body, without a copy. The body retains this object.
     func body(_ part: Range<Int64>) -> RequestMemory { RequestMemory(bytes(part), of: self) }
 
     /// Several pieces as one body: a copy, unless there is only one piece.

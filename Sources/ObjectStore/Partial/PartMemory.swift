@@ -1,11 +1,11 @@
 import HaulExecutors
 import Synchronization
 
-/// The bounded memory of all parts that are being filled or uploaded. Who finds no memory waits.
+/// The bounded memory of all parts that are being filled or uploaded. A file that finds no memory waits.
 ///
 /// A part's memory is reserved as a whole with its first byte, so every part that was begun can be filled. While others
-/// wait, slowly filled parts are spilled to tails. Memory that is given back goes first to files that hold parts, and
-/// then to the others. The other way round, all files would begin and none could finish.
+/// wait, slowly filled parts are spilled to tails. Memory that is returned goes first to files that hold parts, and
+/// then to the others. Otherwise all files would begin and none could finish.
 final class PartMemory: Sendable {
     /// The memory of one part.
     struct Reservation: Sendable, Equatable {
@@ -16,14 +16,15 @@ final class PartMemory: Sendable {
         let owner: UInt64
         let bytes: Int
         let since: ContinuousClock.Instant
-        /// Saves the part's bytes elsewhere, and then gives the memory back.
+        /// Saves the part's bytes elsewhere, and then returns the memory.
         let spill: @Sendable () -> Void
         /// The part's bytes are on their way to the store, so its memory comes back without a spill.
         var isLeaving = false
     }
 
     private struct Waiter {
-        /// The file that waits for any memory; nil if it waits for its own (share used up, or part leaving).
+        /// The file that waits for any memory; nil if it waits for its own (its maximum is used up, or a part is
+        /// leaving).
         let owner: UInt64?
         /// nil if the file tries again by itself.
         let wake: (@Sendable () async -> Bool)?
@@ -47,7 +48,7 @@ final class PartMemory: Sendable {
     /// Where the reserved memory comes from.
     let pages: PagePool
     private let state = Mutex(State())
-    /// The interval between spills while somebody waits, and the age from which a part may be spilled.
+    /// The interval between spills while a file waits, and the age from which a part may be spilled.
     private static let patience = Duration.seconds(2)
 
     init(limit: Int, share: Int) {
@@ -66,9 +67,9 @@ final class PartMemory: Sendable {
         }
     }
 
-    /// Reserves memory for a part; nil if there is no room. Then `wake` is called when another try makes sense. Without
-    /// `wake` the caller tries again by itself. While nobody holds memory, any part gets it, even one larger than the
-    /// bound.
+    /// Reserves memory for a part; nil if there is not enough. Then `wake` is called when another try makes sense.
+    /// Without `wake` the caller tries again by itself. While no file holds memory, any part gets it, even one larger
+    /// than the bound.
     func reserve(
         _ bytes: Int, for owner: UInt64, spill: @escaping @Sendable () -> Void,
         orCall wake: (@Sendable () async -> Bool)?
@@ -80,7 +81,7 @@ final class PartMemory: Sendable {
             let isTurn = mine > 0 || state.used == 0 || !state.waiting.contains(where: state.hasBegun)
             guard isWithinShare, isFree, isTurn else {
                 let waiter = Waiter(owner: isWithinShare ? owner : nil, wake: wake)
-                // One that tries again and again waits once.
+                // A caller that retries by itself counts once.
                 let isKnown = wake == nil && state.waiting.contains { $0.wake == nil && $0.owner == waiter.owner }
                 if !isKnown { state.waiting.append(waiter) }
                 defer { state.isWatched = true }
@@ -96,17 +97,17 @@ final class PartMemory: Sendable {
         return reservation
     }
 
-    /// Calls `wake` when any memory has been given back.
+    /// Calls `wake` when any memory has been returned.
     func wait(_ wake: @escaping @Sendable () async -> Bool) {
         state.withLock { $0.waiting.append(Waiter(owner: nil, wake: wake)) }
     }
 
-    /// Notes that the part is complete and will be uploaded, so that it is not spilled.
+    /// Records that the part is complete and will be uploaded, so that it is not spilled.
     func leaves(_ reservation: Reservation) {
         state.withLock { $0.holders[reservation.id]?.isLeaving = true }
     }
 
-    func give(_ reservation: Reservation) {
+    func release(_ reservation: Reservation) {
         let waiting = state.withLock { state -> [Waiter] in
             guard let holder = state.holders.removeValue(forKey: reservation.id) else { return [] }
             state.used -= holder.bytes
@@ -120,7 +121,7 @@ final class PartMemory: Sendable {
         Task { for waiter in waiting { _ = await waiter.wake?() } }
     }
 
-    /// Runs while somebody waits, and spills the part that has been held longest, one in each interval.
+    /// Runs while a file waits, and spills the part that has been held longest, one in each interval.
     private func watch() async {
         while true {
             try? await Task.sleep(for: Self.patience)
@@ -132,7 +133,8 @@ final class PartMemory: Sendable {
                 let due = state.holders.filter {
                     !$0.value.isLeaving && ContinuousClock.now - $0.value.since >= Self.patience
                 }
-                // Prefer files that hold more than half of their share: only their own parts can free memory for them.
+                // Prefer files that hold more than half of their maximum, because only their own parts can free memory
+                // for them.
                 let full = Set(state.owned.filter { $0.value * 2 > share }.keys)
                 let ofFull = due.filter { full.contains($0.value.owner) }
                 let oldest = (ofFull.isEmpty ? due : ofFull).min { $0.value.since < $1.value.since }

@@ -20,7 +20,7 @@ final class PartSink: BodySink {
         }
     }
 
-    func rest() {}
+    func releaseMemory() {}
     func handOver() {}
     func end() {}
     func finish() async throws(TransferError) { if let error = partial.error { throw error } }

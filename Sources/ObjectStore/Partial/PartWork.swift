@@ -1,4 +1,4 @@
-/// The uploads of parts and tails that a partial file has under way.
+/// The uploads of parts and tails that a partial file has in progress.
 struct PartWork: Sendable {
     private var active: Set<Int> = []
     private var running: [Int: Task<Void, Never>] = [:]
@@ -9,7 +9,7 @@ struct PartWork: Sendable {
     var isAny: Bool { !active.isEmpty }
     var tasks: [Task<Void, Never>] { Array(running.values) }
 
-    /// Whether any work up to `number` is under way.
+    /// Whether any work up to `number` is in progress.
     func isAny(upTo number: Int) -> Bool { active.contains { $0 <= number } }
 
     /// Returns the number of work that is about to begin.
@@ -19,12 +19,12 @@ struct PartWork: Sendable {
         return last
     }
 
-    /// Keeps the work's task for its cancellation, unless the work has ended already.
+    /// Stores the work's task for its cancellation, unless the work has ended already.
     mutating func record(_ task: Task<Void, Never>, _ number: Int) {
         if active.contains(number) { running[number] = task }
     }
 
-    /// Notes the end of work. Returns the waiting continuations if nothing is under way any more.
+    /// Records the end of work. Returns the waiting continuations if nothing is in progress any more.
     mutating func end(_ number: Int) -> [CheckedContinuation<Void, Never>] {
         running[number] = nil
         active.remove(number)
@@ -33,7 +33,7 @@ struct PartWork: Sendable {
         return waiting
     }
 
-    /// Keeps a continuation until nothing is under way; false if nothing is.
+    /// Stores a continuation until nothing is in progress; false if nothing is.
     mutating func wait(_ continuation: CheckedContinuation<Void, Never>) -> Bool {
         guard isAny else { return false }
         waiting.append(continuation)

@@ -13,8 +13,9 @@ struct PartFormula: Sendable, Equatable {
     /// An object of known length has at most this many parts, with some distance to `maxParts`.
     private static let aim: Int64 = 9_000
     private static let mebibyte: Int64 = 1 << 20
-    /// If the length is unknown, the parts are equal at first: Cloudflare R2 wants that. Then their size doubles after
-    /// each stage of this many parts, up to 4 GiB. So there are enough parts for the largest object of S3, 5 TiB.
+    /// If the length is unknown, the parts are equal at first, because Cloudflare R2 requires that. Then their size
+    /// doubles after each stage of this many parts, up to 4 GiB. So there are enough parts for the largest object of
+    /// S3, 5 TiB.
     private static let equal = 8_000
     private static let stage = 100
     private static let largest: Int64 = 4 << 30

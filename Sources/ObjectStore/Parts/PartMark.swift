@@ -12,7 +12,7 @@ struct PartMark: Sendable, Hashable, CustomStringConvertible {
         description = Base64.encode(digest).replacing("+", with: "-").replacing("/", with: "_")
     }
 
-    /// Reads a mark from a journal; nil if `text` is none.
+    /// Reads a mark from a store state; nil if `text` is not a mark.
     init?(_ text: some StringProtocol) {
         let isMark = { (byte: UInt8) in
             switch byte {

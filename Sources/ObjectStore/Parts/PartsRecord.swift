@@ -29,7 +29,7 @@ struct PartsRecord: Sendable, Equatable {
 
     var formula: PartFormula { PartFormula(total: total) }
 
-    /// The bytes that the store has, according to this journal.
+    /// The bytes that the store has, according to this record.
     var offsets: ByteIntervals {
         let formula = formula
         var result = ByteIntervals(parts.keys.sorted().map { formula.range(of: $0) })
@@ -37,9 +37,10 @@ struct PartsRecord: Sendable, Equatable {
         return result
     }
 
-    /// Replaces the parts by those that the store lists. A listed part that the journal does not name is right, too:
-    /// every worker uploads the same bytes as this part, and the store has compared their MD5. A part that is not
-    /// listed is lost, and so is one with another ETag: a repeated request can change that, and so can another program.
+    /// Replaces the parts by those that the store lists. A listed part that the record does not name is right, too,
+    /// because every worker uploads the same bytes as this part, and the store has compared their MD5. A part that is
+    /// not listed is lost, and so is one with another ETag: a repeated request can change that, and so can another
+    /// program.
     ///
     /// - Returns: The ETags by part number; nil if another program has added a part.
     mutating func adopt(_ listed: [ListedPart]) -> [Int: String]? {
@@ -86,7 +87,7 @@ struct PartsRecord: Sendable, Equatable {
         return words.joined(separator: " ")
     }
 
-    /// Reads a journal's text; nil if it is none, or if it names bytes outside of a part.
+    /// Reads the text of a record; nil if it is not valid, or if it names bytes outside of a part.
     init?(_ text: String) {
         var words = text.split(separator: " ")
         guard words.first == Self.version[...] else { return nil }

@@ -23,7 +23,7 @@ package struct BucketAddress: Sendable, Equatable, CustomStringConvertible {
         _ text: String, endpoint: String? = nil, region: String? = nil, isPathStyle: Bool? = nil
     ) throws(Failure) {
         guard text.hasPrefix(Self.scheme) else {
-            throw Failure(.badJob, "\"\(text)\" is no object store: write s3://BUCKET or s3://BUCKET/PREFIX")
+            throw Failure(.badJob, "\"\(text)\" is not a valid object store: write s3://BUCKET or s3://BUCKET/PREFIX")
         }
         let parts = text.dropFirst(Self.scheme.count).split(
             separator: "/", maxSplits: 1, omittingEmptySubsequences: false)
@@ -31,7 +31,8 @@ package struct BucketAddress: Sendable, Equatable, CustomStringConvertible {
         guard Self.isBucket(bucket) else {
             throw Failure(
                 .badJob,
-                "\"\(bucket)\" is no bucket's name: 3 to 63 of the characters a-z 0-9 . - (and A-Z _ of older ones)")
+                "\"\(bucket)\" is not a valid bucket name: write 3 to 63 of the characters a-z 0-9 . - (and A-Z _ of older ones)"
+            )
         }
         let words = (parts.count > 1 ? parts[1] : "").split(separator: "/").map(String.init)
         guard words.allSatisfy({ !$0.hasPrefix(".haul") && $0 != "." && $0 != ".." }) else {
@@ -72,7 +73,7 @@ package struct BucketAddress: Sendable, Equatable, CustomStringConvertible {
     func key(_ path: String) -> String { prefix.isEmpty ? path : "\(prefix)/\(path)" }
 
     /// Origin, Host field and unencoded path of a request for `key`. An empty key means the bucket itself.
-    func place(of key: String, region: String) -> (origin: String, host: String, path: String) {
+    func location(of key: String, region: String) -> (origin: String, host: String, path: String) {
         let base = endpoint ?? "https://s3.\(region).amazonaws.com"
         let split = base.utf8.firstIndex(of: UInt8(ascii: ":"))!
         let (scheme, authority) = (base[..<split], base[base.index(split, offsetBy: 3)...])

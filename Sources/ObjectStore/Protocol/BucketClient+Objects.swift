@@ -14,7 +14,8 @@ struct ObjectHead: Sendable {
     }
 }
 
-/// What must hold of a name when a request gives or takes it. Otherwise the server refuses the request.
+/// The condition on a name under which a request gives or removes it. If it does not hold, the server refuses the
+/// request.
 enum NameCondition: Sendable, Equatable {
     case none
     /// No object has the name.
@@ -41,7 +42,7 @@ struct ListedPart: Sendable, Equatable {
 
 /// A multipart upload that is neither completed nor aborted.
 struct ListedUpload: Sendable, Equatable {
-    /// As the server sent it. Servers do not tell reliably whether they have encoded it.
+    /// As the server sent it. Servers do not say reliably whether they have encoded it.
     let sent: String
     var key: String { PartsRecord.decoded(sent[...]) ?? sent }
     func isOf(_ key: String) -> Bool { key == sent || key == self.key }
@@ -62,7 +63,7 @@ extension BucketClient {
 
     /// The bytes of an object or of a range of it; nil if there is no such object.
     ///
-    /// - Parameter limit: The most bytes that the answer may have.
+    /// - Parameter limit: The maximum bytes of the response.
     func get(_ key: String, _ range: Range<Int64>? = nil, limit: Int) async throws(StoreRefusal) -> [UInt8]? {
         var request = StoreRequest("GET", key)
         request.limit = limit
@@ -135,14 +136,14 @@ extension BucketClient {
         _ = try await send(request)
     }
 
-    func put(_ key: String, text: String, tries: Int = RequestPace.tries) async throws(StoreRefusal) {
+    func put(_ key: String, text: String, tries: Int = RequestBackoff.tries) async throws(StoreRefusal) {
         var request = StoreRequest("PUT", key)
         request.tries = tries
         request.carry(text)
         _ = try await send(request)
     }
 
-    /// Deletes an object. It is no error if there is none.
+    /// Deletes an object. An object that does not exist is not an error.
     func delete(_ key: String) async throws(StoreRefusal) {
         do { _ = try await send(StoreRequest("DELETE", key)) } catch {
             if error.meaning != .noSuchObject { throw error }
@@ -230,7 +231,7 @@ extension BucketClient {
             if let marker { request.query.append(("part-number-marker", marker)) }
             let reply: StoreReply
             do { reply = try await send(request) } catch {
-                // Some servers answer 404 without the code NoSuchUpload.
+                // Some servers respond with 404 without the code NoSuchUpload.
                 throw error.meaning == .noSuchObject
                     ? StoreRefusal(
                         status: error.status, code: error.code, message: error.message, meaning: .noSuchUpload)
@@ -247,13 +248,13 @@ extension BucketClient {
                     ListedPart(number: number, etag: etag, size: entry.text("Size").flatMap { Int64($0) } ?? 0))
             }
             let next = xml.text("IsTruncated") == "true" ? xml.text("NextPartNumberMarker") : nil
-            // A server that repeats its marker would be asked forever.
+            // A server that repeats its marker would get requests forever.
             marker = next == marker ? nil : next
         } while marker != nil
         return parts
     }
 
-    /// Asks once for the completion of an upload. The answer is not reliable: HEAD shows whether the object exists.
+    /// Requests the completion of an upload once. The response is not reliable: HEAD shows whether the object exists.
     func complete(
         _ upload: String, _ key: String, _ parts: [(number: Int, etag: String)], _ condition: NameCondition = .none
     ) async throws(StoreRefusal) {
@@ -273,7 +274,7 @@ extension BucketClient {
 
     /// Aborts an upload, up to five times, until it has no parts: a part may still arrive after the first abort.
     ///
-    /// - Throws: Also if it still has parts then: it is not fenced.
+    /// - Throws: Even if it still has parts then, because it is not fenced.
     func abort(_ upload: String, _ key: String) async throws(StoreRefusal) {
         for _ in 0..<5 {
             var request = StoreRequest("DELETE", key)
@@ -342,7 +343,7 @@ extension BucketClient {
         return parts
     }
 
-    /// The pages of a listing: a million entries. A server that always names one page more would be asked forever.
+    /// The pages of a listing: a million entries. A server that always names one page more would get requests forever.
     private static let maxPages = 1000
 
     /// Counts a page of a listing.
@@ -359,6 +360,6 @@ extension BucketClient {
 
     private static func unreadable(_ reply: StoreReply) -> StoreRefusal {
         StoreRefusal(
-            status: reply.status, code: "unreadable", message: "the answer is not what S3 answers", meaning: .passing)
+            status: reply.status, code: "unreadable", message: "the response is not valid for S3", meaning: .passing)
     }
 }

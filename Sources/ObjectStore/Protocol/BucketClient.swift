@@ -7,7 +7,7 @@ import Synchronization
 final class BucketClient: Sendable {
     private struct State {
         var skew = ClockSkew()
-        var pace = BucketPace()
+        var pace = BucketThrottle()
         var region: String
         var hasMoved = false
         /// When a write last succeeded, in seconds of `watch`.
@@ -16,7 +16,7 @@ final class BucketClient: Sendable {
         /// Seconds between the local time and the Date of the last reply.
         var distance: Int64?
         /// The server compares If-Match with ETags without their quotes.
-        var wantsBareETags = false
+        var requiresBareETags = false
     }
 
     let address: BucketAddress
@@ -45,13 +45,13 @@ final class BucketClient: Sendable {
     /// Seconds to add to the local time to get the server's.
     var skew: Int64 { state.withLock { $0.skew.seconds } }
 
-    /// An If-Match field, with quotes unless the server wants none (radosgw 16).
+    /// An If-Match field, with quotes unless the server requires none (radosgw 16).
     func ifMatch(_ etag: String) -> HeaderField {
-        HeaderField("If-Match", state.withLock { $0.wantsBareETags } ? etag : "\"\(etag)\"")
+        HeaderField("If-Match", state.withLock { $0.requiresBareETags } ? etag : "\"\(etag)\"")
     }
 
-    /// The server says that an object has another ETag, and tells the same one.
-    func tryOtherQuotes() { state.withLock { $0.wantsBareETags.toggle() } }
+    /// The server says that an object has another ETag, but sends the same one.
+    func tryOtherQuotes() { state.withLock { $0.requiresBareETags.toggle() } }
 
     /// Seconds since 1970 by the server's clock, with the differences that a signature usually tolerates.
     private var exactTime: Int64 {
@@ -83,7 +83,7 @@ final class BucketClient: Sendable {
             guard tries < request.tries, ContinuousClock.now - begun < request.patience else { throw refusal }
             if isAtOnce { continue }
             guard refusal.isWorthWaiting else { throw refusal }
-            do { try await Task.sleep(for: RequestPace.wait(before: tries, using: &generator)) } catch {
+            do { try await Task.sleep(for: RequestBackoff.wait(before: tries, using: &generator)) } catch {
                 throw StoreRefusal(TransferError.cancelled)
             }
         }
@@ -110,7 +110,8 @@ final class BucketClient: Sendable {
         if let date { state.withLock { $0.distance = date - UnixTime.seconds } }
         if reply.status == 403, let validity = request.validity, let date, date - time >= validity - 1 {
             throw StoreRefusal(
-                status: 403, code: "RequestExpired", message: "the store got the request too late", meaning: .passing)
+                status: 403, code: "RequestExpired", message: "the store received the request too late",
+                meaning: .passing)
         }
         try await check(reply, request, credentials, skew)
         return reply
@@ -118,17 +119,17 @@ final class BucketClient: Sendable {
 
     private func signed(_ request: StoreRequest, by credentials: Credentials, at time: Int64) -> HTTPRequest {
         let region = state.withLock { $0.region }
-        let place = address.place(of: request.key, region: region)
+        let location = address.location(of: request.key, region: region)
         let payload =
             request.payload ?? (request.memory == nil ? Signature.emptyPayload : Signature.unsignedPayload)
         let signed = Signature.SignedRequest(
-            method: request.method, host: place.host, path: place.path, query: request.query,
+            method: request.method, host: location.host, path: location.path, query: request.query,
             headers: request.headers, payload: payload)
         let signature = Signature(credentials: credentials, region: region, time: time, keys: keys)
         let added = request.validity.map { signature.query(for: signed, validFor: $0) } ?? []
         let items = request.query + added
         let query = items.isEmpty ? "" : "?" + URIText.query(items)
-        var result = HTTPRequest(url: place.origin + URIText.path(place.path) + query)
+        var result = HTTPRequest(url: location.origin + URIText.path(location.path) + query)
         (result.method, result.memory) = (request.method, request.memory)
         // PUT and POST without a body send an empty one, so that there is a Content-Length.
         if request.memory == nil, ["PUT", "POST"].contains(request.method) { result.memory = RequestMemory([]) }
@@ -193,10 +194,10 @@ final class BucketClient: Sendable {
         throw refusal
     }
 
-    /// Finds out why a HEAD was refused. The reply has no body, so expired credentials look like missing rights. A GET
-    /// gets the reason.
+    /// Finds out why a HEAD was refused. The reply has no body, so expired credentials look like missing permissions. A
+    /// GET gets the reason.
     ///
-    /// - Throws: The refusal of the GET, if it gives the reason. Otherwise returns, and the refusal of the HEAD counts.
+    /// - Throws: The refusal of the GET, if it has the reason. Otherwise returns, and the refusal of the HEAD counts.
     private func learn(why key: String) async throws(StoreRefusal) {
         var request = StoreRequest("GET", key)
         request.headers = [HeaderField("Range", "bytes=0-0")]

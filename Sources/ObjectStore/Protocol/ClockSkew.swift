@@ -8,7 +8,7 @@ struct ClockSkew: Sendable {
     /// Seconds to add to the local time.
     private(set) var seconds: Int64 = 0
 
-    /// Takes the Date of a reply that came at the local time `now`, in seconds since 1970. True if the skew has
+    /// Records the Date of a reply that came at the local time `now`, in seconds since 1970. True if the skew has
     /// changed, so that requests were signed with a wrong time before.
     mutating func record(date: String?, at now: Int64) -> Bool {
         guard let server = date.flatMap(HTTPDate.parse) else { return false }

@@ -1,13 +1,13 @@
 import HaulContract
 import HaulHTTP
 
-/// Why an object store has not done what a request asked for.
+/// Why an object store has not executed a request.
 struct StoreRefusal: Error, Sendable, Equatable {
     /// What the refusal means for the caller.
     enum Meaning: Sendable, Equatable {
         /// A retry may succeed.
         case passing
-        /// The server wants fewer requests.
+        /// The server requires fewer requests.
         case throttled
         /// The local clock and the server's differ by too much.
         case clock
@@ -22,7 +22,7 @@ struct StoreRefusal: Error, Sendable, Equatable {
         case unknownRequest
         /// The credentials do not allow the request.
         case denied
-        /// The store has no room, or a quota is used up.
+        /// The store has no space, or a quota is used up.
         case full
         /// A retry would be refused again.
         case final
@@ -88,7 +88,7 @@ struct StoreRefusal: Error, Sendable, Equatable {
         }
     }
 
-    /// In words, for a person. Contains no secret: the server's message about a signature is left out.
+    /// In words, for a person. Contains no secret, because the server's message about a signature is left out.
     var words: String {
         // There was no reply.
         if status == 0 { return "\(code): \(message)" }
@@ -99,7 +99,7 @@ struct StoreRefusal: Error, Sendable, Equatable {
 
     /// The failure as it is recorded in the job's hash.
     var failure: Failure {
-        if status == 0 { return Failure(.io, "the object store does not answer, \(words)") }
+        if status == 0 { return Failure(.io, "the object store does not respond,  \(words)") }
         return switch meaning {
         case .denied:
             Failure(.permission, "the object store refuses access, \(words): check the credentials and the policy")
@@ -130,7 +130,7 @@ struct StoreReply: Sendable {
     let headers: HeaderFields
     let body: [UInt8]
 
-    /// The bytes of an ETag or an upload's id. Both are kept for each part, and sent back.
+    /// The maximum bytes of an ETag or an upload's id. Both are stored for each part, and sent back.
     static let maxToken = 1024
 
     var xml: XMLElement? { body.isEmpty ? nil : XMLElement(body) }
@@ -138,7 +138,7 @@ struct StoreReply: Sendable {
     /// The ETag without its quotes; nil if there is none.
     var etag: String? { headers["etag"].flatMap(Self.unquoted) }
 
-    /// An ETag without its quotes; nil if it is empty, as some servers send it, or too long to be kept.
+    /// An ETag without its quotes; nil if it is empty, as some servers send it, or too long to be stored.
     static func unquoted(_ text: String) -> String? {
         guard text.utf8.count <= maxToken else { return nil }
         let bare = text.replacing("\"", with: "")

@@ -11,17 +11,17 @@ struct StoreRequest: Sendable {
     var memory: RequestMemory?
     /// SHA-256 of the body in hexadecimal digits. nil if the body is not signed, since it is sent with its MD5.
     var payload: String?
-    /// The most bytes of the reply.
+    /// The maximum bytes of the reply.
     var limit = XMLElement.longest
     /// The number of tries, the first one included.
-    var tries = RequestPace.tries
+    var tries = RequestBackoff.tries
     /// After this time the request is not retried.
-    var patience = RequestPace.patience
+    var patience = RequestBackoff.patience
     /// Seconds without a byte of the reply, in addition to the time for sending the body.
     var timeout: Int64 = 30
 
-    /// The request gives or takes the name of a finished object. It is sent once, and the store refuses it once it has
-    /// expired: so it does nothing if the network delivers it late.
+    /// The request gives or removes the name of a finished object. It is sent once, and the store refuses it once it
+    /// has expired, so that it does nothing if the network delivers it late.
     private(set) var isNaming = false
     /// Seconds to pretend that have passed since the request was signed.
     var age: Int64 = 0

@@ -13,7 +13,7 @@ enum AmazonTime {
             + "\(two(parts.tm_hour))\(two(parts.tm_min))\(two(parts.tm_sec))Z"
     }
 
-    /// Seconds since 1970 of a time like `2009-10-12T17:50:30.000Z`; nil if `text` is no such time.
+    /// Seconds since 1970 of a time like `2009-10-12T17:50:30.000Z`; nil if `text` is not in this format.
     static func seconds(_ text: String) -> Int64? {
         let bytes = Array(text.utf8)
         guard bytes.count >= 20, bytes.last == UInt8(ascii: "Z"), bytes[10] == UInt8(ascii: "T") else { return nil }

@@ -1,9 +1,9 @@
 import HaulContract
 
-/// AWS Signature Version 4 in the Authorization field, as S3 wants it. Other services encode the path twice and
+/// AWS Signature Version 4 in the Authorization field, as S3 requires it. Other services encode the path twice and
 /// normalize it; for S3 it is encoded once.
 struct Signature: Sendable {
-    /// In place of the body's digest: the signature does not cover the body.
+    /// Replaces the body's digest when the signature does not cover the body.
     static let unsignedPayload = "UNSIGNED-PAYLOAD"
     /// SHA-256 of no bytes.
     static let emptyPayload = Hexadecimal.text(Digest.sha256([]))
@@ -30,7 +30,7 @@ struct Signature: Sendable {
         var payload: String
     }
 
-    /// The fields to send in addition to those of `question`: body digest, date, session token and Authorization.
+    /// The fields to send in addition to those of `request`: body digest, date, session token and Authorization.
     func fields(for request: SignedRequest) -> [HeaderField] {
         var added = [HeaderField("x-amz-content-sha256", request.payload), HeaderField("x-amz-date", stamp)]
         if let token = credentials.token { added.append(HeaderField("x-amz-security-token", token)) }
@@ -42,7 +42,7 @@ struct Signature: Sendable {
         return added + [HeaderField("Authorization", authorization)]
     }
 
-    /// The query items to send in addition to those of `question`. The store refuses such a request when `seconds` have
+    /// The query items to send in addition to those of `request`. The store refuses such a request when `seconds` have
     /// passed. The signature does not cover the body.
     func query(for request: SignedRequest, validFor seconds: Int64) -> [(String, String)] {
         let all = signedFields(request.headers, request.host)
@@ -81,7 +81,7 @@ struct Signature: Sendable {
         return Hexadecimal.text(Digest.hmac(key.bytes, "\(Self.algorithm)\n\(stamp)\n\(scope)\n\(digest)"))
     }
 
-    /// Without blanks at both ends, and with one blank in place of several.
+    /// Without blanks at both ends, and with one blank instead of several.
     private static func trimmed(_ value: String) -> String {
         func isBlank(_ byte: UInt8) -> Bool { byte == 0x20 || byte == 0x09 }
         guard value.utf8.contains(where: isBlank) else { return value }

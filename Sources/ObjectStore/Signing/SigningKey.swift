@@ -9,7 +9,7 @@ struct SigningKey: Sendable {
     }
 }
 
-/// Keeps the last signing key, since deriving it costs four HMACs.
+/// Caches the last signing key, since deriving it costs four HMACs.
 final class SigningKeys: Sendable {
     private struct Origin: Equatable { let secret, day, region, service: String }
 

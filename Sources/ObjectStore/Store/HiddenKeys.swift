@@ -1,7 +1,8 @@
 /// The keys of unfinished objects, beneath `PREFIX/.haul/`: a folder for each generation of each job.
 ///
 /// `owner` holds the token of the run that has the generation. `u.<id>` stands for a multipart upload, and holds the
-/// key of its object. `c.<name>` holds the key of an upload that is about to begin. `t.<name>` is a tail. `whole` is a complete object whose digest is not verified yet.
+/// key of its object. `c.<name>` holds the key of an upload that is about to begin. `t.<name>` is a tail. `whole` is a
+/// complete object whose digest is not verified yet.
 struct HiddenKeys: Sendable, Hashable {
     let job: String
     let generation: String
@@ -10,7 +11,7 @@ struct HiddenKeys: Sendable, Hashable {
 
     static let root = ".haul/"
 
-    /// The beginning of the keys of all generations of a job.
+    /// The prefix of the keys of all generations of a job.
     static func prefix(ofJob job: String) -> String { "\(root)\(job)." }
 
     /// Written to find out whether the bucket accepts writes.
@@ -30,7 +31,7 @@ struct HiddenKeys: Sendable, Hashable {
         case tail(String)
     }
 
-    /// Takes a path apart; nil if it is not hidden, or if Haul makes no such path.
+    /// Parses a path; nil if it is not hidden, or if Haul makes no such path.
     static func parse(_ path: String) -> (keys: HiddenKeys, kind: Kind)? {
         guard path.hasPrefix(root) else { return nil }
         let parts = path.dropFirst(root.count).split(separator: "/", omittingEmptySubsequences: false)

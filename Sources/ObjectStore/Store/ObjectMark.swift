@@ -30,7 +30,7 @@ struct ObjectMark: Sendable, Equatable {
         ]
     }
 
-    /// A number that no other object has, in place of an inode.
+    /// A number that no other object has, instead of an inode.
     var identity: UInt64 {
         Digest.md5("\(job)\n\(generation)\n\(time)".utf8).prefix(8).reduce(0) { $0 << 8 | UInt64($1) }
     }

@@ -17,11 +17,11 @@ final class ObjectSource: SourceFile {
         let head: ObjectHead?
         do throws(StoreRefusal) { head = try await client.head(key) } catch { throw error.error }
         guard let head else {
-            throw TransferError(.sourceMissing, "there is no object \(path) in \(client.address)")
+            throw TransferError(.sourceMissing, "the object \(path) does not exist in \(client.address)")
         }
         guard let etag = head.etag else {
             throw TransferError(
-                .io, "the object store tells no ETag of \(path): without one a change could not be noticed")
+                .io, "the object store sends no ETag of \(path), so a change could not be detected")
         }
         (self.path, self.key, self.etag, self.client) = (path, key, etag, client)
         version = SourceVersion(size: head.size, mark: etag)
@@ -49,6 +49,7 @@ final class ObjectSource: SourceFile {
     private var changed: TransferError {
         TransferError(
             .sourceChanged,
-            "the object \(path) was replaced or deleted while it was sent; push the job again when it is at rest")
+            "the object \(path) was replaced or deleted while it was sent; push the job again when the object no longer changes"
+        )
     }
 }

@@ -32,7 +32,7 @@ extension ObjectStore {
 
     private func complain(_ error: StoreRefusal, about path: String) {
         guard error.meaning != .cancelled else { return }
-        client.notify("leftovers at \(path) of \(client.address) stay for now: \(error.words)")
+        client.notify("leftovers at \(path) of \(client.address) remain for now: \(error.words)")
     }
 
     private func parse(_ key: String) -> (keys: HiddenKeys, kind: HiddenKeys.Kind)? {
@@ -48,7 +48,7 @@ extension ObjectStore {
             try await client.abort(id, String(decoding: key, as: UTF8.self))
         }
         let intents = objects.filter { parse($0.key)?.kind == .intent }
-        // An upload was begun whose id nobody has learned.
+        // An upload was begun whose id no run has learned.
         if intents.count > known.count {
             for intent in intents { try await abortBegun(intent, known) }
         }

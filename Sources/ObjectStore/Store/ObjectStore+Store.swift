@@ -45,8 +45,8 @@ extension ObjectStore: Store {
         return .partial(found)
     }
 
-    /// The run that named the object died before it could clean up, so this run does. If it dies as well, HEAD still
-    /// finds the object.
+    /// The run that named the object died before it could clean up, so this run cleans up. If it dies as well, HEAD
+    /// still finds the object.
     private func whole(
         _ placed: StoredFile, _ request: FileRequest, _ resume: ResumePoint
     ) async throws(StoreRefusal) -> Remainder {
@@ -65,7 +65,7 @@ extension ObjectStore: Store {
             file: resume.file, bytes: head.size, identity: mark.identity, modified: mark.time, checksum: nil)
     }
 
-    /// The partial object that the journal names, with the parts that the store has accepted since the journal was
+    /// The partial object that the store state names, with the parts that the store has accepted since the state was
     /// written; nil if it cannot be continued.
     private func partial(
         _ request: FileRequest, _ resume: ResumePoint, _ hidden: HiddenKeys, _ objects: [ListedObject]
@@ -120,10 +120,10 @@ extension ObjectStore: Store {
         await unname(client.address.key(file)) { $0.matches(identity) }
     }
 
-    /// Deletes a finished object, as long as it is the right one. Looks again before each try.
+    /// Deletes a finished object, as long as it is the right one. Checks it again before each try.
     func unname(_ key: String, where isRight: @Sendable (ObjectHead) -> Bool) async {
         var last: NameCondition?
-        for attempt in 1...RequestPace.tries {
+        for attempt in 1...RequestBackoff.tries {
             guard let head = try? await client.head(key), isRight(head) else { return }
             let condition = hasConditions ? head.etag.map(NameCondition.same) ?? .none : .none
             // The server says that the object has another ETag.
@@ -141,12 +141,12 @@ extension ObjectStore: Store {
                 default: isWithoutResponse = !(400..<500).contains(error.status)
                 }
             }
-            // A request that was not answered must not delete an object that comes meanwhile.
+            // A request that got no response must not delete an object that comes meanwhile.
             let pause =
                 isWithoutResponse ? .seconds(11) - (ContinuousClock.now - sent) : Duration.milliseconds(50 << attempt)
             do { try await Task.sleep(for: max(.zero, pause)) } catch { return }
         }
     }
 
-    package func runChores() async { await chore() }
+    package func runDeferredWork() async { await finishBackgroundWork() }
 }

@@ -5,7 +5,7 @@ import HaulHTTP
 import HaulStorage
 import Synchronization
 
-/// A bucket of an object store as the place for downloads. Workers that share nothing else can share it.
+/// A bucket of an object store as the location for downloads. Workers that share nothing else can share it.
 ///
 /// docs/object-stores.md describes its layout, and what it needs from the server.
 package final class ObjectStore: Sendable {
@@ -22,11 +22,11 @@ package final class ObjectStore: Sendable {
 
     /// The default of `Options.memory`, in bytes.
     package static let memory = 256 << 20
-    /// The most bytes that S3 allows in an object.
+    /// The maximum bytes that S3 allows in an object.
     static let largest: Int64 = 5 << 40
     /// Bytes of one file that may be in memory. A kill costs no more than these.
     private static let share = 64 << 20
-    /// In place of a hidden name: there is no hidden object.
+    /// Instead of a hidden name: there is no hidden object.
     static let nothingHidden = "-"
 
     package let id: String
@@ -49,11 +49,11 @@ package final class ObjectStore: Sendable {
         configuration.policy = .unrestricted
         configuration.certificateAuthorities = options.certificateAuthorities
         let engine = TransferEngine(configuration: configuration)
-        let chain = CredentialsChain(engine: engine, places: CredentialsLocation.all(environment, isThere: isThere))
+        let chain = CredentialsChain(engine: engine, locations: CredentialsLocation.all(environment, isThere: isThere))
         client = BucketClient(address, engine: engine, credentials: chain, notify: options.notify)
         memory = PartMemory(limit: options.memory, share: min(Self.share, options.memory))
-        let place = "\(address.endpoint ?? "amazonaws.com")\n\(address.bucket)\n\(address.prefix)"
-        id = Hexadecimal.text(Digest.md5(place.utf8))
+        let location = "\(address.endpoint ?? "amazonaws.com")\n\(address.bucket)\n\(address.prefix)"
+        id = Hexadecimal.text(Digest.md5(location.utf8))
     }
 
     /// Takes the environment and the files of this process.
@@ -65,21 +65,21 @@ package final class ObjectStore: Sendable {
 
     /// Bytes of memory that parts use now.
 
-    /// Whether the server supports If-None-Match: true until it answers that it does not.
+    /// Whether the server supports If-None-Match: true until it responds that it does not.
     var hasConditions: Bool { knowsConditions.withLock { $0 } }
     func lacksConditions() { knowsConditions.withLock { $0 = false } }
 
     /// Runs `work` in the background.
-    func later(_ work: @escaping @Sendable () async -> Void) {
+    func deferWork(_ work: @escaping @Sendable () async -> Void) {
         let task = Task { await work() }
         chores.withLock { $0.append(task) }
     }
 
-    /// Runs `work` in the background, and nobody waits for it.
+    /// Runs `work` in the background, and does not wait for it.
     func inBackground(_ work: @escaping @Sendable () async -> Void) { Task { await work() } }
 
     /// Waits for the background work that was begun before.
-    func chore() async {
+    func finishBackgroundWork() async {
         let tasks = chores.withLock { tasks in
             defer { tasks = [] }
             return tasks

@@ -1,7 +1,7 @@
 import HaulContract
 import HaulHTTP
 
-/// Tests on a bucket everything that Haul needs from it.
+/// Tests everything that Haul requires of a bucket.
 package struct StoreCheck: Sendable {
     package enum Verdict: String, Sendable {
         case good
@@ -40,7 +40,7 @@ package struct StoreCheck: Sendable {
             findings += try await basics()
         } catch {
             findings.append(
-                Finding("requests", .bad, error.words, "a worker waits (waiting: store) until it is mended"))
+                Finding("requests", .bad, error.words, "a worker waits (waiting: store) until it is repaired"))
             await clean()
             return findings
         }
@@ -54,7 +54,7 @@ package struct StoreCheck: Sendable {
         return findings
     }
 
-    /// One test. If it cannot be carried out, the others are.
+    /// One test. If it cannot be run, the others are.
     private func part(
         _ what: String, _ body: () async throws(StoreRefusal) -> [Finding]
     ) async -> [Finding] {
@@ -82,7 +82,7 @@ package struct StoreCheck: Sendable {
             try await body()
             return nil
         } catch {
-            // Without a reply there is no verdict.
+            // Without a reply there is no result.
             if error.status == 0 { throw error }
             return error
         }
@@ -98,7 +98,7 @@ package struct StoreCheck: Sendable {
             Finding("write, read, list", listed == [key("object")] ? .good : .bad, "\(listed.count) of 1 listed"),
             Finding(
                 "metadata", head?.mark == mark ? .good : .bad, head?.mark == mark ? "kept" : "lost",
-                head?.mark == mark ? "" : "finished objects would not be known again"),
+                head?.mark == mark ? "" : "finished objects would not be recognized"),
         ]
     }
 
@@ -112,7 +112,7 @@ package struct StoreCheck: Sendable {
     private func conditions() async throws(StoreRefusal) -> [Finding] {
         let again = try await refused { () throws(StoreRefusal) in try await put("object", [4], ifAbsent: true) }
         let isKept = again?.meaning == .precondition
-        // A worker does without the condition only if the store says that it does not know it.
+        // A worker omits the condition only if the store says that it does not know it.
         let isUsable = isKept || again == nil || again?.meaning == .unknownRequest
         var findings = [
             Finding(
@@ -142,7 +142,7 @@ package struct StoreCheck: Sendable {
         findings.append(
             Finding(
                 "signatures expire", late == nil ? .lacking : .good, late == nil ? "ignored" : "refused",
-                late == nil ? "what the network delivers late is carried out, whenever it comes" : ""))
+                late == nil ? "a request that the network delivers late is executed, whenever it arrives" : ""))
         return findings
     }
 
@@ -163,7 +163,7 @@ package struct StoreCheck: Sendable {
         return [
             Finding(
                 "Content-MD5", refusal == nil ? .bad : .good, refusal == nil ? "ignored" : "checked",
-                refusal == nil ? "bytes that change on the way to the store would not be noticed" : "")
+                refusal == nil ? "bytes that change on the way to the store would not be detected" : "")
         ]
     }
 
@@ -209,7 +209,7 @@ package struct StoreCheck: Sendable {
                 isConditional
                     ? "" : "if_exists looks with HEAD before it completes: an object that comes in between is replaced"),
             Finding(
-                "abort is a fence", late == nil ? .bad : .good, late?.words ?? "a part was taken after it",
+                "abort is a fence", late == nil ? .bad : .good, late?.words ?? "a part was accepted after it",
                 late == nil ? "a late worker's parts would stay" : ""),
         ]
     }

@@ -27,21 +27,21 @@ struct MatrixRun: Sendable {
 
     private let matrixCase: MatrixCase
     private let origin: MatrixOrigin
-    private let place: MatrixPlace
+    private let stores: MatrixStores
     private let here: DownloadContext
     private let elsewhere: DownloadContext
     private let events = Shared<[String]>([])
 
-    init(_ matrixCase: MatrixCase, _ place: MatrixPlace, _ here: TransferEngine, _ elsewhere: TransferEngine) throws {
-        (self.matrixCase, self.place) = (matrixCase, place)
+    init(_ matrixCase: MatrixCase, _ stores: MatrixStores, _ here: TransferEngine, _ elsewhere: TransferEngine) throws {
+        (self.matrixCase, self.stores) = (matrixCase, stores)
         origin = try MatrixOrigin(matrixCase)
-        self.here = DownloadContext(store: place.here, engine: here)
-        self.elsewhere = DownloadContext(store: place.elsewhere, engine: elsewhere)
+        self.here = DownloadContext(store: stores.here, engine: here)
+        self.elsewhere = DownloadContext(store: stores.elsewhere, engine: elsewhere)
     }
 
     /// Whether the durable bytes suffice to continue. After a kill a bucket has nothing of its incomplete parts.
     private var mustContinue: Bool {
-        matrixCase.mustContinue && (place.keepsEachByte || matrixCase.interruption != .kill)
+        matrixCase.mustContinue && (stores.keepsEachByte || matrixCase.interruption != .kill)
     }
 
     func run(into tally: Shared<MatrixTally>) async throws {
@@ -75,7 +75,7 @@ struct MatrixRun: Sendable {
             fetched += next.moved
             if result.isRetried { resume = await next.finalCheckpoint() ?? resume } else { outcome = result }
         }
-        count(outcome, fetched, await place.contents(), in: tally)
+        count(outcome, fetched, await stores.contents(), in: tally)
     }
 
     private func count(

@@ -7,7 +7,7 @@ import Testing
 
 @testable import HaulActivities
 
-/// Never a mixture: entity changes × validators × answers × interruptions × connections.
+/// Never a mixture: entity changes × validators × responses × interruptions × connections.
 ///
 /// Runs a sample by default, and all cases with `HAUL_MATRIX=full`.
 @Suite struct MatrixTests {
@@ -36,7 +36,7 @@ import Testing
 
     private func run(
         _ cases: [MatrixCase], continuing mustContinue: (MatrixCase) -> Bool,
-        in place: @escaping @Sendable () throws -> MatrixPlace
+        in stores: @escaping @Sendable () throws -> MatrixStores
     ) async throws {
         let tally = Shared(MatrixTally())
         let here = Self.engine()
@@ -44,7 +44,7 @@ import Testing
         try await withThrowingTaskGroup(of: Void.self) { group in
             for (index, matrixCase) in cases.enumerated() {
                 if index >= Self.width { try await group.next() }
-                group.addTask { try await MatrixRun(matrixCase, place(), here, elsewhere).run(into: tally) }
+                group.addTask { try await MatrixRun(matrixCase, stores(), here, elsewhere).run(into: tally) }
             }
             try await group.waitForAll()
         }

@@ -7,7 +7,7 @@ package struct MatrixCase: Sendable, CustomStringConvertible {
     package enum Validator: CaseIterable {
         case strong, weak, oldDate, freshDate, none, repeatedETag, serverDigest, jobChecksum
     }
-    /// How the server answers range requests after the interruption.
+    /// How the server responds to range requests after the interruption.
     package enum Answer: CaseIterable { case right, partOfNew, shifted, whole, notSatisfiable, ignoredAfterFirst }
     package enum Interruption: CaseIterable { case pause, kill, cut }
 
@@ -33,7 +33,7 @@ package struct MatrixCase: Sendable, CustomStringConvertible {
 
     package var description: String { "\(change) \(validator) \(answer) \(interruption) x\(connections)" }
 
-    /// Whether nothing prevents a continuation, so that starting over would be a waste.
+    /// Whether nothing prevents a continuation, so that a restart would be a waste.
     package var mustContinue: Bool {
         change == .unchanged && answer == .right && ![.weak, .freshDate, .none].contains(validator)
     }

@@ -57,7 +57,7 @@ package final class MatrixOrigin: Sendable {
         }
     }
 
-    /// Answers as RFC 9110 says.
+    /// Responds as RFC 9110 says.
     private static func honest(
         _ matrixCase: MatrixCase, _ entity: MatrixEntity, isOther: Bool, _ request: OriginRequest
     ) -> OriginReply {

@@ -36,7 +36,7 @@ package final class UploadOrigin: Sendable {
         listener.stop()
     }
 
-    /// Starts to serve, also after `stop`. Throws while the port is not free yet.
+    /// Starts to serve, even after `stop`. Throws while the port is not free yet.
     package func start() throws {
         let server = try OriginServer(port: port, intake: { [self] in intake($0) }) { [self] in
             answer($0)

@@ -79,7 +79,7 @@ static int device(const char *namespace, int offload) {
     return fd;
 }
 
-// The bytes of the packet on the line. Each of several segments has a header of its own.
+// The bytes of the packet on the link. Each of several segments has a header of its own.
 static uint64_t weight(const struct packet *packet) {
     const struct virtio_net_hdr *about = (const void *)packet->bytes;
     uint64_t bytes = (uint64_t)packet->length - sizeof *about;

@@ -101,7 +101,7 @@ def measure(stage, tools, row, chosen, repeat, work):
     if not row.network:
         stage.client = stage.server
     for turn in range(repeat):
-        # Each tool begins a round in its turn.
+        # The tools begin the rounds alternately.
         for name in chosen[turn % len(chosen):] + chosen[:turn % len(chosen)]:
             if row.network:
                 stage.connect(row.network)

@@ -91,7 +91,7 @@ class Stage:
         self.link = subprocess.Popen(
             [f"{self.work}/link", self.client, self.server, str(network.rtt), str(network.rate), str(network.loss),
              str(network.queue), str(self.seed), "0" if network.loss else "1"], stdout=subprocess.PIPE, text=True)
-        assert self.link.stdout.readline() == "ready\n", "the link could not be laid"
+        assert self.link.stdout.readline() == "ready\n", "the link could not be made"
         for name, own, other in (
             (self.client, CLIENT_ADDRESS, SERVER_ADDRESS), (self.server, SERVER_ADDRESS, CLIENT_ADDRESS)):
             self.inside(name, ["sh", "-c", f"ip link set link0 txqueuelen 20000 gso_max_size 16384 up && "

@@ -5,12 +5,12 @@ struct ConnectionFailures {
     /// Bytes that a connection must deliver for the next one to be opened at once.
     static let worthwhile: Int64 = 64 << 10
     /// After this many failures in a row no more extra connections are tried.
-    private static let most = 3
+    private static let maxFailures = 3
 
     /// Extra connections in a row that were refused.
     private var refusals = 0
     /// Connections in a row that broke off before they had delivered `worthwhile` bytes.
-    private var fruitless = 0
+    private var shortLived = 0
     /// Bytes of the file that were written when its only connection was last replaced.
     private var writtenBefore: Int64
 
@@ -20,7 +20,7 @@ struct ConnectionFailures {
     mutating func recordResponse() { refusals = 0 }
 
     /// A response was received to its end.
-    mutating func recordCompletePart() { fruitless = 0 }
+    mutating func recordCompletePart() { shortLived = 0 }
 
     /// An extra connection was refused. Returns for how many seconds no other is tried.
     mutating func refused(_ failure: Failure) -> Double {
@@ -30,8 +30,8 @@ struct ConnectionFailures {
 
     /// A response broke off. Returns for how many seconds no extra connection is tried; 0 if it had delivered enough.
     mutating func broke(after received: Int64, _ failure: Failure) -> Double {
-        fruitless = received < Self.worthwhile ? fruitless + 1 : 0
-        return fruitless > 0 ? delay(after: fruitless, failure) : 0
+        shortLived = received < Self.worthwhile ? shortLived + 1 : 0
+        return shortLived > 0 ? delay(after: shortLived, failure) : 0
     }
 
     /// Whether the only connection of a file is replaced at once. `written` of `total` bytes are there.
@@ -45,7 +45,7 @@ struct ConnectionFailures {
 
     /// Seconds. Infinite after too many failures, and after a failure that would occur again.
     private func delay(after failures: Int, _ failure: Failure) -> Double {
-        guard RetryPolicy.isRetryable(failure), failures < Self.most else { return .infinity }
+        guard RetryPolicy.isRetryable(failure), failures < Self.maxFailures else { return .infinity }
         return failure.retryAfter?.secondsValue ?? Double(1 << failures)
     }
 }

@@ -1,7 +1,7 @@
-/// The share of about the last second in which our own limits, the digest or the disk held up the transfers of a
+/// The fraction of about the last second in which our own limits, the digest or the disk held up the transfers of a
 /// download. If it is large, more connections would wait, too. A short hold now and then does not count.
 struct HoldRatio {
-    /// From this share on more connections would not help.
+    /// From this fraction on more connections would not help.
     static let many = 0.1
     /// Seconds that the average covers.
     private static let memory = 1.0
@@ -21,7 +21,7 @@ struct HoldRatio {
 
     var isLarge: Bool { (share.value ?? 0) >= Self.many || isExpected && now < Self.trial }
 
-    /// Notes how many seconds each transfer was held so far, by its id. The one that was held most counts.
+    /// Records how many seconds each transfer was held so far, by its id. The transfer that was held longest counts.
     mutating func sample(_ held: [Int: Double], now: Double) {
         self.now = now
         let elapsed = now - sampled.time

@@ -8,7 +8,7 @@ import HaulHTTP
 struct Mirrors: Sendable {
     struct Mirror: Sendable {
         let url: String
-        /// nil if `url` is no http or https URL.
+        /// nil if `url` is not a valid http or https URL.
         let address: WebURL?
         /// Where its redirects led, for further connections.
         var finalURL: FinalURL?
@@ -16,10 +16,10 @@ struct Mirrors: Sendable {
         var entity: Entity?
         /// Whether it honours If-Range.
         var honoursIfRange = true
-        /// The mirror failed, or sent something that is no part of the entity.
+        /// The mirror failed, or sent something that does not belong to the entity.
         var isBad = false
         /// The mirror does not send the digest that would prove its bytes to be the same as other mirrors'.
-        var isApart = false
+        var isUnverifiable = false
 
         init(_ url: String) { (self.url, address) = (url, WebURL(url)) }
 
@@ -28,7 +28,7 @@ struct Mirrors: Sendable {
     }
 
     private(set) var all: [Mirror]
-    /// The index of the mirror that is asked first.
+    /// The index of the mirror that is requested first.
     private(set) var current = 0
     private let mayMix: Bool
 
@@ -44,7 +44,7 @@ struct Mirrors: Sendable {
         set { all[index] = newValue }
     }
 
-    /// Restores what the current mirror said in an earlier run, and where it led.
+    /// Restores the entity and the final URL of the current mirror from an earlier run.
     mutating func record(_ entity: Entity, finalURL: String, _ cookies: CookieJar) {
         all[current].entity = entity
         guard let origin = all[current].address, let url = WebURL(finalURL), url.resource == entity.resource else {
@@ -56,7 +56,7 @@ struct Mirrors: Sendable {
     /// The mirror for extra connection number `number`. `hasDigest`: the current mirror has sent a digest of the whole.
     func forExtra(_ number: Int, hasDigest: Bool) -> Int {
         guard mayMix || hasDigest else { return current }
-        let good = all.indices.filter { !all[$0].isBad && !all[$0].isApart }
+        let good = all.indices.filter { !all[$0].isBad && !all[$0].isUnverifiable }
         return good.isEmpty ? current : good[number % good.count]
     }
 

@@ -8,7 +8,7 @@ struct PartRequest: Sendable {
         case part(Transfer, FinalURL, Entity, length: Int64)
         case refused(ResponseDecision)
         /// Nothing proves that this mirror has the same bytes as the others.
-        case apart
+        case unverifiable
     }
 
     let range: Range<Int64>
@@ -18,8 +18,8 @@ struct PartRequest: Sendable {
     /// The download has no other connection.
     let isOnly: Bool
 
-    /// Asks the URL where earlier redirects led, which is certainly the same resource. If that URL has expired or its
-    /// host is gone, the original URL is asked.
+    /// Requests the URL where earlier redirects led, which is certainly the same resource. If that URL has expired or
+    /// its host is gone, the original URL is requested.
     func ask(_ download: Download) async throws(TransferError) -> Answer {
         guard let finalURL = download.mirrors[mirror].finalURL, finalURL.isElsewhere else {
             return try await ask(download, from: nil)
@@ -47,13 +47,13 @@ struct PartRequest: Sendable {
             HeaderField("Range", "bytes=\(range.lowerBound)-" + (isLast ? "" : "\(range.upperBound - 1)")), .identity,
         ]
         if let validator { headers.append(HeaderField("If-Range", validator)) }
-        download.assignment.trace?("asks for the bytes \(range.lowerBound) to \(range.upperBound - 1)")
+        download.assignment.trace?("requests the bytes \(range.lowerBound) to \(range.upperBound - 1)")
         let (transfer, finalURL) = try await download.exchange.ask(mirror, headers, from: finalURL)
         // The job's own checksum covers all mirrors. An only connection's bytes are verified once the file is whole.
         let needsDigest = !isOnly && self.mirror != mirrors.current && download.job.checksum == nil
         if needsDigest, transfer.head.status == 206, DigestFields.checksum(transfer.head) != entity.digest {
             await transfer.discard()
-            return .apart
+            return .unverifiable
         }
         var expected = known ?? Entity(transfer.head, total: total, resource: finalURL.resource)
         (expected.encoding, expected.digest) = (entity.encoding, entity.digest)
@@ -68,7 +68,7 @@ struct PartRequest: Sendable {
 }
 
 extension ResponseDecision {
-    /// The same request to the same URL would get the same answer.
+    /// The same request to the same URL would get the same response.
     fileprivate var isFinal: Bool {
         switch self {
         case .fail(let failure): !RetryPolicy.isRetryable(failure)

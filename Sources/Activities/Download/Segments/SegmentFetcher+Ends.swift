@@ -3,10 +3,10 @@ import HaulHTTP
 import HaulStorage
 import Synchronization
 
-// What follows when a request is answered, and when a response ends.
+// What follows when a request gets its response, and when a response ends.
 extension SegmentFetcher {
     mutating func opened(
-        _ id: Int, _ result: Result<PartRequest.Answer, TransferError>, _ group: inout TaskGroup<Note>
+        _ id: Int, _ result: Result<PartRequest.Answer, TransferError>, _ group: inout TaskGroup<Notice>
     ) -> Result<Outcome, TransferError>? {
         guard let connection = connections[id] else { return nil }
         if case .success(.part(let transfer, let finalURL, let entity, let length)) = result {
@@ -36,7 +36,7 @@ extension SegmentFetcher {
             download.state.withLock { $0.mirrors[connection.mirror].honoursIfRange = false }
             plan.refused(id, for: 0, now: now)
         case .success(.refused(let decision)):
-            let why = decision.why ?? "the server sent what was not asked for"
+            let why = decision.why ?? "the server sent something that was not requested"
             if dropMirror(connection.mirror) {
                 plan.refused(id, for: 0, now: now)
             } else if others || !connection.isOnly {
@@ -45,8 +45,8 @@ extension SegmentFetcher {
                 if case .restartWhole = decision { download.state.withLock { $0.isAlone = true } }
                 return .success(.restart(why: why))
             }
-        case .success(.apart):
-            download.state.withLock { $0.mirrors[connection.mirror].isApart = true }
+        case .success(.unverifiable):
+            download.state.withLock { $0.mirrors[connection.mirror].isUnverifiable = true }
             plan.refused(id, for: 0, now: now)
         case .success(.part): break
         }
@@ -63,7 +63,7 @@ extension SegmentFetcher {
     ) -> Result<Outcome, TransferError>? {
         switch failure.code {
         case .http(429), .http(503), .connect:
-            download.context.hosts.complain(connection.host, retryAfter: failure.retryAfter)
+            download.context.hosts.backOff(connection.host, retryAfter: failure.retryAfter)
         default: break
         }
         if Mirrors.isToBlame(for: failure.code), dropMirror(connection.mirror) {
@@ -103,10 +103,10 @@ extension SegmentFetcher {
         return Mirrors.isToBlame(for: failure.code) && dropMirror(connection.mirror) ? nil : .failure(error)
     }
 
-    /// Handles a note that comes after the outcome is known: releases the note's connection.
-    mutating func release(_ note: Note) {
-        switch note {
-        case .tick, .turnedAway: break
+    /// Handles an event that comes after the outcome is known, and releases its connection.
+    mutating func release(_ notice: Notice) {
+        switch notice {
+        case .tick, .waitCancelled: break
         case .opened(let id, _), .ended(let id, _):
             guard let connection = connections.removeValue(forKey: id) else { return }
             if let transfer = connection.transfer { download.end(id, transfer) }

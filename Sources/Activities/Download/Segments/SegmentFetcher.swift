@@ -8,14 +8,14 @@ import Synchronization
 struct SegmentFetcher {
     enum Outcome: Sendable {
         case whole
-        /// Nobody can supply the missing bytes of the known entity.
+        /// No mirror can supply the missing bytes of the known entity.
         case restart(why: String)
     }
 
-    enum Note: Sendable {
+    enum Notice: Sendable {
         case tick
-        /// Cancelled while it waited for a connection to its host. The host does not count it.
-        case turnedAway(Int)
+        /// Cancelled while it waited for a connection to its host. The host's limit does not count it.
+        case waitCancelled(Int)
         case opened(Int, Result<PartRequest.Answer, TransferError>)
         case ended(Int, Result<TransferEnd, TransferError>)
     }
@@ -61,10 +61,10 @@ struct SegmentFetcher {
     /// - Parameter first: A response that has begun already, with all bytes from 0 on.
     mutating func run(first: FirstResponse?) async throws(TransferError) -> Outcome {
         var fetcher = self
-        let result: Result<Outcome, TransferError> = await withTaskGroup(of: Note.self) { group in
+        let result: Result<Outcome, TransferError> = await withTaskGroup(of: Notice.self) { group in
             let result = await fetcher.drive(first, &group)
             group.cancelAll()
-            while let note = await group.next() { fetcher.release(note) }
+            while let notice = await group.next() { fetcher.release(notice) }
             return result
         }
         self = fetcher
@@ -74,30 +74,30 @@ struct SegmentFetcher {
     var now: Double { watch.seconds }
 
     private mutating func drive(
-        _ first: FirstResponse?, _ group: inout TaskGroup<Note>
+        _ first: FirstResponse?, _ group: inout TaskGroup<Notice>
     ) async -> Result<Outcome, TransferError> {
         if let first {
             let id = plan.adopt(0..<total, now: now)
             connections[id] = Connection(
                 mirror: download.mirrors.current, start: 0, host: first.host, isOnly: true, transfer: first.transfer)
             if first.transfer.head.isHTTP2 { plan.speaksHTTP2() }
-            if let path = first.transfer.progress.path { plan.learned(path, by: id, now: now) }
+            if let path = first.transfer.progress.path { plan.recordPath(path, by: id, now: now) }
             receive(id, first.transfer, length: total, &group)
         }
         if isMany || floor != nil { tick(&group) }
         while true {
             decide(&group)
             if plan.isDone { return .success(.whole) }
-            guard let note = await group.next() else { return .failure(.cancelled) }
+            guard let notice = await group.next() else { return .failure(.cancelled) }
             sample()
-            switch note {
+            switch notice {
             case .tick:
                 let time = now
                 if floor?.isTooSlow(arrived: download.moved, isHeld: holds.isLarge, now: time) == true {
                     return .failure(.failed(floor!.failure))
                 }
                 tick(&group)
-            case .turnedAway: return .failure(.cancelled)
+            case .waitCancelled: return .failure(.cancelled)
             case .opened(let id, let result):
                 if let outcome = opened(id, result, &group) { return outcome }
             case .ended(let id, let result):
@@ -112,7 +112,7 @@ struct SegmentFetcher {
         var held: [Int: Double] = [:]
         for (id, connection) in connections {
             guard let transfer = connection.transfer else { continue }
-            if let path = transfer.progress.path { plan.learned(path, by: id, now: now) }
+            if let path = transfer.progress.path { plan.recordPath(path, by: id, now: now) }
             plan.sample(id, received: transfer.progress.received, now: now)
             held[id] = Double(transfer.progress.held) / 1e9
         }
@@ -120,9 +120,9 @@ struct SegmentFetcher {
     }
 
     /// Schedules the next tick: soon while connections join, later rarely, since there may be a thousand downloads.
-    private func tick(_ group: inout TaskGroup<Note>) {
+    private func tick(_ group: inout TaskGroup<Notice>) {
         let typical = min(1, max(0.02, now / 10))
-        let ask = plan.nextAsk.flatMap { $0 > now ? $0 - now : nil } ?? typical
+        let ask = plan.nextDecision.flatMap { $0 > now ? $0 - now : nil } ?? typical
         let pause = Duration.seconds(max(0.002, min(typical, ask)))
         group.addTask {
             try? await Task.sleep(for: pause)
@@ -133,7 +133,7 @@ struct SegmentFetcher {
     // MARK: Connections
 
     /// Does what the plan decides. Extra connections use the mirrors in turn, if the host allows one more.
-    private mutating func decide(_ group: inout TaskGroup<Note>) {
+    private mutating func decide(_ group: inout TaskGroup<Notice>) {
         let (download, entity) = (download, entity)
         let mirrors = download.mirrors
         let offset = asked
@@ -163,7 +163,7 @@ struct SegmentFetcher {
     }
 
     private mutating func open(
-        _ id: Int, _ range: Range<Int64>, on extra: Int?, _ group: inout TaskGroup<Note>
+        _ id: Int, _ range: Range<Int64>, on extra: Int?, _ group: inout TaskGroup<Notice>
     ) {
         let isOnly = extra == nil
         let mirror = extra ?? download.mirrors.current
@@ -172,7 +172,7 @@ struct SegmentFetcher {
         let expectation = PartRequest(range: range, entity: entity, total: total, mirror: mirror, isOnly: isOnly)
         let download = download
         group.addTask {
-            if isOnly, await !download.turn.enter(host) { return .turnedAway(id) }
+            if isOnly, await !download.turn.enter(host) { return .waitCancelled(id) }
             do throws(TransferError) {
                 return .opened(id, .success(try await expectation.ask(download)))
             } catch {
@@ -182,7 +182,7 @@ struct SegmentFetcher {
     }
 
     mutating func receive(
-        _ id: Int, _ transfer: Transfer, length: Int64, _ group: inout TaskGroup<Note>
+        _ id: Int, _ transfer: Transfer, length: Int64, _ group: inout TaskGroup<Notice>
     ) {
         download.begin(id, transfer)
         let (partial, start) = (partial, connections[id]!.start)

@@ -10,7 +10,7 @@ extension SegmentPlan {
         let start: Int64
         let asked: Double
         var opened: Double?
-        /// It was asked for all missing bytes: other connections take their parts from it. When its response is
+        /// It was opened for all missing bytes, and other connections take their parts from it. When its response is
         /// shortened, its TCP connection is lost.
         let isEndless: Bool
         /// The end of the requested range. If the response reaches it, the TCP connection is free for another request.

@@ -3,11 +3,11 @@ import HaulHTTP
 
 // The events of connections.
 extension SegmentPlan {
-    /// Servers of HTTP/2 expect few connections, and more have only made downloads slower.
+    /// Servers of HTTP/2 expect few connections, and more of them have only made downloads slower.
     mutating func speaksHTTP2() { limit = min(limit, Self.few) }
 
-    /// Notes what TCP has measured on the path to a server.
-    mutating func learned(_ path: TransferPath, by id: Int? = nil, now: Double = 0) {
+    /// Records what TCP has measured on the path to a server.
+    mutating func recordPath(_ path: TransferPath, by id: Int? = nil, now: Double = 0) {
         let isLossy = path.isLossy || self.path?.isLossy ?? false
         self.path = TransferPath(roundTrip: min(path.roundTrip, self.path?.roundTrip ?? .infinity), isLossy: isLossy)
         guard let id, let known = connections[id] else { return }
@@ -45,13 +45,13 @@ extension SegmentPlan {
             cut(owner, for: asked)
         }
         unassigned.insert(connection.end..<asked.upperBound)
-        if connections.values.count(where: \.isOpen) > borne { lastJoin = now }
-        borne = max(borne, connections.values.count(where: \.isOpen))
+        if connections.values.count(where: \.isOpen) > acceptedCount { lastJoin = now }
+        acceptedCount = max(acceptedCount, connections.values.count(where: \.isOpen))
         return actions
     }
 
-    /// Ends the owner's bytes where `range` begins. `range` now belongs to another connection. So do the ranges behind
-    /// it that connections have requested from this owner and that are not answered yet.
+    /// Ends the owner's bytes where `range` begins, because `range` now belongs to another connection. So do the ranges
+    /// behind it that connections have requested from this owner and that have no response yet.
     private mutating func cut(_ owner: Int, for range: Range<Int64>) {
         let end = connections[owner]!.end
         connections[owner]!.end = range.lowerBound
@@ -98,7 +98,7 @@ extension SegmentPlan {
     mutating func refused(_ id: Int, for delay: Double, now: Double) {
         closedUntil = max(closedUntil, now + delay)
         let connection = connections.removeValue(forKey: id)
-        if delay > 0 { borne = max(1, min(borne, connections.values.count(where: \.isOpen))) }
+        if delay > 0 { acceptedCount = max(1, min(acceptedCount, connections.values.count(where: \.isOpen))) }
         guard let connection, connection.owner == nil else { return }
         unassigned.insert(connection.position..<connection.end)
     }

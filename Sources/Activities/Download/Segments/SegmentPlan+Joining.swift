@@ -9,10 +9,10 @@ extension SegmentPlan {
         let maxUnanswered = isDistant ? Self.maxUnansweredOnFarPath : Self.maxUnanswered
         guard now >= closedUntil, count - open < max(maxUnanswered, open) else { return false }
         if isFar {
-            let isTooSoon = isDistant && now < lastAsk + path!.roundTrip / Self.asksPerRoundTrip
+            let isTooSoon = isDistant && now < lastOpening + path!.roundTrip / Self.openingsPerRoundTrip
             return count < planned && !isTooSoon && (!isFull || count < Self.few)
         }
-        // At most twice as many as have received bytes: so their number doubles.
+        // At most twice as many as have received bytes, so that their number doubles.
         return count < 2 * connections.values.count { $0.firstByte != nil }
     }
 
@@ -24,9 +24,9 @@ extension SegmentPlan {
     var isFull: Bool { connections.values.contains { $0.path?.isQueueing ?? false } }
 
     /// When to ask the plan again, because a connection may then be opened without another event. nil if none may be.
-    var nextAsk: Double? {
+    var nextDecision: Double? {
         guard isDistant, connections.count < planned, !isFull else { return nil }
-        return lastAsk + path!.roundTrip / Self.asksPerRoundTrip
+        return lastOpening + path!.roundTrip / Self.openingsPerRoundTrip
     }
 
     /// On a far path more connections join once the present ones are through slow start and have not filled the link.
@@ -44,6 +44,6 @@ extension SegmentPlan {
         let worth = Int(left / Self.worthAConnection)
         let wanted =
             path?.isLossy ?? false ? most : isDistant ? max(Self.few, worth) : min(farLimit, max(Self.few, worth))
-        return max(borne, min(limit, wanted, max(2, most)))
+        return max(acceptedCount, min(limit, wanted, max(2, most)))
     }
 }

@@ -42,7 +42,7 @@ extension SegmentPlan {
             + (isGrowing(owner, now) ? path.window / 2 : min(path.window, Int64(speed * path.delay)))
     }
 
-    /// The same for a cut that is made once another server has answered.
+    /// The same for a cut that is made once another server has responded.
     private func sentByResponse(_ owner: Connection, _ now: Double) -> Int64 {
         guard let path = owner.path, let speed = owner.speed else { return owner.position }
         let responseTime = responseTime ?? 2 * path.roundTrip
@@ -60,7 +60,7 @@ extension SegmentPlan {
         connection.path.map { now < connection.grown + 2 * $0.roundTrip } ?? false
     }
 
-    /// The least part that is worth a request: its owner would need longer for it than the request takes.
+    /// The smallest part that is worth a request: its owner would need longer for it than the request takes.
     func minPart(from owner: Connection) -> Int64 {
         guard isFar, let speed = owner.speed else { return Self.smallestPart }
         let short = min(Self.smallestPart, Int64(Self.shortest * speed))
@@ -68,9 +68,9 @@ extension SegmentPlan {
     }
 
     /// An equal share of the missing bytes. So all connections end together, and none has requested too many.
-    var fairShare: Int64 { left / Int64(max(borne, connections.count + 1)) }
+    var fairShare: Int64 { left / Int64(max(acceptedCount, connections.count + 1)) }
 
-    /// Unassigned bytes are handed out in shares. The first connection requests all of them.
+    /// Unassigned bytes are divided equally. The first connection requests all of them.
     func part(of waiting: Range<Int64>) -> Range<Int64> {
         let share = max(fairShare, Self.smallestPart)
         guard !connections.isEmpty, Int64(waiting.count) - share >= Self.smallestPart else { return waiting }
@@ -92,7 +92,8 @@ extension SegmentPlan {
             {
                 best = (id, 0, seconds)
             }
-            // A response that has just begun and has many bytes left is split at once. Nobody knows its speed yet.
+            // A response that has just begun and has many bytes left is split at once, because its speed is not known
+            // yet.
             if isYoung, connection.isEndless {
                 return left >= 2 * Self.smallestPart ? (id, 0.5) : nil
             }
@@ -134,6 +135,6 @@ extension SegmentPlan {
     /// Seconds: help that saves less is not worth a request.
     var worthwhile: Double {
         guard let responseTime else { return isFar ? 4 * path!.roundTrip : Self.worthwhile.unknown }
-        return min(Self.worthwhile.most, max(isFar ? 0 : Self.worthwhile.least, 4 * responseTime))
+        return min(Self.worthwhile.max, max(isFar ? 0 : Self.worthwhile.min, 4 * responseTime))
     }
 }

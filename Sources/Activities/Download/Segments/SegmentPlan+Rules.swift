@@ -8,26 +8,26 @@ extension SegmentPlan {
     static let shortest = 0.25
     /// Another connection helps only if it saves several times what a request takes. This is how much while that is
     /// unknown, at least, and at most.
-    static let worthwhile = (unknown: 2.0, least: 0.2, most: 2.0)
+    static let worthwhile = (unknown: 2.0, min: 0.2, max: 2.0)
     /// From this round trip on slow start decides how long a download takes, not the speed of running connections. So
     /// more connections are opened before any speed is known.
     static let far = 0.005
     /// From this round trip on slow start takes so long that nothing waits for the speed of the first few connections.
     static let distant = 0.05
-    /// How many further connections may wait for an answer at once, or as many as are open. So a host that accepts few
+    /// How many further connections may wait for a response at once, or as many as are open. So a host that accepts few
     /// connections refuses no more than these, and one that accepts more refuses no more than it accepts.
     static let maxUnanswered = 3
-    /// The same on a distant path, where waiting for an answer costs more than a refusal.
+    /// The same on a distant path, where waiting for a response costs more than a refusal.
     static let maxUnansweredOnFarPath = 7
     /// On a far path this many connections join at once; more only for each `worthAConnection` bytes that are missing.
     static let few = 4
     static let worthAConnection: Int64 = 4 << 20
-    /// Round trips until slow start is over, and until it shows whether a queue builds up.
+    /// Round trips until slow start has ended, and until it shows whether a queue builds up.
     static let slowStart = 8.0
     static let queueShows = 5.0
     /// How many connections are opened within a round trip on a distant path, one after the other. If several begin to
-    /// send at the same moment, each takes the others for a queue and ends its slow start too soon (HyStart).
-    static let asksPerRoundTrip = 8.0
+    /// send at the same time, each takes the others for a queue and ends its slow start too soon (HyStart).
+    static let openingsPerRoundTrip = 8.0
     /// The same as `worthAConnection` on a path that loses packets, where each connection stays slow.
     static let worthALossyConnection: Int64 = 1 << 20
     /// A connection that receives nothing for this time is dropped while others receive something.

@@ -7,8 +7,7 @@ import HaulHTTP
 /// unassigned bytes, or else a part of the missing bytes of another connection (the owner), from their end. The owner
 /// is shortened only once the server has agreed to send that part, so a refusal costs nothing.
 ///
-/// It has many properties because a decision needs all of them. `Connection` has what is known about one connection,
-/// and `SegmentPlan+Rules.swift` has the constants of the rules.
+/// `Connection` has what is known about one connection, and `SegmentPlan+Rules.swift` has the constants of the rules.
 struct SegmentPlan {
     enum Action: Equatable {
         /// Request these bytes on a new connection, or on an idle one.
@@ -25,7 +24,7 @@ struct SegmentPlan {
     /// Parts are cut at multiples of it, if enough bytes are left.
     let alignment: Int64
     /// How many connections the servers are known to accept. When one of these has ended, another is opened at once.
-    var borne = 1
+    var acceptedCount = 1
     var lastID = 0
     /// No further connections are opened before this time.
     var closedUntil = 0.0
@@ -39,14 +38,14 @@ struct SegmentPlan {
     /// How many connections may share a far path as long as no queue builds up.
     var farLimit = Self.few
     /// When the last further connection was opened, and when the last one joined.
-    var lastAsk = -Double.infinity
+    var lastOpening = -Double.infinity
     var lastJoin = 0.0
     /// When the last connections began to join, and the total speed and number of connections at that time.
     private var trialBegun: (time: Double, speed: Double, count: Int)?
 
     /// - Parameters:
     ///   - missing: The bytes to be fetched.
-    ///   - limit: The most connections at once.
+    ///   - limit: The maximum number of connections at once.
     ///   - alignment: Parts are cut at multiples of it.
     init(missing: [Range<Int64>], limit: Int, alignment: Int64 = 1 << 20) {
         unassigned = ByteIntervals(missing)
@@ -75,14 +74,14 @@ struct SegmentPlan {
         while connections.count < limit {
             // The first one is always opened.
             let isExtra = !connections.isEmpty
-            let isNew = connections.count >= borne
+            let isNew = connections.count >= acceptedCount
             if isExtra, isNew, !mayJoin(now) { break }
             guard let (range, owner) = nextPart(now) else { break }
             if isExtra, !mayOpen() { break }
             if owner == nil { take(range) }
             if isNew {
                 if trialBegun == nil { trialBegun = (now, speed, connections.count) }
-                lastAsk = now
+                lastOpening = now
             }
             idle = max(0, idle - 1)
             let id = add(range, owner: owner, now: now)

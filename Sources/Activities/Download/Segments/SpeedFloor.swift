@@ -19,11 +19,11 @@ struct SpeedFloor {
 
     var failure: Failure {
         Failure(
-            .tooSlow, "slower than the \(bytesPerSecond) bytes per second that the job asks for, over \(Int(seconds)) s"
+            .tooSlow, "slower than the \(bytesPerSecond) bytes per second that the job requires, over \(Int(seconds)) s"
         )
     }
 
-    /// Notes the bytes that have arrived so far. True if the download is too slow.
+    /// Records the bytes that have arrived so far. Returns true if the download is too slow.
     mutating func isTooSlow(arrived: Int64, isHeld: Bool, now: Double) -> Bool {
         defer { last = (now, arrived) }
         guard let last, !isHeld else { return false }

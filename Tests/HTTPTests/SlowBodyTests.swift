@@ -2,14 +2,14 @@ import Testing
 
 @testable import HaulHTTP
 
-@Suite("The pace of a body")
-struct PaceTests {
+@Suite("The detection of slow bodies")
+struct SlowBodyTests {
     /// A body whose bytes are read at once. While it is slow, they are read when `LowWaterMark.highest` bytes have
     /// collected or a second has passed.
     private struct Body {
         private static let patience: UInt64 = 1_000_000_000
 
-        private var pace = Pace()
+        private var detector = SlowBodyDetector()
         private var (now, takenAt): (UInt64, UInt64) = (5, 5)
         private var (come, taken): (Int64, Int64) = (0, 0)
 
@@ -19,13 +19,13 @@ struct PaceTests {
                 for _ in 0..<25 {
                     now += 10_000_000
                     come += rate / 100
-                    guard !pace.isSlow || come - taken >= LowWaterMark.highest || now >= takenAt + Self.patience else {
+                    guard !detector.isSlow || come - taken >= LowWaterMark.highest || now >= takenAt + Self.patience else {
                         continue
                     }
                     (taken, takenAt) = (come, now)
                 }
-                pace.update(taken, at: now, patience: Self.patience)
-                return pace.isSlow
+                detector.update(taken, at: now, patience: Self.patience)
+                return detector.isSlow
             }
         }
     }
@@ -45,16 +45,16 @@ struct PaceTests {
     }
 
     @Test("a body that begins slowly and doubles with each round trip is never slow") func beginning() {
-        var pace = Pace()
+        var detector = SlowBodyDetector()
         var taken: Int64 = 0
-        for look in 0..<20 {
-            pace.update(taken, at: UInt64(1 + look * 250) * 1_000_000, patience: 1_000_000_000)
-            #expect(!pace.isSlow)
-            taken += 15_000 << min(Int64(look), 8)
+        for index in 0..<20 {
+            detector.update(taken, at: UInt64(1 + index * 250) * 1_000_000, patience: 1_000_000_000)
+            #expect(!detector.isSlow)
+            taken += 15_000 << min(Int64(index), 8)
         }
     }
 
-    @Test("a change of pace is noticed within half a second, or after twice the patience")
+    @Test("a change of speed is detected within half a second, or after twice the patience")
     func changing() {
         var body = Body()
         #expect(!body.judgements(at: 1_000_000, seconds: 5).contains(true))

@@ -3,13 +3,13 @@ import HaulContract
 import HaulStorage
 
 extension stat {
-    /// When the inode changed. The time of modification does not tell: a finished file may have the server's.
+    /// When the inode changed. The time of modification is not enough, because a finished file may have the server's.
     var version: Leftover.Version { Leftover.Version(Int64(st_ctim.tv_sec), Int64(st_ctim.tv_nsec)) }
 
     var isDirectory: Bool { st_mode & S_IFMT == S_IFDIR }
 
     /// Whether both are of one file that was not written to in between. A file system without links may renumber its
-    /// files (`hasLastingInodes` is false). Then size and time decide, which two files of one moment may share.
+    /// files (`hasLastingInodes` is false). Then size and time decide, which two files may have in common by chance.
     func isOfSameFile(as other: stat, hasLastingInodes: Bool) -> Bool {
         st_mode & S_IFMT == S_IFREG && st_dev == other.st_dev && st_size == other.st_size
             && (st_ino == other.st_ino || !hasLastingInodes && fingerprint == other.fingerprint)

@@ -2,8 +2,8 @@ import HaulExecutors
 import HaulHTTP
 import Synchronization
 
-/// Waits for a connection to the run's host, and shows the wait to other threads.
-final class HostTurn: Sendable {
+/// Waits for a connection to the run's host, and lets other threads see the wait.
+final class HostWait: Sendable {
     private let hosts: HostLimits
     private let workChanged: (@Sendable () async -> Void)?
     /// Monotonic nanoseconds.
@@ -27,7 +27,7 @@ final class HostTurn: Sendable {
     var isAwaited: Bool { waitingSince.withLock { $0 != nil } }
 
     /// Whether the wait has lasted for a second or longer.
-    var isAwaitedLong: Bool {
+    var hasWaitedLong: Bool {
         waitingSince.withLock { since in since.map { monotonicNanoseconds() >= $0 + 1_000_000_000 } ?? false }
     }
 }

@@ -1,5 +1,5 @@
-/// Decides when a run's next checkpoint is due, and whether Redis must hear of it before the next tick.
-package struct CheckpointPace: Sendable {
+/// Decides when a run's next checkpoint is due, and whether it must be reported to Redis before the next tick.
+package struct CheckpointSchedule: Sendable {
     package enum Due { case canWait, urgent }
 
     private var bytes: Int64 = 0
@@ -9,8 +9,8 @@ package struct CheckpointPace: Sendable {
     package init() {}
 
     /// A checkpoint is due after 32 MiB, or when `interval`, if given, has passed since the last one. From 16 MiB on it
-    /// is `urgent`: Redis hears of it at once, not with the next tick. So together with bytes that arrive meanwhile, no
-    /// more than 64 MiB or the bytes of one interval are ever unreported.
+    /// is `urgent`, which means that it is reported to Redis at once and not with the next tick. So together with bytes
+    /// that arrive meanwhile, no more than 64 MiB or the bytes of one interval are ever unreported.
     ///
     /// - Parameter arrived: Bytes since the run began.
     package mutating func next(arrived: Int64, interval: Duration?, now: ContinuousClock.Instant = .now) -> Due? {
@@ -22,8 +22,8 @@ package struct CheckpointPace: Sendable {
         return unreported >= 16 << 20 ? .urgent : .canWait
     }
 
-    /// The checkpoint failed, or covered only a part of the bytes: it is still due.
-    package mutating func takeBack() {
+    /// The checkpoint failed, or covered only a part of the bytes, so it is still due.
+    package mutating func markStillDue() {
         if let (bytes, last) = previous.take() { (self.bytes, self.last) = (bytes, last) }
     }
 }

@@ -2,7 +2,7 @@ import HaulContract
 import HaulHTTP
 
 /// The result of each file of an upload that sends its files one by one. The next run continues from these results.
-struct FileEnds: Sendable {
+struct FileResults: Sendable {
     private enum End: Sendable {
         case done(status: Int)
         case failed(Failure)

@@ -2,21 +2,21 @@ import CHaulLinux
 import Glibc
 import HaulHTTP
 
-/// How a file system gives a file a name that must not be taken from another file: the best way first.
-package enum Naming: Int, Sendable, Comparable {
+/// How a file system gives a file a name without replacing another file. The best method is first.
+package enum NamingMethod: Int, Sendable, Comparable {
     /// A link fails if the name exists, and leaves the hidden name as the proof.
     case link
-    /// RENAME_NOREPLACE also fails if the name exists. A note is the proof.
+    /// RENAME_NOREPLACE also fails if the name exists. A placement record is the proof.
     case exclusiveRename
     /// A check, then a rename. A lock keeps two workers from doing this at the same time.
     case lockedRename
 
-    package static func < (one: Naming, other: Naming) -> Bool { one.rawValue < other.rawValue }
+    package static func < (one: NamingMethod, other: NamingMethod) -> Bool { one.rawValue < other.rawValue }
 
-    /// The way to try if the file system cannot do this one.
-    var next: Naming { Naming(rawValue: rawValue + 1) ?? .lockedRename }
+    /// The method to try if the file system does not support this one.
+    var next: NamingMethod { NamingMethod(rawValue: rawValue + 1) ?? .lockedRename }
 
-    /// Whether an errno means that the file system cannot do this at all.
+    /// Whether an errno means that the file system does not support this method at all.
     func isRefusal(_ code: Int32) -> Bool {
         switch self {
         case .link: [EPERM, EOPNOTSUPP, ENOSYS].contains(code)
@@ -34,11 +34,11 @@ package enum Naming: Int, Sendable, Comparable {
         }
     }
 
-    /// The best way that the file system of a directory supports; nil if it cannot be found out now. Blocks.
+    /// The best method that the file system of a directory supports; nil if it cannot be determined now. Blocks.
     ///
     /// - Parameter oneUser: The names of the test files are always the same. So the next run removes what a killed one
     ///   has left.
-    static func probe(_ directory: Directory, by oneUser: Bool = false) -> Naming? {
+    static func probe(_ directory: Directory, by oneUser: Bool = false) -> NamingMethod? {
         let one = oneUser ? Directory.probePrefix + "1" : Directory.probeName()
         let other = oneUser ? Directory.probePrefix + "2" : Directory.probeName()
         if oneUser { for name in [one, other] { directory.unlink(name) } }
@@ -46,7 +46,7 @@ package enum Naming: Int, Sendable, Comparable {
         guard file >= 0 else { return nil }
         close(file)
         defer { for name in [one, other] { directory.unlink(name) } }
-        for naming in [Naming.link, .exclusiveRename] {
+        for naming in [NamingMethod.link, .exclusiveRename] {
             let code = naming.move(one, to: other, in: directory)
             // Another run that tests at the same time may have been faster.
             if code == 0 || oneUser && code == EEXIST { return naming }

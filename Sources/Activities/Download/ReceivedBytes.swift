@@ -1,7 +1,7 @@
 import HaulHTTP
 
 /// Counts what a run has received over all its connections, and how fast.
-struct Received {
+struct ReceivedBytes {
     /// The active transfers of the present generation.
     private(set) var transfers: [Int: Transfer] = [:]
     /// Bytes of the present generation from transfers that have ended.

@@ -4,18 +4,19 @@ import HaulHTTP
 
 /// A partial file on its way to its final name. One call gives the final name, and its source is the partial file's
 /// hidden name. If a later run has taken that name away, the call fails, however late it comes.
-struct Placing {
+struct Placement {
     /// Once the file has its final name, its hidden name is that of the proof.
     private(set) var partial: HiddenFile
     private let store: FileStore
     private let folder: String
     private let isDurable: Bool
-    private var naming: Naming
+    private var naming: NamingMethod
 
     /// `folder` is the folder of the final name. If `isDurable`, the proof survives a power cut.
     init(_ partial: HiddenFile, in store: FileStore, folder: String, isDurable: Bool) {
         (self.partial, self.store, self.folder, self.isDurable) = (partial, store, folder, isDurable)
-        // What the file system refuses shows when it is tried. So on the usual root nothing is looked up for each file.
+        // What the file system refuses shows when it is tried. So on the usual root nothing has to be looked up for
+        // each file.
         naming = store.naming == .link ? .link : store.naming(in: partial.directory) ?? .link
     }
 
@@ -65,11 +66,12 @@ struct Placing {
         return fstat(partial.descriptor, &own) == 0 && found.isOfSameFile(as: own, hasLastingInodes: naming == .link)
     }
 
-    /// The partial file cannot be continued, because nobody knows which of its bytes are right. It is removed.
+    /// The partial file cannot be continued, because it is unknown which of its bytes are right. It is removed.
     static func disturbed(_ partial: HiddenFile) -> TransferError {
         partial.directory.unlink(partial.name)
         return TransferError(
-            .io, "the partial file \(partial.name) was exchanged or cut while it was written: see who else writes there"
+            .io,
+            "the partial file \(partial.name) was exchanged or cut while it was written: check which other program writes there"
         )
     }
 
@@ -84,7 +86,7 @@ struct Placing {
     private mutating func rename(_ name: String, _ replacing: Bool) throws(TransferError) -> Int32 {
         let lock = naming == .lockedRename ? try store.lock(folder + name) : nil
         defer { withExtendedLifetime(lock) {} }
-        // So that no note is written for nothing.
+        // So that no record is written in vain.
         if !replacing, directory.status(of: name) != nil { return EEXIST }
         var status = stat()
         guard fstat(partial.descriptor, &status) == 0 else { return errno }

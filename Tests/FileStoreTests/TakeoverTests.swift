@@ -7,7 +7,7 @@ import Testing
 @testable import HaulFileStore
 
 /// A run that takes over what earlier runs left fences them for certain, or goes no further.
-@Suite struct InheritanceTests {
+@Suite struct TakeoverTests {
     private static let key = String(repeating: "a", count: 40)
     private static let run = String(repeating: "b", count: 32)
 
@@ -21,11 +21,11 @@ import Testing
         let folder = TemporaryDirectory()
         let name = HiddenName(Self.key, "g")
         close(creat(folder.file(name.text), 0o600))
-        // A directory is in the way of the name that this run would give the file.
-        mkdir(folder.file(name.taken(by: Self.run).text), 0o700)
+        // A directory has the name to which this run would rename the file.
+        mkdir(folder.file(name.takenOver(by: Self.run).text), 0o700)
         let directory = try directory(folder)
         let error = await thrown { () throws(TransferError) in
-            try Inheritance(of: Self.key, in: directory, by: Self.run)
+            try Takeover(of: Self.key, in: directory, by: Self.run)
         }
         #expect(error?.code == .io)
         #expect(directory.status(of: name.text) != nil)
@@ -37,7 +37,7 @@ import Testing
         let descriptor = creat(folder.file("file"), 0o600)
         let directory = Directory(owning: descriptor)
         let error = await thrown { () throws(TransferError) in
-            try Inheritance(of: Self.key, in: directory, by: Self.run)
+            try Takeover(of: Self.key, in: directory, by: Self.run)
         }
         #expect(error != nil)
     }

@@ -1,7 +1,7 @@
 /// When a failed request is retried.
 ///
-/// Each request has a number of tries and a time limit. Throttling slows all requests to a bucket: `BucketPace`.
-struct RequestPace: Sendable {
+/// Each request has a number of tries and a time limit. Throttling slows all requests to a bucket: `BucketThrottle`.
+struct RequestBackoff: Sendable {
     /// The tries of a request, the first one included.
     static let tries = 8
     /// After this time a request is not retried. The job fails or waits until the store works again.
@@ -18,9 +18,9 @@ struct RequestPace: Sendable {
     }
 }
 
-/// The pace of all requests to a bucket, as a value. Throttling begins with a small gap between requests and doubles it
+/// The rate of all requests to a bucket, as a value. Throttling starts with a small gap between requests and doubles it
 /// each time. Each success halves it.
-struct BucketPace: Sendable {
+struct BucketThrottle: Sendable {
     private static let first = 0.05
     private static let longest = 5.0
     /// Seconds. Throttling replies that come within this time count as one, since their requests were sent together.

@@ -5,9 +5,9 @@ import HaulHTTP
 /// name any more.
 ///
 /// A run gives the final name by one call, whose source is the hidden name that the run knows. So a new run first
-/// renames every partial file of the job to a name of its own, and only then looks at it. A run that lost its lease in
+/// renames every partial file of the job to a name of its own, and only then examines it. A run that lost its lease in
 /// its last step, and wakes later, finds its source gone and changes nothing.
-struct Inheritance {
+struct Takeover {
     /// A file that is finished and named but not settled; or one that is settled, whose proof is not removed yet.
     struct Placed {
         let generation: String
@@ -25,22 +25,22 @@ struct Inheritance {
     /// Takes over everything of the job `key`. Unlinks all but the `generation` to continue and the proofs that a file
     /// is the job's own. Blocks; reads the whole directory.
     ///
-    /// - Throws: What keeps the directory from being read or a file from being renamed. Then an earlier run may not be
-    ///   fenced, and this run must not go on.
+    /// - Throws: The error that keeps the directory from being read or a file from being renamed. Then an earlier run
+    ///   may not be fenced, and this run must not go on.
     init(
         of key: String, in directory: Directory, by run: String, continuing generation: String? = nil
     ) throws(TransferError) {
         let found = try directory.names().compactMap(HiddenName.init).filter { $0.key == key }
-        for name in found where name.kind == .relic { directory.unlink(name.text) }
+        for name in found where name.kind == .legacy { directory.unlink(name.text) }
         var proofs = Set(found.filter { $0.kind == .proof })
         for name in found where name.kind == .partial {
-            let own = name.taken(by: run)
+            let own = name.takenOver(by: run)
             let code = directory.rename(name.text, to: own.text)
             guard code == 0 else {
                 guard code == ENOENT else {
                     throw TransferError(file: "an earlier partial file cannot be renamed", code)
                 }
-                // The file got its final name just now.
+                // The file has just got its final name.
                 proofs.insert(name.proof)
                 continue
             }

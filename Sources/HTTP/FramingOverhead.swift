@@ -1,7 +1,7 @@
 /// The bytes of a response besides its head and its body: chunk extensions, records of TLS, frames of HTTP/2. libcurl
-/// reads and drops them without a callback, so only the socket shows them. They count against a limit like all else that
-/// a server sends.
-struct Framing {
+/// reads and drops them without a callback, so only the socket shows them. They count against a limit like all else
+/// that a server sends.
+struct FramingOverhead {
     /// Nanoseconds between two checks.
     private static let interval: UInt64 = 1_000_000_000
     /// A body of one byte per chunk, each part in a TLS record of its own, has 72 bytes of framing for each of its own.
@@ -17,7 +17,7 @@ struct Framing {
 
     init(received: Int64 = 0, at now: UInt64 = 0) { (before, checked) = (received, now) }
 
-    /// Whether it is time for another check.
+    /// Whether another check is due.
     mutating func isDue(_ now: UInt64) -> Bool {
         guard now >= checked + Self.interval else { return false }
         checked = now

@@ -4,8 +4,8 @@ import HaulTestSupport
 
 @testable import HaulObjectStore
 
-/// The place of one case's file: two stores on the same place, as two workers have them.
-struct MatrixPlace: Sendable {
+/// The location of one case's file: two stores at the same location, as two workers have them.
+struct MatrixStores: Sendable {
     let here: any Store
     let elsewhere: any Store
     /// Whether each checkpoint covers every byte.
@@ -13,23 +13,23 @@ struct MatrixPlace: Sendable {
     /// The content of the finished file. nil if there is none.
     let contents: @Sendable () async -> [UInt8]?
 
-    /// All cases share it.
+    /// Shared by all cases.
     private static let path = WritePath(blocks: 16)
 
-    static func directory() throws -> MatrixPlace {
+    static func directory() throws -> MatrixStores {
         let directory = TemporaryDirectory()
         let stores = try (0...1).map { _ in try FileStore(root: directory.path, path: path) }
-        return MatrixPlace(here: stores[0], elsewhere: stores[1], keepsEachByte: true) { directory.contents("f") }
+        return MatrixStores(here: stores[0], elsewhere: stores[1], keepsEachByte: true) { directory.contents("f") }
     }
 
-    static func bucket(_ server: ObjectServer) throws -> MatrixPlace {
+    static func bucket(_ server: ObjectServer) throws -> MatrixStores {
         let address = try BucketAddress(
             "s3://\(server.bucket)/m\(UInt64.random(in: 0...(.max)))", endpoint: server.endpoint)
         let environment = server.environment
         let stores = (0...1).map { _ in
             ObjectStore(address, environment: { environment[$0] }, isThere: { _ in false })
         }
-        return MatrixPlace(here: stores[0], elsewhere: stores[1], keepsEachByte: false) {
+        return MatrixStores(here: stores[0], elsewhere: stores[1], keepsEachByte: false) {
             try? await stores[0].client.get(address.key("f"), limit: 1 << 24)
         }
     }

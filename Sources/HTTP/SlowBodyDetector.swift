@@ -1,5 +1,5 @@
 /// Whether a body is slow, by the rate at which its bytes are accepted.
-struct Pace {
+struct SlowBodyDetector {
     /// Bodies below this rate are slow: bytes per second.
     private static let slow: Double = 256_000
 
