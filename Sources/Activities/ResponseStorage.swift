@@ -52,7 +52,7 @@ struct ResponseStorage: Sendable {
     /// - Parameters:
     ///   - mayHaveArrived: The request was sent, must not be sent again, and got no whole response.
     ///   - status: The status of a response whose body broke off.
-    ///   - store: The store whose lack of room parks the job.
+    ///   - store: The store whose lack of space parks the job.
     static func outcome(
         of error: TransferError, mayHaveArrived: Bool, status: Int? = nil, in store: any Store
     ) -> ActivityOutcome {

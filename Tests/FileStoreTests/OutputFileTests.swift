@@ -313,7 +313,7 @@ struct OutputFileTests {
     }
 
     @Test("the kernel reports lost bytes to one of two concurrent syncs, and neither sync succeeds")
-    func toldOnce() async throws {
+    func reportedOnce() async throws {
         let calls = Shared(0)
         let second = DispatchSemaphore(value: 0)
         let path = WritePath(

@@ -4,7 +4,7 @@ import HaulHTTP
 import HaulStorage
 import Synchronization
 
-// The commit: all bytes have come, and become an object under its final name.
+// The commit: all bytes have arrived, and become an object under its final name.
 extension ObjectPartial {
     func commit(_ whole: WholeFile) async throws(TransferError) -> CommitOutcome {
         await workIsDone()
@@ -23,8 +23,8 @@ extension ObjectPartial {
     /// How long a commit goes on after its task was cancelled. A pause must take effect within 3 seconds.
     private static let grace = Duration.milliseconds(1500)
 
-    /// Runs `body`, and cancels it only `grace` after this task was cancelled. A request that gives the final name would
-    /// otherwise be cut off, and the object would stand there while its job counts as stopped.
+    /// Runs `body`, and cancels it only `grace` after this task was cancelled. A request that gives the final name
+    /// would otherwise be cut off, and the object would exist while its job counts as stopped.
     func outlastingCancellation(
         _ body: @escaping @Sendable () async throws(TransferError) -> CommitOutcome
     ) async throws(TransferError) -> CommitOutcome {
@@ -66,7 +66,8 @@ extension ObjectPartial {
         do { return try await isOwner() } catch { throw error.error }
     }
 
-    /// Compares the digest of `body` with the wanted one. Returns `algorithm:digest`, or nil if no digest is wanted.
+    /// Compares the digest of `body` with the required one. Returns `algorithm:digest`, or nil if no digest is
+    /// required.
     ///
     /// - Throws: `checksum_mismatch` if the digests differ. The partial file is discarded first.
     func judge(
@@ -104,7 +105,7 @@ extension ObjectPartial {
         for number in 0...ObjectName.maxNumber {
             let name = chosen.numbered(number)
             state.withLock { $0.name = name }
-            // Most names are free, and If-None-Match tells.
+            // Most names are free, and If-None-Match shows whether this one is.
             let naming = try await give(name, isOther: number > 0, looksFirst: !store.hasConditions) {
                 (condition) throws(StoreRefusal) in
                 try await self.client.name(self.client.address.key(name.path), body, md5: md5, mark: mark, condition)

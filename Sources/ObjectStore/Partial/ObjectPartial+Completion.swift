@@ -63,12 +63,12 @@ extension ObjectPartial {
         return try await copyToName(key, whole, checksum: checksum)
     }
 
-    /// Ceph locks an upload for ten minutes if its gateway dies during the completion. To wait costs less than to fetch
+    /// Ceph locks an upload for ten minutes if its gateway dies during the completion. A wait costs less than fetching
     /// the file again.
     private static let completion = NamingLimits(tries: 5, busy: .seconds(660))
 
-    /// Completes the upload: under `name`, or under its hidden key if there is none. HEAD, not the answer to the request,
-    /// decides whether that has succeeded.
+    /// Completes the upload: under `name`, or under its hidden key if there is none. HEAD, not the response to the
+    /// request, decides whether that has succeeded.
     private func assemble(
         _ upload: String, _ key: String, _ size: Int64, _ name: ObjectName?
     ) async throws(TransferError) -> Naming {
@@ -77,7 +77,7 @@ extension ObjectPartial {
             limits: Self.completion,
             isPossible: { () throws(TransferError) in
                 if try await self.isListed(upload, key, size) { return nil }
-                // Some servers show a new object only a moment later.
+                // Some servers show a new object only after a while.
                 if let head = try await self.verdict(key, size, within: Self.staleness) { return .placed(head) }
                 guard try await self.isStillOwner() else { return .fenced }
                 throw await self.taken(or: "its upload was aborted: by another program, or by a rule of the bucket")
@@ -88,7 +88,7 @@ extension ObjectPartial {
         }
     }
 
-    /// Sends the request, and looks for the object. A refusal of the request is thrown only if there is none.
+    /// Sends the request, and then checks the object. A refusal of the request is thrown only if there is none.
     private func complete(
         _ upload: String, _ key: String, _ parts: [(number: Int, etag: String)], _ size: Int64,
         _ condition: NameCondition
@@ -99,7 +99,7 @@ extension ObjectPartial {
             throw StoreRefusal(error)
         }
         guard let refusal else { return nil }
-        // A repeated request finds no upload if the first one was carried out. The next look decides.
+        // A repeated request finds no upload if the first one was executed. The next check decides.
         let isUnclear = [.noSuchUpload, .noSuchObject, .final].contains(refusal.meaning)
         throw isUnclear
             ? StoreRefusal(status: refusal.status, code: refusal.code, message: refusal.message, meaning: .passing)
@@ -121,7 +121,7 @@ extension ObjectPartial {
         let found = Dictionary(grouping: listed, by: \.number)
         let etags = state.withLock { state in
             for number in state.opaque where !(found[number]?.contains { $0.etag == state.etags[number] } ?? true) {
-                // The store has carried out a repeated request last.
+                // The store has executed a repeated request last.
                 let length = Int64(state.storeState.formula.range(of: number).clamped(to: 0..<size).count)
                 if let last = found[number]?.last(where: { $0.size == length }) { state.etags[number] = last.etag }
             }
@@ -134,7 +134,7 @@ extension ObjectPartial {
         guard changed.isEmpty else {
             throw .failed(
                 Failure(
-                    .io, "the object store has other bytes for \(changed.count) parts of an upload than it was given"))
+                    .io, "the object store has other bytes for \(changed.count) parts of an upload than it received"))
         }
         let lost = etags.keys.filter { found[$0] == nil }
         guard lost.isEmpty else {
@@ -147,7 +147,7 @@ extension ObjectPartial {
         return true
     }
 
-    /// HEAD of the object; nil if it is missing or not of this generation. Asks again for a while, because some servers
+    /// HEAD of the object; nil if it is missing or not of this generation. Repeats it for a while, because some servers
     /// show a new object later.
     private func verdict(
         _ key: String, _ size: Int64, within limit: Duration
@@ -182,7 +182,8 @@ extension ObjectPartial {
         await discard(soon: false)
         if let why { return .failed(Failure(.io, why)) }
         guard mayRename else { return name.inTheWay }
-        return .failed(Failure(.io, "\(name.path) came while this was under way: it is fetched again for another name"))
+        return .failed(
+            Failure(.io, "\(name.path) was created during the commit: the file is fetched again under another name"))
     }
 
     // MARK: Under a hidden key

@@ -7,7 +7,7 @@ import Synchronization
 extension ObjectPartial {
     /// What to do with an object that already has the name.
     enum Collision {
-        /// The object is of this generation: an earlier request succeeded, but its answer was lost.
+        /// The object is of this generation: an earlier request succeeded, but its response was lost.
         case isOurs
         case replace
         /// Try the next numbered name.

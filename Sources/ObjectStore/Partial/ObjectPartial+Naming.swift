@@ -5,7 +5,8 @@ import HaulStorage
 import Synchronization
 
 // The request that gives a finished object its name. The network may deliver it late, when another run has finished the
-// job. So it expires, it replaces only the object that was seen, and it is never repeated without looking again.
+// job. So it expires, it replaces only the object that was seen, and it is never repeated without checking the name
+// again.
 extension ObjectPartial {
     enum Naming {
         case placed(ObjectHead)
@@ -15,26 +16,26 @@ extension ObjectPartial {
         case renumber
     }
 
-    /// A request that was sent without an answer, and may still be carried out.
+    /// A request that got no response, and may still be executed.
     struct Unanswered: Sendable {
         let key: String
         let until: ContinuousClock.Instant
     }
 
-    /// How long a server that has accepted a request may take to carry it out.
+    /// How long a server that has accepted a request may take to execute it.
     static let slowness = Duration.seconds(30)
     /// How long a server may contradict itself: HEAD shows an object later than conditions do.
     static let staleness = Duration.seconds(15)
 
-    /// Limits for repeated requests: `tries` in general, and `busy` while the server answers 5xx.
+    /// Limits for repeated requests: `tries` in general, and `busy` while the server responds with 5xx.
     struct NamingLimits: Sendable {
         var tries = RequestBackoff.tries
         var patience = RequestBackoff.patience
         var busy = RequestBackoff.patience
     }
 
-    /// Sends `request` until it is clear what has become of it. Before each try the lease must hold, and the name's
-    /// object decides about the condition.
+    /// Sends `request` until its result is known. Before each try the lease must hold, and the object that has the name
+    /// determines the condition.
     ///
     /// - Parameters:
     ///   - isOther: True if a number was added to the name.
@@ -71,7 +72,9 @@ extension ObjectPartial {
                     if case .same = next { client.tryOtherQuotes() }
                     guard ContinuousClock.now - contradicted < Self.staleness else {
                         throw .failed(
-                            Failure(.io, "the object store refuses \(name.path), and does not show what is in the way"))
+                            Failure(
+                                .io,
+                                "the object store refuses \(name.path), and does not show which object has that name"))
                     }
                 }
                 condition = store.hasConditions ? next : .none
@@ -87,7 +90,7 @@ extension ObjectPartial {
                 }
                 refusal = nil
             } catch {
-                // The server has refused it, so it will not be carried out.
+                // The server has refused it, so it will not be executed.
                 if (400..<500).contains(error.status) { state.withLock { _ = $0.unanswered.popLast() } }
                 refusal = error
             }
@@ -104,7 +107,7 @@ extension ObjectPartial {
                 contradicted != nil || attempt < limits.tries && waited < limits.patience
                     || isBusy && waited < limits.busy
             else {
-                throw refusal?.error ?? .failed(Failure(.io, "the object store does not give \(name.path) its name"))
+                throw refusal?.error ?? .failed(Failure(.io, "the object store does not create \(name.path)"))
             }
             // The first refusal by a condition only means that another object has the name.
             if attempt == 1, [.precondition, .unknownRequest].contains(refusal?.meaning) { continue }
@@ -114,7 +117,8 @@ extension ObjectPartial {
         return .fenced
     }
 
-    /// Removes objects of this generation that unanswered requests still make after the job was cancelled or removed.
+    /// Removes objects of this generation that requests without a response still make after the job was cancelled or
+    /// removed.
     func withdraw() {
         let waiting = state.withLock { state in
             defer { state.unanswered = [] }

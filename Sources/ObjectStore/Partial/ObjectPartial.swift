@@ -17,10 +17,10 @@ final class ObjectPartial: Partial {
         var storeState: PartsRecord
         var etags: [Int: String] = [:]
         var buffers: [Int: PartBuffer] = [:]
-        /// The bytes that have come: in memory, in tails, in parts.
+        /// The bytes that have arrived: in memory, in tails, in parts.
         var taken = ByteIntervals()
         var error: TransferError?
-        /// The text of the journal in the last checkpoint of this run or an earlier one; nil if there is none.
+        /// The store state in the last checkpoint of this run or an earlier one; nil if there is none.
         var reportedState: String?
         /// The last checkpoint named only the upload, so another one is due.
         var hasMoreToReport = false
@@ -31,7 +31,7 @@ final class ObjectPartial: Partial {
         /// The upload was completed under its hidden key.
         var isAssembled = false
         var work = PartWork()
-        /// Parts whose ETags are no MD5: a repeated request changes their ETag, though the bytes are the same.
+        /// Parts whose ETags are not MD5s: a repeated request changes their ETag, although the bytes are the same.
         var opaque: Set<Int> = []
         var unanswered: [Unanswered] = []
         /// The upload that copies the verified object to its name.
@@ -63,7 +63,7 @@ final class ObjectPartial: Partial {
         owner = store.memory.newOwner()
         var state = State(name: ObjectName(chosen: resume.file, isGiven: request.givesName), storeState: storeState)
         (state.phase, state.etags, state.hasHidden, state.isAssembled) = (.open, etags, true, isAssembled)
-        // The store may have more or fewer parts than the journal in Redis names.
+        // The store may have more or fewer parts than the store state in Redis names.
         (state.reportedState, state.taken) = (resume.storeState, storeState.offsets)
         if isAssembled, let total = storeState.total { state.taken = ByteIntervals([0..<total]) }
         self.state = Mutex(state)
@@ -88,7 +88,7 @@ final class ObjectPartial: Partial {
         let first = state.withLock { $0.storeState.formula.range(of: 1) }
         return max(1 << 20, first.upperBound - first.lowerBound)
     }
-    /// Each connection fills a part of its own, and all these parts must fit into the memory share of one file.
+    /// Each connection fills a part of its own, and all these parts must fit into the memory of one file.
     var maxSinks: Int { max(1, store.memory.share / Int(alignment)) }
 
     func sink(at offset: Int64, wake: @escaping @Sendable () async -> Bool) -> any BodySink {
@@ -166,7 +166,7 @@ final class ObjectPartial: Partial {
         }
         guard phase == .open else { return false }
         if isInMemory { return true }
-        // If the store does not answer, assume that objects are left.
+        // If the store does not respond, assume that objects are left.
         guard let found = try? await client.list(client.address.key(hidden.folder)) else { return true }
         return !found.objects.isEmpty
     }
