@@ -52,15 +52,15 @@ final class Block: @unchecked Sendable {
         users.store(1, ordering: .relaxed)
     }
 
-    var room: Int { capacity - count }
+    var free: Int { capacity - count }
 
     var end: Int64 { offset + Int64(count) }
 
     var bytes: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: memory + start, count: count) }
 
-    /// Adds at most `room` bytes.
+    /// Adds at most `free` bytes.
     func append(_ source: UnsafeRawPointer, _ count: Int) {
-        precondition(count >= 0 && count <= room)
+        precondition(count >= 0 && count <= free)
         memcpy(memory + start + self.count, source, count)
         self.count += count
     }

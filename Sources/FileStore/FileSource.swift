@@ -36,8 +36,8 @@ final class FileSource: SourceFile {
             let bytes = [UInt8](unsafeUninitializedCapacity: Int(range.upperBound - range.lowerBound)) {
                 buffer, count in
                 while count < buffer.count {
-                    let room = UnsafeMutableRawBufferPointer(rebasing: UnsafeMutableRawBufferPointer(buffer)[count...])
-                    let read = pread(self.descriptor, room.baseAddress, room.count, Int(range.lowerBound) + count)
+                    let rest = UnsafeMutableRawBufferPointer(rebasing: UnsafeMutableRawBufferPointer(buffer)[count...])
+                    let read = pread(self.descriptor, rest.baseAddress, rest.count, Int(range.lowerBound) + count)
                     if read < 0, errno == EINTR { continue }
                     if read < 0 { code = errno }
                     guard read > 0 else { break }

@@ -52,16 +52,16 @@ final class FileWriter: BodySink {
                 }
                 state.block = block
             }
-            let room = state.block!.room
+            let free = state.block!.free
             var next: Block?
-            if count > room {
-                next = takeBlock(&state, at: state.position + Int64(room), for: count - room)
+            if count > free {
+                next = takeBlock(&state, at: state.position + Int64(free), for: count - free)
                 guard next != nil else { return .wait }
             }
-            state.block!.append(bytes, min(count, room))
-            if count >= room { submit(&state) }
+            state.block!.append(bytes, min(count, free))
+            if count >= free { submit(&state) }
             if let next {
-                next.append(bytes + room, count - room)
+                next.append(bytes + free, count - free)
                 state.block = next
             }
             state.position += Int64(count)

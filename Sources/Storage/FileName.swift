@@ -89,10 +89,10 @@ package enum FileName {
 
     /// Works on scalars: combining marks can make the whole name one character.
     private static func cut(_ text: String, to count: Int) -> String {
-        var (kept, room) = (String.UnicodeScalarView(), count)
+        var (kept, remaining) = (String.UnicodeScalarView(), count)
         for scalar in text.unicodeScalars {
-            room -= UTF8.width(scalar)
-            guard room >= 0 else { break }
+            remaining -= UTF8.width(scalar)
+            guard remaining >= 0 else { break }
             kept.append(scalar)
         }
         return String(kept)

@@ -19,7 +19,8 @@ struct SlowBodyTests {
                 for _ in 0..<25 {
                     now += 10_000_000
                     come += rate / 100
-                    guard !detector.isSlow || come - taken >= LowWaterMark.highest || now >= takenAt + Self.patience else {
+                    guard !detector.isSlow || come - taken >= LowWaterMark.highest || now >= takenAt + Self.patience
+                    else {
                         continue
                     }
                     (taken, takenAt) = (come, now)
