@@ -113,7 +113,7 @@ extension Inspection {
             let setting = QueueSetting(name: name)
             if setting?.accepts(value) == true { return nil }
             return Finding(
-                queue.keys.settings, "\(name) \(setting?.rule ?? "is no setting"), not \"\(value)\"",
+                queue.keys.settings, "\(name) \(setting?.rule ?? "is not a setting"), not \"\(value)\"",
                 "HSET or HDEL it; it has no effect")
         }
     }

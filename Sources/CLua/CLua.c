@@ -15,6 +15,7 @@ static const char functions[] = {
 #embed "../Bus/Lua/json.lua" suffix(, '\n', )
 #embed "../Bus/Lua/raw.lua" suffix(, '\n', )
 #embed "../Bus/Lua/url.lua" suffix(, '\n', )
+#embed "../Bus/Lua/faults.lua" suffix(, '\n', )
 #embed "../Bus/Lua/gate.lua" suffix(, '\n', )
 #embed "../Bus/Lua/permits.lua" suffix(, '\n', )
 #embed "../Bus/Lua/replies.lua" suffix(, '\n', )

@@ -184,7 +184,7 @@ private struct JSONReader {
         if take("}") { return .object([]) }
         while true {
             skipSpace()
-            guard peek() == UInt8(ascii: "\"") else { throw error("a member's name should be here") }
+            guard peek() == UInt8(ascii: "\"") else { throw error("a name in double quotes is missing") }
             let name = try string()
             guard names.insert(Array(name.utf8)).inserted else {
                 throw error("the name \(name) stands twice in an object")

@@ -57,7 +57,8 @@ extension Job {
         }
         if let field = JobField.all.first(where: { wrong.contains($0.name) }) {
             let isStrange = !field.kinds.contains(kind)
-            throw Invalid(field: field.name, reason: isStrange ? JobField.strangeRule(kind) : field.rule)
+            let reason = isStrange ? JobField.strangeRule(kind) : field.reason(against: json[field.name]!, of: kind)
+            throw Invalid(field: field.name, reason: reason)
         }
         urls = [json["url"]?.string].compactMap(\.self) + (json["urls"]?.array ?? []).compactMap(\.string)
         guard !urls.isEmpty else { throw Invalid(field: "url", reason: "is missing") }

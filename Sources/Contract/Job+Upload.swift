@@ -99,10 +99,10 @@ extension Job.Upload {
         return nil
     }
 
-    package static let fileRule = "is required, or files in its place"
-    package static let eachRule = "goes with files"
-    package static let formRule = "goes with files that are sent in one body"
-    package static let protocolRule = "goes with file, and without method, expect, idempotent and content_digest"
+    package static let fileRule = "is required, unless files is given"
+    package static let eachRule = "requires files"
+    package static let formRule = "requires files that are sent in one body"
+    package static let protocolRule = "requires file, and excludes method, expect, idempotent and content_digest"
 
     /// Reads the value of a job's field `files`. nil if the value is not valid.
     static func files(_ value: JSON) -> [File]? {

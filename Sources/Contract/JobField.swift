@@ -14,7 +14,7 @@ package struct JobField: Sendable {
 
     package let name: String
     package let kind: Kind
-    /// The error message for a wrong value, without the field's name.
+    /// The error message for a wrong value, without the field's name. `reason(against:of:)` may name one rule of several.
     package let rule: String
     /// The kinds of jobs that may have this field.
     package let kinds: Set<Job.Kind>
@@ -24,7 +24,7 @@ package struct JobField: Sendable {
     }
 
     /// The error message, without the field's name, for a field that jobs of this kind do not have.
-    package static func strangeRule(_ kind: Job.Kind) -> String { "is no field of \(kind.words)" }
+    package static func strangeRule(_ kind: Job.Kind) -> String { "is not a field of \(kind.words)" }
     /// The message for an unknown kind. A claim does not use it for a kind with a valid name: it sets the element aside
     /// for workers that know this kind (docs/bus.md, "Kinds").
     package static let kindRule = "must be " + Job.Kind.allCases.map(\.rawValue).joined(separator: " or ")
@@ -71,7 +71,7 @@ package struct JobField: Sendable {
     package static let all: [JobField] = [
         JobField("kind", .choice(Job.Kind.allCases.map(\.rawValue)), kindRule),
         JobField("url", .url, URLRule.text),
-        JobField("urls", .urls, "must be a list of 1 to 16 http or https URLs with hosts that can be", of: [.download]),
+        JobField("urls", .urls, "must be a list of 1 to 16 http or https URLs", of: [.download]),
         JobField("id", .id, "must be 1 to 128 of the characters A-Z a-z 0-9 . _ : -"),
         JobField(
             "path", .path,
@@ -82,7 +82,8 @@ package struct JobField: Sendable {
             of: [.download]),
         JobField("fresh_for", .number(0...maxSeconds), seconds, of: [.download, .request]),
         JobField(
-            "checksum", .checksum, "must be sha256:, sha512:, sha1: or md5: and the digest in hexadecimal",
+            "checksum", .checksum,
+            "must be sha256:, sha512:, sha1: or md5:, followed by the digest in hexadecimal digits",
             of: [.download]),
         JobField("size", .integer(0...largest), count, of: [.download]),
         JobField(
@@ -92,7 +93,8 @@ package struct JobField: Sendable {
             "must be a method in capital letters: for a download not HEAD, for an upload PUT, POST or PATCH"),
         JobField(
             "headers", .headers,
-            "must be an object of at most \(maxHeaders) header names and texts, without the engine's own headers"),
+            "must be an object of at most \(maxHeaders) header names and texts, without the headers that the worker sets"
+        ),
         JobField("body", .text(largestElement), "must be a text", of: [.download, .request]),
         JobField("json", .json, "must be JSON", of: [.request]),
         JobField("form", .items, "must be " + items, of: answered),
@@ -106,7 +108,7 @@ package struct JobField: Sendable {
             "max_response", .integer(0...Int64(Job.Request.largestResponse)),
             "must be a whole number from 0 to \(Job.Request.largestResponse)", of: answered),
         JobField("idempotent", .flag, "must be true or false", of: answered),
-        JobField("file", .file, "must be the path of a file, as path says it, without / at its end", of: [.upload]),
+        JobField("file", .file, "must be the path of a file, as for path, without / at its end", of: [.upload]),
         JobField(
             "files", .files,
             "must be a list of 1 to \(Job.Upload.maxFiles) objects with file, and perhaps name, type and filename",
@@ -187,11 +189,12 @@ package struct JobField: Sendable {
         guard (1...4096).contains(text.utf8.count), text.utf8.first != UInt8(ascii: "/"),
             !text.utf8.contains(where: { $0 < 32 || $0 == 127 })
         else { return false }
-        return text.pathParts.allSatisfy {
-            // Some file systems do not tell upper case from lower case.
-            $0 != ".." && $0 != "." && $0.utf8.count <= 255
-                && !$0.utf8.prefix(5).map { 65...90 ~= $0 ? $0 | 0x20 : $0 }.elementsEqual(".haul".utf8)
-        }
+        return text.pathParts.allSatisfy { $0 != ".." && $0 != "." && $0.utf8.count <= 255 && !isOwn($0) }
+    }
+
+    /// Whether Haul reserves a name for its own files. In any case, because some file systems ignore it.
+    static func isOwn(_ part: String) -> Bool {
+        part.utf8.prefix(5).map { 65...90 ~= $0 ? $0 | 0x20 : $0 }.elementsEqual(".haul".utf8)
     }
 
     package static func isFile(_ text: String) -> Bool { isPath(text) && text.utf8.last != UInt8(ascii: "/") }

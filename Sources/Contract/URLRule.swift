@@ -1,34 +1,41 @@
 /// Checks the URLs of a job. Bus/Lua/url.lua does the same check for the claim. Both must be changed together; the same
 /// test cases cover both.
 package enum URLRule {
-    static let text =
-        "must be an http or https URL with a host that can be, without spaces or control characters, and without %00 in "
-        + "the user or password"
+    static let text = "must be an http or https URL with a valid host name, without spaces or control characters"
 
     package static let maxBytes = 8192
 
-    /// Whether a job may have this URL. Compares bytes: Swift joins "/" and a combining mark into one character.
-    package static func accepts(_ url: String) -> Bool {
+    /// Whether a job may have this URL.
+    package static func accepts(_ url: String) -> Bool { fault(url) == nil }
+
+    /// The first rule that a URL breaks; nil if a job may have it. Compares bytes: Swift joins "/" and a combining mark
+    /// into one character.
+    package static func fault(_ url: String) -> FieldFault? {
         let bytes = Array(url.utf8)
-        guard bytes.count <= maxBytes, !bytes.contains(where: { $0 <= 32 || $0 == 127 }),
-            let colon = bytes.firstIndex(of: UInt8(ascii: ":")), bytes[colon...].starts(with: "://".utf8)
-        else { return false }
+        guard bytes.count <= maxBytes else { return .urlTooLong }
+        guard !bytes.contains(where: { $0 <= 32 || $0 == 127 }) else { return .urlSpace }
+        guard let colon = bytes.firstIndex(of: UInt8(ascii: ":")), bytes[colon...].starts(with: "://".utf8) else {
+            return .scheme
+        }
         let scheme = bytes[..<colon].map { 65...90 ~= $0 ? $0 + 32 : $0 }
-        guard scheme.elementsEqual("http".utf8) || scheme.elementsEqual("https".utf8) else { return false }
+        guard scheme.elementsEqual("http".utf8) || scheme.elementsEqual("https".utf8) else { return .scheme }
         let authority = bytes[(colon + 3)...].prefix {
             $0 != UInt8(ascii: "/") && $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#")
         }
-        var place = authority
+        var address = authority
         if let at = authority.lastIndex(of: UInt8(ascii: "@")) {
-            place = authority[(at + 1)...]
-            guard !authority[..<at].contains("%00".utf8) else { return false }
+            address = authority[(at + 1)...]
+            guard !authority[..<at].contains("%00".utf8) else { return .login }
         }
-        if place.first == UInt8(ascii: "[") {
-            guard let end = place.firstIndex(of: UInt8(ascii: "]")) else { return false }
-            return isIPv6(place[..<end].dropFirst()) && isPort(place[(end + 1)...])
+        if address.first == UInt8(ascii: "[") {
+            guard let end = address.firstIndex(of: UInt8(ascii: "]")), isIPv6(address[..<end].dropFirst()) else {
+                return .ipv6
+            }
+            return isPort(address[(end + 1)...]) ? nil : .port
         }
-        let host = place.prefix { $0 != UInt8(ascii: ":") }
-        return isHost(host) && isPort(place[host.endIndex...])
+        let host = address.prefix { $0 != UInt8(ascii: ":") }
+        if let fault = hostFault(host) { return fault }
+        return isPort(address[host.endIndex...]) ? nil : .port
     }
 
     /// Accepts nothing, or a colon alone, or a colon and a number from 1 to 65535.
@@ -40,21 +47,22 @@ package enum URLRule {
     }
 
     /// Accepts an IPv4 address of four numbers, or a name: letters, digits, "-", "_" and non-ASCII bytes between dots.
-    private static func isHost(_ host: ArraySlice<UInt8>) -> Bool {
-        guard (1...254).contains(host.count),
-            host.allSatisfy({ $0 >= 128 || isNameByte($0) || $0 == UInt8(ascii: ".") })
-        else { return false }
+    private static func hostFault(_ host: ArraySlice<UInt8>) -> FieldFault? {
+        guard !host.isEmpty else { return .noHost }
+        guard host.count <= 254 else { return .hostTooLong }
+        guard host.allSatisfy({ $0 >= 128 || isNameByte($0) || $0 == UInt8(ascii: ".") }) else { return .host }
         // A name may end in a dot.
         let name = host.last == UInt8(ascii: ".") ? host.dropLast() : host
         let labels = name.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
+        guard labels.allSatisfy({ !$0.isEmpty }) else { return .host }
         let isASCII = host.allSatisfy { $0 < 128 }
-        guard labels.allSatisfy({ !$0.isEmpty && (!isASCII || $0.count <= 63) }) else { return false }
+        guard !isASCII || labels.allSatisfy({ $0.count <= 63 }) else { return .hostTooLong }
         let last = labels.last!
         let isNumber =
             last.allSatisfy(isDigit)
             || last.first == UInt8(ascii: "0") && last.count > 1 && last.dropFirst().first! | 32 == UInt8(ascii: "x")
                 && last.dropFirst(2).allSatisfy(isHexadecimal)
-        return !isNumber || isIPv4(name)
+        return !isNumber || isIPv4(name) ? nil : .ipv4
     }
 
     private static func isIPv4(_ text: ArraySlice<UInt8>) -> Bool {

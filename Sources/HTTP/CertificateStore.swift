@@ -19,7 +19,8 @@ package enum CertificateStore {
         }
         guard SSL_CTX_load_verify_locations(context, file, nil) == 1 else {
             throw Failure(
-                .tls, "the file of certificate authorities, \(file), cannot be used: it must hold certificates in PEM")
+                .tls,
+                "the file of certificate authorities, \(file), cannot be used: it has no certificate in PEM format")
         }
     }
 

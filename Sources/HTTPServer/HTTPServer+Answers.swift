@@ -20,7 +20,7 @@ extension HTTPServer {
             wrote(on: connection)
         case .stream(let body):
             guard connections.values.count(where: \.isStreaming) < limits.streams else {
-                return refuse(connection, 503, "too many streams are open: try again in a moment")
+                return refuse(connection, 503, "too many streams are open: try again in some seconds")
             }
             connection.output += response.head(length: nil, keepsAlive: false)
             if isHead { stream({ _ in }, on: connection) } else { stream(body, on: connection) }

@@ -5,7 +5,7 @@ import HaulExecutors
 /// A small HTTP/1.1 server. All its connections share one thread. `ServerLimits` bounds what each client may use, so
 /// that no client can block the others.
 ///
-/// A handler gets the head of a request and decides whether its body is read. So nobody makes the server hold a body
+/// A handler gets the head of a request and decides whether its body is read. So no client makes the server hold a body
 /// before the handler has looked at the credentials. Handlers run on Swift's cooperative threads. If a client
 /// disconnects, its handler is cancelled.
 ///
@@ -49,7 +49,7 @@ package actor HTTPServer {
     /// The connections whose next request has arrived already, in the order of their turns.
     private var turns: [UInt64] = []
     private var inbox = [UInt8](repeating: 0, count: 16 << 10)
-    /// Whether the server accepts connections. false for a moment after the process has run out of descriptors.
+    /// Whether the server accepts connections. false for a short time after the process has run out of descriptors.
     private var isListening = true
 
     /// - Parameter refusal: Makes the response to a request that breaks HTTP or a limit, of a status and a sentence.
@@ -118,7 +118,7 @@ package actor HTTPServer {
 
     /// Closes a connection that makes no progress: of the network that has the most of them, the one that has made none
     /// for the longest time. So clients that open many connections take them from each other, and not from all others.
-    /// A large server closes several at once, since the choice looks at all connections.
+    /// A large server closes several at once, because the choice reads all connections.
     private func makeRoom() {
         let candidates = connections.values.filter(\.isReplaceable)
         let counts = candidates.reduce(into: [ClientNetwork: Int]()) { $0[$1.network, default: 0] += 1 }
@@ -144,7 +144,7 @@ package actor HTTPServer {
         if hasRoom {
             setDeadline(of: connection, after: limits.headTime)
         } else {
-            refuse(connection, 503, "too many clients are connected: try again in a moment")
+            refuse(connection, 503, "too many clients are connected: try again in some seconds")
         }
     }
 
@@ -263,7 +263,7 @@ package actor HTTPServer {
     private func receive(_ body: ServerConnection.IncomingBody, on id: UInt64) {
         guard let connection = connections[id] else { return }
         guard bodies + body.length <= limits.bodies else {
-            return refuse(connection, 503, "too many bodies are being received: try again in a moment")
+            return refuse(connection, 503, "too many bodies are being received: try again in some seconds")
         }
         bodies += body.length
         connection.phase = .receiving(body)

@@ -114,7 +114,7 @@ struct RequestReader {
             start = index + 1
         }
         lines.append(bytes[start...])
-        guard lines.allSatisfy({ !$0.contains(13) }) else { throw Refusal(400, "a CR stands alone in the head") }
+        guard lines.allSatisfy({ !$0.contains(13) }) else { throw Refusal(400, "the head has a CR without LF") }
         guard lines.count <= limits.fields + 1 else { throw Refusal(431, "there are too many header fields") }
         let (method, target, isHTTP10) = try requestLine(lines[0])
         var fields: [(name: String, value: String)] = []
@@ -139,7 +139,7 @@ struct RequestReader {
         let words = line.split(separator: 32, omittingEmptySubsequences: false)
         guard words.count == 3, words[0].allSatisfy(Self.isToken), !words[0].isEmpty,
             words[1].allSatisfy({ $0 > 32 && $0 < 127 })
-        else { throw Refusal(400, "the request line is no HTTP") }
+        else { throw Refusal(400, "the request line is not HTTP") }
         let version = String(decoding: words[2], as: UTF8.self)
         guard version == "HTTP/1.1" || version == "HTTP/1.0" else { throw Refusal(505, "only HTTP/1.1 is spoken here") }
         return (
@@ -184,7 +184,7 @@ struct RequestReader {
         guard let value = values.first else { return 0 }
         guard values.count == 1, (1...18).contains(value.utf8.count), value.utf8.allSatisfy({ 48...57 ~= $0 }),
             let length = Int(value)
-        else { throw Refusal(400, "Content-Length is no number") }
+        else { throw Refusal(400, "Content-Length is not a number") }
         guard length <= limits.body else { throw Refusal(413, "a body has at most \(limits.body) bytes") }
         return length
     }

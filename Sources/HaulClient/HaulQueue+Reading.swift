@@ -13,7 +13,7 @@ public struct QueueStatistics: Sendable, Equatable {
     public let maxRunning: Int?
     /// The number of workers that have ticked in the last 10 seconds. If it is 0, pushed jobs wait.
     public let workers: Int
-    /// The number of jobs by kind that were set aside, because the worker that took them does not run this kind. They
+    /// The number of deferred jobs by kind: the worker that claimed them does not run this kind. They
     /// wait for a worker that does.
     public let deferred: [String: Int]
 }

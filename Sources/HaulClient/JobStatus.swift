@@ -52,7 +52,7 @@ public struct JobStatus: Sendable, Equatable, Identifiable {
     public var attempts: Int { integer("attempt").map { Int($0) } ?? 0 }
     /// The name of the worker that runs the job, or that ended it.
     public var worker: String? { self["worker"] }
-    /// What the job waits for: `disk` (room in its root), `store` (a bucket), `host` or `replicas`. nil if it waits for
+    /// What the job waits for: `disk` (space in its root), `store` (a bucket), `host` or `replicas`. nil if it waits for
     /// none of them.
     public var waiting: String? { self["waiting"] }
     /// Why the job or its last attempt failed.

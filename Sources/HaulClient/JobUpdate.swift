@@ -1,8 +1,8 @@
-/// An event of a job, or the job's status in place of events.
+/// An event of a job, or the job's status instead of events.
 public enum JobUpdate: Sendable, Equatable {
     /// An event, as it was published.
     case event(Event)
-    /// The job as in its hash. It comes at the beginning, and in place of events that were missed because the
+    /// The job as in its hash. It comes at the beginning, and instead of events that were missed because the
     /// connection was lost or the consumer was too slow.
     case status(JobStatus)
 

@@ -80,7 +80,7 @@ public struct QueueEvents: AsyncSequence, Sendable {
         }
 
         private mutating func record(_ id: String, at place: EventPosition, isFinal: Bool) {
-            // No event of this run can follow the job's end. If the job runs again, its position is noted anew.
+            // No event of this run can follow the job's end. If the job runs again, its position is recorded again.
             positions[id] = isFinal ? nil : place
             if positions.count > Self.maxKnown, let some = positions.keys.first { positions[some] = nil }
         }

@@ -207,7 +207,7 @@ extension HaulQueue {
     /// - Throws: ``HaulError/Code-swift.struct/invalidSetting`` if the host or the limits are not valid.
     public func setLimits(_ limits: HostLimits?, of host: String) async throws(HaulError) {
         guard HostLimit.isHost(host) else {
-            throw HaulError(setting: "limits", "\(host) is no host in lower case, perhaps with a port")
+            throw HaulError(setting: "limits", "\(host) is not a host name in lower case, optionally with a port")
         }
         let text = limits?.json
         if let text, !HostLimit.accepts(text) {

@@ -60,7 +60,8 @@ package final class LogOutput: Sendable {
                 let line = format.line(
                     LogFormat.Entry(
                         time: Timestamp.text(UnixTime.milliseconds), level: .warning,
-                        message: "lines of the log were dropped: nobody read them", fields: [("lines", "\(dropped)")]))
+                        message: "lines of the log were dropped because they were not read in time",
+                        fields: [("lines", "\(dropped)")]))
                 writeAll(Array(line.utf8))
             }
         }

@@ -4,18 +4,19 @@ extension Metric {
     package static let workerInfo = gauge("haul_worker_info", "1, with the worker's name and the id of its store.")
     package static let slots = gauge("haul_slots", "Jobs that may run at once.")
     package static let slotsTaken = gauge("haul_slots_taken", "Jobs that have a slot now.")
-    package static let accepting = gauge("haul_accepting", "1 while the worker takes jobs.")
+    package static let accepting = gauge("haul_accepting", "1 while the worker claims jobs.")
 
     package static let claims = counter("haul_claims_total", "Jobs that the worker has claimed.")
     package static let takeovers = counter(
         "haul_takeovers_total", "Claimed jobs that were lost with another worker or an earlier process.")
-    package static let resumes = counter("haul_resumes_total", "Runs that continued from bytes that were there.")
-    package static let restarts = counter("haul_restarts_total", "Times that a run dropped its bytes and began anew.")
+    package static let resumes = counter(
+        "haul_resumes_total", "Runs that continued from bytes that an earlier run had received.")
+    package static let restarts = counter("haul_restarts_total", "Times that a run dropped its bytes and restarted.")
     package static let runsEnded = counter("haul_runs_ended_total", "Runs by how they ended, and by error code.")
     package static let runDuration = histogram(
         "haul_run_duration_seconds", "From the claim of a run to the end of its settling.", lengths)
     package static let fenced = counter(
-        "haul_fenced_total", "Runs that were taken from the worker because its lease was over.")
+        "haul_fenced_total", "Runs that the worker lost because their leases had ended.")
 
     package static let receivedBytes = counter(
         "haul_received_bytes_total", "Bytes of bodies that have arrived for downloads and requests.")
@@ -25,36 +26,37 @@ extension Metric {
     package static let transfers = gauge("haul_transfers", "HTTP exchanges under way.")
     package static let connections = gauge("haul_connections", "Connections that downloads have to hosts now.")
     package static let connectionsWaiting = gauge(
-        "haul_connections_waiting", "Downloads that wait until their host has room for a connection.")
+        "haul_connections_waiting", "Downloads that wait for a connection, because their host has as many as it may.")
     package static let hostBackoffs = counter(
-        "haul_host_backoffs_total", "Times that a host refused and was given fewer connections.")
+        "haul_host_backoffs_total", "Times that a host refused a connection, so that it gets fewer from then on.")
     package static let hostsBackedOff = gauge(
-        "haul_hosts_backed_off", "Hosts that are given fewer connections than configured now.")
+        "haul_hosts_backed_off", "Hosts that get fewer connections than configured now.")
     package static let hostConnectionLimit = gauge(
         "haul_host_connection_limit",
-        "Connections that a host which refused may have now; the 20 hosts with the fewest.")
+        "The current limit of connections to a host that refused some; the 20 hosts with the lowest limit.")
 
     package static let claimDuration = histogram(
         "haul_claim_duration_seconds", "The round trip of a claim that does not wait for a job.")
     package static let settleDuration = histogram(
-        "haul_settle_duration_seconds", "From the end of a run until Redis has heard of it.")
+        "haul_settle_duration_seconds", "From the end of a run until Redis has its result.")
     package static let tickDuration = histogram(
-        "haul_tick_duration_seconds", "A look after the queue, all of its calls.")
+        "haul_tick_duration_seconds", "All calls of a tick, which maintains a queue.")
     package static let checkpointDuration = histogram(
-        "haul_checkpoint_duration_seconds", "Until the bytes of a checkpoint are on the disk.")
+        "haul_checkpoint_duration_seconds", "The time to write the bytes of a checkpoint to the disk.")
     package static let commitDuration = histogram(
         "haul_commit_duration_seconds", "From the last byte of a file until it is durable under its name.")
-    package static let loopDelay = histogram("haul_loop_delay_seconds", "How long work waits for its turn on a loop.")
+    package static let loopDelay = histogram(
+        "haul_loop_delay_seconds", "How long work waits before an event loop starts it.")
 
     package static let redisRoundTrips = counter(
         "haul_redis_round_trips_total", "Pipelines of commands that were sent and answered.")
     package static let redisConnects = counter("haul_redis_connects_total", "Connections to Redis that were opened.")
     package static let redisFailures = counter(
-        "haul_redis_failures_total", "Times that Redis could not be asked, or refused.")
+        "haul_redis_failures_total", "Times that Redis could not be reached, or refused a command.")
     package static let lastTick = gauge(
-        "haul_last_tick_timestamp_seconds", "Unix time of the last look after the queue that Redis answered.")
+        "haul_last_tick_timestamp_seconds", "Unix time of the last tick that Redis answered.")
     package static let storeFree = gauge(
-        "haul_store_free_bytes", "Room that the store has for downloads, less what is kept free.")
+        "haul_store_free_bytes", "Free space of the store, less what --keep-free reserves.")
     package static let storeSize = gauge("haul_store_size_bytes", "Size of the store's file system.")
     package static let poolBytes = gauge(
         "haul_pool_bytes", "Memory of blocks on their way to the disk, and of libcurl's receive buffers.")

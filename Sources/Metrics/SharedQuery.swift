@@ -11,7 +11,7 @@ package final class SharedQuery<Answer: Sendable>: Sendable {
         (self.limit, self.ask) = (limit, ask)
     }
 
-    /// The answer of the running query, or of a new one. nil if there is no answer within `limit`.
+    /// The result of the running query, or of a new one. nil if there is none within `limit`.
     package func answer() async -> Answer? {
         let question = current.withLock { current in
             let question = current ?? Task { await self.settle() }

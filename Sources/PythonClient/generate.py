@@ -22,12 +22,12 @@ PATH = (
 ITEMS = "must be an object of at most 256 names and texts, numbers, true or false"
 RULES = {
     "url": "must be an http or https URL with a valid host name, without spaces or control characters",
-    "urls": "must be a list of 1 to 16 http or https URLs with valid host names",
+    "urls": "must be a list of 1 to 16 http or https URLs",
     "id": ID,
     "reply_to": ID,
     "path": PATH,
     "file": "must be the path of a file, as for path, without / at its end",
-    "checksum": "must be sha256:, sha512:, sha1: or md5: and the digest in hexadecimal",
+    "checksum": "must be sha256:, sha512:, sha1: or md5:, followed by the digest in hexadecimal digits",
     "content_type": "must be a media type, type/subtype, of at most 255 bytes",
     "method": "must be a method in capital letters: for a download not HEAD, for an upload PUT, POST or PATCH",
     "headers": "must be an object of at most 256 header names and texts, without the headers that the worker sets",

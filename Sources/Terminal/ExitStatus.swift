@@ -33,7 +33,7 @@ package enum ExitStatus: Int32, Error {
     /// The sentences that `because` does not print now; nil while it prints them.
     private static let collected = Mutex<[String]?>(nil)
 
-    /// Runs `body`, and returns the sentences of `because` in place of printing them. One call at a time.
+    /// Runs `body`, and returns the sentences of `because` instead of printing them. One call at a time.
     package static func collecting<T>(_ body: () throws -> T) -> (result: Result<T, any Error>, sentences: [String]) {
         collected.withLock { $0 = [] }
         let result = Result { try body() }

@@ -9,7 +9,7 @@ package enum Suggestion {
         return word
     }
 
-    /// The number of characters to insert, delete, replace or swap with their neighbour (the optimal string alignment
+    /// The number of characters to insert, delete, replace or swap with the next one (the optimal string alignment
     /// distance).
     private static func distance(_ first: String, _ second: String) -> Int {
         let (a, b) = (Array(first), Array(second))

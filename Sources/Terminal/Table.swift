@@ -1,4 +1,4 @@
-/// Rows under headers. Columns are as wide as their contents, or narrower if the terminal has no room.
+/// Rows under headers. Columns are as wide as their contents, or narrower if the terminal has no space.
 package struct Table {
     package struct Column {
         let title: String
@@ -7,7 +7,7 @@ package struct Table {
         let least: Int?
         /// A text that is too long is cut at its beginning, not at its end.
         let keepsEnd: Bool
-        /// Without room for all columns, the column of the lowest rank is left out first.
+        /// Without space for all columns, the column of the lowest rank is left out first.
         let rank: Int
         /// The least width before any cut, so that the column does not move while its rows change.
         let width: Int

@@ -8,7 +8,7 @@ package enum Terminal {
         isatty(STDOUT_FILENO) == 1 && getenv("TERM").map { String(cString: $0) } != "dumb"
     }
 
-    /// The columns that a list may use; nil if standard output is no terminal: then lines may be of any width.
+    /// The columns that a list may use; nil if standard output is not a terminal: then lines may be of any width.
     package static var width: Int? { isatty(STDOUT_FILENO) == 1 ? size.width : nil }
 
     /// Columns and rows; 80 and 24 if the terminal does not say.

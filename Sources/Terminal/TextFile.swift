@@ -43,7 +43,7 @@ package enum TextFile {
         for (number, line) in bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false).enumerated()
         {
             guard let text = String(validating: line.last == 13 ? line.dropLast() : line, as: UTF8.self) else {
-                throw ExitStatus.because(.usage, "\(name(path)), line \(number + 1): no UTF-8 text")
+                throw ExitStatus.because(.usage, "\(name(path)), line \(number + 1): not UTF-8 text")
             }
             lines.append(text)
         }

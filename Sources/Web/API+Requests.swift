@@ -51,15 +51,15 @@ extension API {
             audit.refusedChange(of: path, by: caller)
             throw APIError(403, "viewer", "a viewer changes nothing: sign in as an operator")
         }
-        let desk = try desk(path[1])
+        let reader = try reader(path[1])
         return .readBody { body in
-            var change = AuditLog.Change(action: path[2], queue: desk.queue.name)
+            var change = AuditLog.Change(action: path[2], queue: reader.queue.name)
             do {
                 let response: ServerResponse
                 switch path[2] {
-                case "jobs": response = try await push(body, to: desk.queue, &change)
-                case "control": response = try await control(body, desk, &change)
-                default: response = try await set(body, of: desk.queue, &change)
+                case "jobs": response = try await push(body, to: reader.queue, &change)
+                case "control": response = try await control(body, reader, &change)
+                default: response = try await set(body, of: reader.queue, &change)
                 }
                 audit.changed(change, by: caller)
                 return response
@@ -93,7 +93,7 @@ extension API {
 
     /// Long polling: answers when the job has ended, or after `timeout` seconds.
     private func wait(_ path: [String], _ query: Query, _ caller: Caller) async throws(APIError) -> ServerResponse {
-        let queue = try desk(path[1]).queue
+        let queue = try reader(path[1]).queue
         let since = try query.integer("since", in: 0...JobField.largest, else: 0)
         let seconds = try query.integer("timeout", in: 0...60, else: 30)
         let end = ContinuousClock.now + .seconds(seconds)
@@ -122,7 +122,7 @@ extension API {
         }
     }
 
-    /// Whether an element of the job waits in line. No worker has seen the job yet.
+    /// Whether an element of the job waits in the queue. No worker has seen the job yet.
     private func isWaiting(_ id: String, _ queue: Queue) async -> Bool {
         (try? await queue.waiting(for: id)) != nil
     }
@@ -132,7 +132,7 @@ extension API {
         guard caller.role == .operator else {
             throw APIError(403, "viewer", "what was pushed may hold secrets: sign in as an operator")
         }
-        let queue = try desk(path[1]).queue
+        let queue = try reader(path[1]).queue
         guard JobField.isID(path[3]) else { throw .notFound("a job of such an id") }
         do throws(RedisError) {
             let (spec, renewed) = try await queue.pushed(path[3])
@@ -191,7 +191,7 @@ extension API {
 
     /// Requests an action of a batch, of jobs by their ids, or of all jobs in a state that match a filter.
     private func control(
-        _ body: [UInt8], _ desk: QueueReaderCache, _ change: inout AuditLog.Change
+        _ body: [UInt8], _ reader: QueueReaderCache, _ change: inout AuditLog.Change
     ) async throws -> ServerResponse {
         let json = try Self.read(body)
         guard let action = json["action"]?.string, let request = Self.actions[action] else {
@@ -204,10 +204,10 @@ extension API {
         let selections = ["ids", "where", "batch"].filter { json[$0] != nil }
         guard selections.count == 1, json["limit"] == nil || selections == ["where"] else {
             throw APIError(
-                422, "bad_request", "give one of ids, where with a state, and batch; limit goes with where only")
+                422, "bad_request", "give one of ids, where with a state, and batch; limit requires where")
         }
-        if let batch = json["batch"] { return try await control(batch, action, desk.queue, &change) }
-        change = AuditLog.Change(action: action, queue: desk.queue.name)
+        if let batch = json["batch"] { return try await control(batch, action, reader.queue, &change) }
+        change = AuditLog.Change(action: action, queue: reader.queue.name)
         var ids: [String]
         var isWhole = true
         if let selected = json["ids"] {
@@ -221,7 +221,7 @@ extension API {
                 let states = JobState.allCases.map(\.rawValue).joined(separator: ", ")
                 throw APIError(422, "bad_request", "where must have a state: \(states)")
             }
-            // To ignore an unknown filter, or one that is no text, would select more jobs than were meant.
+            // To ignore an unknown filter, or one that is not text, would select more jobs than were meant.
             for member in place.members ?? [] where member.name != "state" {
                 guard JobFilter.names.contains(member.name) else {
                     throw APIError(422, "bad_request", "where has no \(member.name). Nothing was requested.")
@@ -237,11 +237,11 @@ extension API {
             let filter = JobFilter(place)
             if let problem = filter.problem { throw APIError(422, "bad_request", "\(problem). Nothing was requested.") }
             change.details["where"] = .string(AuditLog.cut("state=\(state.rawValue) \(filter)", to: 300))
-            (ids, isWhole) = try await desk.ids(in: state, filter, limit: Int(limit))
+            (ids, isWhole) = try await reader.ids(in: state, filter, limit: Int(limit))
         }
         change.details["jobs"] = "\(ids.count)"
         change.details["ids"] = AuditLog.first(ids)
-        try await desk.queue.request(request, of: ids)
+        try await reader.queue.request(request, of: ids)
         return Self.json(202, #"{"requested":\#(ids.count),"more":\#(!isWhole)}"#)
     }
 
@@ -280,6 +280,6 @@ extension API {
     }
 
     private static func read(_ body: [UInt8]) throws(APIError) -> JSON {
-        do { return try JSON(body) } catch { throw APIError(400, "bad_json", "the body is no JSON: \(error)") }
+        do { return try JSON(body) } catch { throw APIError(400, "bad_json", "the body is not JSON: \(error)") }
     }
 }

@@ -31,7 +31,7 @@ extension API {
             guard parts.count == 2, JobField.isID(parts[1]) else {
                 throw APIError(400, "bad_request", "events must be QUEUE/ID")
             }
-            topic = EventHub.Topic(queue: try desk(parts[0]).queue.name.text, id: parts[1])
+            topic = EventHub.Topic(queue: try reader(parts[0]).queue.name.text, id: parts[1])
         }
         var holds: [Quota<String>.Hold] = []
         for (_, resource) in resources where resource.isSearch {
@@ -52,7 +52,7 @@ extension API {
     func events(_ queue: String, _ query: Query, _ caller: Caller) throws(APIError) -> ServerResponse {
         let id = query["id"]
         guard id.map(JobField.isID) ?? true else { throw APIError(400, "bad_request", "id must be a job's id") }
-        let topic = EventHub.Topic(queue: try desk(queue).queue.name.text, id: id)
+        let topic = EventHub.Topic(queue: try reader(queue).queue.name.text, id: id)
         return try stream(topic, caller) { content, _, send in try await send(Self.text(of: content, as: nil, caller)) }
     }
 
@@ -65,7 +65,8 @@ extension API {
         _ piece: @escaping @Sendable (ListenerBuffer.Content, inout [String: String], Send) async throws -> Void
     ) throws(APIError) -> ServerResponse {
         guard let hold = streams.hold(counter.next(), for: caller) else {
-            throw APIError(429, "too_many", "too many streams are open: close another page, or try again in a moment")
+            throw APIError(
+                429, "too_many", "too many streams are open: close another page, or try again in some seconds")
         }
         return ServerResponse(
             200,

@@ -7,7 +7,7 @@ import HaulRedis
 struct API: Sendable {
     let configuration: WebConfiguration
     let redis: Redis
-    let desks: [String: QueueReaderCache]
+    let readers: [String: QueueReaderCache]
     let reads = SharedReads()
     let hub: EventHub
     let audit: AuditLog
@@ -27,7 +27,7 @@ struct API: Sendable {
         let redis = Redis(configuration.redis, name: "haul-web")
         let queues = configuration.queues.map { Queue($0, redis: redis) }
         self.redis = redis
-        desks = Dictionary(uniqueKeysWithValues: queues.map { ($0.name.text, QueueReaderCache($0)) })
+        readers = Dictionary(uniqueKeysWithValues: queues.map { ($0.name.text, QueueReaderCache($0)) })
         hub = EventHub(queues)
     }
 
@@ -57,9 +57,9 @@ struct API: Sendable {
         }
     }
 
-    func desk(_ name: String) throws(APIError) -> QueueReaderCache {
-        guard let desk = desks[name] else { throw .notFound("the queue \(name)") }
-        return desk
+    func reader(_ name: String) throws(APIError) -> QueueReaderCache {
+        guard let reader = readers[name] else { throw .notFound("the queue \(name)") }
+        return reader
     }
 
     /// The resource at `path`, which is the part behind `/api`; nil if there is none.
@@ -69,62 +69,64 @@ struct API: Sendable {
         _ path: [String], _ query: Query, _ caller: Caller, isWatched: Bool = false
     ) throws(APIError) -> Resource? {
         guard path.first == "queues", path.count >= 2 else { return nil }
-        let desk = try desk(path[1])
+        let reader = try reader(path[1])
         let key = path.joined(separator: "/")
-        if path.count == 2 { return Resource(key: key, age: .milliseconds(900)) { try await desk.overview() } }
+        if path.count == 2 { return Resource(key: key, age: .milliseconds(900)) { try await reader.overview() } }
         switch (path[2], path.count) {
-        case ("jobs", 3): return try list(desk, key, query, isWatched ? .watch : .search)
+        case ("jobs", 3): return try list(reader, key, query, isWatched ? .watch : .search)
         case ("jobs", 4):
             let id = path[3]
             guard JobField.isID(id) else { throw .notFound("a job of such an id") }
             let isOpen = caller.role == .operator
-            let searchesLine = try query.flag("line")
-            guard !searchesLine || !isWatched else {
+            let searchesWaiting = try query.flag("line")
+            guard !searchesWaiting || !isWatched else {
                 throw APIError(400, "bad_request", "the line is not looked at again and again")
             }
-            return Resource(key: "\(key) \(isOpen) \(searchesLine)", isSearch: searchesLine, age: .milliseconds(400)) {
-                try await Self.job(id, of: desk.queue, isOpen: isOpen, searchesElements: searchesLine)
+            return Resource(
+                key: "\(key) \(isOpen) \(searchesWaiting)", isSearch: searchesWaiting, age: .milliseconds(400)
+            ) {
+                try await Self.job(id, of: reader.queue, isOpen: isOpen, searchesElements: searchesWaiting)
             }
-        case ("history", 3): return try history(desk, key, query)
+        case ("history", 3): return try history(reader, key, query)
         case ("settings", 3):
             let isOpen = caller.role == .operator
             return Resource(key: "\(key) \(isOpen)", age: .milliseconds(900)) {
-                SettingsJSON.text(try await desk.queue.configuration(), isOpen: isOpen)
+                SettingsJSON.text(try await reader.queue.configuration(), isOpen: isOpen)
             }
         case ("batches", 3):
             let start = Int(try query.integer("from", in: 0...100_000_000, else: 0))
             let limit = Int(try query.integer("limit", in: 1...500, else: 100))
             return Resource(key: "\(key) \(start) \(limit)", age: .milliseconds(900)) {
-                try await desk.batches(from: start, limit: limit)
+                try await reader.batches(from: start, limit: limit)
             }
         case ("batches", 4):
             let name = path[3]
             guard JobField.isID(name) else { throw .notFound("a batch of such a name") }
             return Resource(key: key, age: .milliseconds(400)) {
-                guard let text = try await desk.batch(name) else { throw APIError.notFound("the batch \(name)") }
+                guard let text = try await reader.batch(name) else { throw APIError.notFound("the batch \(name)") }
                 return text
             }
-        case ("workers", 3): return Resource(key: key, age: .milliseconds(900)) { try await desk.workers() }
+        case ("workers", 3): return Resource(key: key, age: .milliseconds(900)) { try await reader.workers() }
         case ("rejected", 3):
             let isOpen = caller.role == .operator
             let limit = Int(try query.integer("limit", in: 1...1000, else: 100))
             return Resource(key: "\(key) \(isOpen) \(limit)", age: .milliseconds(900)) {
-                try await desk.rejected(limit: limit, withElements: isOpen)
+                try await reader.rejected(limit: limit, withElements: isOpen)
             }
         default: return nil
         }
     }
 
-    private func history(_ desk: QueueReaderCache, _ key: String, _ query: Query) throws(APIError) -> Resource {
+    private func history(_ reader: QueueReaderCache, _ key: String, _ query: Query) throws(APIError) -> Resource {
         let minutes = Int(try query.integer("minutes", in: 1...Int64(Queue.historyHours) * 60, else: 60))
         let step = Int(try query.integer("step", in: 1...60, else: 1))
         return Resource(key: "\(key) \(minutes) \(step)", age: .seconds(4)) {
-            try await desk.history(minutes: minutes, step: step)
+            try await reader.history(minutes: minutes, step: step)
         }
     }
 
     private func list(
-        _ desk: QueueReaderCache, _ key: String, _ query: Query, _ reach: QueueReaderCache.Reach
+        _ reader: QueueReaderCache, _ key: String, _ query: Query, _ reach: QueueReaderCache.Reach
     ) throws(APIError) -> Resource {
         guard let state = JobState(rawValue: query["state"] ?? "running") else {
             let states = JobState.allCases.map(\.rawValue).joined(separator: ", ")
@@ -139,7 +141,7 @@ struct API: Sendable {
             filter.worker, filter.batch,
         ]
         return Resource(key: key.joined(separator: "\u{0}"), isSearch: !filter.isEmpty, age: .milliseconds(900)) {
-            try await desk.list(state, filter, from: start, limit: limit, reach)
+            try await reader.list(state, filter, from: start, limit: limit, reach)
         }
     }
 

@@ -12,7 +12,7 @@ package enum Role: String, Sendable, CaseIterable {
 
 /// The person or program that sends a request.
 package struct Visitor: Sendable, Equatable {
-    /// nil if there are no accounts, so that nobody signs in.
+    /// nil if there are no accounts and no sign-in.
     package let name: String?
     package let role: Role
 }
@@ -62,26 +62,28 @@ package final class Accounts: Sendable {
             let words = line.split { $0 == " " || $0 == "\t" || $0 == "\r" }.map(String.init)
             guard let name = words.first, !name.hasPrefix("#") else { continue }
             let place = "line \(index + 1)"
-            guard words.count == 3 else { throw Invalid(description: "\(place) wants a name, a role and a hash") }
+            guard words.count == 3 else { throw Invalid(description: "\(place) must have a name, a role and a hash") }
             guard let role = Role(rawValue: words[1]) else {
-                throw Invalid(description: "\(place): \"\(words[1])\" is no role: viewer or operator")
+                throw Invalid(description: "\(place): \"\(words[1])\" is not a role: write viewer or operator")
             }
             guard !name.contains(":") else { throw Invalid(description: "\(place): a name has no colon") }
             if words[2].hasPrefix("sha256:") {
                 guard let hash = Hexadecimal.bytes(String(words[2].dropFirst(7))), hash.count == 32 else {
-                    throw Invalid(description: "\(place): sha256: wants 64 hexadecimal digits")
+                    throw Invalid(description: "\(place): sha256: must be followed by 64 hexadecimal digits")
                 }
                 tokens[hash] = Visitor(name: name, role: role)
             } else {
                 guard let hash = PasswordHash(words[2]) else {
-                    throw Invalid(description: "\(place): the hash is none that haul web hash-password made")
+                    throw Invalid(description: "\(place): the hash was not made by haul web hash-password")
                 }
                 guard users.updateValue((role, hash), forKey: name) == nil else {
-                    throw Invalid(description: "\(place): the user \(name) stands there twice")
+                    throw Invalid(description: "\(place): the user \(name) is listed twice")
                 }
             }
         }
-        guard !users.isEmpty || !tokens.isEmpty else { throw Invalid(description: "it names nobody") }
+        guard !users.isEmpty || !tokens.isEmpty else {
+            throw Invalid(description: "it lists no user: add one with haul web hash-password")
+        }
         (self.users, self.tokens) = (users, tokens)
         nobody = users.values.map(\.hash).max { $0.memory < $1.memory } ?? PasswordHash(password: "", cost: 4)
     }

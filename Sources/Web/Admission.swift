@@ -55,7 +55,7 @@ struct Admission: Sendable {
             throw APIError(401, "sign_in", "the name, the password or the token is wrong")
         case .busy(let name):
             audit.signInFailed(name, from: client, "too many are signing in")
-            throw APIError(429, "busy", "too many are signing in: try again in a moment")
+            throw APIError(429, "busy", "too many are signing in: try again in some seconds")
         }
     }
 

@@ -64,7 +64,7 @@ final class AuditLog: Sendable {
                 defer { budget = Budget(end: .now + window) }
                 return budget.leftOut
             }
-            log.warning("more refusals were left out of the log", metadata: ["refusals": "\(count)"])
+            log.warning("more refusals were not logged", metadata: ["refusals": "\(count)"])
         }
     }
 
@@ -83,7 +83,7 @@ final class AuditLog: Sendable {
         var metadata = Self.metadata(change, caller)
         metadata["error"] = .string(error.code)
         metadata["reason"] = .string(Self.cut(error.message, to: 300))
-        log.warning("change failed, perhaps in part", metadata: metadata)
+        log.warning("change failed, possibly in part", metadata: metadata)
     }
 
     func refusedChange(of path: [String], by caller: Caller) {
@@ -96,7 +96,7 @@ final class AuditLog: Sendable {
         var metadata = Self.metadata(caller)
         metadata["queue"] = .string(queue.text)
         metadata["id"] = .string(id)
-        log.notice("read what was pushed", metadata: metadata)
+        log.notice("read the pushed element", metadata: metadata)
     }
 
     // MARK: Redis

@@ -8,6 +8,6 @@ struct Caller: Sendable, Equatable {
     var name: String? { visitor.name }
     var role: Role { visitor.role }
 
-    /// Whose limits count: the user's, or those of the address if nobody signs in.
+    /// Whose limits count: the user's, or those of the address if there is no sign-in.
     var account: String { visitor.name ?? "\(client)" }
 }

@@ -39,7 +39,7 @@ actor EventHub {
         }
         guard let queue = queues[topic.queue] else { throw .notFound("the queue \(topic.queue)") }
         guard feeds.count < Self.maxFeeds else {
-            throw APIError(503, "busy", "too many jobs are watched at once: try again in a moment")
+            throw APIError(503, "busy", "too many jobs are watched at once: try again in some seconds")
         }
         let listeners = Listeners()
         listeners.add(mailbox)

@@ -6,7 +6,7 @@ import HaulRedis
 actor QueueReaderCache {
     nonisolated let queue: Queue
 
-    /// The ids of running jobs, and those of ended members of batches, with the moment of their reading.
+    /// The ids of running jobs, and those of ended members of batches, with the time of their reading.
     var running: (ids: [String], read: ContinuousClock.Instant)?
     var members: [String: (ids: [BatchState: [String]], read: ContinuousClock.Instant)] = [:]
     /// The speeds of running jobs when they were last read, in bytes per second.
@@ -15,7 +15,7 @@ actor QueueReaderCache {
     private var nextSpeed = 0
     /// The history of past hours, by their number since 1970.
     private var hours: [Int64: [HistoryMinute]] = [:]
-    /// Errors and hosts of the newest failures. A key has the moment of its failure.
+    /// Errors and hosts of the newest failures. A key has the timestamp of its failure.
     private var failures: [ListedJob: (error: String, host: String)] = [:]
 
     /// How many speeds one call reads, and how many of the newest failures are counted.
@@ -55,7 +55,7 @@ actor QueueReaderCache {
         return json.text
     }
 
-    /// The moment of the push that waits longest, unix ms. nil if none waits, if the next elements do not tell it, or
+    /// The timestamp of the push that waits longest, unix ms. nil if none waits, if the next elements do not have it, or
     /// if this user of Redis may not read elements, since these hold secrets.
     private func oldest() async throws -> Int64? {
         let first: [ListedJob]

@@ -119,7 +119,7 @@ enum SettingsJSON {
 
     private static func setting(_ name: String, _ value: JSON) throws(APIError) -> Change {
         guard let setting = QueueSetting.fixed.first(where: { $0.name == name }) else {
-            throw refusal("\(name) is no setting")
+            throw refusal("\(name) is not a setting")
         }
         switch (setting, value) {
         case (.paused, .bool(let isPaused)): return .setting(.paused, isPaused ? "1" : nil)
@@ -140,7 +140,7 @@ enum SettingsJSON {
 
     private static func ofHost(_ host: String, _ value: JSON) throws(APIError) -> Change {
         guard HostLimit.isHost(host) else {
-            throw refusal("limits: \(host) is no host in lower case, perhaps with a port")
+            throw refusal("limits: \(host) is not a host name in lower case, optionally with a port")
         }
         if value == .null { return .ofHost(host, nil) }
         guard HostLimit.accepts(value.text) else { throw refusal("limits of \(host): \(HostLimit.rule)") }

@@ -40,7 +40,7 @@ package final class WebServer: Sendable {
         await api.redis.close()
     }
 
-    /// The response to what is no request: an error like all others.
+    /// The response to what is not a valid request: an error like all others.
     @Sendable private static func refusal(_ status: Int, _ reason: String) -> ServerResponse {
         protected(APIError(status, "http", reason).response)
     }

@@ -2,12 +2,12 @@ import HaulBus
 
 /// Records which claims of a queue are this worker's, and whether it may make more. It does not talk to Redis.
 ///
-/// A registration puts back in line every claim that it does not name. So a claim is in the ledger from before its
+/// A registration returns every claim that it does not name to the queue. So a claim is in the ledger from before its
 /// request until its settle is answered, and no claim is requested while a registration is in progress. After any doubt
 /// about the connection, Redis may have made claims for this worker whose replies were lost. So the worker registers
 /// again before it claims again.
 struct ClaimLedger<Entry> {
-    /// The state of the queue in Redis' last answer.
+    /// The state of the queue in Redis' last reply.
     private(set) var gate = QueueGate.open
     /// The number of the last registration. Claims are made under it; under an earlier one they get nothing.
     private(set) var session = 0
@@ -62,10 +62,10 @@ struct ClaimLedger<Entry> {
 
     // MARK: What Redis knows
 
-    /// The worker takes no more jobs of the queue, because an operator has asked for that.
+    /// The worker claims no more jobs of the queue, because an operator has asked for that.
     var isQuiet: Bool { gate == .quiet }
 
-    /// Notes the state of the queue. True if the worker has become quiet, or is no longer quiet.
+    /// Records the state of the queue. True if the worker has become quiet, or is no longer quiet.
     @discardableResult
     mutating func record(_ gate: QueueGate) -> Bool {
         defer { self.gate = gate }

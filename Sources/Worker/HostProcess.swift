@@ -1,8 +1,8 @@
 import Glibc
 
-/// A process, described so that other processes on the same machine can tell whether it still runs.
+/// A process, described so that other processes on the same machine can see whether it still runs.
 ///
-/// Only a process that sees the same process ids can tell that for certain: since the same boot of the machine, and in
+/// Only a process that sees the same process ids can see that for certain: since the same boot of the machine, and in
 /// the same namespaces. Containers of one machine share the boot, but not the namespaces.
 struct HostProcess: Sendable, Equatable {
     let id: Int32
@@ -33,7 +33,7 @@ struct HostProcess: Sendable, Equatable {
     /// This process.
     static let current: HostProcess? = state(of: getpid()).map { HostProcess(id: getpid(), start: $0.start) }
 
-    /// Whether the process has certainly ended. May block for a moment.
+    /// Whether the process has certainly ended. May block for a short time.
     var isGone: Bool {
         if kill(id, 0) != 0 { return errno == ESRCH }
         // The id exists: the process itself, another one with the same id, or a zombie.

@@ -9,7 +9,7 @@ struct Janitor: Sendable {
     /// failed jobs are kept: a younger file may belong to a queue that shares the root and is not served here.
     var age: Int64 = 8 * 86_400
     /// Seconds. A file of this age is removed if its job is completed or cancelled. Its worker died before it removed
-    /// the file, did not hear that it should, or kept the file in case a failover undid the settle.
+    /// the file, did not receive the request to do so, or kept the file in case a failover undid the settle.
     var settledAge: Int64 = 50
     /// The most unfinished jobs in one state of one queue that are looked at.
     var most = 1_000_000
@@ -18,16 +18,16 @@ struct Janitor: Sendable {
     private static let pauses = (shortest: Duration.seconds(10), longest: Duration.seconds(3600))
 
     let store: any Store
-    let attendants: [QueueServer]
+    let queueServers: [QueueServer]
     let log: Logger
     private let orphans: Orphans
     private var hasWarnedOfTooMany = false
     /// Files that their jobs may want, with their versions. Redis is asked about them again once an hour.
     private var wanted: [String: Leftover.Version] = [:]
 
-    init(store: any Store, attendants: [QueueServer], log: Logger) {
-        (self.store, self.attendants, self.log) = (store, attendants, log)
-        orphans = Orphans(queues: attendants.map(\.queue))
+    init(store: any Store, queueServers: [QueueServer], log: Logger) {
+        (self.store, self.queueServers, self.log) = (store, queueServers, log)
+        orphans = Orphans(queues: queueServers.map(\.queue))
     }
 
     mutating func run() async {
@@ -63,26 +63,26 @@ struct Janitor: Sendable {
     /// jobs to read all: no file may be removed only because its job was not read.
     private mutating func unfinished() async -> Set<String>? {
         var keys: Set<String> = []
-        for attendant in attendants {
-            guard let counts = try? await attendant.queue.stats().counts else { return nil }
+        for queueServer in queueServers {
+            guard let counts = try? await queueServer.queue.stats().counts else { return nil }
             for state in JobState.allCases where state != .completed && state != .cancelled {
                 guard counts[state] ?? 0 < most else {
-                    warnOfTooMany(state, attendant)
+                    warnOfTooMany(state, queueServer)
                     return nil
                 }
-                guard let ids = try? await attendant.queue.ids(in: state, limit: most) else { return nil }
-                for id in ids { keys.insert(PartialKey.of(id, in: attendant.queue.name)) }
+                guard let ids = try? await queueServer.queue.ids(in: state, limit: most) else { return nil }
+                for id in ids { keys.insert(PartialKey.of(id, in: queueServer.queue.name)) }
             }
         }
         return keys
     }
 
-    private mutating func warnOfTooMany(_ state: JobState, _ attendant: QueueServer) {
+    private mutating func warnOfTooMany(_ state: JobState, _ queueServer: QueueServer) {
         guard !hasWarnedOfTooMany else { return }
         hasWarnedOfTooMany = true
         log.warning(
-            "partial files of unknown jobs are not swept: too many jobs to know them all",
-            metadata: ["queue": "\(attendant.queue.name)", "state": "\(state)", "most": .stringConvertible(most)])
+            "partial files of unknown jobs are not removed: the queue has too many jobs to read all their ids",
+            metadata: ["queue": "\(queueServer.queue.name)", "state": "\(state)", "most": .stringConvertible(most)])
     }
 
     private func remove(_ leftovers: [Leftover]) async {

@@ -30,10 +30,10 @@ struct JobRunner: Sendable {
         var refetched: Int64 = 0
     }
 
-    func run(_ claim: Claim, for attendant: QueueServer, sent: ContinuousClock.Instant) async -> End {
+    func run(_ claim: Claim, for queueServer: QueueServer, sent: ContinuousClock.Instant) async -> End {
         // The job was lost before. Record in Redis that this run has begun, before any of the job's data is touched. If
         // this job crashes the worker, the crash is counted against it.
-        if claim.wasLost { await attendant.reportActive(claim.run) }
+        if claim.wasLost { await queueServer.reportActive(claim.run) }
         let job: Job
         let refused: Job.Invalid?
         do {
@@ -42,23 +42,23 @@ struct JobRunner: Sendable {
             return End(runEnd: RunEnd(claim.run, .rejected(reason: error.description, before: claim.before)))
         }
         let running = RunningJob(claim: claim, job: job, lease: Lease(length: lease, sent: sent))
-        attendant.queueLog.began(claim, job)
-        let reportNow: @Sendable () async -> Void = { await attendant.report(running) }
+        queueServer.queueLog.began(claim, job)
+        let reportNow: @Sendable () async -> Void = { await queueServer.report(running) }
         var assignment = Assignment(
-            job: job, token: claim.run.token, key: PartialKey.of(claim.run.id, in: attendant.queue.name),
+            job: job, token: claim.run.token, key: PartialKey.of(claim.run.id, in: queueServer.queue.name),
             clock: claim.clock,
             lease: RunLease(
                 isHeld: { running.stopReason != .fenced && running.lease.isHeld() },
-                confirm: { await self.mayCommit(running, attendant) }),
-            report: { self.announce($0, of: running, attendant) })
+                confirm: { await self.mayCommit(running, queueServer) }),
+            report: { self.announce($0, of: running, queueServer) })
         (assignment.resume, assignment.completed) = (claim.resume, claim.completed)
         (assignment.answered, assignment.wasSent) = (claim.answered, claim.wasSent)
-        assignment.limits = [attendant.rates.queue.bucket]
-        assignment.hostBuckets = attendant.rates.hosts
-        assignment.markSent = { await self.markSent(running, attendant) }
+        assignment.limits = [queueServer.rates.queue.bucket]
+        assignment.hostBuckets = queueServer.rates.hosts
+        assignment.markSent = { await self.markSent(running, queueServer) }
         (assignment.isNew, assignment.isSettled) = (claim.previous == nil, claim.previous == .completed)
         assignment.workChanged = claim.wasLost ? reportNow : nil
-        assignment.committed = { attendant.figures.commits.record($0) }
+        assignment.committed = { queueServer.figures.commits.record($0) }
         guard let activity = activities.begin(assignment) else {
             let failure = Failure(.badJob, "this worker does no job of the kind \(job.kind.rawValue)")
             return End(runEnd: RunEnd(claim.run, .failed(failure, retryable: false, received: 0)), job: job)
@@ -67,10 +67,11 @@ struct JobRunner: Sendable {
             running.warn("unknown fields are ignored: \(job.unknownFields.joined(separator: ", "))")
         }
         if let refused { running.warn("the job goes on without its newest push, which cannot be read: \(refused)") }
-        attendant.enter(running, activity)
-        defer { attendant.leave(running, activity) }
+        queueServer.enter(running, activity)
+        defer { queueServer.leave(running, activity) }
         let isDeleted =
-            if let pendingDeletion = claim.pendingDeletion { await attendant.leftovers.delete(pendingDeletion) } else {
+            if let pendingDeletion = claim.pendingDeletion { await queueServer.leftovers.delete(pendingDeletion) } else
+            {
                 false
             }
         let outcome = await running.start(activity)
@@ -88,7 +89,7 @@ struct JobRunner: Sendable {
         if isDeleted { report.fields.append(("pending_deletion", "")) }
         let runEnd = RunEnd(
             claim.run, settlement, report, isFresh: claim.previous == nil && !running.hasResume,
-            awaitsReplicas: attendant.replicaWait != nil, response: activity.response, hadResponse: claim.hasResponse)
+            awaitsReplicas: queueServer.replicaWait != nil, response: activity.response, hadResponse: claim.hasResponse)
         return ended(claim, activity, job, runEnd)
     }
 
@@ -104,36 +105,36 @@ struct JobRunner: Sendable {
     /// Refuses a host name that cannot exist. Redis cannot check international names, so the worker does.
     private static func check(_ job: Job) throws(Job.Invalid) {
         guard let url = job.unreadableURL else { return }
-        throw Job.Invalid(field: "url", reason: "\(url) has a host that cannot be")
+        throw Job.Invalid(field: "url", reason: "\(url) has an invalid host name")
     }
 
-    private func mayCommit(_ running: RunningJob, _ attendant: QueueServer) async -> Bool {
-        while running.stopReason != .fenced, !attendant.isOutOfTime {
+    private func mayCommit(_ running: RunningJob, _ queueServer: QueueServer) async -> Bool {
+        while running.stopReason != .fenced, !queueServer.isOutOfTime {
             if running.lease.isHeld() { return true }
             // By our own clock the lease may be over, so ask Redis before the file gets its name.
-            await attendant.report(running)
+            await queueServer.report(running)
         }
         return false
     }
 
     /// Records in Redis that the request is about to be sent, and tries again until Redis answers. The call is
     /// idempotent. False if another run has the job, or if this one must stop.
-    private func markSent(_ running: RunningJob, _ attendant: QueueServer) async -> Bool {
+    private func markSent(_ running: RunningJob, _ queueServer: QueueServer) async -> Bool {
         running.recordMarkedSent()
-        while running.stopReason == nil, !attendant.isOutOfTime {
-            if let isOurs = await attendant.reportSent(running) { return isOurs && running.stopReason == nil }
+        while running.stopReason == nil, !queueServer.isOutOfTime {
+            if let isOurs = await queueServer.reportSent(running) { return isOurs && running.stopReason == nil }
         }
         return false
     }
 
-    private func announce(_ event: ActivityEvent, of running: RunningJob, _ attendant: QueueServer) {
-        attendant.queueLog.log(event, of: running.claim, running.job)
+    private func announce(_ event: ActivityEvent, of running: RunningJob, _ queueServer: QueueServer) {
+        queueServer.queueLog.log(event, of: running.claim, running.job)
         let announcement = Announcement(event.name) { object in
             if case .started = event { object.set("attempt", running.claim.attempt + 1) }
             event.write(to: &object)
         }
         running.announce(announcement)
-        attendant.hurrySoon()
+        queueServer.hurrySoon()
     }
 
     /// Makes the last checkpoint, and decides how the run is settled. nil if another worker has taken over the job.

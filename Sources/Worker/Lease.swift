@@ -6,7 +6,7 @@ final class Lease: Sendable {
     private let length: Duration
     private let confirmed: Mutex<ContinuousClock.Instant>
 
-    /// - Parameter sent: The moment before the claim was sent.
+    /// - Parameter sent: The time before the claim was sent.
     init(length: Duration, sent: ContinuousClock.Instant) {
         self.length = length
         confirmed = Mutex(sent)

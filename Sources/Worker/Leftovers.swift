@@ -57,7 +57,7 @@ final class Leftovers: Sendable {
         }
     }
 
-    /// Removes files of jobs that nobody runs, as a tick's reply asks, if they are on this store.
+    /// Removes files of jobs that no worker runs, as a tick's reply asks, if they are on this store.
     func unlink(_ dropped: [DroppedFile]) async {
         let near = dropped.filter { $0.store == store.id }
         for file in near { if let identity = file.finished { await store.delete(file.file, identity) } }

@@ -2,7 +2,7 @@ import HaulBus
 import HaulContract
 import HaulStorage
 
-/// Decides which hidden files of a root no job wants any more.
+/// Decides which hidden files of a root no job needs any longer.
 struct Orphans: Sendable {
     /// A file of no use, and the state of its job.
     struct Settled: Sendable {

@@ -4,7 +4,7 @@ import HaulContract
 
 /// A run's progress in a tick's report: fields of the job's hash and, once a second, an event.
 enum Progress {
-    /// Reports when a run begins to wait for a connection to its host, and when the wait is over.
+    /// Reports when a run begins to wait for a connection to its host, and when the wait has ended.
     static func add(wait isWaiting: Bool, to report: inout RunReport, of running: RunningJob) {
         guard running.record(isWaiting: isWaiting) else { return }
         report.fields.append(("waiting", isWaiting ? "host" : ""))

@@ -32,7 +32,7 @@ final class QueueFigures: Sendable {
     /// When the last tick of the whole queue began, and when Redis last answered one; nil before the first one.
     private let tickTimes = Mutex<(begun: ContinuousClock.Instant?, answered: ContinuousClock.Instant?)>((nil, nil))
 
-    /// The most error codes that are told apart. Servers can make up codes like `http_599`.
+    /// The largest number of error codes that are counted separately. Servers can make up codes like `http_599`.
     private static let maxCodes = 100
 
     init(queue: String, in registry: MetricsRegistry) {
@@ -77,7 +77,7 @@ final class QueueFigures: Sendable {
     /// How long ago the last tick of the whole queue began; nil before the first one.
     var sinceTickStart: Duration? { tickTimes.withLock { $0.begun }.map { .now - $0 } }
 
-    /// How long ago Redis last answered a tick of the whole queue; nil before the first answer.
+    /// How long ago Redis last replied to a tick of the whole queue; nil before the first reply.
     var sinceTickReply: Duration? { tickTimes.withLock { $0.answered }.map { .now - $0 } }
 
     /// When Redis last answered a tick of the whole queue, in unix ms.

@@ -18,7 +18,7 @@ struct QueueLogger: Sendable {
 
     func began(_ claim: Claim, _ job: Job) {
         if claim.wasLost {
-            log.notice("job taken over: its worker was lost", metadata: facts(claim, job))
+            log.notice("job claimed again: its worker was lost", metadata: facts(claim, job))
         } else {
             log.debug("job started", metadata: facts(claim, job))
         }
@@ -33,21 +33,21 @@ struct QueueLogger: Sendable {
                 metadata: facts(claim, job, ["bytes": .stringConvertible(offset)], ["total": total.map(number)]))
         case .restarted(let why):
             figures.restarts.increment()
-            log.notice("job begins anew: its bytes were dropped", metadata: facts(claim, job, ["reason": .string(why)]))
+            log.notice("job restarts: its bytes were dropped", metadata: facts(claim, job, ["reason": .string(why)]))
         case .warning(let text):
-            log.info("job warns", metadata: facts(claim, job, ["reason": .string(text)]))
+            log.info("job has a warning", metadata: facts(claim, job, ["reason": .string(text)]))
         case .started(let total, _):
             log.debug("server answered", metadata: facts(claim, job, [:], ["total": total.map(number)]))
         }
     }
 
-    /// The lease is over, as Redis has answered.
+    /// The lease has ended, as Redis has replied.
     func fenced(_ claim: Claim, _ job: Job?) {
         figures.fenced.increment()
         log.warning("fenced: another worker has the job", metadata: facts(claim, job))
     }
 
-    /// The run is over, and settled if Redis could be reached.
+    /// The run has ended, and is settled if Redis could be reached.
     func ended(_ claim: Claim, _ end: JobRunner.End, as result: RunResult, after duration: Duration) {
         figures.runs.record(duration)
         figures.refetched.increment(by: end.refetched)

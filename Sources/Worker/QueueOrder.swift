@@ -18,7 +18,7 @@ struct QueueOrder: Sendable {
         emptySince = Array(repeating: nil, count: weights.count)
     }
 
-    /// Notes whether queue `index` had no job to give.
+    /// Records whether queue `index` had no job.
     mutating func record(_ index: Int, wasEmpty: Bool, at now: ContinuousClock.Instant = .now) {
         emptySince[index] = wasEmpty ? now : nil
     }
@@ -39,7 +39,7 @@ struct QueueOrder: Sendable {
         return order
     }
 
-    /// The queues of `order` that are worth asking, in order: those that were not empty a moment ago.
+    /// The queues of `order` that are worth asking, in order: those that were not empty at the last claim.
     func candidates(in order: [Int], at now: ContinuousClock.Instant = .now) -> [Int] {
         order.filter { index in
             guard let since = emptySince[index] else { return true }

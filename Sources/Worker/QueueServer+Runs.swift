@@ -59,7 +59,7 @@ extension QueueServer {
     var running: [RunningJob] { state.withLock { $0.ledger.runs.values.map(\.running) } }
     var runningCount: Int { state.withLock { $0.ledger.runs.count } }
 
-    /// Redis' answer to a settle.
+    /// Redis' reply to a settle.
     struct Settled {
         /// False if another worker has the job.
         var isOurs = false
@@ -69,7 +69,7 @@ extension QueueServer {
         var isEmpty = false
     }
 
-    /// Settles a run, and tries again until Redis answers or the grace time is over. A settle is idempotent.
+    /// Settles a run, and tries again until Redis replies or the grace time has ended. A settle is idempotent.
     func settle(_ end: RunEnd, wantsNext: Bool) async -> Settled {
         let begun = ContinuousClock.now
         defer { forget(end.run) }

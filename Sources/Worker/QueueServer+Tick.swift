@@ -7,7 +7,7 @@ import HaulRedis
 import Logging
 import Synchronization
 
-// The tick: it looks after the queue once a second, and reports runs that have news.
+// The tick: it maintains the queue once a second, and reports runs that have news.
 extension QueueServer {
     /// Serves the queue until the task is cancelled. Ticks once a second, more often if the lease is short
     /// (Lua/silence.lua relies on that), and when a run has news.
@@ -15,7 +15,7 @@ extension QueueServer {
         await withDiscardingTaskGroup { group in
             group.addTask { await self.listen() }
             group.addTask { await self.leftovers.run() }
-            group.addTask { await self.share() }
+            group.addTask { await self.renewRateLeases() }
             group.addTask { await self.pacemaker.run(as: self.identity) }
             if let replicaWait { group.addTask { await replicaWait.run() } }
             group.addTask {
@@ -72,8 +72,8 @@ extension QueueServer {
         }
     }
 
-    /// While there are rate limits: requests this worker's shares of them, and reports what it keeps to.
-    private func share() async {
+    /// While there are rate limits: requests this worker's rate leases, and reports the rates that it obeys.
+    private func renewRateLeases() async {
         while !Task.isCancelled {
             let sent = ContinuousClock.now
             let questions = rates.ask()
@@ -82,9 +82,9 @@ extension QueueServer {
                 continue
             }
             do throws(RedisError) {
-                let shares = try await queue.shares(identity, number: rates.number, questions)
-                // If a share has shrunk, report that at once: other workers wait for the rest.
-                if rates.take(shares, of: questions, sent: sent, lease: queue.policy.lease) { continue }
+                let rateLeases = try await queue.shares(identity, number: rates.number, questions)
+                // If a rate lease has shrunk, report that at once, because other workers wait for the rest.
+                if rates.take(rateLeases, of: questions, sent: sent, lease: queue.policy.lease) { continue }
                 try? await Task.sleep(for: SharedRate.interval)
             } catch {
                 await pause(after: error, while: .ticking)
@@ -94,7 +94,7 @@ extension QueueServer {
 
     /// Reads the rate limits of hosts, if there are any. Logs each limit without effect once.
     private func applyLimits(_ reply: TickReply) async {
-        var ignored = reply.ignored.map { name in "\(name) \(QueueSetting(name: name)?.rule ?? "is no setting")" }
+        var ignored = reply.ignored.map { name in "\(name) \(QueueSetting(name: name)?.rule ?? "is not a setting")" }
         if reply.hasHostLimits {
             guard let found = try? await queue.hostRates() else { return }
             rates.limit(found.limited)
@@ -239,7 +239,7 @@ extension QueueServer {
         guard !new.isEmpty else { return }
         let names = new.sorted().prefix(5).joined(separator: " ") + (new.count > 5 ? " …" : "")
         log.warning(
-            "jobs wait for a worker that does their kind; this one does not",
+            "jobs wait for a worker that runs their kind, which this one does not",
             metadata: ["kind": "\(names)", "kinds": "\(kinds.count)"])
     }
 
@@ -247,16 +247,16 @@ extension QueueServer {
     private func requestTick(for silent: [ColocatedWorker]) async {
         guard !silent.isEmpty else { return }
         let gone = await Self.proc.run {
-            silent.filter { neighbour in
+            silent.filter { worker in
                 // The process is behind the instance: Lua/colocated.lua.
-                guard let space = neighbour.process.firstIndex(of: " ") else { return false }
-                return HostProcess(neighbour.process[space...])?.isGone ?? false
+                guard let space = worker.process.firstIndex(of: " ") else { return false }
+                return HostProcess(worker.process[space...])?.isGone ?? false
             }
         }
         if gone.isEmpty { return }
-        for neighbour in gone {
+        for worker in gone {
             log.warning(
-                "a worker on this machine is gone: its jobs run again", metadata: ["worker": "\(neighbour.worker)"])
+                "a worker on this machine has died: its jobs run again", metadata: ["worker": "\(worker.worker)"])
         }
         state.withLock { $0.gone = gone }
         requestTick()

@@ -26,7 +26,7 @@ final class QueueServer: Sendable {
         var isCheckpointing = false
         /// Workers on this machine whose processes have ended, for the next tick to report.
         var gone: [ColocatedWorker] = []
-        /// When the grace time is over; nil until the worker shuts down.
+        /// When the grace time ends; nil until the worker shuts down.
         var deadline: ContinuousClock.Instant?
         /// Runs that could not be settled within the grace time.
         var unsettled = 0
@@ -48,7 +48,7 @@ final class QueueServer: Sendable {
         var isFullTickDue = false
     }
 
-    /// The longest wait for a job. The claim behind it also looks for elements that earlier waits have left in `held`.
+    /// The longest wait for a job. The claim behind it also finds elements that earlier waits have left in `held`.
     static let block: Duration = .seconds(5)
     /// For reads of /proc, which may block.
     static let proc = BlockingPool(name: "proc", limit: 1)
@@ -57,7 +57,7 @@ final class QueueServer: Sendable {
     let queue: Queue
     let settler: Settler
     let claimer = Claimer()
-    /// The worker's shares of rate limits.
+    /// The worker's rate leases.
     let rates = SharedRates()
     let pacemaker: StartPacer
     let waiter: Redis
@@ -131,7 +131,7 @@ final class QueueServer: Sendable {
         return (accept(reply), reply.isEmpty)
     }
 
-    /// Returns the claim that a reply holds, and notes what a reply says otherwise.
+    /// Returns the claim that a reply holds, and records what else it says.
     func accept(_ reply: ClaimReply) -> Claim? {
         switch reply {
         case .job(let claim):
@@ -153,7 +153,7 @@ final class QueueServer: Sendable {
     /// Notes the state of the queue.
     func record(_ gate: QueueGate) {
         guard state.withLock({ $0.ledger.record(gate) }) else { return }
-        log.info(gate == .quiet ? "quiet: taking no more jobs" : "no longer quiet: taking jobs")
+        log.info(gate == .quiet ? "quiet: claims no more jobs" : "no longer quiet: claims jobs again")
         // The worker's record in Redis shall say so at once.
         requestTick()
     }
@@ -180,7 +180,7 @@ final class QueueServer: Sendable {
         }
     }
 
-    /// Calls that are in progress when the grace time is over get this long to be answered.
+    /// Calls that are in progress when the grace time ends get this long for their replies.
     private static let replyGrace: Duration = .milliseconds(300)
 
     /// Begins the shutdown: Redis is tried until `deadline`, after which the leases lapse. The wait for jobs ends at
@@ -201,7 +201,7 @@ final class QueueServer: Sendable {
     // MARK: Closing, errors and figures
 
     func close() async {
-        // First put back claims that Redis counts as ours but whose replies were lost.
+        // First return claims that Redis counts as ours but whose replies were lost.
         if state.withLock({ $0.ledger.isInDoubt }), !isOutOfTime { try? await register([]) }
         try? await queue.leave(identity, received: bytes.received)
         await queue.redis.close()
@@ -238,8 +238,8 @@ final class QueueServer: Sendable {
     }
 
     /// Logs that Redis is back, once everything that failed works again.
-    func recordSuccess(of errand: RedisOperation) {
-        guard let outage = state.withLock({ $0.outage.worked(errand.rawValue) }) else { return }
+    func recordSuccess(of operation: RedisOperation) {
+        guard let outage = state.withLock({ $0.outage.worked(operation.rawValue) }) else { return }
         log.notice("Redis is back", metadata: ["seconds": .stringConvertible(outage.roundedSeconds)])
     }
 

@@ -6,7 +6,7 @@ import Logging
 enum RedisCheck {
     static func warn(_ queue: Queue, _ log: Logger) async {
         guard let facts = try? await queue.redis.send(Command("INFO"), timeout: .seconds(3)).facts else {
-            return log.info("Redis' settings cannot be read: whether it keeps jobs safe is not checked")
+            return log.info("Redis' settings cannot be read: so it is unknown whether it keeps jobs safe")
         }
         if facts["aof_enabled"] == "0" {
             log.warning(
@@ -14,7 +14,7 @@ enum RedisCheck {
             )
         }
         if let policy = facts["maxmemory_policy"], policy != "noeviction", facts["maxmemory"] != "0" {
-            log.warning("maxmemory-policy is \(policy): a full Redis may throw jobs away; set it to noeviction")
+            log.warning("maxmemory-policy is \(policy): a full Redis may evict jobs; set it to noeviction")
         }
         switch try? await queue.replayRights() {
         case .lacking(let command):

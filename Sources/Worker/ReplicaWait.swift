@@ -58,7 +58,7 @@ final class ReplicaWait: Sendable {
         }
         guard isNews else { return }
         log.warning(
-            "completed jobs are not told of yet: too few replicas have them",
+            "completed jobs are not reported yet: too few replicas have them",
             metadata: ["replicas": .stringConvertible(count), "wanted": .stringConvertible(replicas)])
     }
 

@@ -3,7 +3,7 @@ package import HaulContract
 import HaulRedis
 import HaulStorage
 
-/// Finds hidden files of a root that no job wants any more.
+/// Finds hidden files of a root that no job needs any longer.
 package struct RootInspection: Sendable {
     /// Seconds. A younger file may still be removed by the worker that has ended its job.
     var age: Int64 = 60
@@ -12,7 +12,7 @@ package struct RootInspection: Sendable {
     private let queue: Queue
 
     /// - Parameter root: A directory that workers have downloaded to.
-    /// - Throws: `Failure` if it is no such directory.
+    /// - Throws: `Failure` if it is not such a directory.
     package init(root: String, of queue: Queue) throws(Failure) {
         (store, self.queue) = (try Stores.known(root: root), queue)
     }

@@ -1,7 +1,7 @@
 import HaulBus
 import HaulContract
 
-/// What Redis does not know yet about a run. It is taken out for a call, and put back if the call fails.
+/// What Redis does not know yet about a run. It is removed for a call, and restored if the call fails.
 struct RunNews {
     private(set) var resume: ResumePoint?
     private var isResumeNew = false
@@ -34,7 +34,7 @@ struct RunNews {
 
     mutating func record(_ resume: ResumePoint) { (self.resume, isResumeNew) = (resume, true) }
 
-    /// Notes the place of a partial file. False if a newer generation than `known` has been noted meanwhile.
+    /// Records the location of a partial file. False if a newer generation than `known` has been recorded meanwhile.
     mutating func record(location: ResumePoint, insteadOf known: String?) -> Bool {
         guard resume?.generation == known else { return false }
         record(location)

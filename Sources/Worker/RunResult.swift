@@ -45,7 +45,7 @@ enum RunResult {
             case .paused: "job paused"
             case .retry, .carryOn: "job is tried again"
             case .parked: "job waits for the store"
-            case .released: "job put back in line"
+            case .released: "job returned to the queue"
             case .rejected: "job rejected"
             }
         }

@@ -59,7 +59,7 @@ final class RunningJob: Sendable {
 
     // MARK: Checkpoints
 
-    /// Begins a checkpoint if one is due; without `interval` only bytes make one due. Also notes the place of a new
+    /// Begins a checkpoint if one is due; without `interval` only bytes make one due. Also records the location of a new
     /// partial file, so that a worker that ends the job later knows what to remove. Returns what was due.
     ///
     /// - Parameters:

@@ -28,7 +28,7 @@ final class Settler: Sendable {
     /// While Redis works on one, this worker works on the reply to the other.
     private static let maxCalls = 2
 
-    /// The most runs in one call. That takes Redis at most 2 ms, in which it serves nobody else. A run that has not ended
+    /// The most runs in one call. That takes Redis at most 2 ms, in which it serves no other client. A run that has not ended
     /// its job counts three times, because Redis cancels the job or puts it back.
     private static let most = 32
 

@@ -4,16 +4,16 @@ import HaulExecutors
 import HaulHTTP
 import Synchronization
 
-/// A worker's share of a rate limit (Lua/rates.lua): what it keeps to, and what it could use.
+/// A worker's rate lease (Lua/rates.lua): the rate that it obeys, and the rate that it could use.
 ///
-/// The share lapses with the lease, by this worker's clock, from before the share was requested. So a worker that was
+/// It lapses with the worker's lease, by this worker's clock, from before it was requested. So a worker that was
 /// frozen, or cannot reach Redis, uses nothing that has been lent to another since.
 final class SharedRate: Sendable {
     private struct State {
         var isLimited = false
         /// What the bucket may use, in bytes per second.
         var keeps: Int64 = 0
-        /// The last measurements: bytes per second, and whether the share was too small.
+        /// The last measurements: bytes per second, and whether the rate lease was too small.
         var measurements: [(speed: Int64, isShort: Bool)] = []
         var last: (at: ContinuousClock.Instant, taken: Int64)?
         /// When there was last any demand.
@@ -26,20 +26,20 @@ final class SharedRate: Sendable {
     /// A worker requests more than it used, so that it can use more.
     private static let growth = 1.25
     private static let least: Int64 = 128 << 10
-    /// For how long a host's share is kept without any demand.
+    /// For how long a host's rate lease is kept without any demand.
     private static let patience = Duration.seconds(2)
 
     let name: String
     let bucket: TokenBucket
     private let state: Mutex<State>
 
-    /// The share of the queue's own limit, if there is one.
+    /// The rate lease for the queue's own limit, if there is one.
     init() {
         (name, bucket) = (RateLeaseRequest.ofQueue, TokenBucket())
         state = Mutex(State())
     }
 
-    /// The share of a host's limit, from when a transfer waits for it.
+    /// The rate lease for a host's limit, from when a transfer waits for it.
     init(of host: String, _ bucket: TokenBucket) {
         (name, self.bucket) = (host, bucket)
         state = Mutex(State(isLimited: true))
@@ -57,7 +57,7 @@ final class SharedRate: Sendable {
         }
     }
 
-    /// The request for a share; nil while there is no limit.
+    /// The request for a rate lease; nil while there is no limit.
     func ask() -> RateLeaseRequest? {
         let now = ContinuousClock.now
         return state.withLock { state in
@@ -67,7 +67,7 @@ final class SharedRate: Sendable {
             let speed = state.measurements.map { $0.speed }.max() ?? 0
             if isShort || speed > 0 { state.used = now }
             if name != RateLeaseRequest.ofQueue, now - state.used > Self.patience {
-                // Stop the use of the share before that is reported.
+                // Stop the use of the rate lease before that is reported.
                 bucket.close()
                 state.keeps = 0
                 return RateLeaseRequest(name, keeps: 0, wants: .none)
@@ -89,17 +89,17 @@ final class SharedRate: Sendable {
         state.measurements = state.measurements.suffix(Self.remembered)
     }
 
-    /// Takes the answer to a request sent at `sent`. True if the share has shrunk, which is to be reported at once.
-    func take(_ share: RateLease?, sent: ContinuousClock.Instant, lease: Duration) -> Bool {
-        guard let share else { return false }
+    /// Applies the reply to a request sent at `sent`. True if the lease has shrunk, which is to be reported at once.
+    func take(_ rateLease: RateLease?, sent: ContinuousClock.Instant, lease: Duration) -> Bool {
+        guard let rateLease else { return false }
         let left = lease - (ContinuousClock.now - sent)
         return state.withLock { state in
             guard state.isLimited else { return false }
-            state.keeps = share.bytesPerSecond
+            state.keeps = rateLease.bytesPerSecond
             bucket.grantLease(
-                bytesPerSecond: share.bytesPerSecond,
+                bytesPerSecond: rateLease.bytesPerSecond,
                 until: monotonicNanoseconds() + UInt64(max(left, .zero).secondsValue * 1e9))
-            return share.isSmaller
+            return rateLease.isSmaller
         }
     }
 }

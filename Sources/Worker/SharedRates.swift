@@ -2,7 +2,7 @@ import HaulBus
 import HaulHTTP
 import Synchronization
 
-/// A worker's shares of a queue's rate limits: the queue's own, and those of hosts. One call requests all of them.
+/// A worker's rate leases for a queue's rate limits: the queue's own, and those of hosts. One call requests all of them.
 final class SharedRates: Sendable {
     private struct State {
         /// Grows with each call.
@@ -26,7 +26,7 @@ final class SharedRates: Sendable {
     /// Notes which hosts have a limit.
     func limit(_ names: Set<String>) { hosts.limit(names) }
 
-    /// The requests for shares. Empty while there is nothing to share.
+    /// The requests for rate leases. Empty while there is no limit.
     func ask() -> [RateLeaseRequest] {
         state.withLock { state in
             let limited = hosts.limited
@@ -41,9 +41,10 @@ final class SharedRates: Sendable {
         }
     }
 
-    /// Takes the answers. True if a share has shrunk, which is to be reported at once.
+    /// Applies the replies. True if a rate lease has shrunk, which is to be reported at once.
     func take(
-        _ shares: [String: RateLease], of requests: [RateLeaseRequest], sent: ContinuousClock.Instant, lease: Duration
+        _ rateLeases: [String: RateLease], of requests: [RateLeaseRequest], sent: ContinuousClock.Instant,
+        lease: Duration
     ) -> Bool {
         state.withLock { state in
             var hasShrunk = false
@@ -51,8 +52,8 @@ final class SharedRates: Sendable {
                 let rate = request.name == queue.name ? queue : state.hosts[request.name]
                 if request.wants == .none {
                     // The bucket was shut before this request.
-                    if shares[request.name] != nil { state.hosts[request.name] = nil }
-                } else if rate?.take(shares[request.name], sent: sent, lease: lease) == true {
+                    if rateLeases[request.name] != nil { state.hosts[request.name] = nil }
+                } else if rate?.take(rateLeases[request.name], sent: sent, lease: lease) == true {
                     hasShrunk = true
                 }
             }

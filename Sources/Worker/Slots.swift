@@ -8,7 +8,7 @@ final class Slots: Sendable {
         var nextWaiter = 0
         /// Set while the worker cannot work (a full disk, say): no slot counts as free.
         var isShut = false
-        /// Set from the moment the slots are shut until the worker knows that they stay open.
+        /// Set from when the slots are shut until the worker knows that they stay open.
         var isShort = false
         var shutCount = 0
         var limit: Int?
@@ -70,7 +70,7 @@ final class Slots: Sendable {
 
     var isShut: Bool { state.withLock { $0.isShut } }
 
-    /// Whether the slots are shut, or were shut a moment ago and may be again.
+    /// Whether the slots are shut, or were shut shortly before and may be again.
     var isShort: Bool { state.withLock { $0.isShort } }
 
     /// Returns when a slot is free, or when the task is cancelled. Another caller may take the slot first.

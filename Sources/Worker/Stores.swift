@@ -34,7 +34,7 @@ enum Stores {
 
     /// Opens a directory that workers have used before.
     ///
-    /// - Throws: `Failure` if it is no such directory.
+    /// - Throws: `Failure` if it is not such a directory.
     static func known(root: String) throws(Failure) -> any Store { try FileStore(known: root) }
 
     /// Logs what an operator should know about the store.
@@ -49,7 +49,7 @@ enum Stores {
             log.warning(
                 """
                 the root has neither hard links nor exclusive renames: workers take turns with a lock, and another program's \
-                file that appears in the same moment as a finished one of its name may be replaced
+                file that appears at the same time as a finished one of its name may be replaced
                 """, metadata: root)
         }
     }

@@ -1,8 +1,8 @@
 import HaulBus
 
-/// A claim, its queue, and the moment before it was requested, from which its lease counts.
+/// A claim, its queue, and the time before it was requested, from which its lease counts.
 struct TakenJob: Sendable {
-    let attendant: QueueServer
+    let queueServer: QueueServer
     let claim: Claim
     let sent: ContinuousClock.Instant
 }

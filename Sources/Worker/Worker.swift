@@ -9,7 +9,7 @@ import HaulStorage
 package import Logging
 import Synchronization
 
-/// A worker: it takes jobs from its queues into its slots, and puts unfinished jobs back in line at its shutdown.
+/// A worker: it claims jobs of its queues for its slots, and returns unfinished jobs to the queue at its shutdown.
 ///
 /// It has many stored properties because it joins the parts of the worker, each of which has its own file. Its only
 /// state of its own is `isDraining`.
@@ -49,14 +49,14 @@ package final class Worker: Sendable {
             (identity.place, identity.process) = (place, "\(identity.instance) \(process.text)")
         }
         let registry = MetricsRegistry(Metric.ofWorker)
-        let attendants = configuration.queues.enumerated().map { [store, identity, log] index, queue in
+        let queueServers = configuration.queues.enumerated().map { [store, identity, log] index, queue in
             QueueServer(
                 index: index, name: queue.name, identity: identity, configuration: configuration,
                 store: store, log: log, registry: registry)
         }
-        queues = QueueSelector(attendants, weights: configuration.queues.map(\.weight))
+        queues = QueueSelector(queueServers, weights: configuration.queues.map(\.weight))
         figures = WorkerFigures(
-            name: configuration.name, registry: registry, slots: slots, attendants: attendants, store: store,
+            name: configuration.name, registry: registry, slots: slots, queueServers: queueServers, store: store,
             engine: downloads.engine, hosts: downloads.hosts)
         exporter =
             configuration.exportsQueues
@@ -77,7 +77,7 @@ package final class Worker: Sendable {
         return result
     }
 
-    private var attendants: [QueueServer] { queues.attendants }
+    private var queueServers: [QueueServer] { queues.queueServers }
 
     /// The answers of this worker over HTTP.
     package var page: WorkerPage { WorkerPage(figures) }
@@ -89,10 +89,10 @@ package final class Worker: Sendable {
     package func run() async throws {
         let probe = Task { await figures.probe() }
         defer { probe.cancel() }
-        for attendant in attendants { try await attendant.enroll(fields, wasReached: attendant.index > 0) }
+        for queueServer in queueServers { try await queueServer.enroll(fields, wasReached: queueServer.index > 0) }
         // Requests that were made while no worker ran come before the jobs that they are for.
-        for attendant in attendants { await attendant.tick(fields) }
-        await RedisCheck.warn(attendants[0].queue, log)
+        for queueServer in queueServers { await queueServer.tick(fields) }
+        await RedisCheck.warn(queueServers[0].queue, log)
         if configuration.certificateAuthorities == nil, !CertificateStore.isInstalled {
             log.warning(
                 "this system has no certificate authorities: no https server can be trusted (install ca-certificates)")
@@ -106,17 +106,17 @@ package final class Worker: Sendable {
                 "slots": configuration.slots.map { .stringConvertible($0) } ?? "unlimited",
                 "durability": "\(configuration.durability)",
             ])
-        // The ticks go on after the claiming has ended, so that leases hold until the last job is back in line.
-        let ticks = attendants.map { attendant in Task { await attendant.serve { self.fields } } }
+        // The ticks go on after the claiming has ended, so that leases hold until the last job is back in the queue.
+        let ticks = queueServers.map { queueServer in Task { await queueServer.serve { self.fields } } }
         figures.record(.working)
         let janitor = Task {
-            var janitor = Janitor(store: store, attendants: attendants, log: log)
+            var janitor = Janitor(store: store, queueServers: queueServers, log: log)
             await janitor.run()
         }
         let (claims, feed) = AsyncStream<TakenJob>.makeStream()
         await withDiscardingTaskGroup { group in
-            for attendant in attendants {
-                group.addTask(executorPreference: Redis.executor) { await self.takeJobs(attendant, feed) }
+            for queueServer in queueServers {
+                group.addTask(executorPreference: Redis.executor) { await self.takeJobs(queueServer, feed) }
             }
             group.addTask {
                 // Cancelling ends the sleep, so its length does not matter.
@@ -130,14 +130,14 @@ package final class Worker: Sendable {
         janitor.cancel()
         for task in ticks { task.cancel() }
         for task in ticks { await task.value }
-        for attendant in attendants { await attendant.close() }
+        for queueServer in queueServers { await queueServer.close() }
         await exporter?.close()
-        let unsettled = attendants.reduce(0) { $0 + $1.unsettled }
+        let unsettled = queueServers.reduce(0) { $0 + $1.unsettled }
         if unsettled == 0 {
-            log.info("ended: everything is back in line")
+            log.info("ended: all jobs are settled or back in the queue")
         } else {
             log.warning(
-                "ended: what is not settled runs again when its lease is over",
+                "ended: unsettled jobs run again when their leases end",
                 metadata: ["jobs": .stringConvertible(unsettled)])
         }
     }
@@ -145,7 +145,7 @@ package final class Worker: Sendable {
     // MARK: Claiming
 
     private func takeJobs(
-        _ attendant: QueueServer, _ feed: AsyncStream<TakenJob>.Continuation
+        _ queueServer: QueueServer, _ feed: AsyncStream<TakenJob>.Continuation
     ) async {
         // The batch doubles while the queue is long. It begins with one, so that workers share a few elements.
         var batch = 1
@@ -154,13 +154,13 @@ package final class Worker: Sendable {
             if Task.isCancelled { return }
             let sent = ContinuousClock.now
             let most = min(batch, slots.free)
-            let claims = await attendant.wait(most: max(1, most))
+            let claims = await queueServer.wait(most: max(1, most))
             batch = claims.count < most ? 1 : min(2 * batch, Self.largestBatch)
-            queues.record(attendant, wasEmpty: claims.isEmpty)
+            queues.record(queueServer, wasEmpty: claims.isEmpty)
             var left = claims[...]
             while let claim = left.first, !isDraining.withLock({ $0 }), slots.take() {
-                // The stream is terminated by the worker's shutdown: nobody would take the job any more.
-                if case .terminated = feed.yield(TakenJob(attendant: attendant, claim: claim, sent: sent)) {
+                // The stream is terminated by the worker's shutdown: no slot would take the job any more.
+                if case .terminated = feed.yield(TakenJob(queueServer: queueServer, claim: claim, sent: sent)) {
                     slots.release()
                     break
                 }
@@ -169,7 +169,7 @@ package final class Worker: Sendable {
             // Another queue has taken the slots, or the worker shuts down. The jobs go back to the front in their
             // order, and no attempt is counted.
             for claim in left.reversed() {
-                _ = await attendant.settle(RunEnd(claim.run, .released(why: "no slot")), wantsNext: false)
+                _ = await queueServer.settle(RunEnd(claim.run, .released(why: "no slot")), wantsNext: false)
             }
         }
     }
@@ -181,7 +181,7 @@ package final class Worker: Sendable {
             while let taken = current {
                 // The call that claimed the job may have waited for it.
                 let begun = ContinuousClock.now
-                let end = await runner.run(taken.claim, for: taken.attendant, sent: taken.sent)
+                let end = await runner.run(taken.claim, for: taken.queueServer, sent: taken.sent)
                 current = await finish(taken, end, since: begun, &unlinks)
             }
             slots.release()
@@ -193,56 +193,56 @@ package final class Worker: Sendable {
         _ taken: TakenJob, _ end: JobRunner.End, since begun: ContinuousClock.Instant,
         _ unlinks: inout DiscardingTaskGroup
     ) async -> TakenJob? {
-        let (attendant, claim) = (taken.attendant, taken.claim)
+        let (queueServer, claim) = (taken.queueServer, taken.claim)
         if end.isParked { waitForRoot() }
         let drawn = queues.draw()
         let goesOn = !isDraining.withLock { $0 } && !slots.isShut
         guard let runEnd = end.runEnd else {
-            attendant.forget(claim.run)
-            attendant.queueLog.ended(claim, end, as: .fenced, after: .now - begun)
+            queueServer.forget(claim.run)
+            queueServer.queueLog.ended(claim, end, as: .fenced, after: .now - begun)
             if let activity = end.activity {
-                unlinks.addTask { await attendant.leftovers.cleanUp(claim.run, activity, after: nil) }
+                unlinks.addTask { await queueServer.leftovers.cleanUp(claim.run, activity, after: nil) }
             }
             return goesOn ? await queues.claimNext(drawn) : nil
         }
         let sent = ContinuousClock.now
         // If this queue is the first to be asked, the next job comes with the settle.
-        let reply = await attendant.settle(runEnd, wantsNext: goesOn && queues.asksFirst(attendant, in: drawn))
+        let reply = await queueServer.settle(runEnd, wantsNext: goesOn && queues.asksFirst(queueServer, in: drawn))
         let result: RunResult =
-            reply.isOurs ? .settled(runEnd.settlement) : attendant.isOutOfTime ? .unsettled : .fenced
-        if case .fenced = result { attendant.queueLog.fenced(claim, end.job) }
-        attendant.queueLog.ended(claim, end, as: result, after: .now - begun)
+            reply.isOurs ? .settled(runEnd.settlement) : queueServer.isOutOfTime ? .unsettled : .fenced
+        if case .fenced = result { queueServer.queueLog.fenced(claim, end.job) }
+        queueServer.queueLog.ended(claim, end, as: result, after: .now - begun)
         if let activity = end.activity {
             let isSoon = reply.next != nil && reply.isOurs && runEnd.settlement.isCompleted
             let cleanUp = { @Sendable in
-                await attendant.leftovers.cleanUp(
+                await queueServer.leftovers.cleanUp(
                     claim.run, activity, after: reply.isOurs ? runEnd.settlement : nil, isSoon: isSoon)
             }
             // With `isSoon` the clean-up only schedules the removal, so waiting for it costs little.
             if isSoon { await cleanUp() } else { unlinks.addTask(operation: cleanUp) }
         }
         if let next = reply.next {
-            queues.record(attendant, wasEmpty: false)
-            return TakenJob(attendant: attendant, claim: next, sent: sent)
+            queues.record(queueServer, wasEmpty: false)
+            return TakenJob(queueServer: queueServer, claim: next, sent: sent)
         }
-        if reply.isEmpty { queues.record(attendant, wasEmpty: true) }
+        if reply.isEmpty { queues.record(queueServer, wasEmpty: true) }
         return goesOn ? await queues.claimNext(drawn) : nil
     }
 
-    /// A job that the disk has no room for is tried again after 5 s. If none comes back in this time, all have it.
+    /// A job that the disk has no space for is tried again after 5 s. If none comes back in this time, all have it.
     private static let shortage = Duration.seconds(12)
 
-    /// The disk is full, or the root cannot be written. No job is to blame: no more are taken until that is over.
+    /// The disk is full, or the root cannot be written. No job is to blame, so no more are claimed until that has ended.
     ///
     /// If only one file is too large, the root can be written all the time. Then the worker takes other jobs between the
-    /// attempts of that one. Until they have ended, it reports that it is short, and not anew for each attempt.
+    /// attempts of that one. Until they have ended, it reports that it is short, but not again for each attempt.
     private func waitForRoot() {
         guard let isNew = slots.shut() else { return }
         Task {
             let trouble = await store.trouble()
             if isNew {
-                let why = trouble ?? "no room for this file"
-                log.warning("no more jobs are taken for now", metadata: ["why": "\(why)", "root": "\(store.name)"])
+                let why = trouble ?? "no space for this file"
+                log.warning("no more jobs are claimed for now", metadata: ["why": "\(why)", "root": "\(store.name)"])
             }
             repeat {
                 try? await Task.sleep(for: .seconds(2))
@@ -250,7 +250,7 @@ package final class Worker: Sendable {
             let number = slots.open()
             if trouble == nil { try? await Task.sleep(for: Self.shortage) }
             guard slots.endShortage(number) else { return }
-            log.info("the root can be written: taking jobs")
+            log.info("the root can be written: claims jobs again")
         }
     }
 
@@ -259,17 +259,17 @@ package final class Worker: Sendable {
     private func shutDown(_ feed: AsyncStream<TakenJob>.Continuation) async {
         isDraining.withLock { $0 = true }
         figures.record(.ending)
-        log.info("ending: putting running jobs back in line")
+        log.info("ending: returning the running jobs to the queue")
         let deadline = ContinuousClock.now + configuration.graceTime
-        for attendant in attendants {
-            attendant.stopForShutdown(sparing: true)
-            await attendant.end(by: deadline)
+        for queueServer in queueServers {
+            queueServer.stopForShutdown(sparing: true)
+            await queueServer.end(by: deadline)
         }
         // A claim whose reply is still on its way is released by `takeJobs`, or its run is stopped here.
         while slots.taken > 0, ContinuousClock.now < deadline {
             // In the last second all runs are stopped, so that there is time to settle them.
             let spares = ContinuousClock.now + .seconds(1) < deadline
-            for attendant in attendants { attendant.stopForShutdown(sparing: spares) }
+            for queueServer in queueServers { queueServer.stopForShutdown(sparing: spares) }
             await Task { try? await Task.sleep(for: .milliseconds(20)) }.value
         }
         feed.finish()

@@ -29,7 +29,7 @@ package struct WorkerConfiguration: Sendable {
     package var keepsRemoteTime = false
     package var addressPolicy = AddressPolicy.restricted()
     package var policy = QueuePolicy()
-    /// After SIGTERM everything is back in line within this time.
+    /// After SIGTERM all jobs are settled or back in the queue within this time.
     package var graceTime: Duration = .seconds(10)
     /// The completion of a job is announced when this many replicas of Redis have it.
     package var settleReplicas = 0

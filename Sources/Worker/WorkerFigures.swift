@@ -9,7 +9,7 @@ import HaulRedis
 import HaulStorage
 import Synchronization
 
-/// What a worker tells about itself to a scraper, and to whoever checks its health.
+/// What a worker reports about itself to a scraper and to a health check.
 ///
 /// It has many stored properties: the parts of the worker that it asks, each only when a scrape or a check comes.
 final class WorkerFigures: Sendable {
@@ -23,7 +23,7 @@ final class WorkerFigures: Sendable {
 
     let name: String
     let slots: Slots
-    let attendants: [QueueServer]
+    let queueServers: [QueueServer]
     private let store: any Store
     private let files: FileStore?
     private let registry: MetricsRegistry
@@ -35,10 +35,10 @@ final class WorkerFigures: Sendable {
     private let state = Mutex(State())
 
     init(
-        name: String, registry: MetricsRegistry, slots: Slots, attendants: [QueueServer], store: any Store,
+        name: String, registry: MetricsRegistry, slots: Slots, queueServers: [QueueServer], store: any Store,
         engine: TransferEngine, hosts: HostLimits
     ) {
-        (self.name, self.registry, self.slots, self.attendants) = (name, registry, slots, attendants)
+        (self.name, self.registry, self.slots, self.queueServers) = (name, registry, slots, queueServers)
         (self.store, self.engine, self.hosts) = (store, engine, hosts)
         let files = store as? FileStore
         self.files = files
@@ -79,7 +79,7 @@ final class WorkerFigures: Sendable {
     }
 
     /// Whether an operator has made the worker quiet in all of its queues.
-    var isQuiet: Bool { !attendants.isEmpty && attendants.allSatisfy(\.isQuiet) }
+    var isQuiet: Bool { !queueServers.isEmpty && queueServers.allSatisfy(\.isQuiet) }
 
     // MARK: Figures that are read at a scrape
 
@@ -89,18 +89,18 @@ final class WorkerFigures: Sendable {
         exposition.add(.slots, slots.limit.map(Double.init) ?? .infinity)
         exposition.add(.slotsTaken, slots.taken)
         exposition.add(.accepting, phase == .working && !slots.isShort && !isQuiet ? 1 : 0)
-        for attendant in attendants {
-            let queue = [(name: "queue", value: "\(attendant.queue.name)")]
-            let bytes = attendant.bytes
+        for queueServer in queueServers {
+            let queue = [(name: "queue", value: "\(queueServer.queue.name)")]
+            let bytes = queueServer.bytes
             exposition.add(.receivedBytes, queue, bytes.received)
             exposition.add(.sentBytes, queue, bytes.sent)
-            if let timestamp = attendant.figures.lastTickReply {
+            if let timestamp = queueServer.figures.lastTickReply {
                 exposition.add(.lastTick, queue, Double(timestamp) / 1000)
             }
         }
         exposition.add(.transfers, await engine.count)
         addHosts(to: &exposition)
-        let clients = attendants.flatMap { [$0.queue.redis, $0.waiter] }
+        let clients = queueServers.flatMap { [$0.queue.redis, $0.waiter] }
         exposition.add(.redisRoundTrips, clients.reduce(0) { $0 + $1.traffic.roundTrips })
         exposition.add(.redisConnects, clients.reduce(0) { $0 + $1.traffic.connects })
         if let space = await space.answer(), let space {

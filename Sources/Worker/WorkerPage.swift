@@ -28,11 +28,11 @@ package struct WorkerPage: Sendable {
     package var status: String {
         switch figures.phase {
         case .starting: return "waiting for Redis"
-        case .ending: return "putting running jobs back in line"
+        case .ending: return "returning the running jobs to the queue"
         case .working:
             let slots = figures.slots.limit.map { " of \($0) slots" } ?? " slots"
             return "\(figures.slots.taken)\(slots) taken"
-                + (figures.slots.isShort ? "; the store is short of room" : "")
+                + (figures.slots.isShort ? "; the store is short of space" : "")
         }
     }
 
@@ -59,10 +59,10 @@ package struct WorkerPage: Sendable {
             "the loop \($0.loop) has not turned for \($0.ago.components.seconds) s"
         }
         guard figures.phase == .working else { return reasons }
-        for attendant in figures.attendants {
-            guard let ago = attendant.figures.sinceTickStart, ago > Self.standstill else { continue }
+        for queueServer in figures.queueServers {
+            guard let ago = queueServer.figures.sinceTickStart, ago > Self.standstill else { continue }
             reasons.append(
-                "the queue \(attendant.queue.name) has not been looked after for \(ago.components.seconds) s")
+                "the queue \(queueServer.queue.name) has not been looked after for \(ago.components.seconds) s")
         }
         return reasons
     }
@@ -77,14 +77,14 @@ package struct WorkerPage: Sendable {
             }
             var reasons: [String] = []
             if figures.isQuiet { reasons.append("the worker is quiet: haul worker resume lets it take jobs again") }
-            for attendant in figures.attendants {
-                let isAnswered = attendant.figures.sinceTickReply.map { $0 <= Self.silence } ?? false
-                if !isAnswered { reasons.append("Redis does not answer for the queue \(attendant.queue.name)") }
+            for queueServer in figures.queueServers {
+                let isAnswered = queueServer.figures.sinceTickReply.map { $0 <= Self.silence } ?? false
+                if !isAnswered { reasons.append("Redis does not answer for the queue \(queueServer.queue.name)") }
             }
             switch await figures.storeTrouble.answer() {
             case .some(.some(let trouble)): reasons.append("the store cannot be used: \(trouble)")
             case .some(.none):
-                if figures.slots.isShort { reasons.append("the store had no room for a file a moment ago") }
+                if figures.slots.isShort { reasons.append("the store had no space for a recent file") }
             case .none: reasons.append("the store does not answer")
             }
             return reasons

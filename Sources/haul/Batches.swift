@@ -15,9 +15,10 @@ struct Batches: AsyncParsableCommand {
 
     func validate() throws {
         if let bad = names.first(where: { !JobField.isID($0) }) {
-            throw ValidationError("\"\(bad)\" is no batch's name: 1 to 128 of the characters A-Z a-z 0-9 . _ : -")
+            throw ValidationError(
+                "\"\(bad)\" is not a valid batch name: use 1 to 128 of the characters A-Z a-z 0-9 . _ : -")
         }
-        guard limit > 0 else { throw ValidationError("--limit must be 1 or more.") }
+        guard limit > 0 else { throw ValidationError("--limit must be 1 or more, not \(limit)") }
     }
 
     func run() async throws {

@@ -12,7 +12,7 @@ struct Check: AsyncParsableCommand {
     @OptionGroup var common: CommonOptions
     @Flag(help: "Repair what can be repaired.") var repair = false
     @Option(
-        help: "Also look in this root of workers for hidden files that no job of the queue needs any more.",
+        help: "Also search this root of workers for hidden files that no job of the queue needs any longer.",
         completion: .directory)
     var root: String?
 

@@ -34,18 +34,23 @@ struct CommonOptions: ParsableArguments {
         let text = queue ?? Environment.text("HAUL_QUEUE") ?? "default"
         guard let name = QueueName(text) else {
             throw ExitStatus.because(
-                .usage, "\"\(text)\" is no queue's name: 1 to 64 of the characters A-Z a-z 0-9 . _ -")
+                .usage, "\"\(text)\" is not a valid queue name: use 1 to 64 of the characters A-Z a-z 0-9 . _ -")
         }
         return name
     }
 
     /// The queue, after connecting to Redis.
     ///
+    /// - Parameter hint: Printed behind the reason if Redis cannot be reached.
     /// - Throws: `ExitStatus`; the reason has been printed.
-    func connect() async throws -> Queue {
+    func connect(hint: String = "") async throws -> Queue {
         let redis = Redis(try url(), name: "haul-cli")
         let queue = Queue(try queueName(), redis: redis)
-        try await reaching { () throws(RedisError) in try await redis.connect(timeout: .seconds(2)) }
+        try await reaching { () throws(RedisError) in
+            do throws(RedisError) { try await redis.connect(timeout: .seconds(2)) } catch {
+                throw error.code == .unreachable ? RedisError(error.code, error.message + hint) : error
+            }
+        }
         return queue
     }
 

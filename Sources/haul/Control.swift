@@ -9,24 +9,25 @@ struct Selection: ParsableArguments {
     @OptionGroup var common: CommonOptions
     @Argument(help: "Ids of jobs.", completion: Completer.jobs) var ids: [String] = []
     @Flag(help: "All jobs in a state that the command applies to.") var all = false
-    @Option(help: "All jobs of this batch, also jobs that are pushed later.", completion: Completer.batches) var batch:
-        String?
-    @Flag(help: "Also ask unknown jobs: the request takes effect if they are pushed within an hour.")
+    @Option(help: "All jobs of this batch, including those that are pushed later.", completion: Completer.batches)
+    var batch: String?
+    @Flag(help: "Also for unknown jobs: the operation applies if they are pushed within an hour.")
     var waitFor = false
 
     func validate() throws {
         guard [!ids.isEmpty, all, batch != nil].count(where: { $0 }) == 1 else {
-            throw ValidationError("Give ids of jobs, or --batch with its name, or --all.")
+            throw ValidationError("Give ids of jobs, --batch NAME or --all, and only one of them")
         }
         try Self.check(ids)
         if let batch, !JobField.isID(batch) {
-            throw ValidationError("\"\(batch)\" is no batch's name: 1 to 128 of the characters A-Z a-z 0-9 . _ : -")
+            throw ValidationError(
+                "\"\(batch)\" is not a valid batch name: use 1 to 128 of the characters A-Z a-z 0-9 . _ : -")
         }
     }
 
     static func check(_ ids: [String]) throws {
         guard let bad = ids.first(where: { !JobField.isID($0) }) else { return }
-        throw ValidationError("\"\(bad)\" is no job's id: 1 to 128 of the characters A-Z a-z 0-9 . _ : -")
+        throw ValidationError("\"\(bad)\" is not a valid job id: use 1 to 128 of the characters A-Z a-z 0-9 . _ : -")
     }
 
     /// Requests `wanted` for the selected jobs, and prints which were asked. Named jobs in a state in which it has no
@@ -122,7 +123,7 @@ struct Pause: AsyncParsableCommand {
 
 struct Resume: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "resume", abstract: "Resume paused jobs, at the front of the line.")
+        commandName: "resume", abstract: "Resume paused jobs, at the front of the queue.")
     @OptionGroup var selection: Selection
     func run() async throws {
         // For a running or queued job this withdraws a pause that is still pending. A scheduled job starts before its
@@ -162,8 +163,9 @@ struct Retry: AsyncParsableCommand {
 struct Remove: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "remove",
-        abstract: "Forget jobs; what has not ended is cancelled first. Finished files stay, unless --files is given.",
-        discussion: "--all means completed, failed and cancelled jobs. With --all it asks first.")
+        abstract:
+            "Remove jobs, which are cancelled first if they have not ended. Finished files stay, unless --files is given.",
+        discussion: "--all means all completed, failed and cancelled jobs, and asks first.")
     @OptionGroup var selection: Selection
     @Flag(help: "Delete the finished files as well.") var files = false
     @Flag(help: "Do not ask.") var yes = false

@@ -48,7 +48,7 @@ struct Haul: AsyncParsableCommand {
         } catch {
             let isUsage = exitCode(for: error) == .validationFailure || exitCode(for: error).rawValue == 64
             guard isUsage else { exit(withError: error) }
-            let message = fullMessage(for: error)
+            let message = UsageError.message(fullMessage(for: error), words: CommandLine.arguments.dropFirst())
             Terminal.complain(message + ExitStatus.sources(of: message))
             ExitStatus.usage.leave()
         }
@@ -68,10 +68,16 @@ struct Haul: AsyncParsableCommand {
         if let next = commands.first(where: { $0._commandName == word }) {
             return try check(words.dropFirst(), of: next, "\(path) \(word)")
         }
+        if path == "haul", word.contains("://") {
+            throw ExitStatus.because(
+                .usage,
+                "a command is missing before \(MaskedURL.shown(word)): haul get URL downloads it here, and haul push URL queues it for workers"
+            )
+        }
         let near = Suggestion.nearest(to: word, among: commands.map { $0._commandName })
         let suggestion = near.map { "Did you mean \(path) \($0)? " } ?? ""
         throw ExitStatus.because(
-            .usage, "\"\(word)\" is no command of \(path). \(suggestion)\(path) --help lists all of them.")
+            .usage, "\"\(word)\" is not a command of \(path). \(suggestion)\(path) --help lists all of them.")
     }
 
     /// Refuses arguments that are not UTF-8. Swift would replace the invalid bytes, so that they named another URL or
@@ -80,7 +86,7 @@ struct Haul: AsyncParsableCommand {
         for index in 1..<max(1, Int(CommandLine.argc)) {
             guard let text = CommandLine.unsafeArgv[index], String(validatingCString: text) == nil else { continue }
             throw ExitStatus.because(
-                .usage, "argument \(index), \(String(cString: text)), is no UTF-8 text: write a URL's bytes as %XX")
+                .usage, "argument \(index), \(String(cString: text)), is not UTF-8 text: write a URL's bytes as %XX")
         }
     }
 }

@@ -69,7 +69,9 @@ struct HealthEndpoint {
             guard count > 0 else { break }
             bytes += block[..<count]
         }
-        guard let answer = HealthResponse(bytes) else { throw Unreachable(reason: "this is no worker of Haul") }
+        guard let answer = HealthResponse(bytes) else {
+            throw Unreachable(reason: "what answers there is not a worker of Haul")
+        }
         return answer
     }
 

@@ -18,7 +18,7 @@ struct KnownJobs {
                 known.states[id] = .queued
             }
         } catch {
-            // Without permission to read the jobs in line, these ids count as unknown.
+            // Without permission to read the waiting jobs, these ids count as unknown.
             guard error.code == .noPermission else { throw ExitStatus.because(error) }
         }
         return known

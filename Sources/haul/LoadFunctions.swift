@@ -8,7 +8,7 @@ struct LoadFunctions: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "load-functions",
         abstract: "Load this version's functions into Redis, for workers that may not do so themselves.",
-        discussion: "Once for each version, before its first worker is started. No harm is done by repeating it.")
+        discussion: "Run it once for each version, before its first worker starts. It may be repeated.")
     @OptionGroup var common: CommonOptions
 
     func run() async throws {

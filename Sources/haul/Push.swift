@@ -7,7 +7,7 @@ import HaulTerminal
 
 struct Push: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "push", abstract: "Put downloads in line; prints their ids.",
+        commandName: "push", abstract: "Queue downloads and print their ids.",
         discussion: "With - the jobs come on standard input: a URL or a JSON object on each line.")
 
     @OptionGroup var common: CommonOptions
@@ -27,14 +27,14 @@ struct Push: AsyncParsableCommand {
     @Option(help: "Most connections for this file, 1 to 16.") var connections: Int?
     @Option(help: "Bytes per second, like 500k or 5M.") var limitRate: ByteCount?
     @Option(help: "Attempts after the first.") var retries: Int?
-    @Option(help: "Seconds before it may start.") var delay: Double?
-    @Option(help: "Seconds by which it must be done.") var deadline: Double?
+    @Option(help: "Seconds before the job may start.") var delay: Double?
+    @Option(help: "Seconds within which it must be done.") var deadline: Double?
     @Option(help: "Also push the final event onto this reply list.") var replyTo: String?
     @Option(help: "The batch that the jobs belong to.") var batch: String?
     @Option(help: "How many jobs the batch has. [as many as are pushed now]") var batchSize: Int?
     @Option(help: "Also push the batch's final event onto this reply list.") var batchReplyTo: String?
     @Option(help: "Any JSON up to 4 KiB, echoed in events.") var meta: String?
-    @Flag(help: "Follow the jobs to their ends.") var wait = false
+    @Flag(help: "Wait until the jobs have ended.") var wait = false
 
     func run() async throws {
         let elements = try elements()
@@ -50,10 +50,10 @@ struct Push: AsyncParsableCommand {
     private func elements() throws -> [Element] {
         guard urls == ["-"] else {
             if urls.contains("-") {
-                throw ExitStatus.because(.usage, "- reads all jobs from standard input: give no URL beside it")
+                throw ExitStatus.because(.usage, "- reads all jobs from standard input: leave out the other URLs")
             }
             if id != nil, urls.count > 1 {
-                throw ExitStatus.because(.usage, "--id names one job, but several URLs are given")
+                throw ExitStatus.because(.usage, "--id names one job, but several URLs are given: leave out --id")
             }
             try checkPath(of: urls.count)
             return try elements(urls.map { ([("url", JSON.quoted($0))], "") })
@@ -90,16 +90,16 @@ struct Push: AsyncParsableCommand {
             let text = line.drop { $0 == " " || $0 == "\t" }
             guard !text.isEmpty else { continue }
             let place = "line \(number): "
-            // `readLine` puts this character in place of bytes that are not UTF-8. The job would have another URL.
+            // `readLine` replaces bytes that are not UTF-8 by this character. The job would have another URL.
             guard !text.unicodeScalars.contains("\u{FFFD}") else {
-                throw ExitStatus.because(.usage, "\(place)is no UTF-8 text. Nothing was pushed.")
+                throw ExitStatus.because(.usage, "\(place)is not UTF-8 text. Nothing was pushed.")
             }
             guard text.hasPrefix("{") else {
                 jobs.append(([("url", JSON.quoted(String(text)))], place))
                 continue
             }
             do { jobs.append((try JSON(String(text)).members?.map { ($0.name, $0.raw) } ?? [], place)) } catch {
-                throw ExitStatus.because(.usage, "\(place)is no JSON: \(error). Nothing was pushed.")
+                throw ExitStatus.because(.usage, "\(place)is not JSON: \(error). Nothing was pushed.")
             }
         }
         return jobs
@@ -123,11 +123,12 @@ struct Push: AsyncParsableCommand {
                     .usage, "\(place)\(unknown): no such field (docs/bus.md lists them). Nothing was pushed.")
             }
             if let url = job.unreadableURL {
-                throw ExitStatus.because(.usage, "\(place)url: \(url) has a host that cannot be. Nothing was pushed.")
+                throw ExitStatus.because(.usage, "\(place)url: \(url) has an invalid host name. Nothing was pushed.")
             }
             return try Element(json)
         } catch let error as Job.Invalid {
-            throw ExitStatus.because(.usage, "\(place)\(error). Nothing was pushed.")
+            let url = error.field == "url" ? json["url"]?.string.map { " (\(MaskedURL.shown($0)))" } ?? "" : ""
+            throw ExitStatus.because(.usage, "\(place)\(error)\(url). Nothing was pushed.")
         }
     }
 
@@ -143,7 +144,8 @@ struct Push: AsyncParsableCommand {
         add("retries", retries.map { String($0) })
         for (name, seconds) in [("delay", delay), ("deadline", deadline)] {
             guard seconds?.isFinite ?? true else {
-                throw ExitStatus.because(.usage, "--\(name) must be a number of seconds. Nothing was pushed.")
+                throw ExitStatus.because(
+                    .usage, "--\(name) must be a number of seconds, not \(seconds ?? 0). Nothing was pushed.")
             }
             add(name, seconds.map { String($0) })
         }
@@ -158,7 +160,8 @@ struct Push: AsyncParsableCommand {
             let fields = try header.map { line in
                 let parts = line.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
                 guard parts.count == 2 else {
-                    throw ExitStatus.because(.usage, "--header wants \"Name: value\". Nothing was pushed.")
+                    throw ExitStatus.because(
+                        .usage, "--header must be \"Name: value\", not \"\(line)\". Nothing was pushed.")
                 }
                 return (String(parts[0]), JSON.quoted(String(parts[1].drop { $0 == " " })))
             }
@@ -172,7 +175,7 @@ struct Push: AsyncParsableCommand {
         guard let batch else {
             guard batchSize == nil, batchReplyTo == nil else {
                 throw ExitStatus.because(
-                    .usage, "--batch-size and --batch-reply-to go with --batch. Nothing was pushed.")
+                    .usage, "--batch-size and --batch-reply-to require --batch. Nothing was pushed.")
             }
             return nil
         }

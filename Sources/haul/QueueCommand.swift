@@ -41,7 +41,8 @@ struct QueueCommand: AsyncParsableCommand {
         func run() async throws {
             let limit = Int(most)
             guard most == "none" || limit.map({ $0 >= 0 }) == true else {
-                throw ExitStatus.because(.usage, "limit wants a whole number, 0 or more, or none, not \"\(most)\"")
+                throw ExitStatus.because(
+                    .usage, "the limit must be a whole number, 0 or more, or none, not \"\(most)\"")
             }
             let queue = try await common.connect()
             try await reaching { () throws(RedisError) in

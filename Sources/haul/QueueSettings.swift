@@ -19,7 +19,7 @@ enum QueueEntry {
         } else if name.hasPrefix(Self.hostPrefix) {
             let host = String(name.dropFirst(Self.hostPrefix.count))
             guard HostLimit.isHost(host) else {
-                throw Self.unknown(name, "\(host) is no host in lower case, perhaps with a port")
+                throw Self.unknown(name, "\(host) is not a host name in lower case, optionally with a port")
             }
             self = .ofHost(host)
         } else if name.hasPrefix(Self.prefix) {
@@ -29,7 +29,7 @@ enum QueueEntry {
             }
             self = .ofJobs(known)
         } else {
-            guard let setting = QueueSetting(name: name) else { throw Self.unknown(name, "\(name) is no setting") }
+            guard let setting = QueueSetting(name: name) else { throw Self.unknown(name, "\(name) is not a setting") }
             self = .setting(setting)
         }
     }

@@ -9,7 +9,7 @@ struct ServiceNotice {
 
     init(_ queue: Queue) { self.queue = queue }
 
-    /// Prints a reason that is new, and once that it is over. Without permission to read the workers or the settings it
+    /// Prints a reason that is new, and once that it has ended. Without permission to read the workers or the settings it
     /// prints nothing.
     mutating func refresh() async {
         guard let count = try? await queue.workerCount() else { return }

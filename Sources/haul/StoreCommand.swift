@@ -10,7 +10,7 @@ struct StoreCommand: AsyncParsableCommand {
 
     struct CheckStore: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            commandName: "check", abstract: "Try what Haul needs of a bucket, and print what the answers mean.",
+            commandName: "check", abstract: "Try what Haul requires of a bucket, and print what the responses mean.",
             discussion: """
                 It needs the credentials that a worker needs, writes some objects beneath PREFIX/.haul/check-…, and removes them. \
                 Exit status 1 if a worker cannot work there.
@@ -21,7 +21,7 @@ struct StoreCommand: AsyncParsableCommand {
             name: .customLong("ca"), help: "A file of certificate authorities to trust besides the system's.",
             completion: .file())
         var certificates: String?
-        @Flag(help: "JSON objects, one a line.") var json = false
+        @Flag(help: "One JSON object per line.") var json = false
 
         func run() async throws {
             var options = ObjectStore.Options()

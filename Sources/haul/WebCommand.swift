@@ -73,7 +73,7 @@ struct WebCommand: AsyncParsableCommand {
                     }
                     if configuration.accounts == nil {
                         Terminal.complain(
-                            "haul: there is no sign-in (--auth): anybody who reaches this address is an operator")
+                            "haul: there is no sign-in (--auth): everyone who reaches this address is an operator")
                     }
                     manager.ready("the page is at \(places.map { "http://\($0)" }.joined(separator: " "))")
                 }
@@ -109,7 +109,8 @@ struct WebCommand: AsyncParsableCommand {
             for text in names {
                 guard let name = QueueName(text) else {
                     throw ExitStatus.because(
-                        .usage, "\"\(text)\" is no queue's name: 1 to 64 of the characters A-Z a-z 0-9 . _ -")
+                        .usage, "\"\(text)\" is not a valid queue name: use 1 to 64 of the characters A-Z a-z 0-9 . _ -"
+                    )
                 }
                 if !queues.contains(name) { queues.append(name) }
             }
@@ -117,7 +118,8 @@ struct WebCommand: AsyncParsableCommand {
                 guard let address = ListenAddress(text) else {
                     throw ExitStatus.because(
                         .usage,
-                        "--listen wants an IP address and a port, like 127.0.0.1:8484, or unix:/PATH, not \"\(text)\"")
+                        "--listen must be an IP address and a port, like 127.0.0.1:8484, or unix:/PATH, not \"\(text)\""
+                    )
                 }
                 return address
             }
@@ -167,7 +169,10 @@ struct WebCommand: AsyncParsableCommand {
             }
             guard !name.isEmpty, !name.hasPrefix("#"),
                 name.utf8.allSatisfy({ $0 > 32 && $0 != 127 && $0 != UInt8(ascii: ":") })
-            else { throw ExitStatus.because(.usage, "a name has no spaces, has no colon, and does not begin with #") }
+            else {
+                throw ExitStatus.because(
+                    .usage, "a name must not have spaces or a colon, or begin with #, unlike \"\(name)\"")
+            }
             if token {
                 let token = Hexadecimal.text(Random.bytes(24))
                 Terminal.complain("haul: the token, which is shown only now: \(token)")

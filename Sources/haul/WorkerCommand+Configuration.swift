@@ -38,15 +38,15 @@ extension WorkerCommand {
         result.proxy = proxy ?? Environment.text("HAUL_PROXY")
         result.certificateAuthorities = certificates
         guard client.certificate == nil || !client.hosts.isEmpty else {
-            // A job is pushed by anybody, and its server would see the certificate.
+            // Any producer may push a job, whose server would see the certificate.
             throw ExitStatus.because(
                 .usage,
-                "a worker's --client-cert wants --client-cert-host HOST for each host that may see the client's certificate"
+                "--client-cert of a worker requires --client-cert-host HOST for each host that may see the certificate"
             )
         }
         result.clientCertificate = client.certificate
         guard http != nil || !exportQueues else {
-            throw ExitStatus.because(.usage, "--export-queues wants --http as well: the address to serve them at")
+            throw ExitStatus.because(.usage, "--export-queues requires --http, the address at which to serve them")
         }
         result.exportsQueues = exportQueues
         return result
@@ -65,7 +65,7 @@ extension WorkerCommand {
     private func slotCount() throws -> Int? {
         if slots == "unlimited" { return nil }
         guard let count = Int(slots), count > 0 else {
-            throw ExitStatus.because(.usage, "--slots must be 1 or more, or unlimited")
+            throw ExitStatus.because(.usage, "--slots must be 1 or more, or unlimited, not \"\(slots)\"")
         }
         return count
     }
@@ -75,19 +75,20 @@ extension WorkerCommand {
             try text.split(separator: ",").map { word in
                 guard let kind = Job.Kind(rawValue: String(word)) else {
                     let known = Job.Kind.allCases.map(\.rawValue).joined(separator: ", ")
-                    throw ExitStatus.because(.usage, "--kinds wants some of \(known), with commas between them")
+                    throw ExitStatus.because(
+                        .usage, "--kinds must be some of \(known), separated by commas, not \"\(word)\"")
                 }
                 return kind
             }
         }
-        if named?.isEmpty == true { throw ExitStatus.because(.usage, "--kinds wants at least one kind") }
+        if named?.isEmpty == true { throw ExitStatus.because(.usage, "--kinds must name at least one kind") }
         return named
     }
 
     private func permissions() throws -> UInt32? {
         try fileMode.map { text in
             guard let mode = UInt32(text, radix: 8), mode <= 0o777 else {
-                throw ExitStatus.because(.usage, "--file-mode wants permissions in octal, 0 to 0777, not \"\(text)\"")
+                throw ExitStatus.because(.usage, "--file-mode must be permissions in octal, 0 to 0777, not \"\(text)\"")
             }
             return mode
         }
@@ -97,7 +98,7 @@ extension WorkerCommand {
         try allowAddress.map { text in
             guard let network = Network(text) else {
                 throw ExitStatus.because(
-                    .usage, "--allow-address wants an address or a network like 10.0.0.0/8, not \"\(text)\"")
+                    .usage, "--allow-address must be an address or a network like 10.0.0.0/8, not \"\(text)\"")
             }
             return network
         }
@@ -105,13 +106,13 @@ extension WorkerCommand {
 
     private func checkRanges() throws {
         guard lease >= 2, lease <= 3600 else {
-            throw ExitStatus.because(.usage, "--lease must be from 2 to 3600 seconds")
+            throw ExitStatus.because(.usage, "--lease must be from 2 to 3600 seconds, not \(lease)")
         }
         guard grace >= 0, grace <= 3600 else {
-            throw ExitStatus.because(.usage, "--grace must be from 0 to 3600 seconds")
+            throw ExitStatus.because(.usage, "--grace must be from 0 to 3600 seconds, not \(grace)")
         }
         guard (0...100).contains(settleReplicas) else {
-            throw ExitStatus.because(.usage, "--settle-replicas must be from 0 to 100")
+            throw ExitStatus.because(.usage, "--settle-replicas must be from 0 to 100, not \(settleReplicas)")
         }
         let sizes = 1...JobField.largest
         guard [limitRate, maxFileSize].compactMap(\.self).allSatisfy({ sizes.contains($0.bytes) }) else {
@@ -122,7 +123,9 @@ extension WorkerCommand {
         }
         guard (1...16).contains(connections), connectionsPerHost >= 1 else {
             throw ExitStatus.because(
-                .usage, "--connections must be from 1 to 16, and --connections-per-host 1 or more")
+                .usage,
+                "--connections must be from 1 to 16, and --connections-per-host 1 or more, not \(connections) and \(connectionsPerHost)"
+            )
         }
     }
 
@@ -133,15 +136,15 @@ extension WorkerCommand {
         case (nil, let store?):
             var result = WorkerConfiguration(redis: redis, bucket: try bucket.address(of: store), name: name)
             guard (64 << 20...1 << 40).contains(storeMemory.bytes) else {
-                throw ExitStatus.because(.usage, "--store-memory must be 64M or more")
+                throw ExitStatus.because(.usage, "--store-memory must be 64M or more, not \(storeMemory.bytes) bytes")
             }
             result.storeMemory = Int(storeMemory.bytes)
             return result
         case (nil, nil):
             throw ExitStatus.because(
                 .usage,
-                "a worker needs --root, the directory that downloads go to, or --store, a bucket of an object store")
-        default: throw ExitStatus.because(.usage, "--root and --store are two places for downloads: give one")
+                "a worker requires --root, the directory for its downloads, or --store, a bucket of an object store")
+        default: throw ExitStatus.because(.usage, "--root and --store both say where downloads go: give one of them")
         }
     }
 
@@ -149,11 +152,12 @@ extension WorkerCommand {
         let parts = text.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
         guard let name = QueueName(String(parts[0])) else {
             throw ExitStatus.because(
-                .usage, "\"\(parts[0])\" is no queue's name: 1 to 64 of the characters A-Z a-z 0-9 . _ -")
+                .usage, "\"\(parts[0])\" is not a valid queue name: use 1 to 64 of the characters A-Z a-z 0-9 . _ -")
         }
         guard parts.count > 1 else { return (name, nil) }
         guard let weight = Int(parts[1]), (1...1000).contains(weight) else {
-            throw ExitStatus.because(.usage, "the weight of the queue \(name) must be a whole number from 1 to 1000")
+            throw ExitStatus.because(
+                .usage, "the weight of the queue \(name) must be a whole number from 1 to 1000, not \"\(parts[1])\"")
         }
         return (name, weight)
     }

@@ -16,33 +16,34 @@ import Logging
 struct WorkerCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "worker", abstract: "Run a worker until SIGTERM, or control one that runs.",
-        discussion: "Without a command it runs a worker, which takes --root or --store.",
+        discussion: "Without a command it runs a worker, which requires --root or --store.",
         subcommands: [QuietWorker.self, ResumeWorker.self])
 
     @Option(name: .long, help: CommonOptions.redisHelp) var redis: String?
     @Option(name: .long, help: "A queue, NAME or NAME=WEIGHT; the first has priority. May be repeated. [HAUL_QUEUE]")
     var queue: [String] = []
     @Option(help: "The directory that downloads go to.", completion: .directory) var root: String?
-    @Option(help: "The bucket that downloads go to, in place of --root: s3://BUCKET or s3://BUCKET/PREFIX.")
+    @Option(help: "The bucket that downloads go to, instead of --root: s3://BUCKET or s3://BUCKET/PREFIX.")
     var store: String?
     @OptionGroup var bucket: BucketOptions
     @Option(help: "Memory for bytes that wait to be stored in the bucket, 64M or more.") var storeMemory = ByteCount(
         Int64(ObjectStore.memory))
     @Option(help: "Jobs at once, or unlimited.") var slots = "3"
-    @Option(help: "The kinds of jobs to run, like download,request. Other kinds are left in line. [all kinds]")
+    @Option(help: "The kinds of jobs to run, like download,request. Other kinds stay in the queue. [all kinds]")
     var kinds: String?
-    @Option(help: "Unique in the fleet; a restart under the same name takes its jobs back at once.") var name: String?
+    @Option(help: "The worker's name, unique in the fleet; after a restart it claims its jobs again at once.") var name:
+        String?
     @Option(help: "disk: completed files survive a loss of power. process: they survive a crash, but no loss of power.")
     var durability = Durability.disk
     @Option(help: "The permissions of finished files in octal, like 0640; without it 0666 less the umask.")
     var fileMode: String?
     @Flag(help: "Give finished files the time of the server's Last-Modified.") var remoteTime = false
     @Flag(help: "Allow the private address ranges.") var allowPrivate = false
-    @Option(help: "Allow these addresses, whatever they are. May be repeated.") var allowAddress: [String] = []
-    @Option(help: "Seconds without a sign of life after which a worker's jobs run elsewhere, 2 or more.") var lease =
+    @Option(help: "Allow these addresses, even if they are private. May be repeated.") var allowAddress: [String] = []
+    @Option(help: "Seconds without a heartbeat after which a worker's jobs run elsewhere, 2 or more.") var lease =
         8.0
-    @Option(help: "Seconds after SIGTERM for putting the running jobs back in line.") var grace = 10.0
-    @Option(help: "Report a job as completed once so many replicas of Redis have that.") var settleReplicas = 0
+    @Option(help: "Seconds after SIGTERM for returning the running jobs to the queue.") var grace = 10.0
+    @Option(help: "Report a job as completed once this many replicas of Redis have its result.") var settleReplicas = 0
     @Option(help: "Bytes per second over all downloads, like 500k or 5M.") var limitRate: ByteCount?
     @Option(help: "The most connections for one file, 1 to 16, unless its job says otherwise.") var connections = 16
     @Option(help: "The most connections to one host, over all downloads.") var connectionsPerHost = 16
@@ -52,20 +53,22 @@ struct WorkerCommand: AsyncParsableCommand {
         completion: .file())
     var certificates: String?
     @OptionGroup var client: ClientCertificateOptions
-    @Option(help: "Larger files are refused; bytes, or like 20G.") var maxFileSize: ByteCount?
-    @Option(help: "Bytes of the disk that downloads leave free, or like 1G.") var keepFree = ByteCount(20_000_000)
+    @Option(help: "The largest file that is accepted, in bytes or like 20G.") var maxFileSize: ByteCount?
+    @Option(help: "Space on the disk that downloads leave free, in bytes or like 1G.") var keepFree = ByteCount(
+        20_000_000)
     @Option(
         help: "trace, debug, info, notice, warning or error.",
         completion: .list(["trace", "debug", "info", "notice", "warning", "error"]))
     var logLevel = "info"
     @Option(help: "Serve /healthz, /readyz and /metrics here: ADDRESS:PORT or unix:/PATH.") var http: String?
-    @Flag(help: "Serve the figures of the worker's queues at /metrics as well; wants --http.") var exportQueues = false
+    @Flag(help: "Serve the figures of the worker's queues at /metrics as well; requires --http.") var exportQueues =
+        false
     @Option(help: "logfmt or json.") var logFormat = LogFormat.logfmt
     @Option(
-        help: "A file of settings: lines option = value, by the names of these options. [HAUL_CONFIG]",
+        help: "A file of settings, with a line \"option = value\" for each of these options. [HAUL_CONFIG]",
         completion: .file())
     var config: String?
-    @Flag(help: "Print the settings, and where each comes from, and end.") var printConfig = false
+    @Flag(help: "Print all settings with their sources, and exit.") var printConfig = false
 
     func run() async throws {
         let configuration = try configured()
@@ -75,7 +78,8 @@ struct WorkerCommand: AsyncParsableCommand {
         let output = LogOutput(descriptor: STDERR_FILENO, format: format)
         var log = Logger(label: "haul", factory: { _ in LineLogHandler(format, to: output) })
         guard let level = Logger.Level(rawValue: logLevel) else {
-            throw ExitStatus.because(.usage, "--log-level must be trace, debug, info, notice, warning or error")
+            throw ExitStatus.because(
+                .usage, "--log-level must be trace, debug, info, notice, warning or error, not \"\(logLevel)\"")
         }
         log.logLevel = level
         for doubt in Settings.ofThisProcess?.doubts ?? [] { log.warning("\(doubt)") }
@@ -93,7 +97,7 @@ struct WorkerCommand: AsyncParsableCommand {
         try http.map { text in
             guard let address = ListenAddress(text) else {
                 throw ExitStatus.because(
-                    .usage, "--http wants an IP address and a port, or unix:/PATH, not \"\(text)\"")
+                    .usage, "--http must be an IP address and a port, or unix:/PATH, not \"\(text)\"")
             }
             return address
         }

@@ -10,7 +10,7 @@ struct WorkerSelection: ParsableArguments {
     @Argument(help: "Names of workers.", completion: Completer.workers) var names: [String]
 
     /// - Parameter worker: The parent command. Of the options that both have, the parser gives the values to the
-    ///   parent, also if they follow the subcommand.
+    ///   parent, even if they follow the subcommand.
     func setQuiet(_ isQuiet: Bool, beneath worker: WorkerCommand) async throws {
         var common = common
         common.redis = common.redis ?? worker.redis
@@ -30,7 +30,7 @@ struct WorkerSelection: ParsableArguments {
                 Terminal.line(JSON.object([("worker", JSON.quoted(name)), ("quiet", String(isQuiet))]))
             } else {
                 let rest =
-                    isQuiet ? "takes no more jobs of the queue \(queue.name); \(running) run" : "takes jobs again"
+                    isQuiet ? "claims no more jobs of the queue \(queue.name); \(running) run" : "takes jobs again"
                 Terminal.line("\(name)  \(rest)".printable)
             }
         }
@@ -39,7 +39,7 @@ struct WorkerSelection: ParsableArguments {
 
 struct QuietWorker: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "quiet", abstract: "Let workers take no more jobs of a queue, and finish those that they have.",
+        commandName: "quiet", abstract: "Let workers finish their jobs of a queue and claim no more.",
         discussion: "It holds until haul worker resume, or until the worker's process ends.")
     @ParentCommand var worker: WorkerCommand
     @OptionGroup var selection: WorkerSelection
@@ -48,7 +48,7 @@ struct QuietWorker: AsyncParsableCommand {
 
 struct ResumeWorker: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "resume", abstract: "Let quiet workers take jobs again.")
+        commandName: "resume", abstract: "Let quiet workers claim jobs again.")
     @ParentCommand var worker: WorkerCommand
     @OptionGroup var selection: WorkerSelection
     func run() async throws { try await selection.setQuiet(false, beneath: worker) }

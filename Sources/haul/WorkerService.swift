@@ -75,12 +75,12 @@ struct WorkerService {
         for await number in Signals.stream(of: Self.isInTerminal ? [SIGTERM, SIGINT, SIGHUP] : [SIGTERM, SIGINT]) {
             // The second signal ends the process at once. The leases expire, and other workers take over the jobs.
             if work.isCancelled { leave(number) }
-            manager.stopping("putting running jobs back in line")
+            manager.stopping("returning the running jobs to the queue")
             work.cancel()
             // A second after the grace time the process ends in any case, even if a disk hangs.
             Task {
                 try? await Task.sleep(for: grace + .seconds(1))
-                log.warning("the grace time is over: what is not settled runs again when its lease is over")
+                log.warning("the grace time has ended: unsettled jobs run again when their leases end")
                 leave(number)
             }
         }
@@ -103,7 +103,7 @@ struct WorkerService {
     }
 
     private func reload() async {
-        // A log has lines of its own: what is wrong with the settings is told in one.
+        // A log has lines of its own: what is wrong with the settings is reported in one.
         let (read, sentences) = ExitStatus.collecting(configuration)
         do {
             let (taken, left) = try await worker.take(try read.get())

@@ -6,7 +6,7 @@ import Testing
 
 @Suite struct FunctionsTests {
     /// If CLua did not list a file, only calls of its functions would fail.
-    @Test func eachFileOfLuaIsInTheLibrary() throws {
+    @Test("each Lua file of Bus is part of the library") func files() throws {
         let folder = SchemaValidator.repository.appending(path: "Sources/Bus/Lua")
         let files = try FileManager.default.contentsOfDirectory(at: folder, includingPropertiesForKeys: nil)
         let body = Functions.body()
@@ -17,7 +17,7 @@ import Testing
         }
     }
 
-    @Test func aSimulationHasItsOwnClockAndItsOwnServer() throws {
+    @Test("a simulation has a clock and a server of its own") func simulation() throws {
         let body = Functions.body(clock: "return 7", server: "return 'x'")
         let position = { (text: String) in try #require(body.range(of: text)).lowerBound }
         let (theirs, user) = try (position("local function clock()"), position("define('claim'"))

@@ -8,7 +8,7 @@ import Testing
 
 /// The two parsers of elements, Contract's and the claim's, agree.
 @Suite struct GrammarTests {
-    /// What each parser makes of an element: "refused" and the field, or the fields that it has read.
+    /// What each parser makes of an element: "refused" and the reason, or the fields that it has read.
     struct Readers {
         /// Kept because its Redis server ends with it.
         private let fixture: QueueFixture
@@ -33,7 +33,7 @@ import Testing
                 guard error.field == "url", error.reason == "is missing", let json = try? JSON(element),
                     json["id"] != nil,
                     json.members!.allSatisfy({ JobField.continuation.contains($0.name) })
-                else { return "refused \(error.field ?? "element")" }
+                else { return Self.refusal(error) }
             }
             guard let json = try? JSON(element) else { return "refused element" }
             // In a job, `t` means nothing.
@@ -43,6 +43,11 @@ import Testing
                     field.name + "=" + Self.text($0, of: field.name)
                 }
             }.joined(separator: "\n")
+        }
+
+        /// Of a wrong field also the reason. The readers word differently what is not JSON, and a missing URL.
+        private static func refusal(_ error: Job.Invalid) -> String {
+            error.field == nil ? "refused element" : "refused \(error)"
         }
 
         private static func text(_ member: JSON.Member, of name: String) -> String {
@@ -91,7 +96,7 @@ import Testing
                   local name = field[1]
                   if not reason and j[name] ~= nil and (name ~= 't' or not (j.url or j.urls)) then all[#all + 1] = name .. '=' .. told.value(name, j[name], ARGV[n]) end
                 end
-                verdicts[#verdicts + 1] = reason and 'refused ' .. string.match(reason, '^[%w_]+') or table.concat(all, '\\n')
+                verdicts[#verdicts + 1] = reason and 'refused ' .. (string.match(reason, '^element') or string.match(reason, '^url: is missing') or reason) or table.concat(all, '\\n')
               end
               return verdicts
             end)

@@ -103,7 +103,7 @@ import Testing
 
     /// The environment variable HAUL_BURST sets the number of events.
     @Test(
-        "the buffer of a consumer that stands still is bounded, and the consumer still gets the end",
+        "the buffer of a consumer that does not read is bounded, and the consumer still gets the end",
         .timeLimit(.minutes(3)))
     func burst() async throws {
         let wanted = ProcessInfo.processInfo.environment["HAUL_BURST"].flatMap { Int($0) }

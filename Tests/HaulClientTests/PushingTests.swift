@@ -71,7 +71,7 @@ import Testing
         }
     }
 
-    @Test("a durable push that too few replicas confirm throws, and is in line all the same")
+    @Test("a durable push that too few replicas confirm throws, but its job is queued")
     func durable() async throws {
         let server = try await RedisServer()
         let queue = try HaulQueue(redis: server.url)

@@ -22,7 +22,7 @@ import Testing
         #expect(
             try await bench.server.cli("HMGET", "haul:{default}:settings", "paused", "max_running", "quiet:w")
                 == "1\n3\n1")
-        // A setting of somebody else is kept.
+        // A setting of another client is kept.
         try await bench.server.cli("HSET", "haul:{default}:settings", "keep_completed", "7200")
         let now = try await queue.changeSettings {
             $0.isPaused = false

@@ -55,7 +55,7 @@ func order(_ url: String, for customer: Int) throws -> Job {
 func careful(_ url: String, mirror: String, sha256: String) throws -> Job {
     var job = Job(id: "film-7", urls: [url, mirror])
     job.headers = [HeaderField("Authorization", "Bearer abc")]
-    // nil if the text is no checksum.
+    // nil if the text is not a checksum.
     job.checksum = Job.Checksum("sha256:\(sha256)")
     job.ifExists = .overwrite
     job.limitRate = 5_000_000

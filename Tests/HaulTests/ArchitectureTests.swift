@@ -10,7 +10,7 @@ import Testing
         try String(contentsOf: repository.appending(path: "docs/architecture.md"), encoding: .utf8)
     }
 
-    @Test func eachFileThatThePageNamesIsThere() throws {
+    @Test("each file that docs/architecture.md names exists") func files() throws {
         let named = try Self.page().matches(of: /`((?:[\w+.\-]+\/)+[\w+.\-]+\.[a-z]+)`/).map { String($0.1) }
         #expect(named.count > 200)
         for name in Set(named).sorted() {
@@ -21,7 +21,7 @@ import Testing
         }
     }
 
-    @Test func eachRoomImportsWhatTheTableSaysAndOnlyRoomsBeneathIt() throws {
+    @Test("each module imports what the table says, and only modules below it") func moduleImports() throws {
         let rooms = try Self.page().matches(of: /\n\| `(\w+)` \| [^|]* \| ([\w, ]+) \|(?=\n)/).map { match in
             (
                 name: String(match.1),

@@ -44,11 +44,11 @@ import Testing
         #expect(try await bench.server.cli("HGET", "haul:{default}:batch:other", "pending") == "1")
         for (arguments, words) in [
             (["remove", "--batch", "night", "--yes"], "cannot be asked to remove"),
-            (["pause", "--batch", "a b"], "no batch's name"),
-            (["pause", "--batch", "a", "--all"], "Give ids"),
-            (["push", "http://h/", "--batch-size", "2"], "go with --batch"),
+            (["pause", "--batch", "a b"], "not a valid batch name"),
+            (["pause", "--batch", "a", "--all"], "give ids"),
+            (["push", "http://h/", "--batch-size", "2"], "require --batch"),
             (["push", "http://h/", "--batch", "b", "--batch-size", "0"], "batch: must be"),
-            (["batches", "a b"], "no batch's name"),
+            (["batches", "a b"], "not a valid batch name"),
         ] {
             let process = try bench.start(arguments)
             #expect(try await process.wait() == 2, "\(arguments)")

@@ -123,7 +123,7 @@ import Testing
             (["call", origin.url("/a"), "-d", "x", "--json", "1"], "only one of"),
             (["call", "ftp://h/"], "url: must be"),
             (["call", origin.url("/a"), "--expect", "2xx"], "expect: must be"),
-            (["call", "http://h/", "--json", "{"], "wants JSON"),
+            (["call", "http://h/", "--json", "{"], "must be JSON"),
             (["call", origin.url("/a"), "-H", "x"], "Name: value"),
             (["call", origin.url("/a"), "-d", "@/no/such"], "cannot be read"),
             (["cache", "list", "--older", "x"], "--older"), (["worker", "--root", "/tmp", "--kinds", "x"], "--kinds"),

@@ -32,10 +32,10 @@ struct CommandBench {
     @Test("usage errors exit with 2 and a message") func usage() async throws {
         let bench = try await CommandBench()
         for (arguments, words) in [
-            (["push"], "Missing"), (["nonsense"], "nonsense"), (["push", "ftp://x"], "url: must be an http"),
+            (["push"], "missing"), (["nonsense"], "nonsense"), (["push", "ftp://x"], "url: must begin with http"),
             (["push", "http://h/", "-o", "../x"], "path: "), (["push", "http://h/", "--id", "a b"], "id: "),
-            (["list", "--state", "asleep"], "is no state"), (["pause"], "Give ids"),
-            (["stats", "--queue", "{x}"], "no queue's name"),
+            (["list", "--state", "asleep"], "is not a state"), (["pause"], "give ids"),
+            (["stats", "--queue", "{x}"], "not a valid queue name"),
             (["worker", "--root", "/no/such/dir"], "/no/such/dir"),
             (["worker", "--root", "/tmp", "--slots", "0"], "--slots"),
             (["worker", "--root", "/tmp", "--file-mode", "0888"], "--file-mode"),
@@ -54,7 +54,7 @@ struct CommandBench {
             (["queue", "set", "limits.h", #"{"starts":"often"}"#], "starts must be jobs per second"),
             (["queue", "set", "limits.h", "4"], "connections"), (["queue", "set", "limits.H", "{}"], "lower case"),
             (["queue", "set", "base", "films/"], "absolute"), (["queue", "unset", "default.url"], "no default"),
-            (["queue", "limit", "-1"], "Missing"), (["queue", "limit", "many"], "a whole number"),
+            (["queue", "limit", "-1"], "missing"), (["queue", "limit", "many"], "a whole number"),
         ] {
             let process = try bench.start(arguments)
             #expect(try await process.wait() == 2, "\(arguments)")
@@ -187,8 +187,8 @@ struct CommandBench {
         worker.kill(SIGTERM)
         #expect(try await worker.wait(within: .seconds(40)) == 0)
         #expect(worker.standardError.contains("within the grace time"))
-        #expect(worker.standardError.contains("what is not settled runs again when its lease is over"))
-        #expect(!worker.standardError.contains("everything is back in line"))
+        #expect(worker.standardError.contains("unsettled jobs run again when their leases end"))
+        #expect(!worker.standardError.contains("all jobs are settled or back in the queue"))
         gate.open()
     }
 

@@ -66,7 +66,7 @@ import Testing
         try await bench.expectWait("the disk is full", until: "rm fill")
     }
 
-    @Test("a body without an end fills the disk to its reserve, fails, and leaves room for other jobs", available)
+    @Test("a body without an end fills the disk to its reserve, fails, and leaves space for other jobs", available)
     func endless() async throws {
         let bench = try await Bench("mount -t tmpfs -o size=64m none $ROOT", options: ["--keep-free", "30000000"])
         let endless = try OriginServer { _ in
@@ -97,7 +97,7 @@ import Testing
         """
 
     @Test(
-        "jobs wait while a quota is used up, although the disk has room",
+        "jobs wait while a quota is used up, although the disk has space",
         .enabled("needs loop devices and btrfs") { await PrivateMounts.arePossible(btrfs + " /opt") })
     func quota() async throws {
         let bench = try await Bench(Self.btrfs + " $ROOT", before: "btrfs quota enable $ROOT")
@@ -137,7 +137,7 @@ import Testing
         try await bench.expectWait("the disk is full", path: "a/b/c", until: "rm fill*")
     }
 
-    @Test("a worker that starts on a known full disk waits for room", available) func fullAtStart() async throws {
+    @Test("a worker that starts on a known full disk waits for space", available) func fullAtStart() async throws {
         let bench = try await Bench(
             "mount -t tmpfs -o size=64m none $ROOT",
             before: "printf 0123 >$ROOT/.haul-store; head -c 99999999 /dev/zero >$ROOT/fill || :")
@@ -280,7 +280,7 @@ import Testing
         try await fleet.end(worker)
     }
 
-    @Test("a file that the disk has no room for lets others through, and the worker does not flap", available)
+    @Test("a file that the disk has no space for lets others through, and the worker does not flap", available)
     func tooLarge() async throws {
         let bench = try await Bench("mount -t tmpfs -o size=64m none $ROOT", options: ["--slots", "1"])
         let large = try OriginServer { _ in
@@ -296,11 +296,11 @@ import Testing
         try await bench.fleet.wait("small", for: "completed")
         try await eventually("three attempts of the large file", within: .seconds(40)) { large.requests.count >= 3 }
         let log = bench.worker.standardError
-        #expect(log.components(separatedBy: "no more jobs are taken").count == 2, "\(log)")
-        #expect(!log.contains("taking jobs"), "\(log)")
+        #expect(log.components(separatedBy: "no more jobs are claimed").count == 2, "\(log)")
+        #expect(!log.contains("claims jobs again"), "\(log)")
         try await bench.fleet.server.cli("HSET", "haul:{default}:want", "large", "cancelled")
         try await bench.fleet.wait("large", for: "cancelled")
-        try await bench.fleet.wait(for: "taking jobs", from: bench.worker)
+        try await bench.fleet.wait(for: "claims jobs again", from: bench.worker)
         try await bench.fleet.end(bench.worker)
     }
 }

@@ -56,7 +56,7 @@ import Testing
             withExtendedLifetime(lock) {}
         }
         defer { held.forEach { close($0) } }
-        // The thread that made the lock may hold it a moment longer.
+        // The thread that made the lock may hold it a little longer.
         try await eventually("the lock to be free") { await downloadLog.lock(item.key) != nil }
     }
 

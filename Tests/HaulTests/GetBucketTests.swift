@@ -82,7 +82,8 @@ struct GetBucketTests {
     @Test("an invalid bucket is refused before any request") func refused() async throws {
         let bench = GetBench()
         for (words, sentence) in [
-            (["-d", "s3://"], "is not a valid bucket name"), (["-d", "s3://b/p", "-N"], "-N looks at a file's time"),
+            (["-d", "s3://"], "is not a valid bucket name"),
+            (["-d", "s3://b/p", "-N"], "-N compares the time of a file"),
             (["-d", "s3://b/p", "--s3-style", "odd"], "--s3-style must be path or virtual"),
         ] {
             let process = try bench.start(["http://127.0.0.1:1/x"] + words)

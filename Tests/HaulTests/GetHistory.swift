@@ -209,7 +209,7 @@ final class GetHistory {
         }
     }
 
-    /// The files that have no hidden name, as if nobody had downloaded them.
+    /// The files that have no hidden name, as if no command had downloaded them.
     private func found() -> [String: File] {
         Dictionary(
             uniqueKeysWithValues: names.filter { !Self.isHidden($0) }.map { name in

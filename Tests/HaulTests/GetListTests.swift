@@ -41,7 +41,8 @@ import Testing
     @Test(
         "an invalid line is reported by its number, and nothing is downloaded",
         arguments: [
-            ("http://h/a\n  sponge=1\n", "line 2: the option sponge"), ("  out=x\n", "line 1: an option without a URL"),
+            ("http://h/a\n  sponge=1\n", "line 2: \"sponge\" is not an option"),
+            ("  out=x\n", "line 1: an indented line"),
             ("http://h/a\nftp://h/b\n", "line 2: url"),
             ("{\"url\":\"http://h/\",\"siez\":1}", "line 1: unknown fields: siez"),
             ("{\"url\":", "line 1: "), ("http://h/a\n out=../x\n", "line 1: path"),

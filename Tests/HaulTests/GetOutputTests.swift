@@ -12,7 +12,7 @@ import Testing
             environment: ["XDG_STATE_HOME": bench.home.path])
     }
 
-    @Test("a directory that takes no new file is an error in a sentence") func unwritable() async throws {
+    @Test("a directory that cannot be written is reported in one sentence") func unwritable() async throws {
         let bench = GetBench()
         let origin = try OriginServer { _ in OriginReply(body: [1, 2, 3]) }
         let result = try await bench.get("-d", "/proc", origin.url("/q"))

@@ -76,7 +76,7 @@ import Testing
         #expect(origin.requests.isEmpty && bench.names.isEmpty)
     }
 
-    @Test("a byte order mark at the beginning of a list is no part of it") func byteOrderMark() async throws {
+    @Test("a byte order mark at the beginning of a list is ignored") func byteOrderMark() async throws {
         let bench = GetBench()
         let origin = try OriginServer { .file(Self.bytes, to: $0) }
         bench.write("SUMS", "\u{FEFF}\(Self.bytes.sha256)  a\n")

@@ -135,7 +135,7 @@ import Testing
     @Test("invalid arguments are refused with a message") func refused() async throws {
         let bench = GetBench()
         for (arguments, words) in [
-            (["-k", "https://h/"], "--ca"), ([""], "empty"), (["ftp://h/"], "http or https"), ([], "Missing"),
+            (["-k", "https://h/"], "--ca"), ([""], "empty"), (["ftp://h/"], "http:// or https://"), ([], "missing"),
             (["h/x", "-o", String(repeating: "n", count: 300)], "255 bytes"), (["h/a", "h/b", "-o", "-"], "one URL"),
             (["h/a", "--checksum", "sha256:00"], "checksum"), (["h/a", "-H", "Range: x"], "Range"),
             (["h/a", "-H", "none"], "Name: value"), (["h/a", "--limit-rate", "fast"], "--limit-rate"),

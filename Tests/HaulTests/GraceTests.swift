@@ -37,7 +37,7 @@ import Testing
         fleet.gate.open()
     }
 
-    @Test("SIGTERM puts jobs back in line long before the grace time is over") func quick() async throws {
+    @Test("SIGTERM returns jobs to the queue long before the grace time ends") func quick() async throws {
         let fleet = try await ProcessFleet()
         let worker = try ChildProcess("haul", fleet.arguments("w", lease: 60) + ["--grace", "60"])
         try await fleet.push("a")

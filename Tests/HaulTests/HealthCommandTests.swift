@@ -33,7 +33,7 @@ import Testing
         #expect(nobody.status == 1 && nobody.err.contains("Connection refused"), "\(nobody)")
         let redis = try await RedisServer()
         let other = try await ask(["unix:\(redis.socket)"])
-        #expect(other.status == 1 && other.err.contains("no worker of Haul"), "\(other)")
+        #expect(other.status == 1 && other.err.contains("not a worker of Haul"), "\(other)")
         let latch = Latch()
         defer { latch.open() }
         let server = try OriginServer { request in

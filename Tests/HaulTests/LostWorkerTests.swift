@@ -5,7 +5,7 @@ import Testing
 
 /// Workers that are killed, frozen and replaced.
 @Suite struct LostWorkerTests {
-    /// Redis still executes what a frozen worker has sent: its wait, of 5 s, takes the job that comes back in line. The
+    /// Redis still executes what a frozen worker has sent: its wait, of 5 s, claims the job that returns to the queue. The
     /// claim behind the wait then starts another run of the frozen worker, for one more lease. The worker learns of
     /// that run only if its connection outlives the freeze, and can log only a run of which it has learned.
     ///
@@ -74,7 +74,7 @@ import Testing
         try await fleet.end(victim)
     }
 
-    @Test("a worker that restarts under its name takes its jobs back, long before their leases end")
+    @Test("a worker that restarts under its name claims its jobs again, long before their leases end")
     func sameName() async throws {
         let fleet = try await ProcessFleet()
         let one = try fleet.worker("one", lease: 600)
@@ -104,7 +104,7 @@ import Testing
         try await eventually("the job to run elsewhere", within: .seconds(30), every: .milliseconds(50)) {
             try await fleet.field("worker", of: "a") == "two"
         }
-        #expect(two.standardError.contains("a worker on this machine is gone"))
+        #expect(two.standardError.contains("a worker on this machine has died"))
         #expect(try await fleet.field("crashes", of: "a") == "1")
         fleet.gate.open()
         try await fleet.wait("a", for: "completed")

@@ -23,7 +23,7 @@ import Testing
         #expect(status <= 2)
         let page = try await bench.haul("manual", "push")
         #expect(page.out == String(decoding: directory.contents("haul-push.1") ?? [], as: UTF8.self))
-        #expect(page.out.contains("\\-\\-if\\-exists") && page.out.contains("Put downloads in line"))
+        #expect(page.out.contains("\\-\\-if\\-exists") && page.out.contains("Queue downloads"))
         #expect(try await bench.haul("manual", "nonsense").status == 2)
     }
 

@@ -11,7 +11,7 @@ struct ProcessFleet {
     let origin: OriginServer
     let root = TemporaryDirectory()
     private let begun = ContinuousClock.now
-    /// The origin holds its files at byte `held` until this latch is opened. So no download ends before the test wants
+    /// The origin holds its files at byte `held` until this latch is opened. So no download ends before the test requires
     /// it to.
     let gate = Latch()
 

@@ -40,7 +40,7 @@ import Testing
         #expect(tus.status == 0 && server.finished == [bytes], "\(tus.err)")
     }
 
-    @Test("a server that nobody runs is tried once") func unreachable() async throws {
+    @Test("a server that does not run is tried once") func unreachable() async throws {
         let result = try await put(try file("a", [1]), "http://127.0.0.1:1/")
         #expect(
             result.status == 1 && result.err.contains("connect") && !result.err.contains("again in"), "\(result.err)")
@@ -72,7 +72,7 @@ import Testing
             (["/no/such", "http://h/"], "No such file"), ([directory.path, "http://h/"], "is a directory"),
             (["-", "http://h/"], "- is standard input"),
             (["/dev/null", "http://h/"], "/dev/null is a device"),
-            ([path, "http://h/", "--tus", "-X", "POST"], "protocol: goes with"),
+            ([path, "http://h/", "--tus", "-X", "POST"], "protocol: requires file"),
             ([path, "http://h/", "--content-digest", "md5"], "content_digest: must be"),
             ([path, "http://h/", "-X", "GET"], "method: must be"),
         ] {

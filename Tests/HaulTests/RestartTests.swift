@@ -32,7 +32,7 @@ import Testing
             self.roles = roles
             origin = try OriginServer { [gate] request in
                 if request.path == "/missing" { return OriginReply(404) }
-                // The largest response, which is no UTF-8, so that the worker sends it in base 64.
+                // The largest response, which is not UTF-8, so that the worker sends it in base 64.
                 if request.path == "/call" { return OriginReply(body: [UInt8](repeating: 0xff, count: 1 << 20)) }
                 guard request.path.hasPrefix("/held") else { return OriginReply(body: Array("small".utf8)) }
                 var reply = OriginReply.file(Self.bytes, to: request)

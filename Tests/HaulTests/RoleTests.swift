@@ -405,7 +405,7 @@ import Testing
         for worker in workers { #expect(try await worker.wait(within: .seconds(30)) == 0) }
     }
 
-    @Test("nobody can sign in with the file as it is shipped") func placeholders() async throws {
+    @Test("the shipped accounts file lets no user sign in") func placeholders() async throws {
         let server = try await RedisServer(["--aclfile", ShippedRoles.path])
         for role in ["default", "admin", "worker", "producer"] {
             for password in ["", ShippedRoles.password(of: role), String(repeating: "0", count: 64)] {

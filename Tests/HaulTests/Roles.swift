@@ -79,7 +79,7 @@ final class Roles: Sendable {
         return commands
     }
 
-    /// Parses a line of MONITOR: `1700000000.1 [1 lua] "HSET" "key" "value"`, or with a socket in place of lua.
+    /// Parses a line of MONITOR: `1700000000.1 [1 lua] "HSET" "key" "value"`, or with a socket instead of lua.
     private static func command(_ line: Substring) -> [String]? {
         guard let start = line.firstRange(of: "] \"") else { return nil }
         var words: [String] = []

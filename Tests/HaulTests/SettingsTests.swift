@@ -83,11 +83,11 @@ import Testing
 
     @Test("an invalid setting is reported with its place, and with a likely correction") func errors() async throws {
         for (text, words) in [
-            ("slot = 3", ":1: \"slot\" is no option of haul worker. Did you mean slots?"),
-            ("\nrubbish", ":2: \"rubbish\" is no setting: write option = value"),
-            ("slots = 3\nslots = 4", ":2: slots is set already, in line 1"),
+            ("slot = 3", ":1: \"slot\" is not an option of haul worker. Did you mean slots?"),
+            ("\nrubbish", ":2: \"rubbish\" is not a setting: write option = value"),
+            ("slots = 3\nslots = 4", ":2: slots is already set in line 1"),
             ("remote-time = maybe", "remote-time must be true or false"),
-            ("config = x", "\"config\" is no option"),
+            ("config = x", "\"config\" is not an option"),
             ("redis-file = /no/such/file", "/no/such/file, which cannot be read"),
             ("slots = none", "(--slots comes from"), ("lease = 1", "(--lease comes from"),
             ("connections = many", "(--connections comes from"),

@@ -5,7 +5,7 @@ import Testing
 
 /// Workers with the shortest lease, on a Redis that stalls for about as long.
 @Suite struct StalledRedisTests {
-    @Test("a Redis that stalls repeatedly for about a lease takes no job from a live worker")
+    @Test("a live worker keeps its jobs while Redis stalls repeatedly for about a lease")
     func stalls() async throws {
         let fleet = try await ProcessFleet()
         let workers = try ["one", "two"].map {

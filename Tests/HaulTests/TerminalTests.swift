@@ -105,7 +105,7 @@ import Testing
         let bench = try await CommandBench()
         let push = try shell("\"$0\" push \"$(printf 'http://h/\\377')\"", bench)
         #expect(try await push.wait() == 2)
-        #expect(push.standardError.contains("argument 2") && push.standardError.contains("no UTF-8"))
+        #expect(push.standardError.contains("argument 2") && push.standardError.contains("not UTF-8"))
         #expect(try await bench.server.cli("KEYS", "*") == "")
     }
 
@@ -146,7 +146,7 @@ import Testing
         let inner = try await bench.haul("queue", "paus")
         #expect(inner.status == 2 && inner.err.contains("Did you mean haul queue pause?"), "\(inner)")
         let far = try await bench.haul("xyzzyx")
-        #expect(far.status == 2 && far.err.contains("is no command") && !far.err.contains("Did you mean"), "\(far)")
+        #expect(far.status == 2 && far.err.contains("is not a command") && !far.err.contains("Did you mean"), "\(far)")
     }
 
     @Test("a list reports what its limit omits, and stats reports a queue without workers")
@@ -196,7 +196,7 @@ import Testing
             let absent = try await bench.haul(verb, "x")
             #expect(absent.status == 1 && absent.err.contains("no job x is known in the queue default"), "\(absent)")
             let bad = try await bench.haul(verb, "a b")
-            #expect(bad.status == 2 && bad.err.contains("is no job's id"), "\(bad)")
+            #expect(bad.status == 2 && bad.err.contains("is not a valid job id"), "\(bad)")
         }
         #expect(try await bench.server.cli("EXISTS", "haul:{default}:want") == "0")
         #expect(try await bench.haul("pause", "x", "--wait-for").out == "x  pause requested\n")
@@ -235,7 +235,7 @@ import Testing
         }
     }
 
-    @Test("get reports a full disk, and continues once there is room", DiskTests.available)
+    @Test("get reports a full disk, and continues once there is space", DiskTests.available)
     func noRoom() async throws {
         let bench = try await CommandBench()
         let bytes = FileBytes(seed: 5, count: 3_000_000)
@@ -250,7 +250,7 @@ import Testing
                 try #require(ChildProcess.path(of: "haul")),
             ])
         #expect(try await get.wait() == 0, "\(get.standardError)")
-        #expect(get.standardOutput.contains("no room for this file"), "\(get.standardOutput)")
+        #expect(get.standardOutput.contains("no space for this file"), "\(get.standardOutput)")
         #expect(get.standardOutput.contains("completed  "))
     }
 }

@@ -97,7 +97,7 @@ struct UploadMatrixRun {
         return worker
     }
 
-    /// An earlier listener may still hold the port for a moment.
+    /// An earlier listener may still hold the port for a short time.
     private func start() async throws { try await eventually("the origin's port") { (try? origin.start()) != nil } }
 
     private func wantAll(_ state: String) async throws {

@@ -42,7 +42,7 @@ import Testing
         let taken = try LoopbackSocket.listen()
         defer { close(taken.descriptor) }
         for (address, words) in [
-            ("nowhere", "--http wants"), ("unix:relative", "--http wants"),
+            ("nowhere", "--http must be"), ("unix:relative", "--http must be"),
             ("127.0.0.1:\(taken.port)", "Address already in use"),
         ] {
             let worker = try ChildProcess("haul", fleet.arguments("w") + ["--http", address])

@@ -28,7 +28,7 @@ import Testing
         line.replacing(#/time=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z /#, with: "")
     }
 
-    @Test func aLineBeginsWithTimeLevelAndMessageAndTellsWhoBeforeWhat() throws {
+    @Test("a log line begins with time, level and message, followed by the queue and the id") func order() throws {
         let line = try lines(.logfmt) { log in
             log.warning(
                 "job failed",
@@ -41,24 +41,27 @@ import Testing
         #expect(line[0] != withoutTime(line[0]))
     }
 
-    @Test(arguments: [
-        ("plain", "plain"), ("", "\"\""), ("a b", "\"a b\""), ("a=b", "\"a=b\""), ("say \"no\"", "\"say \\\"no\\\"\""),
-        ("back\\slash", "\"back\\\\slash\""), ("one\ntwo\r\tthree", "\"one\\ntwo\\r\\tthree\""),
-        ("\u{1B}[31mred", "\"\\u001b[31mred\""), ("grün", "\"grün\""),
-        ("a\u{202E}b\u{2028}c\u{85}", "\"a\\u202eb\\u2028c\\u0085\""),
-        ("\u{E0001}", "\"\\udb40\\udc01\""),
-    ])
-    func aValueIsQuotedWhereItsEndWouldBeAmbiguous(value: String, written: String) throws {
+    @Test(
+        "a value is quoted if its end would be ambiguous otherwise",
+        arguments: [
+            ("plain", "plain"), ("", "\"\""), ("a b", "\"a b\""), ("a=b", "\"a=b\""),
+            ("say \"no\"", "\"say \\\"no\\\"\""),
+            ("back\\slash", "\"back\\\\slash\""), ("one\ntwo\r\tthree", "\"one\\ntwo\\r\\tthree\""),
+            ("\u{1B}[31mred", "\"\\u001b[31mred\""), ("grün", "\"grün\""),
+            ("a\u{202E}b\u{2028}c\u{85}", "\"a\\u202eb\\u2028c\\u0085\""),
+            ("\u{E0001}", "\"\\udb40\\udc01\""),
+        ])
+    func quoting(value: String, written: String) throws {
         let line = try lines(.logfmt) { $0.info("said", metadata: ["it": "\(value)"]) }
         #expect(line.map(withoutTime) == ["level=info msg=said queue=default it=\(written)"])
     }
 
-    @Test func aKeyIsAWord() throws {
+    @Test("characters that could end a key are replaced") func keys() throws {
         let line = try lines(.logfmt) { $0.info("said", metadata: ["a b=\"c\"\n": "1"]) }
         #expect(line.map(withoutTime) == ["level=info msg=said queue=default a_b__c__=1"])
     }
 
-    @Test func jsonIsOneObjectALineAndKeepsNumbers() throws {
+    @Test("the JSON format writes one object per line, and numbers stay numbers") func json() throws {
         let said = try lines(.json) { log in
             log.notice(
                 "a \"b\"\n\u{202E}",
@@ -78,17 +81,19 @@ import Testing
         #expect(object["time"]?.string?.wholeMatch(of: #/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/#) != nil)
     }
 
-    @Test func aTimeIsTheOneOfTheCalendar() {
+    @Test("a timestamp is written as a date and time in UTC") func timestamps() {
         #expect(Timestamp.text(0) == "1970-01-01T00:00:00.000Z")
         #expect(Timestamp.text(1_763_819_101_007) == "2025-11-22T13:45:01.007Z")
     }
 
-    @Test func whoeverLogsDoesNotWaitForTheReader() async throws {
+    @Test("logging does not wait for a slow reader, and reports the lines that were dropped") func slowReader()
+        async throws
+    {
         var ends: [Int32] = [0, 0]
         #expect(pipe(&ends) == 0)
         let output = LogOutput(descriptor: ends[1], format: .logfmt, bound: 100_000)
         let log = Logger(label: "test", factory: { _ in LineLogHandler(.logfmt, to: output) })
-        // The pipe holds 64 KiB, and nobody reads it yet.
+        // The pipe holds 64 KiB, and it is not read yet.
         for number in 0..<5_000 { log.info("line", metadata: ["number": "\(number)"]) }
         let reader = Task.detached { [ends] in
             var (text, bytes) = ("", [UInt8](repeating: 0, count: 65_536))
@@ -103,6 +108,8 @@ import Testing
         close(ends[0])
         #expect(text.contains("number=0\n"))
         #expect(text.contains("number=999\n"))
-        #expect(text.contains(#/level=warning msg="lines of the log were dropped: nobody read them" lines=\d+\n/#))
+        #expect(
+            text.contains(
+                #/level=warning msg="lines of the log were dropped because they were not read in time" lines=\d+\n/#))
     }
 }

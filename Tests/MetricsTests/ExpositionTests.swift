@@ -6,7 +6,7 @@ import Testing
 @Suite struct ExpositionTests {
     private let registry = MetricsRegistry(Metric.ofWorker + Metric.ofQueue)
 
-    @Test func samplesOfOneMetricStayTogetherBehindItsHelpAndType() async {
+    @Test("the samples of a metric follow its HELP and TYPE lines") func format() async {
         Counter(.claims, [("queue", "one")], in: registry).increment(by: 2)
         Counter(.fenced, [("queue", "one")], in: registry).increment()
         Counter(.claims, [("queue", "two")], in: registry).increment()
@@ -16,19 +16,19 @@ import Testing
                 # TYPE haul_claims_total counter
                 haul_claims_total{queue="one"} 2
                 haul_claims_total{queue="two"} 1
-                # HELP haul_fenced_total Runs that were taken from the worker because its lease was over.
+                # HELP haul_fenced_total Runs that the worker lost because their leases had ended.
                 # TYPE haul_fenced_total counter
                 haul_fenced_total{queue="one"} 1
 
                 """)
     }
 
-    @Test func whoeverAsksForASeriesAddsToTheSameOne() async {
+    @Test("two counters with the same name and labels add to one series") func sharedSeries() async {
         for _ in 0..<3 { Counter(.claims, [("queue", "one")], in: registry).increment() }
         #expect(await registry.exposition().text.contains("haul_claims_total{queue=\"one\"} 3\n"))
     }
 
-    @Test func histogramsCountWhatIsAtMostEachBound() async {
+    @Test("a bucket of a histogram counts the values up to its bound") func histograms() async {
         let timer = CoreMetrics.Timer(.tickDuration, [("queue", "one")], in: registry)
         for duration in [Duration.microseconds(500), .milliseconds(1), .milliseconds(3), .seconds(60)] {
             timer.record(duration)
@@ -43,7 +43,7 @@ import Testing
         }
     }
 
-    @Test func countingFromManyThreadsLosesNothing() async {
+    @Test("no count is lost if many threads count at once") func concurrency() async {
         let (counter, timer) = (Counter(.claims, in: registry), CoreMetrics.Timer(.commitDuration, in: registry))
         await withDiscardingTaskGroup { group in
             for _ in 0..<8 {
@@ -61,7 +61,7 @@ import Testing
         #expect(text.contains("haul_commit_duration_seconds_sum 160\n"))
     }
 
-    @Test func anyTextMayBeALabel() async throws {
+    @Test("any text is a valid label value, because it is escaped") func labels() async throws {
         var exposition = Exposition()
         exposition.add(.hostConnectionLimit, [("host", "a\"b\\c\nd=e{f},ü")], 1)
         exposition.add(.slots, .infinity)
@@ -70,7 +70,9 @@ import Testing
         try await Promtool.check(exposition.text)
     }
 
-    @Test func everyMetricIsDeclaredOnceAndByTheConventions() async throws {
+    @Test("each metric is declared once and follows the naming conventions of Prometheus") func conventions()
+        async throws
+    {
         let metrics = Metric.ofWorker + Metric.ofQueue
         #expect(Set(metrics.map(\.name)).count == metrics.count)
         var exposition = Exposition()
@@ -82,7 +84,7 @@ import Testing
         try await Promtool.check(await registry.exposition().text)
     }
 
-    @Test func aProcessTellsItsOwnFigures() async throws {
+    @Test("a process exports its own CPU time, memory and file descriptors") func process() async throws {
         var exposition = Exposition()
         ProcessFigures.add(to: &exposition)
         for name in ["cpu_seconds_total", "resident_memory_bytes", "open_fds", "max_fds", "start_time_seconds"] {

@@ -4,7 +4,7 @@ import Testing
 
 @Suite struct MetricsPageTests {
     /// Operators write alerts and dashboards by docs/metrics.md.
-    @Test func thePageNamesEveryMetricAndNoOther() throws {
+    @Test("docs/metrics.md has each metric and no other") func page() throws {
         let page = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../docs/metrics.md")
         let text = try String(contentsOf: page, encoding: .utf8)
         var named: [String: String] = [:]

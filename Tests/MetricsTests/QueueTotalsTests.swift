@@ -12,7 +12,7 @@ import Testing
         }
     }
 
-    @Test("a total that a failover took back a little stands still; a total that began anew is followed")
+    @Test("a total that a failover reduced a little does not change, and a total that restarted is followed")
     func takenBack() {
         var totals = QueueTotals()
         #expect(sample(totals, "completed") == nil)

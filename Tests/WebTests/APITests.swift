@@ -11,14 +11,16 @@ import Testing
 @Suite struct APITests {
     private static let url = "http://user:planted@example.org/a.bin?sig=planted"
 
-    @Test func aServiceWithoutRedisPushesWatchesAndSteers() async throws {
+    @Test("a service without access to Redis pushes, watches and controls jobs through the API") func service()
+        async throws
+    {
         let fixture = try await WebFixture()
         let pushed = await fixture.push(#"{"url":"\#(Self.url)","id":"film","meta":{"a":[1]}}"#)
         #expect(pushed.status == 202)
         let at = try #require(pushed.json?.at("pushed")?.array?.first?["at"]?.integer)
         #expect(await fixture.get(WebFixture.jobs + "/film").status == 404)
         #expect(await fixture.get(WebFixture.jobs + "/nobody/wait?timeout=0").status == 404)
-        // It waits in line: its producer must not take it for lost.
+        // It waits in the queue, and its producer must not consider it lost.
         #expect(await fixture.get(WebFixture.jobs + "/film/wait?timeout=0").status == 202)
         let unseen = await fixture.get(WebFixture.jobs + "/film/wait?timeout=0&since=\(at)")
         #expect(unseen.status == 202 && unseen.json?["state"]?.string == "queued")
@@ -40,18 +42,21 @@ import Testing
         }
     }
 
-    @Test(arguments: [
-        ("{", 400), (#"{"url":"ftp://x/"}"#, 422), (#"{"url":"http://h/","speed":1}"#, 422), ("[]", 422), ("3", 422),
-        (#"[{"url":"http://h/"},{"id":"x"}]"#, 422),
-    ])
-    func jobsThatAreNoneAreRefusedAndNothingIsPushed(body: String, status: Int) async throws {
+    @Test(
+        "an invalid job is refused, and none of its request is pushed",
+        arguments: [
+            ("{", 400), (#"{"url":"ftp://x/"}"#, 422), (#"{"url":"http://h/","speed":1}"#, 422), ("[]", 422),
+            ("3", 422),
+            (#"[{"url":"http://h/"},{"id":"x"}]"#, 422),
+        ])
+    func invalid(body: String, status: Int) async throws {
         let fixture = try await WebFixture()
         let answer = await fixture.push(body)
         #expect(answer.status == status && answer.json?["message"]?.string != nil)
         #expect(try await fixture.queue.count(in: .queued) == 0)
     }
 
-    @Test("a search finds jobs in line, however their elements are written", arguments: [false, true])
+    @Test("a search finds waiting jobs, however their elements are written", arguments: [false, true])
     func searchWaiting(isSeen: Bool) async throws {
         let fixture = try await WebFixture()
         let elements = [
@@ -98,7 +103,7 @@ import Testing
         await redis.close()
     }
 
-    @Test func listsAreReadInPagesAndFiltered() async throws {
+    @Test("lists are read in pages and filtered") func lists() async throws {
         let fixture = try await WebFixture()
         let jobs = (0..<30).map { #"{"url":"http://\#($0 % 3 == 0 ? "a" : "b").example/f\#($0)?k=1","id":"j\#($0)"}"# }
         _ = await fixture.push("[\(jobs.joined(separator: ","))]")
@@ -133,7 +138,7 @@ import Testing
         #expect(await fixture.get(WebFixture.jobs + "?limit=501").status == 400)
     }
 
-    @Test func searchesCompareWhateverTheCaseAndTheScript() async throws {
+    @Test("a search ignores case in every script") func searchCase() async throws {
         let fixture = try await WebFixture()
         let jobs = (0..<1200).map {
             #"{"url":"http://a.example/f\#($0)","id":"j\#($0)","path":"Ärger/Film-\#($0)"}"#
@@ -167,7 +172,7 @@ import Testing
         #expect(beyond?["examined"]?.integer == 0 && beyond?["jobs"]?.array == [] && beyond?["next"] == nil)
     }
 
-    @Test func theHistoryIsReportedInSteps() async throws {
+    @Test("the history is returned in steps of equal length") func historySteps() async throws {
         let fixture = try await WebFixture()
         let minute = try await fixture.queue.time() / 60_000
         func write(_ ago: Int64, _ what: String, _ count: Int) async throws {
@@ -192,7 +197,7 @@ import Testing
         let days = try await history("?minutes=2880&step=30")
         #expect(numbers(days, "completed").count == 96 && numbers(days, "completed").reduce(0, +) == 53)
         #expect(numbers(days, "failed").reduce(0, +) == 9 && days["step"]?.integer == 1_800_000)
-        // An hour that is over is read from Redis only once.
+        // An hour that has ended is read from Redis only once.
         try await write(200, "completed", 1)
         #expect(numbers(try await history("?minutes=600&step=60"), "completed").reduce(0, +) == 53)
         for wrong in ["?minutes=0", "?minutes=2881", "?step=61", "?step=x"] {
@@ -200,7 +205,7 @@ import Testing
         }
     }
 
-    @Test func prometheusReadsTheFiguresOfTheQueuesOnceItHasSignedIn() async throws {
+    @Test("/metrics has the figures of the queues, and requires a sign-in") func metrics() async throws {
         let accounts = try Accounts("v viewer \(PasswordHash(password: "p", cost: 4).text)")
         let fixture = try await WebFixture { $0.accounts = accounts }
         #expect(await fixture.get("/metrics").status == 401)
@@ -219,7 +224,7 @@ import Testing
         #expect(page.text.contains("process_resident_memory_bytes "))
     }
 
-    @Test func settingsAreChangedAndRefused() async throws {
+    @Test("valid settings are changed, and invalid ones are refused") func settings() async throws {
         let fixture = try await WebFixture()
         let path = "/api/queues/default/settings"
         let set = await fixture.ask("PATCH", path, #"{"paused":true,"max_running":7}"#)
@@ -239,14 +244,14 @@ import Testing
         let before = try await fixture.queue.configuration()
         for (body, words) in [
             (#"{"max_running":-1}"#, "max_running must be"), (#"{"paused":1}"#, "paused must be true or false"),
-            ("{}", "give a setting"), (#"{"color":1}"#, "color is no setting"),
+            ("{}", "give a setting"), (#"{"color":1}"#, "color is not a setting"),
             (#"{"rate":0}"#, "rate must be"),
             (#"{"starts":"often"}"#, "starts must be"), (#"{"rate":7,"keep_failed":1}"#, "keep_failed must be"),
             (#"{"rate":7,"defaults":{"retries":-1}}"#, "defaults.retries must be"),
             (#"{"defaults":{"url":"http://h/"}}"#, "url can have no default"),
             (#"{"defaults":[]}"#, "must be an object"),
             (#"{"base":"films/"}"#, "base must be"),
-            (#"{"limits":{"Slow":{"connections":3}}}"#, "no host in lower case"),
+            (#"{"limits":{"Slow":{"connections":3}}}"#, "not a host name in lower case"),
             (#"{"limits":{"slow":{"connections":-1}}}"#, "limits of slow: must be"),
             (#"{"limits":{"slow":{"starts":"often"}}}"#, "limits of slow: must be"),
         ] {
@@ -260,7 +265,7 @@ import Testing
         let none =
             #"{"rate":null,"starts":null,"keep_failed":null,"base":null,"defaults":{"retries":null,"headers":null},"limits":{"slow.example:8080":null}}"#
         #expect(await fixture.ask("PATCH", path, none).text == #"{"paused":false}"#)
-        // Values that somebody has written by hand, which have no effect.
+        // Values that were written by hand, which have no effect.
         try await fixture.server.cli("HSET", "haul:{default}:settings", "rate", "x", "quiet:w", "1")
         try await fixture.server.cli("HSET", "haul:{default}:defaults", "retries", "x")
         try await fixture.server.cli("HSET", "haul:{default}:limits", "h", "x")
@@ -334,7 +339,7 @@ import Testing
         #expect(JobJSON.closed(event) == #"{"event":"completed","status":201,"seq":3}"#)
     }
 
-    @Test func viewersSeeNoSecretAndChangeNothing() async throws {
+    @Test("a viewer sees no secret and changes nothing") func viewers() async throws {
         let hash = PasswordHash(password: "p", cost: 4).text
         let accounts = try Accounts("v viewer \(hash)\no operator \(hash)")
         let fixture = try await WebFixture { $0.accounts = accounts }
@@ -369,7 +374,7 @@ import Testing
         #expect(await fixture.ask("PATCH", "/api/queues/default/settings", "{}", fields: viewer).status == 403)
     }
 
-    @Test func aHundredReadersCostRedisWhatOneDoes() async throws {
+    @Test("a hundred readers cost Redis as much as one") func sharedReads() async throws {
         let fixture = try await WebFixture()
         _ = await fixture.push(#"{"url":"http://h/a","id":"a"}"#)
         _ = await fixture.get("/api/queues/default")
@@ -404,7 +409,7 @@ import Testing
         for (selection, words) in [
             ("", "give one of ids"), (#","ids":["a"],"batch":"b""#, "give one of ids"),
             (#","ids":["a"],"where":{"state":"queued"}"#, "give one of ids"),
-            (#","ids":["a"],"limit":1"#, "limit goes with where"), (#","ids":"a""#, "ids must be"),
+            (#","ids":["a"],"limit":1"#, "limit requires where"), (#","ids":"a""#, "ids must be"),
             (#","ids":null,"where":{"state":"queued"}"#, "give one of ids"),
             (#","where":{"state":"queued","host":7}"#, "where.host must be a string"),
             (#","where":{"state":"queued","q":null}"#, "where.q must be a string"),
@@ -445,14 +450,14 @@ import Testing
         #expect(Set(defaults.map(\.name)) == Set(QueueDefault.all.map(\.name)).subtracting(["base"]))
     }
 
-    @Test func otherQueuesAreNotReached() async throws {
+    @Test("a queue that the server was not given cannot be reached") func otherQueues() async throws {
         let fixture = try await WebFixture()
         #expect(await fixture.get("/api/queues/other").status == 404)
         #expect(await fixture.ask("POST", "/api/queues/other/jobs", #"{"url":"http://h/"}"#).status == 404)
         #expect(try await fixture.server.cli("KEYS", "haul:{other}*").isEmpty)
     }
 
-    @Test func aRedisThatIsGoneIsSaidSo() async throws {
+    @Test("the response says so if Redis cannot be reached") func unreachable() async throws {
         let fixture = try await WebFixture()
         _ = await fixture.get("/api/queues/default")
         #expect(await fixture.get("/readyz").status == 200)

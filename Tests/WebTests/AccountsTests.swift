@@ -22,7 +22,7 @@ import Testing
             """)
     }
 
-    @Test func passwordsAndTokensNameTheirOwners() async throws {
+    @Test("a password or a token identifies its user") func owners() async throws {
         let accounts = try accounts()
         let user = Visitor(name: "alice", role: .operator)
         #expect(await visit(accounts, basic(alice)) == .visitor(user, .checked))
@@ -55,20 +55,24 @@ import Testing
         #expect(PasswordHash(password: "twelve chars").text.hasPrefix("scrypt$17$8$1$"))
     }
 
-    @Test(arguments: [
-        ("", "it names nobody"), ("# nothing", "it names nobody"), ("alice operator", "line 1 wants a name"),
-        ("\nalice admin x", "line 2: \"admin\" is no role"), ("alice operator plain", "line 1: the hash"),
-        ("a:b viewer x", "line 1: a name has no colon"), ("alice viewer sha256:12", "line 1: sha256:"),
-        ("alice operator scrypt$40$8$1$0011223344556677$00112233445566778899aabbccddeeff", "line 1: the hash"),
-    ])
-    func filesThatAreWrongSayWhere(text: String, reason: String) {
+    @Test(
+        "an invalid accounts file is refused with the line and the reason",
+        arguments: [
+            ("", "it lists no user: add one with haul web hash-password"),
+            ("# nothing", "it lists no user: add one with haul web hash-password"),
+            ("alice operator", "line 1 must have a name"),
+            ("\nalice admin x", "line 2: \"admin\" is not a role"), ("alice operator plain", "line 1: the hash"),
+            ("a:b viewer x", "line 1: a name has no colon"), ("alice viewer sha256:12", "line 1: sha256:"),
+            ("alice operator scrypt$40$8$1$0011223344556677$00112233445566778899aabbccddeeff", "line 1: the hash"),
+        ])
+    func invalid(text: String, reason: String) {
         do {
             _ = try Accounts(text)
             Issue.record("\(text) was taken")
         } catch { #expect(error.description.hasPrefix(reason)) }
     }
 
-    @Test func hashesAreReadAsTheyAreWritten() throws {
+    @Test("a password hash is read as it was written") func hashes() throws {
         let hash = PasswordHash(password: "pä ss", cost: 5)
         let read = try #require(PasswordHash(hash.text))
         #expect(read == hash && read.matches("pä ss") && !read.matches("pa ss"))
@@ -76,7 +80,7 @@ import Testing
     }
 
     /// The third test vector of RFC 7914, section 12.
-    @Test func theHashIsScrypt() throws {
+    @Test("the hash of a password is scrypt") func scrypt() throws {
         let key =
             "7023bdcb3afd7348461c06cd81fd38ebfda8fbba904f8e3ea9b543f6545da1f2"
             + "d5432955613f0fcf62d49705242a9af9e61e85dc0d651e40dfcf017b45575887"

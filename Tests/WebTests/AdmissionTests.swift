@@ -6,14 +6,16 @@ import Testing
 @Suite struct AdmissionTests {
     private func admission(_ hosts: Set<String> = []) -> Admission { Admission(hosts: hosts, accounts: nil) }
 
-    @Test(arguments: [
-        ("localhost:8484", true), ("127.0.0.1", true), ("[::1]:8484", true), ("10.1.2.3:80", true),
-        ("LOCALHOST", true), ("haul.example.org", true), ("evil.example.org:8484", false),
-        ("127.0.0.1.evil.org", false), ("evil.org:127.0.0.1", false), ("1.2.3.4.5", false), ("", false),
-        ("localhost:evil", false), ("[::1]evil.example", false), ("[::1", false), ("localhost:80:80", false),
-        ("[::1]", true), ("localhost:", true),
-    ])
-    func onlyNamesThatLeadHereForSureAreAnswered(host: String, isKnown: Bool) {
+    @Test(
+        "a request is accepted only for a host name that certainly means this server",
+        arguments: [
+            ("localhost:8484", true), ("127.0.0.1", true), ("[::1]:8484", true), ("10.1.2.3:80", true),
+            ("LOCALHOST", true), ("haul.example.org", true), ("evil.example.org:8484", false),
+            ("127.0.0.1.evil.org", false), ("evil.org:127.0.0.1", false), ("1.2.3.4.5", false), ("", false),
+            ("localhost:evil", false), ("[::1]evil.example", false), ("[::1", false), ("localhost:80:80", false),
+            ("[::1]", true), ("localhost:", true),
+        ])
+    func hosts(host: String, isKnown: Bool) {
         let request = ServerRequest(method: "GET", path: "/", fields: [("host", host)])
         let refusal = admission(["haul.example.org"]).refusal(ofHost: request)
         #expect((refusal == nil) == isKnown)
@@ -26,7 +28,7 @@ import Testing
             .refusal(ofOrigin: ServerRequest(method: method, path: "/api/x", fields: all))?.status
     }
 
-    @Test func noOtherSitesPageChangesAnything() {
+    @Test("another site's page cannot change anything") func changes() {
         #expect(status("POST", []) == nil)
         #expect(status("POST", [("origin", "http://localhost:8484")]) == nil)
         #expect(status("POST", [("origin", "https://haul.example.org")]) == nil)
@@ -43,14 +45,14 @@ import Testing
         }
     }
 
-    @Test func noOtherSitesPageReadsTheAPI() {
+    @Test("another site's page cannot read the API") func reads() {
         #expect(status("GET", [("sec-fetch-site", "cross-site")]) == 403)
         #expect(status("GET", [("sec-fetch-site", "same-site")]) == 403)
         #expect(status("GET", [("sec-fetch-site", "none")]) == nil)
         #expect(status("GET", [("sec-fetch-site", "same-origin")]) == nil)
     }
 
-    @Test func changesAreJSON() {
+    @Test("a change requires a JSON body") func json() {
         for type in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"] {
             let request = ServerRequest(
                 method: "POST", path: "/api/x", fields: [("host", "localhost"), ("content-type", type)])

@@ -118,7 +118,7 @@ import Testing
         let audit = AuditLog(lines.log, maxRefusals: 5, window: .milliseconds(300))
         for number in 0..<1000 { audit.signInFailed("user\(number)", from: .unixSocket, "wrong") }
         try await eventually("the rest to be counted") { lines.all.value.count == 6 }
-        #expect(lines.take().last == #"level=warning msg="more refusals were left out of the log" refusals=995"#)
+        #expect(lines.take().last == #"level=warning msg="more refusals were not logged" refusals=995"#)
         audit.signInFailed("late", from: .unixSocket, "wrong")
         #expect(lines.take().count == 1)
     }

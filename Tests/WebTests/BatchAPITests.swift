@@ -8,7 +8,7 @@ import Testing
 @Suite struct BatchAPITests {
     private static let batches = "/api/queues/default/batches"
 
-    /// Three jobs of the batch `night`: one has failed, one runs, and one is still in line. A further job in line has
+    /// Three jobs of the batch `night`: one has failed, one runs, and one is still queued. A further queued job has
     /// no batch.
     private func fixture() async throws -> WebFixture {
         let fixture = try await WebFixture()
@@ -92,7 +92,7 @@ import Testing
         ] { #expect(await fixture.ask("POST", WebFixture.control, body).status == 422, "\(body)") }
     }
 
-    @Test("a job among many in line is found by its id, however its element is written")
+    @Test("a job among many waiting ones is found by its id, however its element is written")
     func inLine() async throws {
         let fixture = try await WebFixture()
         let url = "http://h/unnamed"

@@ -20,7 +20,7 @@ import Testing
         return (server, try await server.listen(on: ListenAddress("127.0.0.1:0")!))
     }
 
-    @Test func connectionsAreUsedAgain() async throws {
+    @Test("a connection serves several requests") func keepAlive() async throws {
         let (server, address) = try await serve()
         let client = try RawClient(address)
         for _ in 0..<3 {
@@ -33,7 +33,7 @@ import Testing
         await server.stop()
     }
 
-    @Test func requestsThatComeTogetherAreAnsweredInOrder() async throws {
+    @Test("pipelined requests are answered in order") func pipelining() async throws {
         let (server, address) = try await serve()
         let client = try RawClient(address)
         let last = "GET /c HTTP/1.0\r\n\r\n"
@@ -44,7 +44,7 @@ import Testing
         await server.stop()
     }
 
-    @Test func tenMegabytesOfHeadersAreRefusedAfterTheFirstKilobytes() async throws {
+    @Test("a head of ten megabytes is refused after its first kilobytes") func largeHead() async throws {
         let (server, address) = try await serve()
         let client = try RawClient(address)
         await client.send("GET / HTTP/1.1\r\nHost: h\r\nA: ")
@@ -54,7 +54,7 @@ import Testing
         await server.stop()
     }
 
-    @Test func bodiesAreBounded() async throws {
+    @Test("a body that is too large is refused") func bodies() async throws {
         let (server, address) = try await serve { $0.body = 100 }
         let client = try RawClient(address)
         await client.send(
@@ -63,7 +63,7 @@ import Testing
         await server.stop()
     }
 
-    @Test func fiveHundredSlowClientsKeepNobodyWaiting() async throws {
+    @Test("five hundred slow clients do not delay another client") func slowClients() async throws {
         let (server, address) = try await serve { limits in
             limits.headTime = .seconds(10)
             limits.connections = 520
@@ -81,7 +81,7 @@ import Testing
         await server.stop()
     }
 
-    @Test func oneConnectionTooManyTakesThePlaceOfTheIdlest() async throws {
+    @Test("a connection above the limit replaces the one that was idle longest") func idleConnections() async throws {
         let (server, address) = try await serve { $0.connections = 3 }
         var clients: [RawClient] = []
         for _ in 0..<3 {
@@ -97,7 +97,7 @@ import Testing
         await server.stop()
     }
 
-    @Test func clientsThatDoNotReadTheirAnswerAreLeft() async throws {
+    @Test("a client that does not read its response is disconnected") func unreadResponse() async throws {
         let body = [UInt8](repeating: 97, count: 32 << 20)
         let (server, address) = try await serve {
             $0.writeTime = .milliseconds(300)
@@ -111,7 +111,7 @@ import Testing
         await server.stop()
     }
 
-    @Test func streamsEndWithTheirClientsAndAreBounded() async throws {
+    @Test("a stream ends with its client, and the number of streams is limited") func streams() async throws {
         let ended = Shared(0)
         let (server, address) = try await serve {
             $0.streams = 1
@@ -137,7 +137,7 @@ import Testing
         await server.stop()
     }
 
-    @Test func handlersWhoseClientIsGoneAreCancelled() async throws {
+    @Test("a handler is cancelled when its client disconnects") func cancellation() async throws {
         let (wasAsked, wasCancelled) = (Shared(false), Shared(false))
         let (server, address) = try await serve {
             $0.lingerTime = .milliseconds(100)
@@ -157,7 +157,7 @@ import Testing
         await server.stop()
     }
 
-    @Test func whatBreaksHTTPIsRefusedAsAllErrorsAre() async throws {
+    @Test("a violation of HTTP is answered in the JSON form of all errors") func violations() async throws {
         let fixture = try await WebFixture()
         let (places, found) = AsyncStream<ListenAddress>.makeStream()
         let run = Task { try await fixture.web.run { for place in $0 { found.yield(place) } } }

@@ -71,7 +71,7 @@ import Testing
         }
         let address = try await server.listen(on: ListenAddress("127.0.0.1:0")!)
         let (held, most) = (Shared(0), limits.head + 4 + 8192)
-        // More connections than the server has room for. None is ever read from.
+        // More connections than the server accepts. None is ever read from.
         let attack = Task {
             var clients: [RawClient] = []
             for _ in 0..<130 {

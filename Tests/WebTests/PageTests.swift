@@ -8,7 +8,7 @@ import Testing
 @testable import HaulWeb
 
 @Suite struct PageTests {
-    @Test func thePageRunsNothingButItsOwnFiles() async throws {
+    @Test("the page loads and runs only its own files") func contentSecurity() async throws {
         let fixture = try await WebFixture()
         for (name, bytes) in PageFiles.all {
             let answer = await fixture.get("/" + name)
@@ -26,7 +26,7 @@ import Testing
     }
 
     /// The server would answer 404 for a file that CPage does not list, and only a browser would show it.
-    @Test func eachFileIsServedAsItIs() throws {
+    @Test("each file of the page is served unchanged") func files() throws {
         let folder = SchemaValidator.repository.appending(path: "Sources/Web/Page")
         let names = try FileManager.default.contentsOfDirectory(atPath: folder.path)
         #expect(Set(PageFiles.all.map { $0.name.split(separator: "/").last.map(String.init) }) == Set(names))
@@ -36,7 +36,7 @@ import Testing
         }
     }
 
-    @Test func itMovesBehindAPrefix() async throws {
+    @Test("the page works behind a prefix") func prefix() async throws {
         let fixture = try await WebFixture { $0.prefix = "/haul" }
         #expect(await fixture.get("/haul")["Location"] == "/haul/")
         #expect(await fixture.get("/haul/").status == 200)
@@ -45,7 +45,7 @@ import Testing
         #expect(await fixture.get("/hauler/").status == 404)
     }
 
-    @Test func openAddressesWantAccounts() throws {
+    @Test("an address that others can reach requires accounts") func openAddresses() throws {
         let url = try RedisURL("redis://127.0.0.1")
         for (text, isOpen) in [("127.0.0.1:1", false), ("[::1]:1", false), ("0.0.0.0:1", true), ("[::]:1", true)] {
             let address = try #require(ListenAddress(text))

@@ -13,7 +13,7 @@ import Testing
         if case .refused(let refusal) = step(text, limits: limits) { refusal.status } else { nil }
     }
 
-    @Test func requestsAreReadAsTheyCome() throws {
+    @Test("a request is read the same if it arrives byte by byte") func incremental() throws {
         let text =
             "\r\nPOST /a%20b?c=d HTTP/1.1\r\nHost: h\r\nX-A:  b c \t\r\nContent-Length: 3\r\n\r\nabcGET / HTTP/1.1\r\n"
         var reader = RequestReader(limits: ServerLimits())
@@ -36,28 +36,31 @@ import Testing
         #expect(reader.count == "GET / HTTP/1.1\r\n".utf8.count)
     }
 
-    @Test(arguments: [
-        ("GET / HTTP/1.1\nHost: h\n\nx\r\n\r\n", 400), ("GET / HTTP/1.1\r\nHost: h\r\n folded\r\n\r\n", 400),
-        ("GET / HTTP/1.1\r\nHost : h\r\n\r\n", 400), ("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400),
-        ("GET / HTTP/1.1\r\n\r\n", 400), ("GET  / HTTP/1.1\r\nHost: h\r\n\r\n", 400),
-        ("GET ftp://h/ HTTP/1.1\r\nHost: h\r\n\r\n", 400), ("GET http://a@h/ HTTP/1.1\r\nHost: h\r\n\r\n", 400),
-        ("GET http:///a HTTP/1.1\r\nHost: h\r\n\r\n", 400), ("GET * HTTP/1.1\r\nHost: h\r\n\r\n", 400),
-        ("\r\n\r\n\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n", 400), ("GET / HTTP/2.0\r\nHost: h\r\n\r\n", 505),
-        ("GET / HTTP/1.1\r\nHost: h\r\nA: \u{1}\r\n\r\n", 400), ("GET / HTTP/1.1\r\nHost: h\r\nA: \r\r\n\r\n", 400),
-        ("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n", 400),
-        ("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: +1\r\n\r\n", 400),
-        ("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9999999\r\n\r\n", 413),
-        ("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n", 411), ("\u{16}\u{3}\u{1}\r\n\r\n", 400),
-    ])
-    func whatTwoReadersCouldUnderstandDifferentlyIsRefused(text: String, code: Int) {
+    @Test(
+        "a request that two servers could read differently is refused",
+        arguments: [
+            ("GET / HTTP/1.1\nHost: h\n\nx\r\n\r\n", 400), ("GET / HTTP/1.1\r\nHost: h\r\n folded\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nHost : h\r\n\r\n", 400), ("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\n\r\n", 400), ("GET  / HTTP/1.1\r\nHost: h\r\n\r\n", 400),
+            ("GET ftp://h/ HTTP/1.1\r\nHost: h\r\n\r\n", 400), ("GET http://a@h/ HTTP/1.1\r\nHost: h\r\n\r\n", 400),
+            ("GET http:///a HTTP/1.1\r\nHost: h\r\n\r\n", 400), ("GET * HTTP/1.1\r\nHost: h\r\n\r\n", 400),
+            ("\r\n\r\n\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n", 400), ("GET / HTTP/2.0\r\nHost: h\r\n\r\n", 505),
+            ("GET / HTTP/1.1\r\nHost: h\r\nA: \u{1}\r\n\r\n", 400), ("GET / HTTP/1.1\r\nHost: h\r\nA: \r\r\n\r\n", 400),
+            ("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n", 400),
+            ("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: +1\r\n\r\n", 400),
+            ("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9999999\r\n\r\n", 413),
+            ("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n", 411),
+            ("\u{16}\u{3}\u{1}\r\n\r\n", 400),
+        ])
+    func ambiguous(text: String, code: Int) {
         #expect(status(text) == code)
     }
 
-    @Test func datesAreInTheFormatOfHTTP() {
+    @Test("dates have the format of HTTP") func dates() {
         #expect(ServerResponse.date(784_111_777) == "Sun, 06 Nov 1994 08:49:37 GMT")
     }
 
-    @Test func headsAreBounded() {
+    @Test("a head that is too large is refused") func heads() {
         var limits = ServerLimits()
         limits.head = 1000
         limits.fields = 10

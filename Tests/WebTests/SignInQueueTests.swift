@@ -75,7 +75,7 @@ import Testing
         #expect(await task.value == nil && checks.value == 0)
     }
 
-    @Test func networksAreThoseOfOneClient() {
+    @Test("addresses with the same 24 bits of IPv4, or 64 of IPv6, count as one client") func networks() {
         func network(_ text: String) -> ClientNetwork { ClientAddress(text)!.network }
         #expect(network("10.1.2.3") == network("10.1.2.200") && network("10.1.2.3") != network("10.1.3.3"))
         #expect(

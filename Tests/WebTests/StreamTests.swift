@@ -18,7 +18,7 @@ import Testing
         return client
     }
 
-    @Test func aChangeOfAWatchedResourceIsSent() async throws {
+    @Test("a change of a watched resource is sent") func resources() async throws {
         let fixture = try await WebFixture()
         let (server, address) = try await serve(fixture)
         let client = try await open(
@@ -35,7 +35,7 @@ import Testing
         await server.stop()
     }
 
-    @Test func eventsAreSentAsTheyArePublished() async throws {
+    @Test("events are sent as they are published") func events() async throws {
         let fixture = try await WebFixture()
         let (server, address) = try await serve(fixture)
         let one = try await open("/api/queues/default/events?id=a", on: address)
@@ -73,7 +73,7 @@ import Testing
         await server.stop()
     }
 
-    @Test func whoLeavesLeavesNoSubscriptionBehind() async throws {
+    @Test("the subscription ends when its last client leaves") func endOfSubscription() async throws {
         let fixture = try await WebFixture()
         let (server, address) = try await serve(fixture)
         func subscriptions() async throws -> Int {
@@ -92,7 +92,7 @@ import Testing
         await server.stop()
     }
 
-    @Test func nothingThatCannotBeWatchedIs() async throws {
+    @Test("a resource that cannot be watched is refused") func unknownResources() async throws {
         let fixture = try await WebFixture()
         for target in ["watch=session", "watch=queues/other", "events=default", "events=default/%20"] {
             #expect([400, 404].contains(await fixture.get("/api/live?" + target).status), "\(target)")

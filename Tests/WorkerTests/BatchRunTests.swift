@@ -28,7 +28,7 @@ import Testing
                 try await fleet.queue.redis.send(Command("LRANGE", fleet.queue.keys.reply("r"), 0, -1)).array ?? []
             return try list.reversed().map { try JSON($0.bytes ?? []) }
         }
-        // A worker that ends in the middle puts its jobs back in line.
+        // A worker that ends in the middle returns its jobs to the queue.
         try await fleet.withWorker("one", isOrderly: false) {
             try await eventually("some jobs to end") { try await fleet.queue.batch("b")?.counts[.completed] ?? 0 > 5 }
         }

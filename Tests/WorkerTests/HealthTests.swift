@@ -32,7 +32,7 @@ import Testing
         #expect(await worker.page.answer("/readyz")?.text == "the worker is ending\n")
     }
 
-    @Test("a worker whose store is gone is not ready, also if no job has noticed it") func store() async throws {
+    @Test("a worker whose store is gone is not ready, even if no job has noticed it") func store() async throws {
         let fleet = try await Fleet()
         let worker = try fleet.worker("w")
         let running = Task { try await worker.run() }

@@ -33,7 +33,7 @@ import Testing
             try await eventually("a tick that reports all runs in two calls") {
                 calls("tick").contains { $0.count == Tick.maxRuns } && calls("tick").contains { $0.count == 8 }
             }
-            // A full tick at the same moment may have reported the run already.
+            // A full tick at the same time may have reported the run already.
             var isAlone = false
             for id in ids.prefix(10) where !isAlone {
                 try await fleet.queue.redis.send(Command("PUBLISH", fleet.queue.keys.control, id))

@@ -20,11 +20,11 @@ import Testing
     private func janitor(_ fleet: Fleet) throws -> Janitor {
         let log = Warnings.log(to: warnings)
         let store = try FileStore(root: fleet.root.path)
-        let attendant = QueueServer(
+        let queueServer = QueueServer(
             index: 0, name: .default, identity: WorkerIdentity(name: "w", store: store.id),
             configuration: WorkerConfiguration(redis: fleet.queue.redis.url, root: fleet.root.path, name: "w"),
             store: store, log: log, registry: MetricsRegistry(Metric.ofWorker))
-        var janitor = Janitor(store: store, attendants: [attendant], log: log)
+        var janitor = Janitor(store: store, queueServers: [queueServer], log: log)
         janitor.settledAge = -1
         return janitor
     }
@@ -79,7 +79,7 @@ import Testing
         #expect(Set(root.names) == Set(wanted + foreign + ["c", "d", "u"]))
     }
 
-    @Test("leftovers of lost runs of cancelled and removed jobs are removed, also if no run reported them")
+    @Test("leftovers of lost runs of cancelled and removed jobs are removed, even if no run reported them")
     func lost() async throws {
         let fleet = try await Fleet()
         let queue = fleet.queue
@@ -143,7 +143,7 @@ import Testing
         janitor.most = 3
         for _ in 1...2 { await janitor.sweep() }
         #expect(Set(fleet.root.names) == [known, unknown])
-        #expect(warnings.value.count == 1 && warnings.value[0].contains("too many jobs to know them all"))
+        #expect(warnings.value.count == 1 && warnings.value[0].contains("too many jobs to read all their ids"))
         janitor.most = 4
         await janitor.sweep()
         #expect(fleet.root.names == [known])

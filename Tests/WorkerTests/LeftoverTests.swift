@@ -170,7 +170,7 @@ import Testing
         }
     }
 
-    @Test("a partial file is kept on a cluster also if the worker's URL is a plain one") func cluster() async throws {
+    @Test("a partial file is kept on a cluster even if the worker's URL is a plain one") func cluster() async throws {
         let fleet = try await Fleet(RedisServer.clusterOfOne)
         try await fleet.server.serveAllSlots()
         let origin = try OriginServer { _ in OriginReply(body: [1, 2, 3]) }

@@ -118,7 +118,7 @@ import Testing
             try await fleet.push(bad)
             if state == "paused" || state == "completed" {
                 try await eventually("the push to be rejected") {
-                    try await fleet.queue.rejected(limit: 1).first?.contains("has a host that cannot be") == true
+                    try await fleet.queue.rejected(limit: 1).first?.contains("has an invalid host name") == true
                 }
                 #expect(try await fleet.state("j")?.rawValue == state)
                 try await fleet.push(#"{"url":"\#(origin.url("/x"))","id":"j","path":"a"}"#)

@@ -7,7 +7,7 @@ import Testing
 @testable import HaulWorker
 
 @Suite struct QuietTests {
-    @Test("a quiet worker finishes its jobs and takes no more, until it is no longer quiet")
+    @Test("a quiet worker finishes its jobs and claims no more, until it is no longer quiet")
     func quiet() async throws {
         let fleet = try await Fleet()
         let latch = Latch()

@@ -267,7 +267,7 @@ struct RequestTests {
         }
     }
 
-    @Test("a worker that shuts down finishes a POST, and puts a GET back in line") func shutdown() async throws {
+    @Test("a worker that shuts down finishes a POST, and returns a GET to the queue") func shutdown() async throws {
         let latch = Latch()
         let origin = try OriginServer { _ in
             latch.wait()

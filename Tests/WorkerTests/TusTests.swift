@@ -85,7 +85,7 @@ struct TusTests {
     }
 
     @Test(
-        "a job's own Upload-Metadata takes the place of the file's name and type, and goes only where uploads are created"
+        "a job's own Upload-Metadata replaces the file's name and type, and is sent only to create an upload"
     )
     func metadata() async throws {
         let server = TusScript(

@@ -44,7 +44,7 @@ import Testing
         #expect(origin.requests.count == count)
     }
 
-    @Test("a job that comes at the moment of a shutdown is put back in line, or done") func lastMoment() async throws {
+    @Test("a job that arrives during a shutdown is done or returned to the queue") func lastMoment() async throws {
         let fleet = try await Fleet()
         let origin = try OriginServer { _ in OriginReply(body: Array("small".utf8)) }
         for round in 0..<40 {
@@ -114,7 +114,7 @@ import Testing
         }
     }
 
-    @Test("a blocking wait that only the worker knows to be lost takes no job away") func lostWait() async throws {
+    @Test("a blocking wait that only the worker knows to be lost claims no job") func lostWait() async throws {
         let fleet = try await Fleet()
         let origin = try OriginServer { .file(Self.bytes, to: $0) }
         try await fleet.queue.redis.send(Command("PING"))
@@ -136,7 +136,7 @@ import Testing
         }
     }
 
-    @Test("a blocking wait that is lost while no slot is free takes no job away either")
+    @Test("a blocking wait that is lost while no slot is free claims no job either")
     func lostIdleWait() async throws {
         let fleet = try await Fleet()
         let latch = Latch()

@@ -70,7 +70,7 @@ import Testing
             try await fleet.queue.request(.paused, of: ["a"])
             try await fleet.wait("a", for: .paused)
         }
-        // The shutdown has put the other job back in line, and no attempt is counted.
+        // The shutdown has returned the other job to the queue, and no attempt is counted.
         #expect(try await fleet.state("b") == .queued)
         #expect(try await fleet.queue.job("b")?["attempt"] == nil)
         #expect(try await fleet.queue.workers().isEmpty)
@@ -127,7 +127,7 @@ import Testing
         #expect(try await fleet.queue.job("f")?["attempt"] == "2")
     }
 
-    @Test("an attempt that makes progress costs no retry, and resets the count") func headway() async throws {
+    @Test("an attempt that makes progress costs no retry, and resets the count") func progress() async throws {
         let fleet = try await Fleet()
         // Every other request is refused, and each of the other responses is cut. So there is a failure after each 512
         // KiB.

@@ -103,7 +103,7 @@ class Hour:
                           "--log-level", "warning", lease="8")
 
     def fill(self, count):
-        """Pushes jobs as producers do. One in twenty is over within a minute."""
+        """Pushes jobs as producers do. One in twenty ends within a minute."""
         lines = []
         for number in range(self.pushed, self.pushed + count):
             size = 30_000 if number % 20 == 0 else LARGE
@@ -268,7 +268,7 @@ class Hour:
               f"{metrics['JSEventListeners']:.0f} listeners, machine's load {os.getloadavg()[0]:.1f}; {counts['running']} running, {counts['queued']} queued; {self.failed} failed", flush=True)
 
     def work(self):
-        """Repeats all actions in turns until the time is over."""
+        """Repeats all actions in turns until the time has ended."""
         begun, turn, noted = time.monotonic(), 0, 0
         self.bench.driver.execute_cdp_cmd("Performance.enable", {})
         end = begun + 60 * self.options.minutes

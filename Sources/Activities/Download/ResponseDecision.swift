@@ -165,7 +165,9 @@ struct ResponseExpectation: Sendable {
             case 401, 403: "the server refuses access: check the credentials or the signed URL"
             case 404, 410: "the server has no such file: check the URL"
             case 407: "the proxy requires credentials"
-            case 408, 425, 429, 503: "the server asks clients to wait for a while"
+            case 408, 425: "the server gave up on the request"
+            case 429: "the server limits the number of requests"
+            case 503: "the server is unavailable"
             case 500...599: "the server has an error"
             default: "the server does not send the file"
             }

@@ -38,11 +38,10 @@ end
 
 function KINDS.file(path) return KINDS.path(path) and string.byte(path, #path) ~= 47 end
 
-local DIGITS = { md5 = 32, sha1 = 40, sha256 = 64, sha512 = 128 }
 function KINDS.checksum(text)
   if type(text) ~= 'string' or #text > 140 then return false end
   local algorithm, digest = string.match(text, '^(%w+):(%x+)$')
-  return algorithm and DIGITS[algorithm] == #digest
+  return algorithm and kinds.digits[algorithm] == #digest
 end
 
 function KINDS.method(method, _, _, kind)
@@ -185,10 +184,10 @@ end
 local function wrong_field(parsed, element, kind, fine, wrong)
   for _, field in ipairs(FIELDS) do
     local name, value = field[1], parsed[field[1]]
-    if name == wrong and field[4][kind] then return name .. ': ' .. field[3] end
+    if name == wrong and field[4][kind] then return name .. ': ' .. kinds.reason(field, value, kind) end
     if value ~= nil and not fine[name] then
       if not field[4][kind] then return name .. ': ' .. kinds.rules[kind] end
-      if not CHECKS[name](value, element, parsed, kind) then return name .. ': ' .. field[3] end
+      if not CHECKS[name](value, element, parsed, kind) then return name .. ': ' .. kinds.reason(field, value, kind) end
     end
   end
 end

@@ -24,7 +24,7 @@ package struct BucketOptions: ParsableArguments {
     package func address(of store: String) throws -> BucketAddress {
         let environment = Environment.text
         guard style == nil || style == "path" || style == "virtual" else {
-            throw ExitStatus.because(.usage, "--s3-style must be path or virtual")
+            throw ExitStatus.because(.usage, "--s3-style must be path or virtual, not \"\(style ?? "")\"")
         }
         do {
             return try BucketAddress(

@@ -13,7 +13,7 @@ package struct ClientCertificateOptions: ParsableArguments {
         name: .customLong("client-key"), help: "The key of --client-cert in PEM, if it is in a file of its own.",
         completion: .file())
     package var key: String?
-    @Option(name: .customLong("client-cert-host"), help: "Show --client-cert to this host only. May be repeated.")
+    @Option(name: .customLong("client-cert-host"), help: "Send --client-cert to this host only. May be repeated.")
     package var hosts: [String] = []
 
     package init() {}

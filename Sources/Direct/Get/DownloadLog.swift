@@ -8,7 +8,7 @@ import Synchronization
 /// download.
 ///
 /// All records are in one file (`DownloadLogFile`): a file for each record would cost more than a small download itself. A
-/// record is written after the bytes that it describes are durable. If a record is lost, its download begins anew. The
+/// record is written after the bytes that it describes are durable. If a record is lost, its download restarts. The
 /// `async` methods do not block the caller's thread.
 final class DownloadLog: Sendable {
     /// `$XDG_STATE_HOME/haul/get`, only for its owner.
@@ -33,7 +33,7 @@ final class DownloadLog: Sendable {
             Environment.text("XDG_STATE_HOME"), Environment.text("HOME").map { $0 + "/.local/state" },
             getpwuid(getuid()).map { String(cString: $0.pointee.pw_dir) + "/.local/state" },
         ]
-        // The XDG specification says to ignore relative paths. /tmp is no fallback: all users can write there.
+        // The XDG specification says to ignore relative paths. /tmp is not a fallback because all users can write there.
         guard let home = places.compactMap(\.self).first(where: { $0.hasPrefix("/") }) else {
             throw ExitStatus.because(.usage, "there is no home directory: set XDG_STATE_HOME to a directory of yours")
         }

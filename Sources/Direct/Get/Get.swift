@@ -7,7 +7,7 @@ import Synchronization
 
 package struct Get: AsyncParsableCommand {
     package static let configuration = CommandConfiguration(
-        commandName: "get", abstract: "Download here and now, without any Redis.",
+        commandName: "get", abstract: "Download files here and now, without Redis.",
         discussion: """
             To continue after Ctrl-C, an error or a crash, run the same command again, or use --continue. \
             If another file has the same name, that file stays as it is.
@@ -21,7 +21,7 @@ package struct Get: AsyncParsableCommand {
     @OptionGroup(title: "Transfer") var transfer: GetTransferOptions
     @OptionGroup(title: "Buckets") var bucket: BucketOptions
     @Flag(name: .shortAndLong, help: "Print only failures.") var quiet = false
-    @Flag(name: .shortAndLong, help: "Print each decision: redirects, validators, what continues and what begins anew.")
+    @Flag(name: .shortAndLong, help: "Print each decision: redirects, validators, what continues and what restarts.")
     var verbose = false
     @Flag(help: "One JSON object per line.") var json = false
 
@@ -29,7 +29,9 @@ package struct Get: AsyncParsableCommand {
 
     package func validate() throws {
         guard !source.newer || !GetTarget.isBucket(source.directory ?? source.output ?? "") else {
-            throw ValidationError("-N looks at a file's time, and a bucket has none: choose --if-exists overwrite.")
+            throw ValidationError(
+                "-N compares the time of a file, which an object in a bucket does not have: choose --if-exists overwrite"
+            )
         }
         guard !json || !source.isToStandardOutput else {
             throw ValidationError("-o - and --json both write to standard output: give one of them.")

@@ -17,7 +17,7 @@ enum GetBars {
         let room = width - 1
         let most = max(1, height - 2)
         let busy = views.filter { if case .waiting = $0.phase { false } else { true } }
-        let waiting = views.filter { if case .waiting(let why) = $0.phase { why != "in line" } else { false } }
+        let waiting = views.filter { if case .waiting(let why) = $0.phase { why != "queued" } else { false } }
         let shown = (busy + waiting).prefix(totals.all > 1 ? most : most + 1)
         let longest = shown.map { Columns.of($0.name.printable) }.max() ?? 0
         let column = min(longest, max(8, room * 2 / 5))

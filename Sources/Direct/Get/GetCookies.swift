@@ -25,7 +25,8 @@ struct GetCookies: Sendable {
                 } catch {
                     throw ExitStatus.because(
                         .usage,
-                        "\(option), line \(number + 1): no cookie in Netscape's format (seven fields between tabs)")
+                        "\(option), line \(number + 1): not a cookie in Netscape's format (seven fields separated by tabs)"
+                    )
                 }
             }
         }

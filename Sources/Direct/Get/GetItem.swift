@@ -47,7 +47,7 @@ struct GetItem: Sendable {
     /// name may get a number, it is a hash of the path and all URLs with their queries: URLs that differ only in the
     /// query may be different files.
     let key: String
-    /// The file's path in `root`, as far as it can be told before the server answers.
+    /// The file's path in `root`, as far as it is known before the server responds.
     let likelyPath: String?
 
     /// - Parameter job: The job as given, without the headers and credentials of options.

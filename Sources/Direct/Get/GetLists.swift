@@ -58,7 +58,7 @@ struct GetLists: Sendable {
 
     /// The lines of a list, without LF or CRLF.
     ///
-    /// - Throws: `ExitStatus.usage`, also if a line is not UTF-8; the reason has been printed.
+    /// - Throws: `ExitStatus.usage`, even if only a line is not UTF-8; the reason has been printed.
     func lines(of path: String) throws -> [String] {
         let bytes = try bytes(of: path)
         if fetched[path] != nil {

@@ -14,8 +14,8 @@ struct GetRequestOptions: ParsableArguments {
         help: "USER[:PASSWORD] for servers that ask; without a password you are asked for it.")
     var user: String?
     @Option(help: "Send this token: Authorization: Bearer TOKEN.") var bearer: String?
-    @Flag(help: "Take user and password of each host from ~/.netrc.") var netrc = false
-    @Option(help: "Take user and password of each host from this file.", completion: .file()) var netrcFile: String?
+    @Flag(help: "Read the user and password of each host from ~/.netrc.") var netrc = false
+    @Option(help: "Read the user and password of each host from this file.", completion: .file()) var netrcFile: String?
     @Option(
         name: [.customShort("b", allowingJoined: true), .long],
         help: "Cookies, \"NAME=VALUE; …\", or a file of them in Netscape's format. May be repeated.",
@@ -29,7 +29,7 @@ struct GetRequestOptions: ParsableArguments {
             "A proxy for all downloads, http:// or socks5h://. [HAUL_PROXY, else http_proxy, https_proxy, all_proxy, no_proxy]"
     )
     var proxy: String?
-    @Flag(help: "Use none of the environment's proxies.") var noProxy = false
+    @Flag(help: "Ignore the proxies of the environment.") var noProxy = false
     @Option(
         name: .customLong("ca"), help: "A file of certificate authorities to trust besides the system's.",
         completion: .file())
@@ -40,7 +40,7 @@ struct GetRequestOptions: ParsableArguments {
     func validate() throws {
         guard !insecure else {
             throw ValidationError(
-                "Certificates are always verified: otherwise anybody on the network could send another file. To trust the server's own authority use --ca FILE."
+                "-k does not exist: certificates are always verified, because otherwise anyone on the network could send another file. --ca FILE trusts the server's own authority, or the certificate of a single device that signed it itself"
             )
         }
         guard user == nil || bearer == nil else {
@@ -64,7 +64,7 @@ struct GetTransferOptions: ParsableArguments {
     @Option(
         help: "Attempts after the first. [5; none where no server has answered yet]") var retries: Int?
     @Option(help: "Seconds for DNS, connection and TLS together. [10]") var connectTimeout: Double?
-    @Option(help: "Seconds without a byte after which a connection is given up. [30]") var timeout: Double?
+    @Option(help: "Seconds without a byte after which a connection is closed. [30]") var timeout: Double?
     @Option(help: "disk: files survive a loss of power. process: they survive a crash, but no loss of power.")
     var durability = Durability.disk
     @Flag(name: [.customShort("R"), .long], help: "Give files the time of the server's Last-Modified.")
@@ -74,14 +74,18 @@ struct GetTransferOptions: ParsableArguments {
         guard limitRate.map({ (1...JobField.largest).contains($0.bytes) }) ?? true else {
             throw ValidationError("--limit-rate must be 1 byte per second or more.")
         }
-        guard (1...16).contains(connections) else { throw ValidationError("--connections must be from 1 to 16.") }
-        guard (1...1000).contains(parallel) else { throw ValidationError("--parallel must be from 1 to 1000.") }
+        guard (1...16).contains(connections) else {
+            throw ValidationError("--connections must be from 1 to 16, not \(connections)")
+        }
+        guard (1...1000).contains(parallel) else {
+            throw ValidationError("--parallel must be from 1 to 1000, not \(parallel)")
+        }
         guard retries.map({ (0...1000).contains($0) }) ?? true else {
-            throw ValidationError("--retries must be from 0 to 1000.")
+            throw ValidationError("--retries must be from 0 to 1000, not \(retries ?? 0)")
         }
         for (name, seconds) in [("--connect-timeout", connectTimeout), ("--timeout", timeout)] {
             guard seconds.map({ (0.1...86400).contains($0) }) ?? true else {
-                throw ValidationError("\(name) must be from 0.1 to 86400 seconds.")
+                throw ValidationError("\(name) must be from 0.1 to 86400 seconds, not \(seconds ?? 0)")
             }
         }
     }

@@ -106,7 +106,7 @@ struct GetPlan {
         for url in entry.urls {
             guard let scheme = Self.foreignScheme(of: url) else { continue }
             throw ExitStatus.because(
-                .usage, "\(place)url: must be an http or https URL, and \(MaskedURL.shown(url)) begins with \(scheme):")
+                .usage, "\(place)url: must begin with http:// or https://, not \(scheme): (\(MaskedURL.shown(url)))")
         }
         let isSchemeAssumed = entry.urls.contains { Self.completed($0) != $0 }
         entry.urls = entry.urls.map(Self.completed)
@@ -133,15 +133,17 @@ struct GetPlan {
         } catch let error as Job.Invalid {
             let isAboutURL = error.field == "url" || error.field == "urls"
             let url = isAboutURL ? entry.urls.first.map { " (\(MaskedURL.shown($0)))" } ?? "" : ""
-            let checksum = error.field == "checksum" ? Self.explained(entry) : ""
-            throw ExitStatus.because(.usage, "\(place)\(error)\(url)\(checksum)")
+            let sentence = error.field == "checksum" ? Self.explained(error, entry) : "\(error)\(url)"
+            throw ExitStatus.because(.usage, "\(place)\(sentence)")
         } catch { throw ExitStatus.because(.usage, "\(place)\(error)") }
         if let url = job.unreadableURL {
-            throw ExitStatus.because(.usage, "\(place)url: \(url) has a host that cannot be")
+            throw ExitStatus.because(.usage, "\(place)url: \(url) has an invalid host name")
         }
         guard job.unknownFields.isEmpty else {
             throw ExitStatus.because(
-                .usage, "\(place)unknown fields: \(job.unknownFields.joined(separator: ", "))")
+                .usage,
+                "\(place)unknown fields: \(job.unknownFields.joined(separator: ", ")); docs/bus.md lists those that exist"
+            )
         }
         var item = GetItem(
             job: job, root: root ?? self.root, members: entry.members.filter { $0.0 != "headers" && $0.0 != "body" },
@@ -164,14 +166,14 @@ struct GetPlan {
         items.append(item)
     }
 
-    /// What to write in place of a checksum that was refused.
-    private static func explained(_ entry: Entry) -> String {
+    /// The error for a refused checksum, with what to write instead.
+    private static func explained(_ error: Job.Invalid, _ entry: Entry) -> String {
         let json = entry.members.first { $0.0 == "checksum" }?.1
-        guard let text = json.flatMap({ try? JSON($0) })?.string else { return "" }
+        guard let text = json.flatMap({ try? JSON($0) })?.string else { return "\(error)" }
         let algorithms = [32: "md5", 40: "sha1", 64: "sha256", 128: "sha512"]
         let isBare = text.utf8.allSatisfy { 48...57 ~= $0 || 97...102 ~= $0 | 32 }
-        guard isBare, let algorithm = algorithms[text.utf8.count] else { return ", not \(text)" }
-        return ": write \(algorithm):\(text)"
+        guard isBare, let algorithm = algorithms[text.utf8.count] else { return "\(error) (\(text))" }
+        return "checksum: must name its algorithm: write \(algorithm):\(text)"
     }
 
     /// The scheme of a URL that is neither http nor https; nil without one. "host:8080" has none.
@@ -203,7 +205,7 @@ struct GetPlan {
 
     static func header(_ text: String) throws -> (String, String) {
         guard let colon = text.utf8.firstIndex(of: UInt8(ascii: ":")), colon != text.startIndex else {
-            throw ExitStatus.because(.usage, "-H wants \"Name: value\", not \"\(text)\"")
+            throw ExitStatus.because(.usage, "-H requires \"Name: value\", not \"\(text)\"")
         }
         let name = String(text[..<colon])
         let value = text[text.utf8.index(after: colon)...].trimmed

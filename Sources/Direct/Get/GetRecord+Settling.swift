@@ -29,7 +29,7 @@ extension GetRecord {
         let known = resume.flatMap { $0.generation == proof.generation ? $0 : nil }
         completed = CompletedFile(
             file: file.file, bytes: file.bytes, store: store.id, inode: file.identity, modified: file.modified,
-            // Without a checkpoint nobody knows the version. The next request finds out.
+            // Without a checkpoint the version is unknown. The next request finds out.
             entity: known?.entity ?? Entity(), source: known?.source ?? item?.urls.first.map(MaskedURL.text) ?? "",
             validated: UnixTime.milliseconds)
         if let unfinished { Aria2Control.remove(of: unfinished.file, in: root) }

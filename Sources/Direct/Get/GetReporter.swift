@@ -65,7 +65,7 @@ final class GetReporter: Sendable {
         writeJSON(object)
         switch event {
         case .warning(let text): record("\(run.item.label): \(text)")
-        case .restarted(let why): record("\(run.item.label): begins anew: \(why)")
+        case .restarted(let why): record("\(run.item.label): restarts: \(why)")
         case .resumed(let offset, let total):
             let whole = total.map { " of " + Units.bytes($0) } ?? ""
             record("\(run.item.label): goes on at \(Units.bytes(offset))\(whole)")
@@ -144,7 +144,7 @@ final class GetReporter: Sendable {
         _ = text.withCString { Glibc.write(STDERR_FILENO, $0, strlen($0)) }
     }
 
-    /// The screen makes a text under the lock, and the lock also sets its place in line. So texts are written in the
+    /// The screen makes a text under the lock, and the lock also determines its position in the queue. So texts are written in the
     /// order in which they were made.
     private func submit(_ body: (inout GetScreen) -> @Sendable () -> Void) {
         state.withLock { state in

@@ -9,7 +9,7 @@ extension GetRun {
             case retrying(at: ContinuousClock.Instant, why: String)
         }
 
-        var phase = Phase.waiting("in line")
+        var phase = Phase.waiting("queued")
         var name: String
         var progress = ActivityProgress()
         /// The download waits because its host has as many connections as allowed.

@@ -180,7 +180,7 @@ final class GetRun: Sendable {
         case .parked(let why):
             let reason =
                 await store.trouble()?.replacing("the root ", with: "it ")
-                ?? (why == "disk" ? "the disk has no room for this file" : why)
+                ?? (why == "disk" ? "the disk has no space for this file" : why)
             return .failed(
                 Failure(
                     .io, "\(item.root): \(reason); when that is fixed, the same command continues", isFinal: true))
@@ -190,7 +190,7 @@ final class GetRun: Sendable {
             case nil: return .again
             case .cancelled: return .end(GetResult(end: .stopped))
             case .noSpace:
-                return .failed(Failure(.io, "the disk has no room for a copy of \(left.file.file)", isFinal: true))
+                return .failed(Failure(.io, "the disk has no space for a copy of \(left.file.file)", isFinal: true))
             case .failed(let trouble): return .failed(trouble)
             }
         }

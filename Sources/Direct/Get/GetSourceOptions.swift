@@ -4,7 +4,7 @@ import HaulTerminal
 /// The options that say what is downloaded and where it goes.
 struct GetSourceOptions: ParsableArguments {
     @Argument(
-        help: "URLs; without a scheme https is meant. A file that ends in .meta4 is read as --metalink.",
+        help: "URLs, with https:// if they have no scheme. A file that ends in .meta4 is read as --metalink.",
         completion: .file(extensions: ["meta4"]))
     var urls: [String] = []
     @Option(
@@ -25,7 +25,7 @@ struct GetSourceOptions: ParsableArguments {
     var output: String?
     @Option(
         name: [.customShort("d", allowingJoined: true), .long],
-        help: "The directory, made if it is missing; or s3://BUCKET/PREFIX.", completion: .directory)
+        help: "The directory, which is made if it is missing, or s3://BUCKET/PREFIX.", completion: .directory)
     var directory: String?
     @Option(help: "The file's checksum: sha256:…, sha512:…, sha1:… or md5:….") var checksum: String?
     @Option(
@@ -33,24 +33,25 @@ struct GetSourceOptions: ParsableArguments {
     var checksumFile: [String] = []
     @Option(
         help:
-            "What to do if a file has the name already: reuse (keep it if it is the same, else fail), overwrite, rename, fail or skip."
+            "What to do if a file with the name exists: reuse (keep it if it is the same, else fail), overwrite, rename, fail or skip."
     )
     var ifExists = ExistingPolicy.reuse
     @Flag(
-        name: [.customShort("N"), .long], help: "Download only what is newer than the file here, and replace that."
+        name: [.customShort("N"), .long],
+        help: "Download only if the server's file is newer, and replace the file here."
     )
     var newer = false
     @Flag(
         name: .customLong("continue"),
-        help: "Also continue all that earlier commands left unfinished in the directory and below it.")
+        help: "Also continue all unfinished downloads of earlier commands in the directory and below it.")
     var continues = false
-    @Flag(help: "Remove what earlier commands left unfinished there.") var forget = false
+    @Flag(help: "Remove the unfinished downloads of earlier commands there.") var forget = false
 
     var isToStandardOutput: Bool { output == "-" }
 
     private var mayBeSeveral: Bool { urls.count > 1 || !inputFile.isEmpty || !metalink.isEmpty || continues }
 
-    /// Checks how many files are named. This is no part of `validate`: the value of an unknown option counts as a URL
+    /// Checks how many files are named. This is not part of `validate`: the value of an unknown option counts as a URL
     /// there, and the error would be about the wrong thing.
     ///
     /// - Throws: `ExitStatus.usage`; the reason has been printed.

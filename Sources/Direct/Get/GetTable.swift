@@ -17,7 +17,7 @@ enum GetTable {
             if let speed = result.speed { parts.append(Units.speed(speed)) }
         }
         if !result.verified.isEmpty { parts.append("verified: \(result.verified)") }
-        // The name does not tell which of the URLs it is.
+        // The name does not say which of the URLs it is.
         if item.sharesName { parts.append(item.urls.first.map(MaskedURL.shown) ?? "") }
         return parts.joined(separator: "  ").printable
     }

@@ -14,7 +14,8 @@ enum InputFile {
             if text.isEmpty || text.hasPrefix("#") { continue }
             if line.first == " " || line.first == "\t" {
                 guard !entries.isEmpty else {
-                    throw ExitStatus.because(.usage, "\(origin): an option without a URL before it")
+                    throw ExitStatus.because(
+                        .usage, "\(origin): an indented line is an option of the URL before it, and there is none")
                 }
                 try set(text, of: &entries[entries.count - 1], origin)
             } else if text.hasPrefix("{") {
@@ -76,7 +77,7 @@ enum InputFile {
         let (name, value) = (parts[0].trimmingSpace, parts.count > 1 ? parts[1].trimmingSpace : "")
         func number() throws -> String {
             guard let count = Units.count(value) else {
-                throw ExitStatus.because(.usage, "\(origin): \(name) wants a number, not \"\(value)\"")
+                throw ExitStatus.because(.usage, "\(origin): \(name) must be a number, not \"\(value)\"")
             }
             return String(count)
         }
@@ -109,7 +110,7 @@ enum InputFile {
         case "continue", "gid", "always-resume", "file-allocation", "min-split-size": break
         default:
             throw ExitStatus.because(
-                .usage, "\(origin): the option \(name) is not known here (docs/get.md lists those that are)")
+                .usage, "\(origin): \"\(name)\" is not an option of a list (docs/get.md names those that are)")
         }
     }
 
@@ -128,7 +129,7 @@ enum InputFile {
 
     private static func add(_ header: String, to entry: inout GetPlan.Entry, _ origin: String) throws {
         guard let colon = header.utf8.firstIndex(of: UInt8(ascii: ":")) else {
-            throw ExitStatus.because(.usage, "\(origin): header wants \"Name: value\"")
+            throw ExitStatus.because(.usage, "\(origin): header must be \"Name: value\", not \"\(header)\"")
         }
         let pair = (
             String(header[..<colon]), JSON.quoted(header[header.utf8.index(after: colon)...].trimmingSpace)

@@ -4,7 +4,7 @@ import HaulTerminal
 
 /// Metalink 4 (RFC 5854): files, each with its mirrors, its size and its checksums.
 enum Metalink {
-    /// - Throws: `ExitStatus.usage` if it is no Metalink, or has a file without an http or https URL; the reason has
+    /// - Throws: `ExitStatus.usage` if it is not a Metalink, or has a file without an http or https URL; the reason has
     ///   been printed.
     static func entries(of path: String, _ lists: GetLists) throws -> [GetPlan.Entry] {
         let origin = TextFile.name(path)
@@ -15,7 +15,7 @@ enum Metalink {
         }
         if TextFile.isURL(path) { try RemoteList.admit(files.count, "files", of: path) }
         guard !files.isEmpty else {
-            throw ExitStatus.because(.usage, "\(origin) names no file: it is no Metalink 4 file (RFC 5854)")
+            throw ExitStatus.because(.usage, "\(origin) names no file: it is not a Metalink 4 file (RFC 5854)")
         }
         return try files.map { file in
             let place = "\(origin), \(file.name)"

@@ -34,7 +34,7 @@ final class OutputPipe: Sendable {
     ///
     /// - Parameters:
     ///   - offset: Must be the end of the bytes accepted so far.
-    ///   - wake: Called when there is room again after the answer `.wait`. Without it the bytes are always accepted.
+    ///   - wake: Called when there is space again after `.wait` was returned. Without it the bytes are always accepted.
     func append(_ bytes: [UInt8], at offset: Int64, wake: (@Sendable () async -> Bool)? = nil) -> SinkResult {
         let (answer, begins) = state.withLock { state -> (SinkResult, Bool) in
             if let error = state.error { return (.failed(error), false) }
@@ -142,7 +142,7 @@ final class OutputPipe: Sendable {
             Failure(
                 .io,
                 code == EPIPE
-                    ? "nobody reads standard output any more"
+                    ? "the reader of standard output has closed it"
                     : "standard output cannot be written: \(String(cString: strerror(code)))", isFinal: true))
     }
 }

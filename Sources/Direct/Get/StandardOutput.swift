@@ -8,7 +8,7 @@ import HaulTerminal
 // `-o -`: one file, to standard output.
 extension Get {
     /// With a checksum the whole file is fetched and verified before its first byte is written. Without one the bytes
-    /// are written as they arrive, and a note says so.
+    /// are written as they arrive, and a message says so.
     func writeToStandardOutput(_ settings: GetSettings) async throws {
         let plan = try await GetPlan(source, request, settings, isVerbose: verbose)
         guard let item = plan.items.first, plan.items.count == 1 else {

@@ -140,7 +140,7 @@ final class UnrecordedFile: ExistingFile {
                 ? record(path, status, offer.entity, offer.source, by: .notNewer) : nil
         }
         guard let total = offer.entity.total else {
-            throw refusal(path, "is there (\(status.words)), and the server does not tell the size of its own")
+            throw refusal(path, "is there (\(status.words)), and the server does not announce the size of its own")
         }
         if control != nil || status.size < total {
             let error = unfinished(path, status, control, of: total, offer)

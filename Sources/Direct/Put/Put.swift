@@ -7,7 +7,7 @@ import Synchronization
 
 package struct Put: AsyncParsableCommand {
     package static let configuration = CommandConfiguration(
-        commandName: "put", abstract: "Upload files here and now, without any Redis.",
+        commandName: "put", abstract: "Upload files here and now, without Redis.",
         discussion: """
             If the URL ends with /, each file's name is added to it. A POST or PATCH is sent once: it is not \
             idempotent. Workers can upload the files of their store: docs/bus.md, "Uploads".
@@ -17,14 +17,14 @@ package struct Put: AsyncParsableCommand {
 
     @Argument(help: "Files, and then the URL.", completion: .file()) var words: [String]
     @OptionGroup var options: PutOptions
-    @Flag(help: "Print what the server answers.") var body = false
+    @Flag(help: "Print the server's response.") var body = false
     @Flag(name: .shortAndLong, help: "Print only failures.") var quiet = false
     @Flag(name: .shortAndLong, help: "Print each decision, like redirects.") var verbose = false
 
     package init() {}
 
     package func validate() throws {
-        guard words.count > 1 else { throw ValidationError("haul put wants FILE… and a URL.") }
+        guard words.count > 1 else { throw ValidationError("haul put requires FILE… and a URL") }
     }
 
     package func run() async throws {

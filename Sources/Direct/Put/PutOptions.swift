@@ -13,7 +13,7 @@ struct PutOptions: ParsableArguments {
     @Flag(help: "Use tus 1.0: after a failure the upload continues at the server's offset.") var tus = false
     @Flag(help: "All files in one form, multipart/form-data.") var form = false
     @Option(help: "A field NAME=VALUE of that form. May be repeated.") var field: [String] = []
-    @Option(help: "sha-256 or sha-512: tell the server the digest of each body (Content-Digest).")
+    @Option(help: "sha-256 or sha-512: send the digest of each body (Content-Digest).")
     var contentDigest: String?
     @Option(
         name: [.customShort("j", allowingJoined: true), .customLong("parallel")], help: "Uploads at once, 1 to 100.")
@@ -21,12 +21,14 @@ struct PutOptions: ParsableArguments {
     @Option(help: "Bytes per second over all uploads, like 500k or 5M.") var limitRate: ByteCount?
     @Option(help: "Attempts after the first. [5; none where no server has answered yet]") var retries: Int?
     @Option(help: "Seconds for DNS, connection and TLS together. [10]") var connectTimeout: Double?
-    @Option(help: "Seconds without a byte after which a connection is given up. [30]") var timeout: Double?
+    @Option(help: "Seconds without a byte after which a connection is closed. [30]") var timeout: Double?
 
     var isForm: Bool { form || !field.isEmpty }
 
     func validate() throws {
-        guard (1...100).contains(parallel) else { throw ValidationError("--parallel must be from 1 to 100.") }
+        guard (1...100).contains(parallel) else {
+            throw ValidationError("--parallel must be from 1 to 100, not \(parallel)")
+        }
         try transfer.validate()
     }
 

@@ -52,9 +52,10 @@ struct PutPlan {
         }
         var job: Job
         do { job = try Job(json: try JSON(JSON.object(members))) } catch {
-            throw ExitStatus.because(.usage, "\(error)")
+            let isAboutURL = (error as? Job.Invalid)?.field == "url"
+            throw ExitStatus.because(.usage, "\(error)\(isAboutURL ? " (\(MaskedURL.shown(url)))" : "")")
         }
-        if let url = job.unreadableURL { throw ExitStatus.because(.usage, "url: \(url) has a host that cannot be") }
+        if let url = job.unreadableURL { throw ExitStatus.because(.usage, "url: \(url) has an invalid host name") }
         job.urls = job.urls.map(credentials.apply)
         job.headers = try (options.request.header.map(GetPlan.header) + credentials.headers).map {
             HeaderField($0.0, $0.1)

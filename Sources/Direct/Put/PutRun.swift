@@ -102,7 +102,7 @@ final class PutRun: Sendable {
             if upload.moved > 0 || upload.response != nil { state.isReached = true }
             state.resume = resume ?? state.resume
         }
-        // No record remains when this command ends, so nobody could continue the upload.
+        // No record remains when this command ends, so no later command could continue the upload.
         if case .stopped = outcome { await upload.discard(soon: false) }
         return (upload, outcome)
     }
@@ -112,7 +112,7 @@ final class PutRun: Sendable {
         case .resumed(let offset, let total):
             let whole = total.map { " of " + Units.bytes($0) } ?? ""
             reporter.record("\(item.label): goes on at \(Units.bytes(offset))\(whole)")
-        case .restarted(let why): reporter.record("\(item.label): begins anew: \(why)")
+        case .restarted(let why): reporter.record("\(item.label): restarts: \(why)")
         case .warning(let text): reporter.record("\(item.label): \(text)")
         case .started: break
         }

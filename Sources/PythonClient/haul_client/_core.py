@@ -72,7 +72,7 @@ class Call(NamedTuple):
 
 
 class Notice:
-    """What a subscription tells besides messages."""
+    """What a subscription reports besides messages."""
 
     SUBSCRIBED = object()
     INTERRUPTED = object()
@@ -93,7 +93,7 @@ class Delivery:
     outcome: Outcome
     #: The reply as it is on the list. None for an end that was read from the job's hash.
     text: Optional[str]
-    #: What tells it apart from other ends.
+    #: What distinguishes it from other ends.
     mark: str
     loop: SettledLoop
 
@@ -335,7 +335,7 @@ class Core:
                 # Events may have been missed. The hash is at least as new as this event.
                 look = yield from self.look(id, at, float("inf"))
                 status = look.status
-                # The end of an earlier push is no news for this one.
+                # The end of an earlier push does not concern this one.
                 is_old = status is not None and status.has_ended and not look.result
                 if status and not is_old and (status.position > position or look.result):
                     if status.position > position or event is None:
@@ -410,7 +410,7 @@ class Core:
             mark = _mark(event, text) if event else text
             if outcome is None or mark in loop.done:
                 if outcome is None:
-                    log.warning("a reply that says of no end is skipped: %.200s", text)
+                    log.warning("a reply that is not a final event is skipped: %.200s", text)
                 yield Run([("LREM", self.keys.taken(loop.name), 1, text)])
                 continue
             found.append(Delivery(outcome, text, mark, loop))

@@ -38,7 +38,7 @@ def encoded(command: Command) -> List[Any]:
 
 
 def decoded(value: Any) -> Any:
-    """Texts in place of bytes, at any depth."""
+    """Texts instead of bytes, at any depth."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "surrogateescape")
     if isinstance(value, dict):

@@ -246,7 +246,7 @@ class JobStatus:
         )
 
 
-#: An event as it was published, or the job's status in place of events that were missed.
+#: An event as it was published, or the job's status instead of events that were missed.
 Update = Union[Event, JobStatus]
 
 

@@ -235,7 +235,7 @@ RULES: Dict[str, Tuple[Dict[str, Any], str]] = {
          'maxItems': 16,
          'items': {'type': 'string',
                    'pattern': '^[Hh][Tt][Tt][Pp][Ss]?://(?![/?#])(?![^/?#]*@(?:[/?#]|$))[^\\u0000-\\u0020\\u007f]+$(?!\\n)'}},
-        'must be a list of 1 to 16 http or https URLs with valid host names',
+        'must be a list of 1 to 16 http or https URLs',
     ),
     'id': (
         {'type': 'string', 'pattern': '^[A-Za-z0-9._:-]{1,128}$(?!\\n)'},
@@ -259,7 +259,7 @@ RULES: Dict[str, Tuple[Dict[str, Any], str]] = {
     'checksum': (
         {'type': 'string',
          'pattern': '^(?:sha256:[0-9A-Fa-f]{64}|sha512:[0-9A-Fa-f]{128}|sha1:[0-9A-Fa-f]{40}|md5:[0-9A-Fa-f]{32})$(?!\\n)'},
-        'must be sha256:, sha512:, sha1: or md5: and the digest in hexadecimal',
+        'must be sha256:, sha512:, sha1: or md5:, followed by the digest in hexadecimal digits',
     ),
     'size': (
         {'type': 'integer', 'minimum': 0, 'maximum': 9007199254740991},

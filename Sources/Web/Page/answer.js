@@ -26,7 +26,7 @@ export function answer(isOperator) {
       if (!isThere) write(note, "");
       else if (job.response_dropped) write(note, "The response was dropped: the queue keeps no more than max_responses_bytes of them.");
       else if (!isOperator) write(note, "Operators see its header fields and its body.");
-      else if (job.body_base64 !== undefined) write(note, `The body is no text: ${count(atob(job.body_base64).length)} bytes, here in base 64.`);
+      else if (job.body_base64 !== undefined) write(note, `The body is not text: ${count(atob(job.body_base64).length)} bytes, here in base 64.`);
       else write(note, body.hidden ? "It has no body." : "");
     },
   };

@@ -71,7 +71,7 @@ function list({ queue, query, live, body, path, title }) {
   body.append(note, el("p", { class: "dim" }, "The newest first. Jobs are counted from when a worker has seen them."), box, pager);
   live.watch([[withQuery(inQueue(queue, "batches"), { from: from || "", limit: LIMIT }), (data, trouble) => {
     if (trouble) return write(note, trouble.message);
-    write(note, data.total === 0 ? "There is none: a job names its batch." : `${count(data.batches.length)} of ${count(data.total)}.`);
+    write(note, data.total === 0 ? "There are no batches: a job joins one with its field batch." : `${count(data.batches.length)} of ${count(data.total)}.`);
     fillRows(data.batches, (batch) => batch.name);
     pager.replaceChildren(...[
       from > 0 ? link(path("batches", [], { from: Math.max(0, from - LIMIT) || "" }), "Page before") : "",
@@ -80,7 +80,7 @@ function list({ queue, query, live, body, path, title }) {
   }]]);
 }
 
-/// The actions for a whole batch. Each has a text that names the jobs concerned, and a function that tells whether the
+/// The actions for a whole batch. Each has a text that names the jobs concerned, and a function that says whether the
 /// action is of use.
 const asked = {
   pause: ["every job of the batch that has not ended", (batch) => batch.pending],
@@ -119,9 +119,9 @@ function one(context, name) {
     for (const [what, { number }] of tiles) write(number, count(batch[what]));
     Object.values(asked).forEach(([, isOfUse], index) => { buttons[index].disabled = !isOfUse(batch); });
     const known = [
-      ["Size", batch.size ? `${count(batch.size)} jobs` : "no job has told it, so the batch is never over"], ["Begun", time(batch.created)],
+      ["Size", batch.size ? `${count(batch.size)} jobs` : "no job has announced it, so the batch never ends"], ["Begun", time(batch.created)],
       batch.finished ? ["Over since", time(batch.finished)] : null, ["How often it was over", count(batch.round)],
-      batch.wanted ? ["Jobs that still come are", batch.wanted] : null, batch.reply_to.length ? ["Its end is told to", batch.reply_to.join(", ")] : null,
+      batch.wanted ? ["Later jobs are", batch.wanted] : null, batch.reply_to.length ? ["Its end is sent to", batch.reply_to.join(", ")] : null,
     ].filter(Boolean);
     facts.replaceChildren(...known.flatMap(([what, value]) => [el("dt", {}, what), el("dd", {}, value)]));
   }

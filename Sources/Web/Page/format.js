@@ -33,7 +33,7 @@ export function duration(seconds) {
   }).filter(Boolean).join(" ");
 }
 
-/// A moment, given in unix ms, as text.
+/// A timestamp in unix ms as text.
 export function date(milliseconds) {
   const moment = new Date(milliseconds);
   return Number.isNaN(moment.getTime()) ? "" : dates.format(moment);

@@ -64,7 +64,7 @@ function timeline() {
   }
   return {
     box: el("section", { class: "card" }, el("h2", {}, "Timeline"),
-      el("p", { class: "dim" }, "What the job's record tells, and events since this page was opened."), list),
+      el("p", { class: "dim" }, "What the job's record says, and events since this page was opened."), list),
     keep(job) {
       for (const [order, name] of ["created", "started", "finished"].entries()) {
         if (job[name]) kept.set(name, { at: job[name], order, name, note: name === "started" && job.worker ? `on ${job.worker}` : "" });

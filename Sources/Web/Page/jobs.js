@@ -23,7 +23,7 @@ const lasting = {
 };
 /// Why a job waits, as the record of the job says it.
 const reasons = {
-  host: "for its host, which has a limit or is left alone", disk: "for room on the disk",
+  host: "for its host, which has a limit or asked for a pause", disk: "for space on the disk",
   store: "for a worker that has its file", replicas: "for replicas of Redis to have its end",
 };
 export const waitsFor = (reason) => `It waits ${reasons[reason] ?? `for ${reason}`}.`;

@@ -1,5 +1,5 @@
 // One stream with all changes. It reports a lost connection or a refusal, and connects again by itself. The server sends
-// everything anew on each connection.
+// everything again on each connection.
 
 const SILENCE = 12_000;
 
@@ -52,7 +52,7 @@ export class Live {
     source.addEventListener("error", () => { if (source === this.#source) this.#explain(source, place); });
   }
 
-  /// Asks why a stream has ended: an EventSource does not tell whether the server has refused it.
+  /// Asks why a stream has ended: an EventSource does not say whether the server has refused it.
   async #explain(source, place) {
     source.close();
     const abortion = new AbortController();

@@ -99,7 +99,7 @@ export function overview({ queue, live, body, path, title }) {
     facts.workers.className = states.working === 0 || states.lost ? "bad" : states.quiet || states.ending ? "warn" : "";
     if (data.oldest_waiting) {
       facts.oldest.replaceChildren(`${duration((data.now - data.oldest_waiting) / 1000)}, since `, time(data.oldest_waiting));
-    } else write(facts.oldest, data.counts.queued ? "not known: its element tells no time" : "nothing waits");
+    } else write(facts.oldest, data.counts.queued ? "not known: its element has no time" : "nothing waits");
     const share = data.speed_of < data.counts.running ? `, known of ${count(data.speed_of)} running jobs` : "";
     write(facts.speed, `${speed(data.speed)}${share}`);
     if (!samples.length || samples[samples.length - 1].at < data.now) {

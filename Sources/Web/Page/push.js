@@ -18,7 +18,7 @@ function asPairs(mark, what) {
   return (input) => {
     const pairs = lines(input).map((line) => {
       const place = line.indexOf(mark);
-      if (place < 1) throw new Error(`“${line}” is no ${what}: write Name${mark === ":" ? ": " : mark}value`);
+      if (place < 1) throw new Error(`“${line}” is not a ${what}: write Name${mark === ":" ? ": " : mark}value`);
       return [line.slice(0, place).trim(), line.slice(place + 1).trim()];
     });
     return pairs.length ? Object.fromEntries(pairs) : undefined;
@@ -28,7 +28,7 @@ function asPairs(mark, what) {
 function asJSON(label) {
   return (input) => {
     if (!input.value.trim()) return undefined;
-    try { return JSON.parse(input.value); } catch { throw new Error(`${label} is no JSON.`); }
+    try { return JSON.parse(input.value); } catch { throw new Error(`${label} is not JSON.`); }
   };
 }
 

@@ -14,13 +14,13 @@ struct CacheCommand: AsyncParsableCommand {
 /// The options that select kept responses.
 struct CacheFilter: ParsableArguments {
     @OptionGroup var common: CommonOptions
-    @Option(help: "Only responses to URLs like this, without a query; * stands for any characters.") var url: String?
+    @Option(help: "Only responses to URLs like this, without a query; * matches any characters.") var url: String?
     @Option(help: "Only responses to requests with this method.") var method: String?
     @Option(help: "Only responses that the server sent or confirmed longer ago: 90s, 10m, 2h, 7d.") var older: String?
 
     func validate() throws {
         if let older, Age.milliseconds(older) == nil {
-            throw ValidationError("--older wants a time like 90s, 10m, 2h or 7d, not \"\(older)\".")
+            throw ValidationError("--older must be a time like 90s, 10m, 2h or 7d, not \"\(older)\".")
         }
     }
 
@@ -138,10 +138,10 @@ private struct SizeCache: AsyncParsableCommand {
 
 private struct ClearCache: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "clear", abstract: "Forget responses, and the jobs that brought them.",
-        discussion: "Without --url, --method and --older it forgets all responses, and asks first.")
+        commandName: "clear", abstract: "Delete responses, and the jobs that fetched them.",
+        discussion: "Without --url, --method and --older it deletes all responses, and asks first.")
     @OptionGroup var filter: CacheFilter
-    @Flag(name: .shortAndLong, help: "Do not ask before all responses are forgotten.") var yes = false
+    @Flag(name: .shortAndLong, help: "Do not ask before all responses are deleted.") var yes = false
 
     func run() async throws {
         let queue = try await filter.common.connect()

@@ -19,7 +19,7 @@ struct CallBody {
         if given > 1 { throw Self.wrong("only one of --data, --data-urlencode, --json and --data-binary may be given") }
         if let json {
             let text = String(decoding: try Self.bytes(json), as: UTF8.self)
-            guard (try? JSON(text)) != nil else { throw Self.wrong("--json wants JSON") }
+            guard (try? JSON(text)) != nil else { throw Self.wrong("--json must be JSON, not \(text)") }
             return [("json", text)]
         }
         if let binary { return [("body_base64", JSON.quoted(Base64.encode(try Self.bytes(binary))))] }

@@ -30,7 +30,7 @@ struct CallCommand: AsyncParsableCommand {
     @Option(help: "The body as bytes. @FILE reads a file.") var dataBinary: String?
     @Option(help: "The body as JSON. @FILE reads a file.") var json: String?
     @Option(help: "A field NAME=VALUE of the query. May be repeated.") var query: [String] = []
-    @Flag(name: [.customShort("I"), .long], help: "Ask for the header fields alone.") var head = false
+    @Flag(name: [.customShort("I"), .long], help: "Request only the header fields (HEAD).") var head = false
     @Flag(name: [.short, .long], help: "Print the status and the header fields, too.") var include = false
     @Option(name: [.short, .long], help: "Write the body into this file.", completion: .file()) var output: String?
     @Option(
@@ -39,13 +39,13 @@ struct CallCommand: AsyncParsableCommand {
     var user: String?
     @Option(name: [.customShort("A", allowingJoined: true), .long], help: "The User-Agent.") var userAgent: String?
     @Option(help: "Statuses that are a success: like 200-299,404.") var expect: String?
-    @Option(help: "A longer response is an error: bytes, 1M at most.") var maxResponse: ByteCount?
-    @Flag(help: "The server knows a repetition by its Idempotency-Key: the request may be sent again.")
+    @Option(help: "The largest response that is accepted, in bytes, at most 1M.") var maxResponse: ByteCount?
+    @Flag(help: "The request may be sent again, because the server recognizes a repetition by its Idempotency-Key.")
     var idempotent = false
-    @Option(help: "Seconds for which an earlier response to the same request is good.") var freshFor: Double?
+    @Option(help: "Seconds for which an earlier response to the same request is used.") var freshFor: Double?
     @Option(help: "Attempts after the first.") var retries: Int?
     @Option(help: "Seconds for a connection.") var connectTimeout: Double?
-    @Option(name: [.customShort("m", allowingJoined: true), .long], help: "Seconds by which it must be done.")
+    @Option(name: [.customShort("m", allowingJoined: true), .long], help: "Seconds within which it must be done.")
     var maxTime: Double?
     @Option(help: "The job's id.") var id: String?
     @Option(help: "Also push the final event onto this reply list.") var replyTo: String?
@@ -59,7 +59,7 @@ struct CallCommand: AsyncParsableCommand {
         (common.redis, common.queue, common.json) = (redis, queue, false)
         // Before anything is pushed: a response that cannot be written would be lost.
         let file = try output.map(open)
-        let bus = try await common.connect()
+        let bus = try await common.connect(hint: " haul call requires Redis and a running worker")
         if wait { _ = try await reaching { () throws(RedisError) in try await bus.jobs(elements.map(\.id)) } }
         let pushed = try await reaching { () throws(RedisError) in try await bus.push(now: elements) }
         guard wait else {
@@ -117,7 +117,7 @@ struct CallCommand: AsyncParsableCommand {
         return descriptor
     }
 
-    /// Writes the bytes unchanged, also if they are not printable: the caller wants the body as it is.
+    /// Writes the bytes unchanged, even if they are not printable, because the caller requires the body as it is.
     private func write(_ bytes: [UInt8], to descriptor: Int32) throws {
         var rest = bytes[...]
         while !rest.isEmpty {
@@ -144,7 +144,7 @@ struct CallCommand: AsyncParsableCommand {
         var target = url
         if let user {
             guard let start = url.byteRange(of: "://")?.upperBound else {
-                throw wrong("\(url) is no http or https URL")
+                throw wrong("\(url) must begin with http:// or https://")
             }
             target = String(url[..<start]) + Self.encoded(user) + "@" + url[start...]
         }
@@ -161,10 +161,10 @@ struct CallCommand: AsyncParsableCommand {
                     at: 0)
             }
             let json = try JSON(JSON.object(all))
-            if let bad = try Job(json: json).unreadableURL { throw wrong("url: \(bad) has a host that cannot be") }
+            if let bad = try Job(json: json).unreadableURL { throw wrong("url: \(bad) has an invalid host name") }
             return try Element(json)
         } catch let error as Job.Invalid {
-            throw wrong("\(error)")
+            throw wrong(error.field == "url" ? "\(error) (\(MaskedURL.shown(url)))" : "\(error)")
         }
     }
 
@@ -180,7 +180,7 @@ struct CallCommand: AsyncParsableCommand {
         add("method", (request ?? (head ? "HEAD" : nil)).map(JSON.quoted))
         var fields = try header.map { line in
             let parts = line.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
-            guard parts.count == 2 else { throw wrong("--header wants \"Name: value\"") }
+            guard parts.count == 2 else { throw wrong("--header must be \"Name: value\", not \"\(line)\"") }
             return (String(parts[0]), String(parts[1].drop { $0 == " " }))
         }
         func addField(_ name: String, _ value: String) {

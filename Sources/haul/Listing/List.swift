@@ -40,17 +40,17 @@ struct List: AsyncParsableCommand {
     @Flag(help: "With --state rejected: print the elements as they were pushed, with their secrets.") var all = false
 
     func validate() throws {
-        guard limit >= 1 else { throw ValidationError("--limit must be 1 or more.") }
+        guard limit >= 1 else { throw ValidationError("--limit must be 1 or more, not \(limit)") }
         if let older, Age.milliseconds(older) == nil {
-            throw ValidationError("--older wants a time like 90s, 10m, 2h or 7d, not \"\(older)\".")
+            throw ValidationError("--older must be a time like 90s, 10m, 2h or 7d, not \"\(older)\".")
         }
         guard after == nil || state.count == 1 else {
-            throw ValidationError("--after needs one --state.")
+            throw ValidationError("--after requires exactly one --state")
         }
         guard !state.contains("rejected") || state.count == 1 else {
-            throw ValidationError("--state rejected allows no other --state: rejected elements are no jobs.")
+            throw ValidationError("--state rejected allows no other --state: rejected elements are not jobs")
         }
-        guard !all || state == ["rejected"] else { throw ValidationError("--all goes with --state rejected.") }
+        guard !all || state == ["rejected"] else { throw ValidationError("--all requires --state rejected") }
     }
 
     func run() async throws {
@@ -86,13 +86,13 @@ struct List: AsyncParsableCommand {
             guard let state = JobState(rawValue: text) else {
                 let near = Suggestion.nearest(to: text, among: Self.states).map { " Did you mean \($0)?" } ?? ""
                 throw ExitStatus.because(
-                    .usage, "\"\(text)\" is no state: \(Self.states.joined(separator: ", ")).\(near)")
+                    .usage, "\"\(text)\" is not a state: use \(Self.states.joined(separator: ", ")).\(near)")
             }
             return state
         }
     }
 
-    /// Runs `body`. nil if the user may not read the jobs in line, which hold secrets, and has not asked for queued
+    /// Runs `body`. nil if the user may not read the waiting jobs, which hold secrets, and has not asked for queued
     /// jobs.
     private func seen<T>(_ state: JobState, _ body: () async throws(RedisError) -> T) async throws -> T? {
         do throws(RedisError) { return try await body() } catch {
@@ -100,7 +100,7 @@ struct List: AsyncParsableCommand {
                 throw ExitStatus.because(error)
             }
             Terminal.complain(
-                "haul: this user may not see what waits in line: queued jobs are not listed (haul stats counts them)")
+                "haul: this user may not read the waiting jobs: queued jobs are not listed (haul stats counts them)")
             return nil
         }
     }

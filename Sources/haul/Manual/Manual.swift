@@ -11,7 +11,7 @@ struct Manual: ParsableCommand {
     @Argument(help: "A command; without one, the page of haul itself.", completion: .list(Haul.verbs))
     var command: String?
     @Option(
-        help: "Write all pages into this directory, which must be there: haul.1, haul-push.1 and so on.",
+        help: "Write all pages into this existing directory: haul.1, haul-push.1 and so on.",
         completion: .directory)
     var directory: String?
 
@@ -29,7 +29,8 @@ struct Manual: ParsableCommand {
         }
         let name = command.map { "haul-\($0)" } ?? "haul"
         guard let page = pages.first(where: { $0.name == name }) else {
-            throw ExitStatus.because(.usage, "there is no page of \"\(command ?? "")\"; haul --help lists the commands")
+            throw ExitStatus.because(
+                .usage, "\"\(command ?? "")\" is not a command and has no manual page; haul --help lists the commands")
         }
         Terminal.write(page.text)
     }

@@ -36,7 +36,7 @@ struct Roff {
         }
     }
 
-    /// Lines of at most 72 bytes, unless a word is longer. The program that shows the page breaks lines anew.
+    /// Lines of at most 72 bytes, unless a word is longer. The program that shows the page breaks lines again.
     private static func lines(of text: String) -> [String] {
         var lines: [String] = []
         for word in text.split(separator: " ") {

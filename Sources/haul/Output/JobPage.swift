@@ -42,7 +42,7 @@ struct JobPage {
         add("updated", record.state.isFinal || record.state == .running ? nil : timestamp("updated"))
         add("ended", timestamp("finished"))
         add("deadline", integer("deadline_at").map { Age.date($0) })
-        add("request", record["want"].map { "\($0) is requested, but no worker has acted on it yet" })
+        add("request", record["want"].map { "\($0) is requested, but no worker has applied it yet" })
         add("reply to", record["reply_to"])
         add("meta", record["meta"])
         return facts

@@ -177,7 +177,7 @@ struct Settings: Sendable {
             guard !known.contains(name), let near = Suggestion.nearest(to: name, among: known, within: 2) else {
                 return nil
             }
-            return "the variable \(name) is no option: did you mean \(near)?"
+            return "the environment variable \(name) does not set an option: did you mean \(near)?"
         }
     }
 

@@ -28,7 +28,7 @@ struct SettingsFile {
             }
             if !entry.option.isRepeating, let first = entries.first(where: { $0.option.name == entry.option.name }) {
                 throw ExitStatus.because(
-                    .usage, "\(path):\(entry.line): \(entry.option.name) is set already, in line \(first.line)")
+                    .usage, "\(path):\(entry.line): \(entry.option.name) is already set in line \(first.line)")
             }
             entries.append(entry)
         }
@@ -41,7 +41,7 @@ struct SettingsFile {
         let line = trimmed(line)
         guard !line.isEmpty, !line.hasPrefix("#") else { return nil }
         guard let sign = line.firstIndex(of: "=") else {
-            throw ExitStatus.because(.usage, "\(place): \"\(line)\" is no setting: write option = value")
+            throw ExitStatus.because(.usage, "\(place): \"\(line)\" is not a setting: write option = value")
         }
         let name = trimmed(String(line[..<sign]))
         let value = trimmed(String(line[line.index(after: sign)...]))
@@ -50,7 +50,7 @@ struct SettingsFile {
             return Entry(option: option, value: value, line: number, isPath: true)
         }
         let near = Suggestion.nearest(to: name, among: table.options.map(\.name)).map { " Did you mean \($0)?" } ?? ""
-        throw ExitStatus.because(.usage, "\(place): \"\(name)\" is no option of haul \(table.command).\(near)")
+        throw ExitStatus.because(.usage, "\(place): \"\(name)\" is not an option of haul \(table.command).\(near)")
     }
 
     /// At most 1 MiB, UTF-8; nil with `errno` if it cannot be read.

@@ -14,12 +14,14 @@ struct Top: AsyncParsableCommand {
             """)
 
     @OptionGroup var common: CommonOptions
-    @Flag(help: "Print one screen and end.") var once = false
+    @Flag(help: "Print one screen and exit.") var once = false
     @Option(help: "Seconds between refreshes, 0.5 or more.") var interval = 1.0
 
     func validate() throws {
-        guard interval >= 0.5, interval <= 3600 else { throw ValidationError("--interval must be from 0.5 to 3600.") }
-        guard !common.json else { throw ValidationError("top is for people: haul stats --json is for programs.") }
+        guard interval >= 0.5, interval <= 3600 else {
+            throw ValidationError("--interval must be from 0.5 to 3600, not \(interval)")
+        }
+        guard !common.json else { throw ValidationError("haul top has no --json: use haul stats --json") }
     }
 
     func run() async throws {

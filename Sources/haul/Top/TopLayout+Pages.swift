@@ -123,7 +123,7 @@ extension TopLayout {
             ("space, a", "mark a job, mark all"),
             ("p r c t", "pause, resume, cancel, retry what is marked, or this job"),
             ("P", "pause the queue, or resume it"), ("Q", "the next queue"), ("esc", "drop the filter and the marks"),
-            ("ctrl L, ctrl Z, q", "draw anew, suspend, quit"),
+            ("ctrl L, ctrl Z, q", "redraw, suspend, quit"),
         ]
         let column = 2 + (keys.map(\.0.count).max() ?? 0)
         return [ScreenRow()]

@@ -63,7 +63,7 @@ struct TopLayout {
         if model.data.lostCount > 0 { row.add(", \(model.data.lostCount) lost", .bad) }
         if model.data.isPaused { row.add("  PAUSED", .warning) }
         if let most = model.data.maxRunning { row.add("  at most \(most) at once", .warning) }
-        if alive == 0 { row.add("  nobody serves this queue", .bad) }
+        if alive == 0 { row.add("  no worker serves this queue", .bad) }
         let time = String(Age.date(model.data.now).dropFirst(11)) + " "
         guard width - row.columns > time.count else { return row }
         row.add(String.spaces(width - row.columns - time.count))
@@ -151,7 +151,7 @@ struct TopLayout {
         if !model.filter.isEmpty { return "no job matches \"\(model.filter)\"" }
         guard isRead else { return "reading" }
         let other = model.data.counts[.queued] ?? 0
-        let hint = model.view == .running && other > 0 ? "; \(other) wait in line" : ""
+        let hint = model.view == .running && other > 0 ? "; \(other) are waiting" : ""
         return "nothing is \(model.view.rawValue)\(hint)"
     }
 

@@ -117,7 +117,7 @@ actor TopReader {
         do throws(RedisError) {
             listed = try await queue.listed(in: state, from: 0, limit: Self.pageOfOthers)
         } catch {
-            // Without permission to read the jobs in line, the user sees only their number.
+            // Without permission to read the waiting jobs, the user sees only their number.
             guard error.code == .noPermission else { throw error }
             return []
         }

@@ -4,7 +4,7 @@ import HaulRedis
 
 struct Watch: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "watch", abstract: "Follow jobs as they go; without ids, all of them.",
+        commandName: "watch", abstract: "Follow the given jobs, or all jobs without ids.",
         discussion: """
             Ends when all named jobs have ended, with status 1 if one did not complete. At most 20 running jobs have a line \
             at a time; haul top shows all.
@@ -15,7 +15,7 @@ struct Watch: AsyncParsableCommand {
 
     func validate() throws {
         try Selection.check(ids)
-        guard !waitFor || !ids.isEmpty else { throw ValidationError("--wait-for is about jobs: give their ids.") }
+        guard !waitFor || !ids.isEmpty else { throw ValidationError("--wait-for requires the ids of jobs") }
     }
 
     func run() async throws {

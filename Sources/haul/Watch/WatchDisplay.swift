@@ -13,7 +13,7 @@ struct WatchDisplay {
     private var drawn = 0
     private var progressPrinted: ContinuousClock.Instant?
 
-    /// The most lines per drawing. More lines are only counted: nobody could read them.
+    /// The most lines per drawing. More lines are only counted, because no one could read them.
     private static let maxNews = 12
     /// The time between two lines about a job's progress, without a terminal.
     private static let pace: Duration = .seconds(10)

@@ -25,7 +25,7 @@ import Testing
         _ = try await bench.haul("push", "http://h/file.bin", "--id", "film")
         let terminal = try PseudoTerminal(rows: 24, columns: 80)
         let process = try top(bench, terminal)
-        try await eventually("a screen") { terminal.text.contains("nothing is running; 1 wait in line") }
+        try await eventually("a screen") { terminal.text.contains("nothing is running; 1 are waiting") }
         #expect(terminal.isRaw)
         // Key 1 selects the view of queued jobs.
         terminal.type("1")
@@ -95,14 +95,14 @@ import Testing
         let bench = try await CommandBench()
         let terminal = try PseudoTerminal(rows: 24, columns: 200)
         let process = try top(bench, terminal)
-        try await eventually("a screen") { terminal.text.contains("nobody serves this queue") }
+        try await eventually("a screen") { terminal.text.contains("no worker serves this queue") }
         terminal.forget()
         bench.server.signal(SIGKILL)
         try await eventually("trouble", within: .seconds(20)) { terminal.text.contains("Redis") }
         terminal.forget()
         try await bench.server.restart()
         try await eventually("the queue again", within: .seconds(20)) {
-            terminal.text.contains("nobody serves this queue")
+            terminal.text.contains("no worker serves this queue")
         }
         terminal.type("\u{3}")
         #expect(try await process.wait() == 130)

@@ -12,7 +12,7 @@ import Testing
         let worker = try bench.worker("one", "--http", page)
         try await eventually { try await bench.haul("workers").out.contains(#/one +working/#) }
         let quiet = try await bench.haul("worker", "quiet", "one")
-        #expect(quiet.status == 0 && quiet.out.contains("one  takes no more jobs of the queue default"), "\(quiet)")
+        #expect(quiet.status == 0 && quiet.out.contains("one  claims no more jobs of the queue default"), "\(quiet)")
         try await eventually { try await bench.haul("workers").out.contains(#/one +quiet/#) }
         let readiness = try await bench.haul("health", "--ready", page)
         #expect(
@@ -53,7 +53,7 @@ import Testing
         let typo = try await bench.haul("worker", "quite", "one")
         #expect(typo.status == 2 && typo.err.contains("Did you mean haul worker quiet?"), "\(typo)")
         let rootless = try await bench.haul("worker")
-        #expect(rootless.status == 2 && rootless.err.contains("needs --root"), "\(rootless)")
+        #expect(rootless.status == 2 && rootless.err.contains("requires --root"), "\(rootless)")
         worker.kill(SIGTERM)
         #expect(try await worker.wait() == 0)
     }

@@ -97,8 +97,8 @@ import Testing
         data.now = 1_795_000_000_000
         data.counts = [.queued: 5]
         model.apply(data)
-        #expect(text(model).contains("nobody serves this queue"))
-        #expect(text(model).contains("nothing is running; 5 wait in line"))
+        #expect(text(model).contains("no worker serves this queue"))
+        #expect(text(model).contains("nothing is running; 5 are waiting"))
         model.trouble = "Redis does not answer"
         #expect(text(model).contains("Redis does not answer"))
         #expect(text(model, 20, 4).contains("20x4"))
