@@ -39,8 +39,8 @@ package struct Claim: Sendable {
     package let isLimited: Bool
     /// The queue's defaults: names of fields, and their values as JSON. Sorted by name.
     package let defaults: [(name: String, text: String)]
-    /// The state of the job before the push, packed by Lua/claiming.lua; empty if the job was not known or was queued. It
-    /// goes back to Redis in `Settlement.rejected`.
+    /// The state of the job before the push, packed by Lua/claiming.lua; empty if the job was not known or was queued.
+    /// It goes back to Redis in `Settlement.rejected`.
     package let before: [UInt8]
 
     /// Reads one entry of the reply that Lua/claim.lua describes; nil if a member is missing.
@@ -101,7 +101,7 @@ package struct Claim: Sendable {
     package func job() throws(Job.Invalid) -> Job { try read { _ in }.job }
 }
 
-/// The answer to one token of a claim.
+/// The reply to one token of a claim.
 package enum ClaimReply: Sendable {
     case job(Claim)
     case empty
@@ -109,9 +109,9 @@ package enum ClaimReply: Sendable {
     case more
     /// The queue is paused. Claim again when a tick says that the queue is open.
     case paused
-    /// The queue is at `max_running`, or has no start left. A settle may claim with it; otherwise wait for a place.
+    /// The queue is at `max_running`, or has no start left. A settle may claim with it; otherwise wait for a permit.
     case full
-    /// This worker takes no more jobs. Claim again when a tick says that it may.
+    /// This worker claims no more jobs. Claim again when a tick says that it may.
     case quiet
     /// The worker has registered again since it sent the claim, or is not known. Register, then claim again.
     case stale
@@ -128,7 +128,7 @@ package enum ClaimReply: Sendable {
         let reply = try value.get().members
         switch reply["answer"]?.string {
         case "job":
-            guard let claim = Claim(reply) else { throw RedisError(.reply, "the claim function answered with no job") }
+            guard let claim = Claim(reply) else { throw RedisError(.reply, "the claim function returned no job") }
             self = .job(claim)
         case "empty": self = .empty
         case "more": self = .more
@@ -136,7 +136,7 @@ package enum ClaimReply: Sendable {
         case "full": self = .full
         case "quiet": self = .quiet
         case "stale": self = .stale
-        case let word: throw RedisError(.reply, "the claim function answered \(word ?? "nothing")")
+        case let word: throw RedisError(.reply, "the claim function returned \(word ?? "nothing")")
         }
     }
 }

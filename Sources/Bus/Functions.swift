@@ -1,7 +1,7 @@
 import CHaulLua
 import HaulRedis
 
-/// The library of Redis functions: the tables of the contract and the files of Lua/, in the order that CLua gives.
+/// The library of Redis functions: the tables of the contract and the files of Lua/, in the order of CLua.c.
 struct Functions: Sendable {
     let all: Library
     let claim: Function

@@ -31,7 +31,7 @@ package enum HostLimit {
         value.integer.flatMap { 1...99_999_999_999_999 ~= $0 ? $0 : nil }
     }
 
-    /// Whether a value of the hash has a valid limit of rate, by the rules of Lua/hosts.lua.
+    /// Whether a value of the hash has a valid rate limit, by the rules of Lua/hosts.lua.
     static func hasRate(_ value: String) -> Bool { (try? JSON(value))?["rate"].flatMap(rate) != nil }
 
     /// What is wrong with one limit of a host; nil if nothing is.
@@ -47,14 +47,14 @@ package enum HostLimit {
         case "starts":
             isFine = (member.value.string ?? member.value.integer.map(String.init)).map(StartLimit.accepts) ?? false
             rule = StartLimit.rule
-        default: return "\(member.name) is no limit: limits are connections, starts and rate"
+        default: return "\(member.name) is not a limit: the limits are connections, starts and rate"
         }
         return isFine ? nil : "\(member.name) \(rule), not \(member.raw.prefix(100))"
     }
 }
 
 extension Queue {
-    /// The hosts that have a limit of rate, and sentences about limits of hosts that are invalid.
+    /// The hosts that have a rate limit, and sentences about limits of hosts that are invalid.
     package func hostRates() async throws(RedisError) -> (limited: Set<String>, faults: [String]) {
         let limits = try await redis.pipeline([.command(Command("HGETALL", keys.limits))])[0].dictionary
         let faults = limits.sorted { $0.key < $1.key }.flatMap { host, value in

@@ -90,7 +90,7 @@ extension Inspection {
             _ = try await queue.redis.pipeline(immortal.map { .command(Command("PEXPIRE", $0, 604_800_000, "NX")) })
         }
         return immortal.map {
-            Finding($0, "it would stay for ever", "--repair sets a time to live", isRepaired: repairing)
+            Finding($0, "it would never expire", "--repair sets a time to live", isRepaired: repairing)
         }
     }
 }

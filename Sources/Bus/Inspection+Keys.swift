@@ -27,29 +27,30 @@ extension Inspection {
     /// What does not work while a key has another type. While a key that is not listed here has one, no function works,
     /// since touch() of Lua/prelude.lua fails.
     private static let troubles: [KeyName: String] = [
-        .rejected: "elements that are no valid job cannot be rejected, and hold up the line",
-        .tick: "nobody looks after the queue: no request is heard, and no lost job runs again",
-        .workers: "nobody looks after the queue: no request is heard, and no lost job runs again",
-        .want: "no job is claimed, and no request is heard",
-        .totals: "no figures of the whole fleet are kept", .permits: "workers take it away by themselves",
-        .epoch: "workers write it anew by themselves",
+        .rejected: "elements that are not valid jobs cannot be rejected, and block the queue",
+        .tick: "no worker maintains the queue: no control operation is applied, and no lost job runs again",
+        .workers: "no worker maintains the queue: no control operation is applied, and no lost job runs again",
+        .want: "no job is claimed, and no control operation is applied",
+        .totals: "no figures of the whole fleet are kept", .permits: "workers delete it by themselves",
+        .epoch: "workers write it again by themselves",
         .defaults: "jobs have no defaults, and a relative url is rejected",
-        .rateLeases: "workers take it away by themselves", .starts: "workers take it away by themselves",
+        .rateLeases: "workers delete it by themselves", .starts: "workers delete it by themselves",
         .limits: "hosts have no limits of their own",
         .hosts: "jobs that wait for a host may overtake each other",
         .deferredHosts: "no host is limited, and jobs that wait for one stay there",
         .backoff: "hosts that ask for a pause get none",
         .responses: "responses are not bounded", .responseBytes: "responses are not bounded",
-        .replyBytes: "answers in reply lists are not bounded",
+        .replyBytes: "the bytes of events in reply lists are not bounded",
         .batches: "batches are counted, but not listed",
-        .recheck: "requests for jobs that wait for a host or a kind are done only when these are taken",
+        .recheck:
+            "control operations for jobs that wait for a host or a kind are applied only when the jobs are claimed",
         .removed: "what killed workers left of removed jobs stays for 8 days",
-        .deferredKinds: "jobs of a kind that some workers do not do are not taken by others",
+        .deferredKinds: "jobs of a kind that some workers do not do are not claimed by others",
     ]
 
     private static let mortalTroubles: [KeyName: String] = [
-        .worker: "this worker can do nothing", .host: "no worker on this machine looks after the queue",
-        .reply: "no answer is pushed onto it", .history: "the history lacks this hour",
+        .worker: "this worker can do nothing", .host: "no worker on this machine maintains the queue",
+        .reply: "no event is pushed onto it", .history: "the history lacks this hour",
     ]
 
     /// Checks the keys of which a queue has only one. `stops` says that no function works.
@@ -90,7 +91,7 @@ extension Inspection {
         let unusable = Self.mortalTroubles[.worker]!
         let own: [(key: String, type: String, trouble: String)] = [
             (queue.keys.worker(worker.name), KeyName.worker.type, unusable),
-            (queue.keys.host(worker.place), KeyName.host.type, Self.mortalTroubles[.host]!),
+            (queue.keys.host(worker.hostIdentity), KeyName.host.type, Self.mortalTroubles[.host]!),
             (queue.keys.held(worker.name), KeyName.held.type, unusable),
         ]
         let found = try await types(of: own.map(\.key))
@@ -131,7 +132,7 @@ extension Inspection {
             if known?.accepts(value) == true { return nil }
             return Finding(
                 queue.keys.defaults, "\(name) \(known?.rule ?? "can have no default"), not \(value.prefix(200))",
-                "HSET or HDEL it; it has no effect. A value is JSON: a text stands in quotes")
+                "HSET or HDEL it; it has no effect. A value is JSON, so a text needs quotes")
         }
     }
 
@@ -169,12 +170,12 @@ extension Inspection {
         }
         return findings
             + immortal.map {
-                Finding($0, "it would stay for ever", "--repair sets a time to live", isRepaired: repairing)
+                Finding($0, "it would never expire", "--repair sets a time to live", isRepaired: repairing)
             }
     }
 
-    /// Checks for requests and files that wait too long. Ticks apply requests within a second, and a store's workers
-    /// delete its files.
+    /// Checks for operations and files that wait too long. Ticks apply operations within a second, and a store's
+    /// workers delete its files.
     func checkWaiting() async throws(RedisError) -> [Finding] {
         let keys = queue.keys
         let now = try await queue.timestamp()
@@ -185,7 +186,8 @@ extension Inspection {
         let examine = replies[1].string.flatMap { Int64($0.prefix { $0 != " " }) } ?? 0
         if let count = replies[0].int, count > 0, now - examine > 10_000 {
             findings.append(
-                Finding(keys.want, "\(count) requests wait, and no worker looks after the queue", "start a worker"))
+                Finding(
+                    keys.want, "\(count) control operations wait, and no worker maintains the queue", "start a worker"))
         }
         var lists: Set<String> = []
         try await forEachPageOfKeys(.deletions) { names throws(RedisError) in lists.formUnion(names) }
@@ -236,13 +238,13 @@ extension Inspection {
             guard !old.isEmpty else { continue }
             findings.append(
                 Finding(
-                    key, "\(old.count) files were given to a worker to be deleted, and none says that they are",
+                    key, "\(old.count) files were assigned to workers that have not confirmed their deletion",
                     "start a worker with that root, or delete the hash to keep them"))
         }
         return findings
     }
 
-    /// Checks for elements that an unknown worker holds. Ticks put back those of known workers.
+    /// Checks for elements that an unknown worker holds. Ticks return those of known workers.
     func checkHeld(repairing: Bool) async throws(RedisError) -> [Finding] {
         var findings: [Finding] = []
         for list in try await heldLists() {
@@ -256,8 +258,8 @@ extension Inspection {
                 if repairing { try await recover(worker) }
                 findings.append(
                     Finding(
-                        list, "its worker is not known, so nobody puts back what it holds",
-                        "--repair puts it back to the front of the line", isRepaired: repairing))
+                        list, "its worker is not known, so no tick returns what it holds",
+                        "--repair returns it to the front of the queue", isRepaired: repairing))
             }
         }
         return findings
@@ -272,11 +274,11 @@ extension Inspection {
             for list in try await lists(name) {
                 let owner = String(list.dropFirst(queue.keys[name].count))
                 let index = name == .deferredHost ? hosts : kinds
-                // In one call, because a worker may bring the elements back meanwhile.
+                // In one call, because a worker may return the elements meanwhile.
                 let replies = try await queue.redis.pipeline(
                     [.command(Command("LLEN", list))]
                         + (name == .deferredHost
-                            // A worker of an earlier version notes hosts in the hash.
+                            // A worker of an earlier version records hosts in the hash.
                             ? [
                                 .command(Command("ZSCORE", hosts, owner)),
                                 .command(Command("HGET", queue.keys.hosts, "line " + owner)),
@@ -293,7 +295,7 @@ extension Inspection {
                     findings.append(
                         Finding(
                             list, "elements wait there, and \(index) does not say so",
-                            "--repair notes them, so that workers take them", isRepaired: repairing))
+                            "--repair adds them to it, so that workers claim them", isRepaired: repairing))
                 }
             }
         }

@@ -4,11 +4,11 @@ import HaulRedis
 
 extension Inspection {
     private static let page = 1000
-    /// How many elements one call reads, at most 16 KiB each: Redis serves nobody else while it copies them.
+    /// How many elements one call reads, at most 16 KiB each: Redis serves no other client while it copies them.
     private static let pageOfElements = 200
 
-    /// The continuations that Redis has made, in line or held by a worker. Only their hash values are kept, to save
-    /// memory.
+    /// The continuations that Redis has made, in the queue or held by a worker. Only their hash values are kept, to
+    /// save memory.
     struct Line {
         private var hashes: Set<Int> = []
 
@@ -76,7 +76,7 @@ extension Inspection {
         repeat {
             let reply = try await queue.redis.send(command(cursor))
             guard let parts = reply.array, parts.count == 2, let next = parts[0].string else {
-                throw RedisError(.reply, "a scan answered \(reply)")
+                throw RedisError(.reply, "a scan returned \(reply)")
             }
             cursor = next
             try await body((parts[1].array ?? []).compactMap(\.string))

@@ -1,10 +1,11 @@
 package import HaulRedis
 
-/// Checks whether a queue keeps the rules of the bus: each job is in exactly the one place that its state demands, and
+/// Checks whether a queue keeps the rules of the bus: each job is exactly where its state requires it, and
 /// no key exists without a reason.
 ///
-/// The queue may be large and in use. It is read in pages, and a function checks each job at one moment. Whatever looks
-/// wrong is checked again, since keys that are read one after the other may belong to different moments.
+/// The queue may be large and in use. It is read in pages, and a function checks each job at one point in time.
+/// Whatever appears wrong is checked again, since keys that are read one after the other may belong to different points
+/// in time.
 package struct Inspection: Sendable {
     /// How many jobs one call checks, which takes Redis some milliseconds.
     private static let batch = 200
@@ -46,10 +47,10 @@ package struct Inspection: Sendable {
         ]
     }
 
-    /// Jobs that looked wrong.
+    /// Jobs that appeared wrong.
     private struct Suspects {
         var ids: Set<String> = []
-        /// Queued jobs, and their elements that were not in line.
+        /// Queued jobs, and their elements that were not in the queue.
         var missing: [String: String] = [:]
         var isEmpty: Bool { ids.isEmpty }
 
@@ -61,9 +62,10 @@ package struct Inspection: Sendable {
         }
     }
 
-    /// The first check of everything. Returns the jobs that look wrong, and findings about keys that belong to no job.
+    /// The first check of everything. Returns the jobs that appear wrong, and findings about keys that belong to no
+    /// job.
     private func survey(repairing: Bool) async throws(RedisError) -> (Suspects, [Finding]) {
-        // The line is read first. A job that joins it afterwards looks wrong here, and is checked again.
+        // The queue is read first. A job that joins it afterwards appears wrong here, and is checked again.
         let line = try await line()
         var suspects = Suspects()
         var others: [Finding] = []
@@ -112,11 +114,11 @@ package struct Inspection: Sendable {
             let reply = try await queue.redis.run(
                 queue.functions.inspect, keys: queue.keys.given(to: "-"), arguments: arguments,
                 timeout: .seconds(30))
-            guard reply.array != nil else { throw RedisError(.reply, "the inspect function answered \(reply)") }
+            guard reply.array != nil else { throw RedisError(.reply, "the inspect function returned \(reply)") }
             let members = reply.members
             for row in members["findings"]?.array ?? [] {
                 let texts = (row.array ?? []).compactMap(\.string)
-                guard texts.count == 3 else { throw RedisError(.reply, "the inspect function answered \(reply)") }
+                guard texts.count == 3 else { throw RedisError(.reply, "the inspect function returned \(reply)") }
                 findings.append(Finding(job: texts[0], breaks: texts[1], isRepaired: texts[2] == "1"))
             }
             queued += (members["queued"]?.dictionary ?? [:]).map { ($0.key, $0.value) }

@@ -33,12 +33,12 @@ package struct JobRecord: Sendable {
     /// Whether the job has ended and its event was published. A completed job may still wait for replicas.
     package var hasEnded: Bool { state.isFinal && (state != .completed || self["waiting"] != "replicas") }
 
-    /// Whether the push of `moment` (unix ms) has come to its end: the job has ended, and its event was published.
+    /// Whether the push of `timestamp` (unix ms) has come to its end: the job has ended, and its event was published.
     package func hasEnded(since timestamp: Int64) -> Bool {
         hasEnded && Self.isSettled(timestamp, settledUntil: fields["settled_until"], ahead: fields["ahead"])
     }
 
-    /// Whether a push of `moment` (unix ms) would count as a repeat: is_repeat() in Lua/push.lua.
+    /// Whether a push of `timestamp` (unix ms) would count as a repeat: is_repeat() in Lua/push.lua.
     static func isSettled(_ timestamp: Int64, settledUntil: String?, ahead: String?) -> Bool {
         settledUntil.flatMap { Int64($0) } ?? 0 >= timestamp || ahead.flatMap { Int64($0) } == timestamp
     }

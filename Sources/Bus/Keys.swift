@@ -18,7 +18,7 @@ package struct Keys: Sendable {
     package var rejected: String { self[.rejected] }
     package var workers: String { self[.workers] }
     package func worker(_ name: String) -> String { self[.worker] + name }
-    package func host(_ place: String) -> String { self[.host] + place }
+    package func host(_ hostIdentity: String) -> String { self[.host] + hostIdentity }
     package var settings: String { self[.settings] }
     package var permits: String { self[.permits] }
     package var defaults: String { self[.defaults] }
@@ -37,7 +37,7 @@ package struct Keys: Sendable {
     package func batch(_ name: String) -> String { self[.batch] + name }
     /// The state in which each member of a batch is counted.
     package func members(_ batch: String) -> String { self[.members] + batch }
-    /// Files that a worker of a store has been given to unlink and has not reported as done.
+    /// Files that a worker of a store has claimed to unlink and has not reported as done.
     package func deleting(_ store: String) -> String { self[.deleting] + store }
     /// Jobs that were removed within the last hour and may have left partial files.
     package var removed: String { self[.removed] }
@@ -46,7 +46,7 @@ package struct Keys: Sendable {
     package var control: String { prefix + ChannelName.control.rawValue }
     package func events(_ id: String) -> String { prefix + ChannelName.events.rawValue + id }
 
-    /// Where the jobs in `state` are listed: the line for queued jobs, else a sorted set.
+    /// Where the jobs in `state` are listed: the queue for queued jobs, else a sorted set.
     package func index(_ state: JobState) -> String {
         switch state {
         case .queued: jobs
@@ -59,7 +59,7 @@ package struct Keys: Sendable {
         }
     }
 
-    /// The sorted sets in which an inspection looks for jobs.
+    /// The sorted sets in which an inspection searches for jobs.
     var indexes: [String] {
         [leases, scheduled, self[.paused], self[.completed], self[.failed], self[.cancelled], deadlines]
     }

@@ -10,10 +10,10 @@ package struct BatchRecord: Sendable, Equatable {
     package let size: Int?
     /// How often the batch has been over.
     package let round: Int
-    /// When the first member came, and when the batch was over, unix ms. `finished` is nil while a member is pending.
+    /// When the first member came, and when the batch ended, unix ms. `finished` is nil while a member is pending.
     package let created: Int64?
     package let finished: Int64?
-    /// The request that is in force for members which join later.
+    /// The operation that is in force for members which join later.
     package let wanted: String?
     package let replyTo: [String]
 
@@ -37,11 +37,11 @@ package enum BatchState: String, Sendable, CaseIterable {
     /// The job has not ended: it is queued, scheduled, running or paused.
     case pending
     case completed, failed, cancelled
-    /// The element was no valid job.
+    /// The element was not a valid job.
     case rejected
 }
 
-/// A request for all members of a batch.
+/// An operation for all members of a batch.
 package enum BatchRequest: String, Sendable {
     case paused, cancelled
     /// Paused members continue.
@@ -85,8 +85,8 @@ extension Queue {
         return Dictionary(grouping: known, by: \.state).mapValues { $0.map(\.id).sorted() }
     }
 
-    /// Writes a request for all members of a batch, and for members that join later. Ticks pass it to the members, some
-    /// at a time.
+    /// Writes an operation for all members of a batch, and for members that join later. Ticks pass it to the members,
+    /// some at a time.
     package func request(_ request: BatchRequest, ofBatch name: String) async throws(RedisError) {
         let timestamp = try await timestamp()
         try await redis.send(Command("HSET", keys.want, "batch/\(name)", "\(request.rawValue) \(timestamp)"))

@@ -1,7 +1,7 @@
 import HaulContract
 package import HaulRedis
 
-/// What an operator wants of a job.
+/// What an operator wants to happen to a job.
 package enum ControlOperation: String, Sendable {
     case paused, cancelled
     /// Resume a paused job, or retry a failed one.
@@ -11,10 +11,10 @@ package enum ControlOperation: String, Sendable {
 }
 
 extension Queue {
-    /// Writes requests for jobs in any state, and notifies the workers. The next tick of a worker applies them, within
-    /// a second.
+    /// Writes operations for jobs in any state, and notifies the workers. The next tick of a worker applies them,
+    /// within a second.
     ///
-    /// - Parameter moment: The requests stop pushes that are no newer, unix ms; nil: now, by Redis' clock.
+    /// - Parameter timestamp: The operations stop pushes that are not newer, unix ms; nil: now, by Redis' clock.
     package func request(
         _ request: ControlOperation, of ids: [String], at timestamp: Int64? = nil
     ) async throws(RedisError) {

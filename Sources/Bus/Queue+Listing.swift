@@ -8,7 +8,7 @@ package struct ListedJob: Sendable, Hashable {
     package let id: String
     /// The first URL without secrets, of a queued job as its element gives it; nil for others.
     package var maskedURL: String?
-    /// The score of the job in its index, unix ms. For a queued job the moment of its push, if the element has one.
+    /// The score of the job in its index, unix ms. For a queued job the timestamp of its push, if the element has one.
     package var timestamp: Int64?
     /// The batch that the element of a queued job names.
     package var batch: String?

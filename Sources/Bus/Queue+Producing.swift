@@ -12,7 +12,7 @@ package struct Element: Sendable {
     /// The field `at`, unix ms.
     package let timestamp: Int64?
 
-    /// Computes the id as identify() of Lua/claiming.lua does. Throws `Job.Invalid` if `json` is no valid job.
+    /// Computes the id as identify() of Lua/claiming.lua does. Throws `Job.Invalid` if `json` is not a valid job.
     package init(_ json: JSON) throws(Job.Invalid) {
         let job = try Job(json: json)
         timestamp = job.at
@@ -43,10 +43,10 @@ extension Element {
 }
 
 extension Queue {
-    /// Puts jobs at the end of the line, with the present moment by Redis' clock as `at`, so that they are in one order
-    /// with requests.
+    /// Puts jobs at the end of the queue, with the present time by Redis' clock as `at`, so that they are in one order
+    /// with operations.
     ///
-    /// - Returns: The moment of each push, unix ms, by the id of the job.
+    /// - Returns: The timestamp of each push, unix ms, by the id of the job.
     @discardableResult
     package func push(now elements: [Element]) async throws(RedisError) -> [String: Int64] {
         let timestamp = try await timestamp()
@@ -55,7 +55,7 @@ extension Queue {
         return Dictionary(made.map { ($0.id, $0.timestamp ?? timestamp) }) { max($0, $1) }
     }
 
-    /// Puts jobs at the end of the line by LPUSH, of at most 500 jobs each, in one round trip.
+    /// Puts jobs at the end of the queue by LPUSH, of at most 500 jobs each, in one round trip.
     ///
     /// - Parameters:
     ///   - toFront: Puts them at the front by RPUSH, in their order.
@@ -67,7 +67,7 @@ extension Queue {
         _ elements: [Element], toFront: Bool = false, replicas: Int = 0, within wait: Duration = .zero,
         on waiter: Redis? = nil
     ) async throws(RedisError) -> Int {
-        // The front of the line is the right end of the list. The last element that is pushed there is taken first.
+        // The front of the queue is the right end of the list. The last element that is pushed there is claimed first.
         let texts = toFront ? elements.map(\.text).reversed() : elements.map(\.text)
         let batches = texts.pages(of: 500).map { page in
             Call.command(Command(arguments: [toFront ? "RPUSH" : "LPUSH", keys.jobs] + Array(page)))

@@ -9,7 +9,7 @@ package struct QueueStats: Sendable {
     package var maxRunning: Int?
     /// Where the queued elements wait.
     package var waiting = WaitingLists()
-    /// How many elements were set aside because the worker that took them does not do their kind, by kind.
+    /// How many elements were deferred because the worker that claimed them does not do their kind, by kind.
     package var deferred: [String: Int] { waiting.kinds }
     /// Whether Redis has any key of the queue that jobs, workers or operators have written.
     package var isKnown = false
@@ -47,8 +47,8 @@ extension Queue {
         return result
     }
 
-    /// The ids of pushes whose jobs were removed since, so that the pushes have no effect. `pushes`: the moment of each
-    /// push (unix ms) by id.
+    /// The ids of pushes whose jobs were removed since, so that the pushes have no effect. `pushes`: the timestamp of
+    /// each push (unix ms) by id.
     package func removed(_ pushes: [String: Int64]) async throws(RedisError) -> [String] {
         var result: [String] = []
         for pushes in Array(pushes).pages(of: 500) {
@@ -69,9 +69,9 @@ extension Queue {
     {
         let reply = try await redis.send(Command("ZRANGE", keys.removed, start, start + limit - 1))
         let ids = (reply.array ?? []).compactMap(\.string)
-        let stubs = try await redis.pipeline(ids.map { .command(Command("HMGET", keys.job($0), "state", "lost")) })
-        return zip(ids, stubs).map { id, stub in
-            let values = (stub.array ?? []).map(\.string)
+        let tombstones = try await redis.pipeline(ids.map { .command(Command("HMGET", keys.job($0), "state", "lost")) })
+        return zip(ids, tombstones).map { id, tombstone in
+            let values = (tombstone.array ?? []).map(\.string)
             guard values.count == 2, values[0] == nil, let lost = values[1] else { return (id, []) }
             return (id, Set(lost.split(separator: " ").map(String.init)))
         }
@@ -98,8 +98,8 @@ extension Queue {
         return ids
     }
 
-    /// The ids that got into `state`, which is final or `paused`, at `moment` (unix ms) or later. Oldest first, at most
-    /// 100,000.
+    /// The ids that got into `state`, which is final or `paused`, at `timestamp` (unix ms) or later. Oldest first, at
+    /// most 100,000.
     package func ids(in state: JobState, since timestamp: Int64) async throws(RedisError) -> [String] {
         let reply = try await redis.send(
             Command("ZRANGE", keys.index(state), timestamp, "+inf", "BYSCORE", "LIMIT", 0, 100_000))

@@ -29,8 +29,8 @@ extension Queue {
 extension Inspection {
     /// Checks that the sum in `response_bytes` is the sum of the other fields.
     ///
-    /// While responses come and go, the pages of the hash belong to different moments. So only a difference that is the
-    /// same in three checks is a finding.
+    /// While responses come and go, the pages of the hash belong to different points in time. So only a difference that
+    /// is the same in three checks is a finding.
     func checkSumOfResponses(repairing: Bool) async throws(RedisError) -> [Finding] {
         var difference: Int64?
         for look in 0..<3 {

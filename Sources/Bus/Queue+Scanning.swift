@@ -8,7 +8,7 @@ extension Queue {
     package func now() async throws(RedisError) -> Int64 {
         let parts = try await redis.send(Command("TIME")).array ?? []
         guard parts.count == 2, let seconds = parts[0].int, let microseconds = parts[1].int else {
-            throw RedisError(.reply, "TIME did not answer with a time")
+            throw RedisError(.reply, "TIME did not return a time")
         }
         return Int64(seconds) * 1000 + Int64(microseconds) / 1000
     }

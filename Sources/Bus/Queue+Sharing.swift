@@ -1,14 +1,14 @@
 import HaulContract
 package import HaulRedis
 
-/// A worker's question for a share of a limit of rate.
+/// A worker's request for a rate lease, its part of a rate limit.
 package struct RateLeaseRequest: Sendable {
     package enum Wants: Sendable, Equatable {
         /// As much as there is.
         case all
         /// So many bytes per second.
         case some(Int64)
-        /// Nothing. The share goes back.
+        /// Nothing, which returns the lease.
         case none
     }
 
@@ -17,7 +17,7 @@ package struct RateLeaseRequest: Sendable {
 
     /// The host that has the limit, perhaps with a port, or `ofQueue`.
     package var name: String
-    /// The rate that the worker keeps to now, in bytes per second.
+    /// The rate that the worker uses at most now, in bytes per second.
     package var keeps: Int64
     /// The rate that the worker could use.
     package var wants: Wants
@@ -27,21 +27,21 @@ package struct RateLeaseRequest: Sendable {
     }
 }
 
-/// What a worker may use of a limit of rate until its lease is over.
+/// What a worker may use of a rate limit until its lease ends.
 package struct RateLease: Sendable, Equatable {
     package let bytesPerSecond: Int64
-    /// The share is less than the worker keeps to now. Other workers get the rest once this worker reports that it
-    /// keeps to the share.
+    /// The leased rate is less than the worker uses now. Other workers get the rest once this worker reports that it
+    /// uses no more than its lease.
     package let isSmaller: Bool
 }
 
 extension Queue {
-    /// Asks for shares of limits of rate.
+    /// Requests leases of rate limits.
     ///
-    /// - Parameter number: Grows with each call of this process. Redis ignores a question with an older number.
-    /// - Returns: The shares by the names of the limits. A limit that does not exist, or a question that was ignored,
+    /// - Parameter number: Grows with each call of this process. Redis ignores a request with an older number.
+    /// - Returns: The leases by the names of the limits. A limit that does not exist, or a request that was ignored,
     ///   has none.
-    package func shares(
+    package func leaseRates(
         _ worker: WorkerIdentity, number: Int, _ requests: [RateLeaseRequest]
     ) async throws(RedisError) -> [String: RateLease] {
         var arguments: [any RedisArgument] = [
@@ -57,11 +57,11 @@ extension Queue {
         }
         let reply = try await redis.run(functions.leaseRates, keys: keys.given(to: worker.name), arguments: arguments)
         let texts = (reply.array ?? []).map { $0.string ?? "" }
-        var shares: [String: RateLease] = [:]
+        var leases: [String: RateLease] = [:]
         for index in stride(from: 0, to: texts.count - 2, by: 3) {
-            guard let share = Int64(texts[index + 1]) else { continue }
-            shares[texts[index]] = RateLease(bytesPerSecond: share, isSmaller: texts[index + 2] == "1")
+            guard let rate = Int64(texts[index + 1]) else { continue }
+            leases[texts[index]] = RateLease(bytesPerSecond: rate, isSmaller: texts[index + 2] == "1")
         }
-        return shares
+        return leases
     }
 }

@@ -7,15 +7,15 @@ package struct WaitingPage: Sendable {
     package var read: Int
     /// How many elements the next call should read, if they are as long as these.
     package var next = Queue.minPageOfElements
-    /// The jobs that may match, each with the place of its element in the page.
+    /// The jobs that may match, each with the index of its element in the page.
     package var jobs: [(place: Int, job: ListedJob)] = []
 
     package init(read: Int = 0) { self.read = read }
 }
 
 extension Queue {
-    /// The first page has so many elements, and no page has more than `maxPageOfElements`. Their number is chosen so that they
-    /// have about `bytesOfPage` bytes together.
+    /// The first page has so many elements, and no page has more than `maxPageOfElements`. Their number is chosen so
+    /// that they have about `bytesOfPage` bytes together.
     package static let minPageOfElements = 500
     private static let maxPageOfElements = 16_000
     private static let bytesOfPage = 2 << 20
@@ -82,11 +82,11 @@ extension Queue {
         try await waiting(for: [id], in: waitingLists())[id]
     }
 
-    /// Finds jobs among the elements of a piece, and returns each with the place of its element.
+    /// Finds jobs among the elements of a piece, and returns each with the index of its element.
     private typealias Search =
         @Sendable ([WaitingElement]) async throws(RedisError) -> [(place: Int, job: ListedJob)]
 
-    /// The results of `search` for a page of the lists, in the order in which the elements are taken.
+    /// The results of `search` for a page of the lists, in the order in which the elements are claimed.
     private func page(
         in lists: WaitingLists, from start: Int, limit: Int, _ search: @escaping Search
     ) async throws(RedisError) -> WaitingPage {
@@ -109,7 +109,7 @@ extension Queue {
             guard let piece = pieces[first] else { break }
             if let error = piece.error { throw error }
             page.jobs += piece.found.map { ($0.place + first, $0.job) }
-            // Some of its elements may have been taken meanwhile.
+            // Some of its elements may have been claimed meanwhile.
             page.read = min(first + length, limit)
             read += piece.read
             bytes += piece.bytes
@@ -165,7 +165,7 @@ extension Queue {
 
 /// Finds the id that an element gives, without reading the element as JSON.
 enum ElementID {
-    /// The value of the only member `id` of an object without escapes; nil if only a JSON reader can tell.
+    /// The value of the only member `id` of an object without escapes; nil if only a JSON reader can find it.
     static func quick(_ element: [UInt8]) -> String? {
         element.withUnsafeBufferPointer { bytes in
             var depth = 0

@@ -10,8 +10,8 @@ package struct WorkerIdentity: Sendable {
     /// The store that keeps the worker's files.
     package let store: String
     /// The machine and the namespaces in which processes can see each other; empty if that is unknown.
-    package var place = ""
-    /// How another process at the same place can recognise this one: Lua/colocated.lua.
+    package var hostIdentity = ""
+    /// How another process with the same host identity can recognise this one: Lua/colocated.lua.
     package var process = ""
     /// Grows with each registration of this process. A claim under an earlier session gets no job.
     package var session = 0
@@ -29,7 +29,7 @@ package enum QueueGate: String, Sendable {
     case open, paused
     /// `max_running` jobs are running, or the queue's limit of starts leaves none.
     case full
-    /// The worker that asks takes no more jobs.
+    /// The worker that calls claims no more jobs.
     case quiet
 }
 
@@ -39,7 +39,7 @@ extension Queue {
     /// - Parameters:
     ///   - tokens: A new token for each job that is wanted.
     ///   - block: How long to wait at most.
-    ///   - isFull: The queue has no place free. Then the call waits for a place, not for an element.
+    ///   - isFull: The queue has no permit left. Then the call waits for a permit, not for an element.
     ///   - waiter: A client that is used for nothing else, because the call blocks its connection.
     /// - Returns: The claimed jobs. If there are fewer than tokens, the last entry says why.
     package func waitAndClaim(
@@ -52,7 +52,7 @@ extension Queue {
             : Command("BLMOVE", keys.jobs, keys.held(worker.name), "RIGHT", "LEFT", seconds)
         let replies = try await waiter.pipeline(
             [.command(wait), claimCall(worker, tokens)], timeout: .seconds(1), blocking: block)
-        // An operator's CLIENT UNBLOCK has ended the wait. That is no failure; the reply to the claim counts.
+        // An operator's CLIENT UNBLOCK has ended the wait. That is not a failure; the reply to the claim counts.
         if case .error(let error) = replies[0], error.code != .unblocked { throw error }
         return try Self.claims(try replies[1].get())
     }
@@ -82,7 +82,7 @@ extension Queue {
         let reply = try await redis.run(functions.settle, keys: keys.given(to: worker.name), arguments: arguments)
         let members = reply.members
         let answers = members["ends"]?.array ?? []
-        guard answers.count == ends.count else { throw RedisError(.reply, "the settle function answered \(reply)") }
+        guard answers.count == ends.count else { throw RedisError(.reply, "the settle function returned \(reply)") }
         return (
             answers.map { answer in
                 if case .error(let error) = answer { .failure(error) } else { .success(answer.string == "done") }
@@ -109,12 +109,12 @@ extension Queue {
         return reply.string == "ok"
     }
 
-    /// Forgets a worker that ends, and puts the elements that it has not claimed back in line. `received` is how many
-    /// bytes it has received since it began.
+    /// Forgets a worker that ends, and returns the elements that it has not claimed to the queue. `received` is how
+    /// many bytes it has received since it began.
     package func leave(_ worker: WorkerIdentity, received: Int64 = 0) async throws(RedisError) {
         try await redis.run(
             functions.leave, keys: keys.given(to: worker.name),
-            arguments: [Token.make(), worker.name, worker.instance, worker.place, received])
+            arguments: [Token.make(), worker.name, worker.instance, worker.hostIdentity, received])
     }
 
     /// Reports that files of a tick's reply are unlinked. If Redis does not get the report, a later tick returns the

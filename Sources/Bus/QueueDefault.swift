@@ -11,7 +11,7 @@ package struct QueueDefault: Sendable, Hashable {
 
     private init(unchecked name: String) { self.name = name }
 
-    /// nil if there is no default of this name.
+    /// nil if no default has this name.
     package init?(name: String) {
         guard name == "base" || JobField.byName[name]?.mayHaveDefault == true else { return nil }
         self.name = name

@@ -14,11 +14,11 @@ package enum QueueSetting: Sendable, Hashable {
     case hostConnections
     /// How many bytes of responses the jobs' hashes keep, at most. The oldest responses are dropped.
     case maxResponsesBytes
-    /// How many bytes of answers with responses lie in reply lists, at most. Further answers have no response.
+    /// How many bytes of events with responses wait in reply lists, at most. Further events have no response.
     case maxRepliesBytes
     /// For how many seconds ended jobs are kept. Without the setting, `QueuePolicy` decides.
     case keepCompleted, keepFailed, keepCancelled
-    /// The worker of this name takes no more jobs.
+    /// The worker of this name claims no more jobs.
     case quiet(worker: String)
 
     /// In seconds. A completed job may wait a minute for replicas (Lua/overdue.lua), and must be known until then.
@@ -37,7 +37,7 @@ package enum QueueSetting: Sendable, Hashable {
 
     private static let quietPrefix = "quiet:"
 
-    /// nil if there is no setting of this name.
+    /// nil if no setting has this name.
     package init?(name: String) {
         switch name {
         case "paused": self = .paused
@@ -104,7 +104,7 @@ extension Queue {
         try await setSetting(setting.name, to: value)
     }
 
-    /// Lets a worker finish its jobs of this queue and take no more, or ends that. It holds until the worker's process
+    /// Lets a worker finish its jobs of this queue and claim no more, or ends that. It holds until the worker's process
     /// ends.
     package func setQuiet(_ worker: String, _ isQuiet: Bool) async throws(RedisError) {
         try await set(.quiet(worker: worker), to: isQuiet ? "1" : nil)

@@ -4,7 +4,7 @@ package import HaulRedis
 ///
 /// Redis appends each call of a function to its AOF as a transaction, and checks the transaction's commands again when
 /// it replays them, as the user `default`. Redis 7.0 to 8.2, and others, drop what that user may not run, with no other
-/// sign than lines in their log. So `default` needs all rights, even where it is off and nobody can sign in as it.
+/// sign than lines in their log. So `default` needs all rights, even where it is off and no client can sign in as it.
 package enum ReplayRights: Sendable, Equatable {
     /// The user `default` may run what the functions write, or Redis keeps no AOF.
     case sufficient
@@ -14,7 +14,7 @@ package enum ReplayRights: Sendable, Equatable {
     case unknown
 
     package static let advice =
-        "change the line of that user in the ACL file to `user default off ~* &* +@all` before you restart Redis"
+        "change the queue of that user in the ACL file to `user default off ~* &* +@all` before you restart Redis"
 }
 
 extension Queue {
@@ -24,7 +24,7 @@ extension Queue {
         ["DEL"],
     ]
 
-    /// Asks the server of this queue what its user `default` may do. The question tells nothing about passwords.
+    /// Asks the server of this queue what its user `default` may do. The commands reveal nothing about passwords.
     package func replayRights() async throws(RedisError) -> ReplayRights {
         let questions = Self.samples.map { sample in
             Command(arguments: ["ACL", "DRYRUN", "default", sample[0], keys.jobs] + sample.dropFirst())

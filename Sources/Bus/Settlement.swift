@@ -15,16 +15,16 @@ package enum Settlement: Sendable {
     case carryOn(after: Duration, Failure)
     /// The job waits, without a slot, until its store can be written again.
     case parked(after: Duration, reason: String)
-    /// The job goes back to the front of the line. No attempt is counted.
+    /// The job goes back to the front of the queue. No attempt is counted.
     case released(why: String)
     /// This worker cannot read what was pushed. The job becomes what it was before the push. `before` is
     /// `Claim.before`.
     case rejected(reason: String, before: [UInt8] = [])
 
-    /// The most bytes of a response in a published event, and in an answer that is made from a job's hash after its end.
-    /// To copy and quote more would occupy Redis.
+    /// The maximum bytes of a response in a published event, and in an event that is made from a job's hash after its
+    /// end. To copy and quote more would occupy Redis.
     static let largestPublished = 16 << 10
-    /// The most bytes of responses in all the answers to one end of a job.
+    /// The maximum bytes of responses in all replies about one end of a job.
     static let largestReplies = 4 << 20
 
     /// Whether the run's partial file has no further use.

@@ -40,7 +40,7 @@ package struct Tick: Sendable {
     private let runs: [(Run, RunReport)]
     /// Pairs for the worker's hash.
     let fields: [(String, String)]
-    /// The worker waits for a place under `max_running`.
+    /// The worker waits for a permit under `max_running`.
     let isHeld: Bool
     /// Workers on this machine whose processes have certainly ended.
     let gone: [ColocatedWorker]
@@ -89,7 +89,7 @@ package struct Tick: Sendable {
 
     /// Takes the reply to a call.
     mutating func take(_ answer: RedisValue, to step: Step) throws(RedisError) {
-        try reply.add(answer, looked: step.kind != .report)
+        try reply.add(answer, isTick: step.kind != .report)
         isBegun = true
         if step.kind == .tick(isLast: true) { hasTicked = true }
         applied += step.runs.count
@@ -130,7 +130,7 @@ extension Queue {
         case .tick(let isLast):
             arguments =
                 [Token.make(), worker.name, worker.instance, policy.lease.milliseconds] + policy.retention
-                + [policy.crashLimit, worker.store, tick.isHeld ? "1" : "", worker.place, worker.process]
+                + [policy.crashLimit, worker.store, tick.isHeld ? "1" : "", worker.hostIdentity, worker.process]
             arguments.append(isLast ? "1" : "")
             arguments.append(tick.gone.count)
             for neighbour in tick.gone { arguments += [neighbour.worker, neighbour.process] }

@@ -5,10 +5,10 @@ import HaulRedis
 package struct TickReply: Sendable {
     /// Tokens of runs that this worker no longer owns. It must touch nothing of their jobs.
     package var fenced: Set<String> = []
-    /// Requests for this worker's runs, by token.
+    /// Control operations for this worker's runs, by token.
     package var operations: [String: ControlOperation] = [:]
     package var gate = QueueGate.open
-    /// The queue has a limit of rate that workers share: `Queue.shares`.
+    /// The queue has a rate limit that workers share: `Queue.leaseRates`.
     package var hasRate = false
     /// Hosts have limits of their own, which the worker must read: `Queue.hostRates`.
     package var hasHostLimits = false
@@ -20,23 +20,23 @@ package struct TickReply: Sendable {
     package var hasMoreWork = false
     /// Further control operations wait in `want`.
     package var hasUnappliedOperations = false
-    /// Files that this worker must unlink: their jobs were cancelled or removed while nobody ran them.
+    /// Files that this worker must unlink: their jobs were cancelled or removed while no worker ran them.
     package var dropped: [DroppedFile] = []
     /// Kinds of jobs that wait for another worker, because this one does not do them.
     package var deferredKinds: [String] = []
-    /// Workers at this place that have been silent for longer than a tick.
+    /// Workers with this host identity that have been silent for longer than a tick.
     package var silent: [ColocatedWorker] = []
 
     package init() {}
 
-    /// Adds the reply of one call. `looked` says that it is a reply of Lua/tick.lua, not of Lua/report_runs.lua.
-    mutating func add(_ reply: RedisValue, looked: Bool) throws(RedisError) {
-        guard reply.array != nil else { throw RedisError(.reply, "the tick function answered \(reply)") }
+    /// Adds the reply of one call. `isTick` says that it is a reply of Lua/tick.lua, not of Lua/report_runs.lua.
+    mutating func add(_ reply: RedisValue, isTick: Bool) throws(RedisError) {
+        guard reply.array != nil else { throw RedisError(.reply, "the tick function returned \(reply)") }
         let members = reply.members
         func list(_ name: String) -> [String] { (members[name]?.array ?? []).compactMap(\.string) }
         fenced.formUnion(list("fenced"))
         operations.merge((members["operations"] ?? .null).dictionary.compactMapValues(ControlOperation.init)) { $1 }
-        guard looked else { return }
+        guard isTick else { return }
         gate = QueueGate(rawValue: members["gate"]?.string ?? "") ?? .open
         hasRate = members["rate"] != nil
         hasHostLimits = members["limits"] != nil
@@ -60,7 +60,7 @@ package struct TickReply: Sendable {
 package struct DroppedFile: Sendable {
     package let id: String
     package let store: String
-    /// The place of the finished file, which the partial file lies beside.
+    /// The location of the finished file, beside which the partial file is.
     package let file: String
     /// The generation of the partial file to unlink; empty if there is none.
     package let generation: String

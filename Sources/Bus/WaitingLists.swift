@@ -5,16 +5,16 @@ package import HaulRedis
 package enum WaitingLocation: Sendable, Hashable {
     /// In the list `jobs`.
     case queue
-    /// A worker has taken the element, and has not claimed its job yet.
+    /// A worker holds the element, and has not claimed its job yet.
     case held(worker: String)
-    /// The element's host has no room.
+    /// The limit of the element's host is reached.
     case host(String)
-    /// The worker that took the element does not do its kind.
+    /// The worker that claimed the element does not do its kind.
     case kind(String)
 }
 
-/// All lists in which elements wait, at one moment: what workers hold, the queue, then what waits for hosts and for
-/// workers of a kind. Every count, list, search and check of queued jobs reads these lists, so that nothing that is
+/// All lists in which elements wait, at one point in time: what workers hold, the queue, then what waits for hosts and
+/// for workers of a kind. Every count, list, search and check of queued jobs reads these lists, so that nothing that is
 /// counted is missing elsewhere.
 package struct WaitingLists: Sendable {
     package struct List: Sendable {
@@ -62,7 +62,7 @@ package struct WaitingLists: Sendable {
     }
 
     /// The parts of the lists that hold the elements after the first `start`, at most `limit`. Places count from the
-    /// end of a list that is taken first.
+    /// end of a list that is claimed first.
     func parts(from start: Int, limit: Int) -> [(list: List, range: Range<Int>)] {
         var parts: [(list: List, range: Range<Int>)] = []
         var (skipped, left) = (max(0, start), max(0, limit))
@@ -91,7 +91,7 @@ extension Queue {
             .command(Command("ZRANGE", keys.workers, 0, -1)), .command(Command("HGETALL", keys.hosts)),
             .command(Command("HGETALL", keys.deferredKinds)), .command(Command("ZRANGE", keys[.deferredHosts], 0, -1)),
         ])
-        // A worker of an earlier version notes hosts in the hash.
+        // A worker of an earlier version records hosts in the hash.
         let noted = names[1].dictionary.keys.compactMap { $0.hasPrefix("line ") ? String($0.dropFirst(5)) : nil }
         let waited = Set(noted + (names[3].array?.compactMap(\.string) ?? [])).sorted()
         var found = WaitingLists()
@@ -147,7 +147,7 @@ extension Queue {
         return reasons
     }
 
-    /// The elements after the first `start`, in the order in which they are taken.
+    /// The elements after the first `start`, in the order in which they are claimed.
     func elements(
         in lists: WaitingLists, from start: Int, limit: Int
     ) async throws(RedisError) -> [WaitingElement] {

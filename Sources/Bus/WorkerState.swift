@@ -1,9 +1,9 @@
 /// What a worker does, by its hash. Commands, pages and programs all use this.
 package enum WorkerState: String, Sendable, CaseIterable {
     case working
-    /// It takes no more jobs, because an operator asked for that.
+    /// It claims no more jobs, because an operator asked for that.
     case quiet
-    /// It puts its jobs back in line and ends.
+    /// It returns its jobs to the queue and ends.
     case ending
     /// It was silent for longer than its lease, so its jobs run elsewhere.
     case lost

@@ -2,7 +2,7 @@
 ///
 /// In the bus' hash `offsets` a field is the first byte of an interval, and its value is the byte after the last one.
 package struct ByteIntervals: Sendable, Equatable {
-    /// Ascending; neighbours never touch.
+    /// Ascending; adjacent intervals never touch.
     package private(set) var intervals: [Range<Int64>] = []
 
     package init() {}

@@ -79,7 +79,7 @@ package struct Failure: Error, Sendable, Equatable, CustomStringConvertible {
     package var retryAfter: Duration?
     /// Whether a retry is useless, even if other failures with the same code may be retried.
     package var isFinal: Bool
-    /// What only the worker's log is told, and no producer.
+    /// Details for the worker's log alone, which no producer gets.
     package var detail: String?
 
     package init(_ code: ErrorCode, _ message: String, retryAfter: Duration? = nil, isFinal: Bool = false) {

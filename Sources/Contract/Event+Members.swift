@@ -16,17 +16,17 @@ extension Event {
         public static let progress = Kind(rawValue: "progress")
         /// The bytes received so far were dropped. The reason is ``Event/why``.
         public static let restarted = Kind(rawValue: "restarted")
-        /// The job waits for room in its store, or for its host. The reason is ``Event/why``.
+        /// The job waits for free space in its store, or for its host. The reason is ``Event/why``.
         public static let waiting = Kind(rawValue: "waiting")
         /// An attempt failed. Another one follows after ``Event/delay``.
         public static let retrying = Kind(rawValue: "retrying")
-        /// A delay or a wait is over, and the job is in the list of waiting jobs.
+        /// A delay or a wait has ended, and the job is in the list of waiting jobs.
         public static let queued = Kind(rawValue: "queued")
-        /// The job was put back into the list of waiting jobs. The reason is ``Event/why``.
+        /// The job was returned to the list of waiting jobs. The reason is ``Event/why``.
         public static let requeued = Kind(rawValue: "requeued")
-        /// A request stopped the job.
+        /// A control operation stopped the job.
         public static let paused = Kind(rawValue: "paused")
-        /// A request ended the job.
+        /// A control operation ended the job.
         public static let cancelled = Kind(rawValue: "cancelled")
         /// The job succeeded. Its file is complete, or its response is kept.
         public static let completed = Kind(rawValue: "completed")

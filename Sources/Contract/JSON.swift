@@ -114,7 +114,7 @@ public enum JSON: Sendable, Equatable {
         return result + "\""
     }
 
-    /// A valid JSON text without line breaks, for formats that end a text at its line. In JSON they only stand between
+    /// A valid JSON text without line breaks, for formats that end a text at its line. In JSON they only occur between
     /// values, where a blank means the same.
     package static func onOneLine(_ text: String) -> String {
         guard text.utf8.contains(where: isLineBreak) else { return text }
@@ -187,7 +187,7 @@ private struct JSONReader {
             guard peek() == UInt8(ascii: "\"") else { throw error("a name in double quotes is missing") }
             let name = try string()
             guard names.insert(Array(name.utf8)).inserted else {
-                throw error("the name \(name) stands twice in an object")
+                throw error("the name \(name) occurs twice in an object")
             }
             skipSpace()
             guard take(":") else { throw error("a colon should follow the name \(name)") }
@@ -226,7 +226,7 @@ private struct JSONReader {
                 }
                 return result
             case UInt8(ascii: "\\"): try escape(into: &text)
-            case 0..<0x20: throw error("a control character stands in a string")
+            case 0..<0x20: throw error("a string contains a control character")
             default: text.append(byte)
             }
         }
@@ -252,7 +252,7 @@ private struct JSONReader {
             }
             guard let scalar = Unicode.Scalar(code) else { throw error("half a surrogate pair") }
             text.append(contentsOf: UTF8.encode(scalar)!)
-        default: throw error("an unknown escape stands in a string")
+        default: throw error("a string contains an unknown escape")
         }
     }
 
@@ -260,7 +260,7 @@ private struct JSONReader {
         let digits = bytes[position..<min(position + 4, bytes.count)]
         guard digits.count == 4, digits.allSatisfy({ UInt8(ascii: "0")...UInt8(ascii: "f") ~= $0 }),
             let code = UInt32(String(decoding: digits, as: UTF8.self), radix: 16)
-        else { throw error("\\u wants four hexadecimal digits") }
+        else { throw error("\\u requires four hexadecimal digits") }
         position += 4
         return code
     }

@@ -93,10 +93,10 @@ public struct Job: Sendable, Equatable {
     public var connectTimeout: Duration?
     /// How long a connection may go without receiving a byte, from 0.1 seconds to a day.
     public var stallTimeout: Duration?
-    /// How long the job waits before it may start, counted from the same moment as ``deadline``.
+    /// How long the job waits before it may start, counted from the same time as ``deadline``.
     public var delay: Duration?
-    /// The time within which the job must be done, counted from ``at``, or from when a worker took the job if that was
-    /// earlier or ``at`` is nil.
+    /// The time within which the job must be done, counted from ``at``, or from when a worker claimed the job if that
+    /// was earlier or ``at`` is nil.
     public var deadline: Duration?
     /// The name of a list `haul:{QUEUE}:reply:<replyTo>` onto which the job's final event is pushed.
     public var replyTo: String?

@@ -1,7 +1,8 @@
 /// URLs without secrets, for events, logs and messages.
 package enum MaskedURL {
     /// `url` as it may be shown to the user who gave it: without a password, and with `[masked]` for the values of
-    /// query parameters that are signatures or tokens. Without the other parameters nobody could tell two URLs apart.
+    /// query parameters that are signatures or tokens. Without the other parameters two URLs could not be
+    /// distinguished.
     package static func shown(_ url: String) -> String {
         let parts = url.utf8.split(separator: UInt8(ascii: "#"), maxSplits: 1, omittingEmptySubsequences: false)
         let whole = parts[0].split(separator: UInt8(ascii: "?"), maxSplits: 1, omittingEmptySubsequences: false)

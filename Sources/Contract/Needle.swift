@@ -2,7 +2,7 @@ import Glibc
 
 /// A short text to be searched for in very many texts.
 ///
-/// The search looks for one byte of the needle first, the anchor, with memchr. This is many times faster than a loop
+/// The search finds one byte of the needle first, the anchor, with memchr. This is many times faster than a loop
 /// that compares each byte in both cases. The anchor must be the same in both cases.
 package struct Needle: Sendable {
     /// The needle, in lower case if case is ignored.

@@ -5,7 +5,7 @@ package struct SharedClock: Sendable {
     private let since: ContinuousClock.Instant
 
     /// - Parameters:
-    ///   - told: Unix milliseconds, from a reply that has just arrived.
+    ///   - serverTime: Unix milliseconds, from a reply that has just arrived.
     ///   - since: When the reply arrived.
     package init(serverTime: Int64, since: ContinuousClock.Instant = .now) {
         (self.serverTime, self.since) = (serverTime, since)

@@ -11,7 +11,7 @@ final class Mailbox: Sendable {
     /// The number of buffered bytes, of channel names and payloads, above which the next element empties the mailbox.
     static let maxBytes = 16 << 20
 
-    /// A call of `next` that waits. The number tells it from earlier calls.
+    /// A call of `next` that waits. The number distinguishes it from earlier calls.
     private struct Waiter {
         let number: Int
         let continuation: CheckedContinuation<Subscription.Element?, Never>

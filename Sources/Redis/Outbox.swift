@@ -13,13 +13,13 @@ struct Outbox {
     var plain: [UInt8] = []
     /// Encrypted bytes. With TLS, `write` sends these bytes.
     private var sealed: [UInt8] = []
-    /// How many bytes of the buffer that `write` sends the socket has taken.
+    /// How many bytes of the buffer that `write` sends the socket has accepted.
     private var written = 0
     /// Whether a write at the end of this turn is scheduled.
     var isScheduled = false
     private(set) var isFull = false
 
-    /// Writes as much as the socket takes.
+    /// Writes as much as the socket accepts.
     ///
     /// - Throws: `.certificate` if TLS fails.
     mutating func write(to descriptor: Int32, through tls: TLS?) throws(RedisError) -> Outcome {

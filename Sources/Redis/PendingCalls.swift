@@ -38,7 +38,7 @@ struct PendingCalls {
         return deadline
     }
 
-    /// Resumes a cancelled caller with `.cancelled` if that caller still waits. Its place in the queue remains.
+    /// Resumes a cancelled caller with `.cancelled` if that caller still waits. Its entry in the queue remains.
     mutating func release(_ number: Int) {
         guard let index = (0..<waiting.count).first(where: { waiting[$0].number == number }) else { return }
         waiting[index].continuation.take()?.resume(returning: .failure(.cancelled))

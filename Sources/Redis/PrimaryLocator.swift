@@ -31,13 +31,13 @@ struct PrimaryLocator: Sendable {
         return RedisError(.noPrimary, "the sentinels name a primary \(primary) that does not answer: \(error.message)")
     }
 
-    /// Notes that the server did not answer. `find` goes on to the next known address.
+    /// Records that the server did not answer. `find` continues with the next known address.
     mutating func failed() {
         moved = nil
         next += 1
     }
 
-    /// Follows a MOVED reply. Returns false if `error` is no MOVED reply or names no address.
+    /// Follows a MOVED reply. Returns false if `error` is not a MOVED reply or names no address.
     mutating func follow(_ error: RedisError, from asked: RedisURL.Address?) -> Bool {
         guard error.code == .moved, let place = error.place, let address = RedisURL.clusterAddress(place, of: asked)
         else {

@@ -22,7 +22,7 @@ extension Redis {
         }
     }
 
-    /// The primaries that serve slots. Empty if the server is no node of a cluster.
+    /// The primaries that serve slots. Empty if the server is not a node of a cluster.
     private func clusterPrimaries() async throws(RedisError) -> [RedisURL.Address] {
         let reply = try await pipeline([.command(Command("CLUSTER", "SLOTS"))])[0]
         if case .error(let error) = reply {

@@ -16,7 +16,7 @@ package actor Redis {
         /// No: a cancelled caller returns at once with `.cancelled`.
         case wanted
         /// Yes: the replies say what the caller owns, for example a lease. The client also asks INFO for the server's
-        /// run. After a lost connection the server may still execute commands whose replies nobody gets. The bus'
+        /// run. After a lost connection the server may still execute commands whose replies no caller gets. The bus'
         /// functions refuse calls that are out of date.
         case owed
     }

@@ -1,7 +1,7 @@
 /// Why a command failed: a stable code, and one sentence that says what to do.
 package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
     package enum Code: String, Sendable {
-        /// The text is no Redis URL, or a file that the URL names cannot be used.
+        /// The text is not a valid Redis URL, or a file that the URL names cannot be used.
         case badURL
         /// The host's name does not resolve, nothing answers at the address, or what answers is not Redis.
         case unreachable
@@ -70,30 +70,30 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
     }
 
     private static let replies: [String: (Code, String)] = [
-        "NOAUTH": (.authentication, "Redis wants a password: put it into the URL, redis://:PASSWORD@host"),
+        "NOAUTH": (.authentication, "Redis requires a password: put it into the URL, redis://:PASSWORD@host"),
         "WRONGPASS": (.authentication, "Redis refuses the user name or password: correct them in the URL"),
         "NOPERM": (.noPermission, "the Redis user lacks a right: extend its ACL"),
         "WRONGTYPE": (
-            .wrongType, "a key of the queue holds another type: look at it with TYPE, and rename or delete it"
+            .wrongType, "a key of the queue holds another type: check it with TYPE, and rename or delete it"
         ),
         "OOM": (.outOfMemory, "Redis is out of memory: raise maxmemory or let the queue drain"),
         "READONLY": (.readOnly, "this Redis is a replica: name the primary, or its sentinels"),
-        "LOADING": (.loading, "Redis is loading its data: it will be back by itself"),
-        "MOVED": (.moved, "the queue's slot lives on another node of the cluster"),
+        "LOADING": (.loading, "Redis is loading its data: it becomes available by itself"),
+        "MOVED": (.moved, "the queue's slot is on another node of the cluster"),
         "ASK": (.ask, "the queue's slot is being moved"),
         "TRYAGAIN": (.tryAgain, "the queue's slot is being moved"),
         "CLUSTERDOWN": (.clusterDown, "the Redis Cluster is down: not all slots are served"),
         "MASTERDOWN": (.masterDown, "this replica has lost its primary"),
         "NOREPLICAS": (.noReplicas, "Redis has too few replicas to accept writes: see min-replicas-to-write"),
-        "MISCONF": (.misconfigured, "Redis cannot save to its disk: look at its log"),
+        "MISCONF": (.misconfigured, "Redis cannot save to its disk: read its log"),
         "BUSY": (.busy, "a script keeps Redis busy"),
         "UNBLOCKED": (.unblocked, ""),
-        "DENIED": (.authentication, "this Redis takes no clients from other hosts: give it a password, or bind it"),
+        "DENIED": (.authentication, "this Redis accepts no clients from other hosts: give it a password, or bind it"),
     ]
 
     private static let generic: [(beginning: String, meaning: (Code, String))] = [
-        ("max number of clients", (.tooManyClients, "Redis takes no more connections: raise maxclients")),
+        ("max number of clients", (.tooManyClients, "Redis accepts no more connections: raise maxclients")),
         ("Function not found", (.noFunction, "")),
-        ("AUTH", (.authentication, "Redis has no password: take it out of the URL")),
+        ("AUTH", (.authentication, "Redis has no password: remove it from the URL")),
     ]
 }

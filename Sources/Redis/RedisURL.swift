@@ -5,7 +5,7 @@
 ///     redis+sentinel://[user:password@]host[:port],host[:port]…/name[/db]
 ///     redis+cluster://[user:password@]host[:port],host[:port]…
 ///
-/// `rediss` in place of `redis` means TLS. Then `?ca=FILE` adds certificate authorities, and `cert=FILE&key=FILE` names
+/// `rediss` instead of `redis` means TLS. Then `?ca=FILE` adds certificate authorities, and `cert=FILE&key=FILE` names
 /// the client's certificate. `sentinel_user` and `sentinel_password` are the credentials for sentinels.
 package struct RedisURL: Sendable, Equatable {
     package enum Address: Sendable, Equatable, Hashable, CustomStringConvertible {
@@ -64,7 +64,7 @@ package struct RedisURL: Sendable, Equatable {
     package init(_ text: String) throws(RedisError) {
         guard let colon = text.firstRange(of: "://") else {
             // The message does not contain the text, which may hold a password.
-            throw RedisError(.badURL, "this is no Redis URL: write redis://host:port or unix:///path/to/socket")
+            throw RedisError(.badURL, "this is not a Redis URL: write redis://host:port or unix:///path/to/socket")
         }
         let (scheme, rest) = (text[..<colon.lowerBound], text[colon.upperBound...])
         let parts = rest.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
@@ -82,7 +82,7 @@ package struct RedisURL: Sendable, Equatable {
             if words[0] == "rediss" {
                 tls = TLSOptions(authorities: query["ca"], certificate: query["cert"], key: query["key"])
             } else if let name = ["ca", "cert", "key"].first(where: { query[$0] != nil }) {
-                throw RedisError(.badURL, "\(name)= is for TLS: write rediss:// in place of redis://")
+                throw RedisError(.badURL, "\(name)= is for TLS: write rediss:// instead of redis://")
             }
         case ("unix", nil):
             guard parts[0].hasPrefix("/") else {

@@ -16,7 +16,7 @@ struct ReplyReader: ~Copyable {
     func next() throws(RedisError) -> RedisValue? {
         var reply: UnsafeMutableRawPointer?
         guard redisReaderGetReply(reader, &reply) == REDIS_OK else {
-            throw RedisError(.closed, "what answers does not speak Redis' protocol")
+            throw RedisError(.closed, "the server does not speak Redis' protocol")
         }
         guard let reply else { return nil }
         defer { freeReplyObject(reply) }

@@ -44,7 +44,7 @@ enum Socket {
         return descriptor
     }
 
-    /// Closes a socket and discards unsent bytes. Otherwise the kernel could go on sending them for minutes, and the
+    /// Closes a socket and discards unsent bytes. Otherwise the kernel could continue to send them for minutes, and the
     /// server might execute these commands after later commands of another connection.
     static func abort(_ descriptor: Int32) {
         var now = linger(l_onoff: 1, l_linger: 0)

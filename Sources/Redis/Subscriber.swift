@@ -9,7 +9,7 @@ package actor Subscriber {
         case pattern(String)
     }
 
-    /// The mailboxes that want a topic, and whether the server has confirmed the subscription.
+    /// The mailboxes of a topic, and whether the server has confirmed the subscription.
     private struct Audience {
         var mailboxes: [ObjectIdentifier: Mailbox] = [:]
         var isConfirmed = false
@@ -142,7 +142,7 @@ package actor Subscriber {
     /// Forwards messages until the connection fails or is silent for too long, or the task is cancelled.
     private func listen(on connection: Connection, as number: Int) async -> (RedisError, wasSubscribed: Bool) {
         guard number == generation, !members.isEmpty else {
-            return (RedisError(.closed, "nobody is subscribed any more"), false)
+            return (RedisError(.closed, "the last subscription has ended"), false)
         }
         (live, outstanding) = (connection, [:])
         // The stream carries only the final error. Messages are buffered in the mailboxes alone.

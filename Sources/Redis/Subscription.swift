@@ -5,7 +5,7 @@
 /// from the hashes.
 package struct Subscription: AsyncSequence, Sendable {
     package enum Element: Sendable {
-        /// All channels are subscribed to. Comes at the start, after each reconnect, and in place of messages that were
+        /// All channels are subscribed to. Comes at the start, after each reconnect, and instead of messages that were
         /// dropped because the consumer was too slow.
         case subscribed
         case message(channel: String, payload: [UInt8])

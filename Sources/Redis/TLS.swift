@@ -113,7 +113,7 @@ final class TLS {
                 "Redis' certificate is refused: \(why); name its authority with ?ca=FILE, and the host as the certificate does"
             )
         }
-        return RedisError(.certificate, "TLS with Redis failed: \(Self.reason(or: "what answers does not speak TLS"))")
+        return RedisError(.certificate, "TLS with Redis failed: \(Self.reason(or: "the server does not speak TLS"))")
     }
 
     /// OpenSSL's reason for the error, or `other` if OpenSSL has none, as after a failed system call.

@@ -1,5 +1,5 @@
 extension Task where Failure == Never {
-    /// The task's value. nil if `deadline` passes or the calling task is cancelled first. This task itself goes on.
+    /// The task's value. nil if `deadline` passes or the calling task is cancelled first. This task itself continues.
     func value(until deadline: ContinuousClock.Instant) async -> Success? {
         let (stream, feed) = AsyncStream<Success>.makeStream()
         Task<Void, Never> {

@@ -82,7 +82,7 @@ extension QueueServer {
                 continue
             }
             do throws(RedisError) {
-                let rateLeases = try await queue.shares(identity, number: rates.number, questions)
+                let rateLeases = try await queue.leaseRates(identity, number: rates.number, questions)
                 // If a rate lease has shrunk, report that at once, because other workers wait for the rest.
                 if rates.take(rateLeases, of: questions, sent: sent, lease: queue.policy.lease) { continue }
                 try? await Task.sleep(for: SharedRate.interval)

@@ -46,7 +46,7 @@ package final class Worker: Sendable {
         slots = Slots(limit: configuration.slots)
         var identity = WorkerIdentity(name: configuration.name, store: store.id)
         if let place = HostProcess.place, let process = HostProcess.current {
-            (identity.place, identity.process) = (place, "\(identity.instance) \(process.text)")
+            (identity.hostIdentity, identity.process) = (place, "\(identity.instance) \(process.text)")
         }
         let registry = MetricsRegistry(Metric.ofWorker)
         let queueServers = configuration.queues.enumerated().map { [store, identity, log] index, queue in

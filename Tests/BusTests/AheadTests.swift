@@ -7,7 +7,8 @@ import Testing
 
 /// A producer's clock that is ahead delays nothing.
 @Suite struct AheadTests {
-    @Test("`delay` and `deadline` count from when a push with an `at` ahead was taken", arguments: [60_000, 3_600_000])
+    @Test(
+        "`delay` and `deadline` count from when a push with an `at` ahead was claimed", arguments: [60_000, 3_600_000])
     func ahead(milliseconds: Int64) async throws {
         let c = try await ClockedQueue()
         let at = ClockedQueue.dawn + milliseconds
@@ -23,7 +24,7 @@ import Testing
         #expect(try await c.queue.job("later")?["error"] == "deadline")
     }
 
-    @Test("the latest moment and the longest deadline make a moment that Redis reads again") func longest() async throws
+    @Test("the latest `at` and the longest deadline make a time that Redis can read again") func longest() async throws
     {
         let f = try await QueueFixture()
         try await f.push(

@@ -8,7 +8,7 @@ import Testing
 /// Control operations count in the order of their times, in whatever order they arrive.
 @Suite struct ArrivalTests {
 
-    /// Brings jobs into `state`, which is nil for jobs that nobody knows. Returns the claims of running jobs.
+    /// Brings jobs into `state`, which is nil for unknown jobs. Returns the claims of running jobs.
     private func bring(_ c: ClockedQueue, _ ids: [String], to state: JobState?) async throws -> [Claim] {
         guard let state else { return [] }
         var claims: [Claim] = []
@@ -19,7 +19,7 @@ import Testing
             switch state {
             case .queued:
                 try await c.queue.settle(claim.run, as: .released(why: "test"), worker: c.f.worker)
-                // Otherwise the next claim takes it again.
+                // Otherwise the next call claims it again.
                 try await c.f.redis.send(Command("DEL", c.queue.keys.jobs))
             case .completed: try await c.queue.settle(claim.run, as: QueueFixture.done, worker: c.f.worker)
             case .failed:
@@ -84,7 +84,7 @@ import Testing
     }
 
     @Test(
-        "a `running` takes back no newer pause behind a cancel, whichever of them arrives first",
+        "a `running` revokes no newer pause behind a cancel, whichever of them arrives first",
         arguments: [true, false])
     func behindCancel(isLate: Bool) async throws {
         let c = try await ClockedQueue()

@@ -32,7 +32,7 @@ struct BatchFixture {
         try await f.settle(claim, .failed(Failure(.io, "m"), retryable: true, received: 0))
     }
 
-    /// Makes a request for a batch, and ticks until all members have it.
+    /// Makes an operation for a batch, and ticks until all members have it.
     func ask(_ request: BatchRequest, of name: String = "b", _ claims: [Claim] = []) async throws {
         try await queue.request(request, ofBatch: name)
         try await tickUntilApplied(claims)

@@ -142,7 +142,7 @@ private struct BatchHistory {
         }
     }
 
-    /// Checks the batch's reply list: each round comes once, and the last round is there if the batch is over.
+    /// Checks the batch's reply list: each round comes once, and the last round is there if the batch has ended.
     private mutating func checkEnds(_ name: String, _ record: BatchRecord?) async throws {
         guard let record, !record.replyTo.isEmpty else { return }
         let list = try await f.redis.send(Command("LRANGE", f.queue.keys.reply(name), 0, -1)).array ?? []

@@ -4,11 +4,11 @@ import HaulRedis
 import HaulTestSupport
 import Testing
 
-/// Requests for batches: docs/bus.md, "Control operations for a batch".
-@Suite("Requests for batches") struct BatchRequestTests {
+/// Control operations for batches: docs/bus.md, "Control operations for a batch".
+@Suite("Control operations for batches") struct BatchRequestTests {
     private static let three = #"{"name":"b","size":3,"reply_to":"r"}"#
 
-    @Test("a cancel reaches members that run and members that are still in line") func cancelled() async throws {
+    @Test("a cancel reaches members that run and members that are still in the queue") func cancelled() async throws {
         let b = try await BatchFixture()
         let done = try await b.begin("done", in: Self.three)
         try await b.f.settle(done, QueueFixture.done)
@@ -22,13 +22,13 @@ import Testing
         #expect(try await b.f.state("inline") == .cancelled)
         #expect(try await b.counts() == [0, 1, 0, 2, 0])
         #expect(try await b.rounds() == [1])
-        // The batch is over, so the cancel is no longer in force.
+        // The batch has ended, so the cancel is no longer in force.
         #expect(try await b.queue.batch("b")?.wanted == nil)
         #expect(try await b.f.state("other") == .running)
         try await b.f.expectOrder()
     }
 
-    @Test("a cancel stops older pushes and pushes without `at`, also if it comes before the first member")
+    @Test("a cancel stops older pushes and pushes without `at`, even if it comes before the first member")
     func standing() async throws {
         let b = try await BatchFixture()
         let at = try await b.queue.time()
@@ -85,7 +85,7 @@ import Testing
         #expect(try await b.counts() == [2, 1, 0, 0, 0])
     }
 
-    @Test("a newer request for one member overrides the request for the batch") func newer() async throws {
+    @Test("a newer operation for one member overrides the operation for the batch") func newer() async throws {
         let b = try await BatchFixture()
         let running = try await b.begin("1", in: Self.three)
         let other = try await b.begin("2", in: Self.three)
@@ -96,14 +96,14 @@ import Testing
         try await b.tickUntilApplied([running, other])
         #expect(try await b.f.redis.send(Command("HGET", b.queue.keys.job("1"), "want")) == .null)
         #expect(try await b.f.redis.send(Command("HGET", b.queue.keys.job("2"), "want")).string == "paused")
-        // A request that is older than the one in force does nothing.
+        // An operation that is older than the one in force does nothing.
         try await b.f.redis.send(Command("HSET", b.queue.keys.want, "batch/b", "running \(at - 5)"))
         try await b.tickUntilApplied([running, other])
         #expect(try await b.queue.batch("b")?.wanted == "paused")
     }
 
     @Test(
-        "an invalid request for a batch is rejected",
+        "an invalid operation for a batch is rejected",
         arguments: [
             ("batch/b", "removed"), ("batch/b b", "paused"), ("batch/", "paused"), ("batch/b", "paused 17637120"),
         ])
@@ -142,8 +142,8 @@ import Testing
         }
         try await b.queue.request(.cancelled, ofBatch: "b")
         var isForgotten = false
-        // As after a failover: the cursor in the request is of another run of the server. This is tried after each call,
-        // because a fast machine may end all members within one tick.
+        // As after a failover: the cursor in the operation is of another run of the server. This is tried after each
+        // call, because a fast machine may end all members within one tick.
         func forgetHalfway() async throws {
             guard !isForgotten, try await b.counts()[0] < count / 2,
                 let value = try await b.f.redis.send(Command("HGET", b.queue.keys.want, "batch/b")).string

@@ -46,14 +46,14 @@ import Testing
         for id in ["e", "f", "g"] {
             try await f.push(#"{"url":"http://h","id":"\#(id)","method":"POST","body":"\#(body)"}"#)
         }
-        // To read an element of 10 KB can take Redis a millisecond, so one such element is enough for a call.
+        // Reading an element of 10 KB can take Redis a millisecond, so one such element is enough for a call.
         #expect(try await settle(runs.map { RunEnd($0, QueueFixture.done) }, next: 4) == ["e", "more"])
         #expect(try await f.claim()?.run.id == "f")
         #expect(try await f.claim()?.run.id == "g")
         try await f.expectOrder()
     }
 
-    @Test("a settle of several runs keeps `max_running`, and puts held elements back in line")
+    @Test("a settle of several runs keeps `max_running`, and returns held elements to the queue")
     func limit() async throws {
         let runs = try await run("a", "b", "c", "d")
         try await f.redis.send(Command("HSET", f.queue.keys.settings, "max_running", 3))
@@ -68,7 +68,7 @@ import Testing
         #expect(try await settle([RunEnd(runs[3], QueueFixture.done)], next: 1) == ["g"])
     }
 
-    @Test("a job that is put back may be claimed with the same call, under another token") func again() async throws {
+    @Test("a job that is requeued may be claimed with the same call, under another token") func again() async throws {
         let runs = try await run("a", "b", "c")
         let retry = Settlement.retry(after: .zero, Failure(.connect, "m"))
         let ends = [

@@ -6,8 +6,8 @@ import Testing
 
 @testable import HaulBus
 
-/// Redis serves one call at a time, and a producer needs nothing but LPUSH. So whatever is pushed, and whatever state it
-/// meets, no call may take longer than `Meter.limit`, nor more than in proportion to the length of what was pushed.
+/// Redis serves one call at a time, and a producer needs nothing but LPUSH. So whatever is pushed, and whatever state
+/// it meets, no call may take longer than `Meter.limit`, nor more than in proportion to the length of what was pushed.
 @Suite("No call of Redis is long or grows memory, whatever producers push", .serialized)
 struct CallBoundTests {
     /// With HAUL_EXACT_BOUNDS, for a quiet machine: all elements, the full states, and the bound itself. Otherwise a
@@ -187,7 +187,8 @@ struct CallBoundTests {
 
     // MARK: Kept states
 
-    /// Makes calls of one sort, and checks what they cost. A few may cost more, because the machine's caches are shared.
+    /// Makes calls of one sort, and checks what they cost. A few may cost more, because the machine's caches are
+    /// shared.
     private func expectShort(_ what: String, _ meter: Meter, _ costs: [Double]) {
         let sorted = costs.sorted()
         let high = sorted.isEmpty ? 0 : sorted[sorted.count * 9 / 10]
@@ -325,7 +326,7 @@ struct CallBoundTests {
         try await push(f, (0..<count / 2).map { #"{"id":"k\#($0)","url":"http://h\#($0)/"}"# })
         expectShort("jobs of hosts that are left alone", meter, try await claimAll(f, meter))
         #expect(try await f.redis.send(Command("HGET", f.queue.keys.hosts, "waiting")).string == "\(count / 2)")
-        // Ticks look at each once, and then only when it is due.
+        // Ticks check each once, and then only when it is due.
         let costs = try await ticks(f, meter, most: 200) {
             try await f.redis.send(Command("ZCOUNT", f.queue.keys[.deferredHosts], "-inf", Int(f.queue.time())))
                 .int
@@ -333,7 +334,7 @@ struct CallBoundTests {
         }
         expectShort("ticks that look at \(count / 2) hosts", meter, costs)
         #expect(costs.count < count / 50)
-        // A cancel of one of these elements is looked for in all lists.
+        // A cancel of one of these elements searches all lists.
         let last = "k\(count / 2 - 1)"
         try await f.queue.request(.cancelled, of: [last])
         var isAsked = false
@@ -457,7 +458,7 @@ struct CallBoundTests {
         // Redis allocates up to a quarter more than the text of an answer needs.
         let bytes = try await bytesOfKeys(f)
         #expect(bytes < most * 4 / 3, "\(bytes)")
-        // A consumer takes its answers. Haul learns of it by itself.
+        // A consumer removes its events. Haul finds that out by itself.
         for name in 0..<8 { try await f.redis.send(Command("RPOP", f.queue.keys.reply("a-\(name)"))) }
         for _ in 0..<40 where try await sum() > most / 3 { try await f.tick() }
         #expect(try await sum() <= most / 3)

@@ -48,7 +48,7 @@ import Testing
     }
 
     @Test(
-        "a `max_running` that is no whole number limits nothing, and is not shown", arguments: ["-1", "1e0", "many"])
+        "a `max_running` that is not a whole number limits nothing, and is not shown", arguments: ["-1", "1e0", "many"])
     func nonsenseLimit(_ limit: String) async throws {
         let f = try await QueueFixture()
         try await f.queue.setSetting("max_running", to: limit)
@@ -61,7 +61,7 @@ import Testing
     func several() async throws {
         let f = try await QueueFixture()
         for id in ["1", "2", "3", "4", "5"] { try await f.push(#"{"url":"http://h/","id":"\#(id)"}"#) }
-        // An element that the worker holds comes before the elements in line.
+        // An element that the worker holds comes before the elements in the queue.
         try await f.redis.send(Command("LMOVE", f.queue.keys.jobs, f.queue.keys.held(f.worker.name), "RIGHT", "LEFT"))
         func claim(_ count: Int) async throws -> [String] {
             let tokens = (0..<count).map { _ in Token.make() }
@@ -103,7 +103,7 @@ import Testing
         #expect(try await everything(f) == before)
     }
 
-    @Test("an element that cannot be listed as rejected stays in line, and the settle is done all the same")
+    @Test("an element that cannot be listed as rejected stays in the queue, and the settle still succeeds")
     func rejectedOfTheWrongType() async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1","reply_to":"r"}"#)

@@ -4,7 +4,7 @@ import HaulRedis
 import HaulTestSupport
 import Testing
 
-/// The tables of docs/bus.md: what a request does, and what a push does, in every state.
+/// The tables of docs/bus.md: what an operation does, and what a push does, in every state.
 @Suite struct ControlTableTests {
     /// Brings job "1" into `state`. Returns its claim if it runs.
     private func bring(_ f: QueueFixture, to state: JobState) async throws -> Claim? {
@@ -27,7 +27,7 @@ import Testing
         return nil
     }
 
-    /// Makes a tick, and stops the run if the tick has a request for it.
+    /// Makes a tick, and stops the run if the tick has an operation for it.
     private func apply(_ f: QueueFixture, _ claim: Claim?) async throws {
         let reply = try await f.tick(claim.map { [$0] } ?? [])
         guard let claim, let request = reply.operations[claim.run.token] else { return }
@@ -45,7 +45,7 @@ import Testing
         }
     }
 
-    @Test("a request that redis-cli writes does what the table says, in every state", arguments: JobState.allCases)
+    @Test("an operation that redis-cli writes does what the table says, in every state", arguments: JobState.allCases)
     func requests(_ state: JobState) async throws {
         for request in [ControlOperation.paused, .cancelled, .running, .removed, .deleted] {
             let f = try await QueueFixture()
@@ -58,7 +58,7 @@ import Testing
         }
     }
 
-    @Test("two requests, one after the other, do what the table says for each", arguments: JobState.allCases)
+    @Test("two operations, one after the other, do what the table says for each", arguments: JobState.allCases)
     func pairs(_ state: JobState) async throws {
         let requests = [ControlOperation.paused, .cancelled, .running, .removed]
         for first in requests {
@@ -70,7 +70,7 @@ import Testing
                 try await f.queue.request(second, of: ["1"])
                 try await apply(f, claim)
                 var expected = Self.result(of: first, in: state)
-                // A request for a forgotten job leaves a stub, which has no state.
+                // An operation for a forgotten job leaves a tombstone, which has no state.
                 if let middle = expected { expected = Self.result(of: second, in: middle) }
                 #expect(try await f.state("1") == expected, "\(first), \(second) of \(state)")
                 try await f.expectOrder()
@@ -79,14 +79,14 @@ import Testing
     }
 
     @Test(
-        "a later request replaces one that the run has not received yet",
+        "a later operation replaces one that the run has not received yet",
         arguments: [ControlOperation.cancelled, .running])
     func overtaken(_ second: ControlOperation) async throws {
         let f = try await QueueFixture()
         let claim = try #require(try await bring(f, to: .running))
         try await f.queue.request(.paused, of: ["1"])
         let other = WorkerIdentity(name: "other", store: "s")
-        // Another worker's tick applies the requests.
+        // Another worker's tick applies the operations.
         _ = try await f.queue.tick(other, fields: [], runs: [])
         try await f.queue.request(second, of: ["1"])
         _ = try await f.queue.tick(other, fields: [], runs: [])
@@ -96,7 +96,7 @@ import Testing
     }
 
     @Test(
-        "a request for an unknown job applies to its first push",
+        "an operation for an unknown job applies to its first push",
         arguments: [ControlOperation.paused, .cancelled, .removed])
     func early(_ request: ControlOperation) async throws {
         let f = try await QueueFixture()
@@ -124,7 +124,7 @@ import Testing
                 case .continuation: #"{"id":"1"}"#
                 case .oldTicket: #"{"id":"1","t":"0123"}"#
                 }
-            // To the front of the line, so that the job's own ticket comes after it.
+            // To the front of the queue, so that the job's own ticket comes after it.
             try await f.redis.send(Command("RPUSH", f.queue.keys.jobs, element))
             let claim = try await f.claim()
             let url = claim.flatMap { try? $0.job().urls[0] }
@@ -142,7 +142,7 @@ import Testing
             let isRejected = try await f.redis.send(Command("LLEN", f.queue.keys.rejected)).int == 1
             #expect(isRejected == (kind == .continuation && (state == .completed || state == .cancelled)))
             if !runs { #expect(try await f.state("1") == state, "\(kind) in \(state)") }
-            // The job's own ticket has been taken as well, and starts no second run.
+            // The job's own ticket has been claimed as well, and starts no second run.
             #expect(try await f.redis.send(Command("LLEN", f.queue.keys.jobs)).int == 0)
             try await f.expectOrder()
         }

@@ -16,7 +16,7 @@ import Testing
             try await eventually {
                 try await f.tick(); return try await f.queue.job(id) == nil
             }
-            // A stub recognizes earlier pushes for an hour.
+            // A tombstone recognizes earlier pushes for an hour.
             let keys = try await f.redis.send(Command("KEYS", "*:\(id)")).array?.compactMap(\.string)
             return keys == [f.queue.keys.job(id)]
         }
@@ -47,14 +47,14 @@ import Testing
         #expect(try await f.tick([running]).operations[running.run.token] == request)
         try await f.settle(running, .cancelled)
         #expect(try await isForgotten("5"))
-        // Running: the run completes before it receives the request.
+        // Running: the run completes before it receives the operation.
         try await f.push(#"{"url":"http://h/6","id":"6"}"#)
         let quick = try #require(try await f.claim())
         try await f.queue.request(request, of: ["6"])
         try await f.tick([quick])
         try await f.settle(quick, QueueFixture.done)
         #expect(try await isForgotten("6"))
-        // In line: no worker has taken the element yet.
+        // Queued: no worker has claimed the element yet.
         try await f.push(#"{"url":"http://h/7","id":"7"}"#)
         try await f.queue.request(request, of: ["7"])
         try await f.tick()
@@ -102,7 +102,8 @@ import Testing
         #expect(try await f.redis.send(Command("EXISTS", dropping)).int == 0)
     }
 
-    @Test("a pause stops a running job, and a resume puts the job at the front of the line") func pause() async throws {
+    @Test("a pause stops a running job, and a resume puts the job at the front of the queue") func pause() async throws
+    {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
         let claim = try #require(try await f.claim())

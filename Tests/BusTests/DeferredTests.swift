@@ -50,7 +50,7 @@ import Testing
     }
 
     @Test(
-        "a list of deferred elements that no worker would look at is found and repaired",
+        "a list of deferred elements that no worker would check is found and repaired",
         arguments: ["deferred_hosts", "deferred_kinds"])
     func unnoticed(_ index: String) async throws {
         let f = try await QueueFixture()

@@ -50,7 +50,9 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a ticket that was replaced starts no run, although its job is in line again") func replaced() async throws {
+    @Test("a ticket that was replaced starts no run, although its job is in the queue again") func replaced()
+        async throws
+    {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
         try await f.settle(try #require(try await f.claim()), .released(why: "test"))

@@ -60,7 +60,7 @@ import Testing
             }
         }
 
-        /// Makes ticks until no request waits, and ends the runs that are asked to end.
+        /// Makes ticks until no operation waits, and ends the runs that are asked to end.
         func obey(_ claims: [Claim]) async throws -> [Claim] {
             var left = claims
             var isMore = true
@@ -119,12 +119,12 @@ import Testing
         let queued = Set(try await f.queue.ids(in: .queued, limit: 100_000))
         #expect(Set(waiting.keys) == queued, "seed \(seed)")
         for id in all {
-            // A stub remains of a job that was removed, or of which nothing but a request came.
+            // A tombstone remains of a job that was removed, or of which nothing but an operation came.
             guard known[id] == nil, waiting[id] == nil else { continue }
-            let stub =
+            let tombstone =
                 try await f.redis.send(Command("HMGET", f.queue.keys.job(id), "settled_until", "want_at")).array ?? []
             let isMember = try await f.redis.send(Command("HGET", f.queue.keys.members("b"), id)).string != nil
-            #expect(stub.contains { $0 != .null } || isMember, "seed \(seed): nobody knows \(id)")
+            #expect(tombstone.contains { $0 != .null } || isMember, "seed \(seed): \(id) is not known")
         }
         let stats = try await f.queue.stats()
         #expect(stats.counts[.queued] == lists.count, "seed \(seed)")
@@ -137,7 +137,7 @@ import Testing
         let findings = try await Inspection(f.queue).run()
         #expect(findings.isEmpty, "seed \(seed): \(findings.map { "\($0.subject): \($0.problem)" })")
 
-        // The producer's clock may be some ms ahead of Redis', by which a request counts.
+        // The producer's clock may be some ms ahead of Redis', by which an operation counts.
         let newest = try await f.queue.timestamp()
         try await eventually("Redis' clock to pass all pushes") { try await f.queue.now() > newest }
         // A cancel ends each job that has not ended, without a change of any limit.

@@ -18,7 +18,7 @@ import Testing
     }
 
     @Test(
-        "the events of an id are in order after its removal, and after its stub has expired",
+        "the events of an id are in order after its removal, and after its tombstone has expired",
         arguments: [true, false])
     func order(_ leavesStub: Bool) async throws {
         let f = try await QueueFixture()
@@ -74,7 +74,7 @@ import Testing
         #expect(claim.completed == nil && claim.previous == nil)
         // This run has to delete the file.
         #expect(try await f.tick([claim]).dropped.allSatisfy { $0.finished == nil })
-        // The run is put back before it has deleted the file.
+        // The job is requeued before it has deleted the file.
         try await f.settle(claim, .released(why: "test"))
         let next = try #require(try await f.claim())
         #expect(next.pendingDeletion == claim.pendingDeletion)

@@ -5,7 +5,7 @@ import HaulTestSupport
 import Testing
 
 @Suite struct GateTests {
-    @Test("an invalid element is rejected with the field's name, and does not hold up the line")
+    @Test("an invalid element is rejected with the field's name, and does not block the queue")
     func gate() async throws {
         let f = try await QueueFixture()
         for vector in InvalidElements.all {
@@ -112,7 +112,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a job in line continues without a newer push that its worker cannot read") func renewal() async throws {
+    @Test("a job in the queue continues without a newer push that its worker cannot read") func renewal() async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/a","id":"x"}"#)
         let first = try #require(try await f.claim())

@@ -53,7 +53,7 @@ import Testing
         _ = try await f.queue.register(again, fields: [], known: [])
         try await report(300, by: f.worker)
         #expect(try await f.queue.totals()["received"] == 300)
-        // The worker reports the bytes since its last tick when it leaves. They count once, also if that is sent again.
+        // The worker reports the bytes since its last tick when it leaves. They count once, even if that is sent again.
         for _ in 1...2 { try await f.queue.leave(again, received: 310) }
         #expect(try await f.queue.totals()["received"] == 310)
         // Another process of the same name begins at 0.
@@ -106,7 +106,7 @@ import Testing
         #expect(try await commands() == 3)
     }
 
-    @Test("jobs that are taken back from lost workers are counted") func reaped() async throws {
+    @Test("jobs of lost workers that are requeued are counted") func reaped() async throws {
         let f = try await QueueFixture { $0.lease = .milliseconds(300) }
         try await f.push(#"{"url":"http://h/x","id":"a"}"#)
         _ = try #require(try await f.claim("lost"))

@@ -41,7 +41,7 @@ struct HostTests {
         #expect(try await length("jobs", f) == 0)
         #expect(try await length("deferred_host:slow", f) == 2)
         #expect(try await f.queue.stats().counts[.queued] == 2)
-        // The settle that frees a place claims the oldest waiting job.
+        // The settle that releases a connection claims the oldest waiting job.
         let reply = try await f.queue.settle(
             running[0].run, as: QueueFixture.done, worker: f.worker, next: Token.make())
         guard case .job(let next)? = reply.next else {
@@ -56,7 +56,8 @@ struct HostTests {
     }
 
     @Test(
-        "every end of a run frees its place at the host", arguments: ["paused", "cancelled", "failed", "retry", "lost"])
+        "every end of a run releases its connection to the host",
+        arguments: ["paused", "cancelled", "failed", "retry", "lost"])
     func freed(_ end: String) async throws {
         let f = try await QueueFixture { $0.lease = .seconds(2) }
         try await limit("slow", #"{"connections":1}"#, f)
@@ -220,7 +221,7 @@ struct HostTests {
         #expect(try await f.queue.stats().counts[.completed] == 2)
     }
 
-    @Test("a place that is taken without a lease is freed") func stray() async throws {
+    @Test("a connection that is counted without a lease is released") func stray() async throws {
         let f = try await QueueFixture()
         try await limit("slow", #"{"connections":1}"#, f)
         try await f.redis.send(Command("SADD", "haul:{default}:busy:slow", "ghost"))

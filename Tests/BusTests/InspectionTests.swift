@@ -69,7 +69,7 @@ import Testing
             #expect(time > 6 * 86_400_000, "\(time)")
         }
         if subject == "running" {
-            // Its lease is over now. So the next tick of another worker puts it back in line.
+            // Its lease has ended now. So the next tick of another worker returns it to the queue.
             try await eventually {
                 _ = try await f.queue.tick(WorkerIdentity(name: "w2", store: "s"), fields: [], runs: [])
                 return try await f.state("running") == .queued
@@ -104,7 +104,7 @@ import Testing
         #expect(recover.string == "-")
     }
 
-    @Test("index entries of expired jobs are left to the next tick, and are no finding") func expired() async throws {
+    @Test("index entries of expired jobs are left to the next tick, and are not findings") func expired() async throws {
         let f = try await QueueFixture {
             $0.keepCompleted = .milliseconds(200); $0.keepFailed = .milliseconds(200)
         }
@@ -118,11 +118,11 @@ import Testing
         #expect(try await f.redis.send(Command("ZCARD", f.queue.keys.index(.completed))).int == 0)
     }
 
-    @Test("a large queue is read in pages, and an element that is missing in its line is found")
+    @Test("a large queue is read in pages, and an element that is missing in its queue is found")
     func pages() async throws {
         let f = try await QueueFixture()
         let count = 3000
-        // Jobs in line with tickets, elements that no worker has taken, and finished jobs.
+        // Jobs in the queue with tickets, elements that no worker has claimed, and finished jobs.
         let fill = """
             for n = 1, \(count) do
               redis.call('HSET', KEYS[1] .. 'job:q' .. n, 'state', 'queued', 'ticket', 't' .. n)
@@ -145,7 +145,7 @@ import Testing
         #expect(calls("zrange") == 0 && calls("lpos") == 0 && calls("hgetall") <= 1)
         let gone = #"{"id":"q7","t":"t7"}"#
         try await f.redis.send(Command("LREM", f.queue.keys.jobs, 1, gone))
-        #expect(try await problems(f) == ["q7: it is queued, but has no element in line"])
+        #expect(try await problems(f) == ["q7: it is queued, but has no element in the queue"])
         #expect(try await Inspection(f.queue).run(repairing: true).map(\.isRepaired) == [true])
         #expect(try await problems(f) == [])
     }
@@ -182,11 +182,11 @@ import Testing
         "a key of a wrong type is reported with what does not work meanwhile, and is not removed",
         arguments: [
             ("want", "no job is claimed"), ("jobs", "nothing of the queue works"), ("leases", "nothing of the queue"),
-            ("settings", "nothing of the queue works"), ("rejected", "hold up the line"),
-            ("tick", "looks after the queue"),
-            ("workers", "looks after the queue"), ("permits", "by themselves"), ("epoch", "by themselves"),
-            ("worker:w1", "this worker can do nothing"), ("host:h", "looks after the queue"),
-            ("reply:me", "no answer"), ("totals", "the whole fleet"), ("history:490000", "lacks this hour"),
+            ("settings", "nothing of the queue works"), ("rejected", "block the queue"),
+            ("tick", "maintains the queue"),
+            ("workers", "maintains the queue"), ("permits", "by themselves"), ("epoch", "by themselves"),
+            ("worker:w1", "this worker can do nothing"), ("host:h", "maintains the queue"),
+            ("reply:me", "no event"), ("totals", "the whole fleet"), ("history:490000", "lacks this hour"),
         ], ["SADD", "LPUSH"])
     func types(_ key: (name: String, trouble: String), _ command: String) async throws {
         if command == "LPUSH", ["jobs", "rejected", "permits", "reply:me"].contains(key.name) { return }

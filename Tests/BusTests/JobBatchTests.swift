@@ -6,7 +6,7 @@ import Testing
 
 /// Sets of jobs that are counted together: docs/bus.md, "Batches".
 @Suite("Batches of jobs") struct JobBatchTests {
-    @Test("a batch counts its members, and is over when as many as its size have ended") func counted() async throws {
+    @Test("a batch counts its members, and ends when as many as its size have ended") func counted() async throws {
         let b = try await BatchFixture()
         let first = try await b.begin("1")
         #expect(try await b.counts() == [1, 0, 0, 0, 0])
@@ -49,7 +49,7 @@ import Testing
         try await b.f.expectOrder()
     }
 
-    @Test("a member that is lost, put back, retried or paused stays pending") func pending() async throws {
+    @Test("a member that is lost, requeued, retried or paused stays pending") func pending() async throws {
         let b = try await BatchFixture { $0.crashLimit = 1 }
         var claim = try await b.begin("1", in: #"{"name":"b","size":1,"reply_to":"r"}"#)
         try await b.f.settle(claim, .released(why: "test"))
@@ -158,7 +158,7 @@ import Testing
         try await b.f.expectOrder()
     }
 
-    @Test("a job may be in several batches, also if it runs or has ended when it is pushed for them")
+    @Test("a job may be in several batches, even if it runs or has ended when it is pushed for them")
     func several() async throws {
         let b = try await BatchFixture()
         let claim = try await b.begin("1", in: #""b""#, #","at":1763712000000"#)
@@ -177,7 +177,7 @@ import Testing
         try await b.f.tick()
         for name in ["b", "c", "d"] { #expect(try await b.counts(name) == [1, 0, 0, 0, 0]) }
         try await b.fail(try #require(try await b.f.claim()))
-        // A push that begins the job anew counts only in its own batches.
+        // A push that restarts the job counts only in its own batches.
         try await b.f.settle(b.begin("1", in: #""e""#), QueueFixture.done)
         for name in ["b", "c", "d"] { #expect(try await b.counts(name) == [0, 0, 1, 0, 0]) }
         #expect(try await b.counts("e") == [0, 1, 0, 0, 0])
@@ -185,7 +185,7 @@ import Testing
         try await b.f.expectOrder()
     }
 
-    @Test("a repeated push with a new `reply_to` is answered at once if its batch is over")
+    @Test("a repeated push with a new `reply_to` is answered at once if its batch has ended")
     func answeredLate() async throws {
         let b = try await BatchFixture()
         let element = #"{"name":"b","size":1,"reply_to":"r"}"#
@@ -198,7 +198,7 @@ import Testing
         #expect(try await b.rounds("s") == [1])
     }
 
-    @Test("a push that is kept behind a request is pending in its batch until it is done", arguments: [false, true])
+    @Test("a push that is kept behind an operation is pending in its batch until it is done", arguments: [false, true])
     func behind(isTakenBack: Bool) async throws {
         let b = try await BatchFixture()
         let claim = try await b.begin("1", in: #""b""#)

@@ -37,7 +37,7 @@ struct KindTests {
         let first = try #require(try await f.claim())
         #expect(first.run.id == "r1")
         #expect(try first.job().kind == .request)
-        // A job that has run and is back in line is still not for the other worker.
+        // A job that has run and is back in the queue is still not for the other worker.
         try await f.settle(first, .released(why: "shutdown"))
         #expect(try await f.claim("old") == nil)
         let next = [try await f.claim()?.run.id, try await f.claim()?.run.id].compactMap(\.self)
@@ -47,7 +47,7 @@ struct KindTests {
         try await f.expectOrder()
     }
 
-    @Test("elements that were set aside are taken although the line is never empty") func busy() async throws {
+    @Test("deferred elements are claimed although the queue is never empty") func busy() async throws {
         let f = try await fixture()
         try await f.push(#"{"id":"r1","kind":"request","url":"http://h/1"}"#)
         #expect(try await f.claim("old") == nil)
@@ -104,7 +104,7 @@ struct KindTests {
         try await f.push(#"{"id":"r1","kind":"request","url":"http://h/1"}"#)
         try await f.push(#"{"id":"d1","url":"http://h/2"}"#)
         #expect(try await f.claim("old")?.run.id == "d1")
-        // A worker looks for the kinds that it does, whatever the index says.
+        // A worker checks the kinds that it does, whatever the index says.
         #expect(try await f.claim()?.run.id == "r1")
         try await f.tick()
     }

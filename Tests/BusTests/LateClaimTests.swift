@@ -17,7 +17,7 @@ import Testing
 
     private func now(_ f: QueueFixture) async throws -> Int64 { try await f.queue.time() }
 
-    @Test("a job that waited in line beyond its deadline fails", arguments: ["5", "0", "0.001"])
+    @Test("a job that waited in the queue beyond its deadline fails", arguments: ["5", "0", "0.001"])
     func inLine(_ deadline: String) async throws {
         let f = try await QueueFixture()
         let at = try await now(f) - 60_000
@@ -27,7 +27,7 @@ import Testing
         try await expectLate(f, "1")
     }
 
-    @Test("a deadline of 0 passes at once, however soon the job is taken") func zero() async throws {
+    @Test("a deadline of 0 passes at once, however soon the job is claimed") func zero() async throws {
         let f = try await QueueFixture()
         for n in 1...20 {
             try await f.push(#"{"url":"http://h/\#(n)","id":"\#(n)","deadline":0}"#)
@@ -37,7 +37,7 @@ import Testing
     }
 
     @Test(
-        "a job that is back in line or is continued beyond its deadline fails",
+        "a job that is back in the queue or continued after its deadline fails",
         arguments: [JobState.queued, .paused, .scheduled])
     func again(_ state: JobState) async throws {
         let f = try await QueueFixture()
@@ -58,7 +58,7 @@ import Testing
         try await expectLate(f, "1")
     }
 
-    @Test("a late push of a completed job fails as well, and a request that stops the job comes first")
+    @Test("a late push of a completed job fails as well, and an operation that stops the job comes first")
     func known() async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)

@@ -4,9 +4,10 @@ import HaulRedis
 import HaulTestSupport
 import Testing
 
-/// Requests and pushes count in the order of their moments, also if an older request is applied after a newer one.
+/// Control operations and pushes count in the order of their timestamps, even if an older operation is applied after a
+/// newer one.
 @Suite struct LateRequestTests {
-    /// A push or a request, so many milliseconds after a moment in the past.
+    /// A push or an operation, so many milliseconds after a timestamp in the past.
     enum Act: Sendable, CustomStringConvertible {
         case push(Int64)
         case ask(ControlOperation, Int64)
@@ -29,7 +30,7 @@ import Testing
     }
 
     @Test(
-        "of two requests that a run has not received, the newer moment counts for pushes",
+        "of two operations that a run has not received, the newer timestamp counts for pushes",
         arguments: [
             (ControlOperation.cancelled, ControlOperation.cancelled, JobState.cancelled), (.removed, .cancelled, nil),
             (.deleted, .removed, nil), (.cancelled, .paused, .cancelled), (.cancelled, .removed, nil),
@@ -55,7 +56,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a cancel ends a kept push that is older, also if a newer continuation is kept with it")
+    @Test("a cancel ends a kept push that is older, even if a newer continuation is kept with it")
     func between() async throws {
         let f = try await QueueFixture()
         let start = try await Self.later(f)
@@ -74,7 +75,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a push behind a cancel is done, also if a newer continuation was taken before the push")
+    @Test("a push behind a cancel is done, even if a newer continuation was claimed before the push")
     func overtaken() async throws {
         let f = try await QueueFixture()
         let start = try await Self.later(f)
@@ -91,7 +92,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a cancel between two kept pushes leaves the newer one, which begins the job anew")
+    @Test("a cancel between two kept pushes leaves the newer one, which restarts the job")
     func betweenPushes() async throws {
         let f = try await QueueFixture()
         let start = try await Self.later(f)
@@ -110,7 +111,7 @@ import Testing
     }
 
     @Test(
-        "a pause older than a continuation that was taken does not stop the run; a newer pause does",
+        "a pause older than a continuation that was claimed does not stop the run; a newer pause does",
         arguments: [true, false])
     func taken(_ isTimed: Bool) async throws {
         let f = try await QueueFixture()
@@ -120,7 +121,7 @@ import Testing
         try await eventually { try await f.queue.time() > before + 1 }
         try await f.push(#"{"id":"1"}"#)
         #expect(try await f.claim() == nil)
-        // As a request for a batch, which members get later.
+        // As an operation for a batch, which members get later.
         try await f.queue.request(.paused, of: ["1"], at: before)
         #expect(try await f.tick([claim]).operations.isEmpty)
         let after = try await f.queue.time() + 1
@@ -132,7 +133,7 @@ import Testing
     }
 
     @Test(
-        "requests and pushes of a paused or unknown job count in the order of their moments",
+        "operations and pushes of a paused or unknown job count in the order of their timestamps",
         arguments: [
             ([.push(0), .ask(.paused, 1000), .ask(.removed, 700), .push(900)], .paused),
             ([.push(0), .ask(.removed, 700), .ask(.paused, 1000), .push(900)], .paused),
@@ -153,7 +154,7 @@ import Testing
         let start = try await Self.later(f)
         for each in acts {
             try await act(each, start, f)
-            // The push is taken. If it would run, the job is put back in line.
+            // The push is claimed. If it would run, the job is requeued.
             if let claim = try await f.claim() { try await f.settle(claim, .released(why: "test")) }
             try await f.tick()
         }

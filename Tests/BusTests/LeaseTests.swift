@@ -92,7 +92,7 @@ import Testing
         }
     }
 
-    @Test("the job of a worker that is gone is put back in line, however short the lease", arguments: [2, 3, 4, 8])
+    @Test("the job of a worker that is gone is requeued, however short the lease", arguments: [2, 3, 4, 8])
     func gone(_ lease: Int) async throws {
         let f = try await QueueFixture()
         var timeline = try await Timeline(f, lease: lease * 1000, phase: 130)

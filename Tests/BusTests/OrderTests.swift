@@ -4,9 +4,9 @@ import HaulRedis
 import HaulTestSupport
 import Testing
 
-/// Pushes and requests of a job count in one order, that of their moments.
+/// Pushes and operations of a job count in one order, that of their timestamps.
 @Suite struct OrderTests {
-    /// Makes a tick, and returns a moment after the tick that is in the past by now.
+    /// Makes a tick, and returns a timestamp after the tick that is in the past by now.
     private func timestamp(_ f: QueueFixture) async throws -> Int64 {
         try await f.tick()
         let timestamp = try await f.queue.time() + 5
@@ -18,7 +18,7 @@ import Testing
         #"{"url":"http://h/\#(id)","id":"\#(id)","at":\#(at)\#(more)}"#
     }
 
-    /// Pushes a job at `moment`, and claims it.
+    /// Pushes a job at `timestamp`, and claims it.
     private func running(_ f: QueueFixture, _ timestamp: Int64) async throws -> Claim {
         try await f.push(element(timestamp))
         return try #require(try await f.claim())
@@ -39,7 +39,7 @@ import Testing
     }
 
     @Test(
-        "a request in `want` stops a push that is no newer, and a newer push runs",
+        "an operation in `want` stops a push that is not newer, and a newer push runs",
         arguments: [ControlOperation.paused, .cancelled, .removed], [Int64(-1), 0, 1])
     func lying(_ request: ControlOperation, _ difference: Int64) async throws {
         let f = try await QueueFixture()
@@ -133,7 +133,7 @@ import Testing
     }
 
     @Test(
-        "a push newer than a removal is done although the run ended before the push was taken",
+        "a push newer than a removal is done although the run ended before the push was claimed",
         arguments: [ControlOperation.removed, .deleted], [true, false])
     func endedMeanwhile(_ request: ControlOperation, isHeard: Bool) async throws {
         let f = try await QueueFixture()
@@ -172,7 +172,7 @@ import Testing
         try await f.settle(claim, QueueFixture.done)
         try await f.push(element(timestamp + 2))
         #expect(try await f.claim() == nil)
-        // This removal is applied after a newer push was taken, so it changes nothing.
+        // This removal is applied after a newer push was claimed, so it changes nothing.
         try await f.queue.request(.removed, of: ["1"], at: timestamp + 1)
         try await f.tick()
         #expect(try await f.state("1") == .completed)
@@ -185,7 +185,7 @@ import Testing
     }
 
     @Test(
-        "a producer's repeat starts nothing after a cancel or removal, also if its clock is ahead",
+        "a producer's repeat starts nothing after a cancel or removal, even if its clock is ahead",
         arguments: [ControlOperation.cancelled, .removed], [Int64(0), 60_000])
     func repeated(_ request: ControlOperation, _ ahead: Int64) async throws {
         let f = try await QueueFixture()
@@ -193,7 +193,7 @@ import Testing
         let element = element(try await f.queue.time() + ahead)
         try await f.push(element)
         let claim = try #require(try await f.claim())
-        // This request has no time. The push was taken just now, after the last tick.
+        // This operation has no time. The push was claimed just now, after the last tick.
         try await f.redis.send(Command("HSET", f.queue.keys.want, "1", request.rawValue))
         try await f.tick([claim])
         try await f.settle(claim, .cancelled)
@@ -236,7 +236,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("files to delete in a store that nobody serves hold up no request, and newer files are kept")
+    @Test("files to delete in a store that no worker serves delay no operation, and newer files are kept")
     func unserved() async throws {
         let f = try await QueueFixture()
         let ids = (0..<300).map { "j\($0)" }
@@ -267,12 +267,14 @@ import Testing
         #expect(try await f.state("j7") == .completed)
     }
 
-    @Test("a job that goes back in line when its run ends costs no other element its place") func front() async throws {
+    @Test("a job that returns to the queue when its run ends delays no other element") func front()
+        async throws
+    {
         let f = try await QueueFixture()
         let claim = try await running(f, JobField.timestamps.lowerBound)
         try await f.queue.request(.removed, of: ["1"])
         try await f.tick()
-        // This push is kept behind the request.
+        // This push is kept behind the operation.
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
         #expect(try await f.claim() == nil)
         try await f.push(#"{"url":"http://h/x","id":"x"}"#)

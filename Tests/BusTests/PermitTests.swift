@@ -4,7 +4,7 @@ import HaulRedis
 import HaulTestSupport
 import Testing
 
-/// `max_running`: a free place is taken at once, by one worker.
+/// `max_running`: a free permit is taken at once, by one worker.
 @Suite struct PermitTests {
     let f: QueueFixture
 
@@ -17,7 +17,7 @@ import Testing
         for number in 1...count { try await f.push(#"{"url":"http://h/\#(number)","id":"\#(number)"}"#) }
     }
 
-    /// Runs `body` while workers of one slot wait for places. The stream has their claims.
+    /// Runs `body` while workers of one slot wait for permits. The stream has their claims.
     private func waiters(_ count: Int, _ body: (AsyncStream<Claim>) async throws -> Void) async throws {
         let url = try RedisURL(f.server.url)
         let (claims, claimed) = AsyncStream<Claim>.makeStream()
@@ -56,7 +56,9 @@ import Testing
         return line.flatMap { Int($0.dropFirst(20).prefix { $0 != "," }) } ?? 0
     }
 
-    @Test("a settle in a full queue takes the place that it frees, and wakes nobody") func taken() async throws {
+    @Test("a settle in a full queue takes the permit that it frees, and wakes no other worker") func taken()
+        async throws
+    {
         try await push(3)
         let first = try #require(try await f.claim())
         guard case .full = try await f.queue.claim(f.worker, token: Token.make()) else {
@@ -69,7 +71,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a place that its worker leaves to others wakes one waiting worker", arguments: [true, false])
+    @Test("a permit that its worker leaves to others wakes one waiting worker", arguments: [true, false])
     func oneWakes(_ isReaped: Bool) async throws {
         try await push(3)
         let first = try #require(try await f.claim())
@@ -83,24 +85,24 @@ import Testing
             var taken = claims.makeAsyncIterator()
             #expect(await taken.next()?.run.id == (isReaped ? "1" : "2"))
             try await blocked(19)
-            // The call that freed the place, and the claim of the woken worker.
+            // The call that freed the permit, and the claim of the woken worker.
             #expect(try await calls() == 2)
         }
     }
 
-    @Test("a place that is free while no job waits leaves one worker waiting in the line")
+    @Test("a permit that is free while no job waits leaves one worker waiting at the queue")
     func emptyLine() async throws {
         try await push(1)
         let only = try #require(try await f.claim())
         try await waiters(3) { _ in
             try await f.settle(only, QueueFixture.done)
-            // One worker has found that the line is empty. The others are not woken for that.
+            // One worker has found that the queue is empty. The others are not woken for that.
             try await blocked(2)
             #expect(try await calls() == 2)
         }
     }
 
-    @Test("the next tick notices a limit that was raised or removed by hand, and all places are taken")
+    @Test("the next tick notices a limit that was raised or removed by hand, and all permits are taken")
     func raised() async throws {
         try await push(9)
         _ = try #require(try await f.claim())
@@ -114,7 +116,7 @@ import Testing
             try await blocked(3)
             try await f.redis.send(Command("HDEL", f.queue.keys.settings, "max_running"))
             for (left, id) in zip([2, 1, 0], ["5", "6", "7"]) {
-                // Each worker that waits for a place ticks like this.
+                // Each worker that waits for a permit ticks like this.
                 _ = try await f.queue.tick(f.worker, fields: [], runs: [], isHeld: true)
                 #expect(await taken.next()?.run.id == id)
                 try await blocked(left)
@@ -144,7 +146,7 @@ import Testing
         try await f.settle(first, QueueFixture.done)
         try await f.tick()
         #expect(try await f.redis.send(Command("LLEN", f.queue.keys.permits)).int == 1)
-        // A token for which nobody waits expires.
+        // A wake-up for which no worker waits expires.
         #expect(try await f.redis.send(Command("PTTL", f.queue.keys.permits)).int ?? 0 > 0)
         try await f.expectOrder()
     }

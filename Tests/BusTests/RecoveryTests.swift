@@ -29,7 +29,7 @@ import Testing
         #expect(record.state == .scheduled && record["waiting"] == reason)
     }
 
-    @Test("an element that a lost worker held and never claimed goes back in line") func held() async throws {
+    @Test("an element that a lost worker held and never claimed returns to the queue") func held() async throws {
         let f = try await QueueFixture { $0.lease = .milliseconds(300) }
         let lost = WorkerIdentity(name: "lost", store: "s")
         _ = try await f.queue.register(lost, fields: [], known: [])
@@ -71,7 +71,7 @@ import Testing
     }
 
     @Test(
-        "a failed job begins its counts anew when it is retried or pushed again, also with a delay",
+        "a failed job restarts its counts when it is retried or pushed again, even with a delay",
         arguments: [true, false])
     func anew(_ isRetried: Bool) async throws {
         let f = try await QueueFixture {
@@ -97,7 +97,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("no live worker loses a job because nobody made a tick for a while") func grace() async throws {
+    @Test("no live worker loses a job because no worker made a tick for a while") func grace() async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
         let claim = try #require(try await f.claim("sleeper"))
@@ -284,7 +284,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a worker that ends holds nothing, also if a wait of its lost connection takes an element later")
+    @Test("a worker that ends holds nothing, even if a wait of its lost connection moves an element later")
     func leaves() async throws {
         let f = try await QueueFixture { $0.lease = .milliseconds(100) }
         let leaving = WorkerIdentity(name: "leaving", store: "s")

@@ -122,7 +122,7 @@ import Testing
         #expect(try await names(f, "a") == ["cancelled"])
     }
 
-    @Test("a push behind a pause is answered with the cancel that takes the push back") func takenBack() async throws {
+    @Test("a push behind a pause is answered with the cancel that revokes the push") func takenBack() async throws {
         let f = try await QueueFixture()
         try await push(f, "a")
         let claim = try #require(try await f.claim())
@@ -151,7 +151,7 @@ import Testing
         let late = try await answers(f, "b")
         #expect(late.map(\.name) == ["duplicate"])
         #expect(late.first?["state"]?.string == "removed")
-        // The earlier names get nothing of the job that begins anew.
+        // The earlier names get nothing of the job that restarts.
         try await push(f, "c")
         try await f.settle(try #require(try await f.claim()), QueueFixture.done)
         #expect(try await names(f, "c") == ["completed"])
@@ -225,7 +225,7 @@ import Testing
         for name in ["a", "b"] { #expect(try await names(f, name) == ["completed"], "\(name)") }
     }
 
-    @Test("a `duplicate` event gives the reason and the moments") func why() async throws {
+    @Test("a `duplicate` event gives the reason and the timestamps") func why() async throws {
         let f = try await QueueFixture()
         let (now, events) = (try await f.queue.time(), EventLog(f.queue, keepsAll: true))
         try await eventually { events.isListening }

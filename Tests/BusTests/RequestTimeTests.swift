@@ -4,9 +4,9 @@ import HaulRedis
 import HaulTestSupport
 import Testing
 
-/// A request is for what was pushed before it, however late a tick applies it.
+/// An operation is for what was pushed before it, however late a tick applies it.
 @Suite struct RequestTimeTests {
-    /// Makes a tick, and returns a moment after the tick that is in the past by now.
+    /// Makes a tick, and returns a timestamp after the tick that is in the past by now.
     private func timestamp(_ f: QueueFixture) async throws -> Int64 {
         try await f.tick()
         let observe = try #require(try await f.redis.send(Command("GET", f.queue.keys.tick)).string)
@@ -17,7 +17,9 @@ import Testing
 
     private func element(_ at: Int64) -> String { #"{"url":"http://h/1","id":"1","at":\#(at)}"# }
 
-    @Test("a later request stops a job that no worker has taken yet", arguments: [ControlOperation.paused, .cancelled])
+    @Test(
+        "a later operation stops a job that no worker has claimed yet",
+        arguments: [ControlOperation.paused, .cancelled])
     func unseen(_ request: ControlOperation) async throws {
         let f = try await QueueFixture()
         let timestamp = try await timestamp(f)
@@ -34,7 +36,7 @@ import Testing
     }
 
     @Test(
-        "in every state a request stops the pushes before it, and not the pushes after it",
+        "in every state an operation stops the pushes before it, and not the pushes after it",
         arguments: [JobState.queued, .scheduled, .running, .paused], [ControlOperation.paused, .cancelled])
     func known(_ state: JobState, _ request: ControlOperation) async throws {
         let f = try await QueueFixture()
@@ -76,7 +78,7 @@ import Testing
         #expect(try await f.claim() != nil)
     }
 
-    @Test("a request whose time is not in unix milliseconds is rejected, and changes nothing")
+    @Test("an operation whose time is not in unix milliseconds is rejected, and changes nothing")
     func seconds() async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
@@ -90,7 +92,7 @@ import Testing
         }
     }
 
-    @Test("a request with a wrong time does not stop a newer push")
+    @Test("an operation with a wrong time does not stop a newer push")
     func clocks() async throws {
         for wrong in [JobField.timestamps.lowerBound, JobField.timestamps.upperBound] {
             let f = try await QueueFixture()
@@ -103,7 +105,7 @@ import Testing
         }
     }
 
-    @Test("a cancel is not taken back, because the run may have received it") func final() async throws {
+    @Test("a cancel is not revoked, because the run may have received it") func final() async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
         let claim = try #require(try await f.claim())
@@ -114,7 +116,7 @@ import Testing
     }
 
     @Test(
-        "a request that a run has not received is applied when the job is put back",
+        "an operation that a run has not received is applied when the job is requeued",
         arguments: [ControlOperation.paused, .cancelled])
     func putBack(_ request: ControlOperation) async throws {
         let f = try await QueueFixture()
@@ -133,7 +135,7 @@ import Testing
     }
 
     @Test(
-        "a push that comes while a pause or cancel is pending is done after the request",
+        "a push that comes while a pause or cancel is pending is done after the operation",
         arguments: [ControlOperation.paused, .cancelled])
     func pending(_ request: ControlOperation) async throws {
         let f = try await QueueFixture()
@@ -151,7 +153,7 @@ import Testing
     }
 
     @Test(
-        "a push that is newer than a request and was taken before it is not stopped",
+        "a push that is newer than an operation and was claimed before it is not stopped",
         arguments: [ControlOperation.paused, .cancelled, .removed])
     func overtaken(_ request: ControlOperation) async throws {
         let f = try await QueueFixture()
@@ -160,7 +162,7 @@ import Testing
         let claim = try #require(try await f.claim())
         try await f.queue.request(request, of: ["1"], at: timestamp)
         #expect(try await f.tick([claim]).operations.isEmpty)
-        // A request without a time is for everything that was taken.
+        // An operation without a time is for everything that was taken.
         try await f.redis.send(Command("HSET", f.queue.keys.want, "1", request.rawValue))
         #expect(try await f.tick([claim]).operations == [claim.run.token: request])
     }
@@ -179,7 +181,8 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("an invalid request is listed as rejected", arguments: ["PAUSED", "paused abc", "stop", "", "removed 12 13"])
+    @Test(
+        "an invalid operation is listed as rejected", arguments: ["PAUSED", "paused abc", "stop", "", "removed 12 13"])
     func nonsense(_ value: String) async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1","delay":1000}"#)
@@ -192,7 +195,7 @@ import Testing
         #expect(rejected.allSatisfy { $0["reason"]?.string?.hasPrefix("want: ") == true }, "\(rejected)")
     }
 
-    @Test("a request reaches a job that was pushed with a clock that is ahead") func ahead() async throws {
+    @Test("an operation reaches a job that was pushed with a clock that is ahead") func ahead() async throws {
         let f = try await QueueFixture()
         try await f.push(element(UnixTime.milliseconds + 1_000_000))
         let claim = try #require(try await f.claim())

@@ -45,7 +45,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a quiet worker takes no job and finishes its own, and holds up neither others nor the line")
+    @Test("a quiet worker claims no job and finishes its own, and blocks neither others nor the queue")
     func quiet() async throws {
         let f = try await QueueFixture()
         for id in ["1", "2", "3"] { try await f.push(#"{"url":"http://h/1","id":"\#(id)"}"#) }
@@ -53,7 +53,7 @@ import Testing
         // As docs/bus.md says it.
         try await f.redis.send(Command("HSET", f.queue.keys.settings, "quiet:w1", "1"))
         #expect(try await f.tick([claim]).gate == .quiet)
-        // The element that its wait took goes back to its place.
+        // The element that its wait moved returns to its position.
         try await f.redis.send(Command("LMOVE", f.queue.keys.jobs, f.queue.keys.held("w1"), "RIGHT", "LEFT"))
         guard case .quiet = try await f.queue.claim(f.worker, token: Token.make()) else {
             Issue.record("the answer to a quiet worker is not `quiet`")
@@ -88,7 +88,7 @@ import Testing
         #expect(try await f.redis.send(Command("EXISTS", f.queue.keys.settings)).int == 0)
     }
 
-    @Test("a queue that nobody has used is unknown, and a queue without ticks has no workers")
+    @Test("a queue that was never used is unknown, and a queue without ticks has no workers")
     func unknown() async throws {
         let f = try await QueueFixture()
         let other = Queue(QueueName("other")!, redis: f.redis)

@@ -5,9 +5,9 @@ import Testing
 
 @testable import HaulBus
 
-/// The fleet keeps a limit of rate while workers die, freeze, join and lose replies, under a clock that the test
+/// The fleet keeps a rate limit while workers die, freeze, join and lose replies, under a clock that the test
 /// controls.
-@Suite("Shares of a limit of rate")
+@Suite("Leases of a rate limit")
 struct ShareTests {
     private final class Fleet {
         struct Worker {
@@ -27,7 +27,7 @@ struct ShareTests {
         var now: Int64 = 1_800_000_000_000
         private var names = 0
 
-        /// The name of the limit, and the key of its shares.
+        /// The name of the limit, and the key of its rate leases.
         let limit: String
         let key: String
 
@@ -61,12 +61,12 @@ struct ShareTests {
             workers.append(Worker(identity: identity, wants: wants))
         }
 
-        /// The sum of what all may use now. The shares of dead workers count until they lapse.
+        /// The sum of what all may use now. The rate leases of dead workers count until they lapse.
         func total(_ dead: [Worker] = []) -> Int64 {
             (workers + dead).reduce(0) { $0 + ($1.end > now ? $1.keeps : 0) }
         }
 
-        /// Asks for a share, and once more if the share has shrunk, as workers do. `isLost`: the reply is lost.
+        /// Asks for a rate lease, and once more if it has shrunk, as workers do. `isLost`: the reply is lost.
         func ask(_ index: Int, isLost: Bool = false) async throws {
             for _ in 0..<2 {
                 workers[index].number += 1
@@ -88,7 +88,7 @@ struct ShareTests {
     }
 
     @Test(
-        "each worker gets what it wants up to a fair share; the rest goes to others within two seconds",
+        "each worker gets what it wants up to an equal part; the rest goes to others within two seconds",
         arguments: [RateLeaseRequest.ofQueue, "h:81"])
     func demand(_ limit: String) async throws {
         let fleet = try await Fleet(limit)
@@ -108,7 +108,7 @@ struct ShareTests {
     }
 
     @Test(
-        "the shares never exceed the limit, through deaths, joins, lost replies and late questions",
+        "the rate leases never exceed the limit, through deaths, joins, lost replies and late requests",
         arguments: [RateLeaseRequest.ofQueue, "h"])
     func bound(_ limit: String) async throws {
         let seed = UInt64.random(in: 0..<1_000_000)
@@ -126,7 +126,7 @@ struct ShareTests {
             case 5: fleet.workers[index].wants = nil
             case 6: try await fleet.ask(index, isLost: true)
             case 7:
-                // An earlier question arrives late, with values that are out of date.
+                // An earlier request arrives late, with values that are out of date.
                 let worker = fleet.workers[index]
                 if worker.number > 0, worker.end > fleet.now {
                     #expect(
@@ -141,7 +141,7 @@ struct ShareTests {
             #expect(fleet.total(dead) <= Fleet.limit, "seed \(seed)")
         }
         #expect(most > Fleet.limit / 2)
-        // Every worker gets a fair share, and the shares of dead workers come back.
+        // Every worker gets a fair rate lease, and the rate leases of dead workers come back.
         for index in fleet.workers.indices { fleet.workers[index].wants = nil }
         for _ in 0..<48 { try await fleet.round() }
         let fair = Fleet.limit / Int64(fleet.workers.count)
@@ -149,13 +149,13 @@ struct ShareTests {
         #expect(try await fleet.redis.send(Command("HLEN", fleet.key)).int == fleet.workers.count + 1)
     }
 
-    @Test("after a failover that lost replies no share grows before all are reported or have lapsed")
+    @Test("after a failover that lost replies no rate lease grows before all are reported or have lapsed")
     func failover() async throws {
         let fleet = try await Fleet()
         try await fleet.hire(wants: nil)
         try await fleet.hire(wants: 0)
         for _ in 0..<4 { try await fleet.round() }
-        // The replica does not know yet that the first share shrank and the second one grew.
+        // The replica does not know yet that the first rate lease shrank and the second one grew.
         let key = "haul:{default}:rate_leases"
         try await fleet.redis.send(Command("COPY", key, "test:replica"))
         fleet.workers[0].wants = 0
@@ -189,7 +189,7 @@ struct ShareTests {
         #expect(try await fleet.redis.send(Command("EXISTS", "haul:{default}:rate_leases")).int == 0)
     }
 
-    @Test("a host's share comes back when its worker leaves, or wants nothing of the host")
+    @Test("a host's rate lease comes back when its worker leaves, or wants nothing of the host")
     func returned() async throws {
         let fleet = try await Fleet("h")
         try await fleet.hire(wants: nil)
@@ -197,7 +197,7 @@ struct ShareTests {
         // Nobody else asks for this host.
         #expect(fleet.workers[0].keeps == Fleet.limit)
         let worker = fleet.workers[0]
-        let reply = try await fleet.queue.shares(
+        let reply = try await fleet.queue.leaseRates(
             worker.identity, number: 99,
             [RateLeaseRequest("h", keeps: 0, wants: .none), RateLeaseRequest(keeps: 0, wants: .all)])
         #expect(reply["h"]?.bytesPerSecond == 0 && reply[RateLeaseRequest.ofQueue] == nil)
@@ -213,11 +213,11 @@ struct ShareTests {
 }
 
 extension Queue {
-    /// Asks for one share. `wants` is nil for as much as possible.
+    /// Asks for one rate lease. `wants` is nil for as much as possible.
     func share(
         _ worker: WorkerIdentity, _ number: Int, _ name: String, keeps: Int64, _ wants: Int64?
     ) async throws(RedisError) -> RateLease? {
         let question = RateLeaseRequest(name, keeps: keeps, wants: wants.map { .some($0) } ?? .all)
-        return try await shares(worker, number: number, [question])[name]
+        return try await leaseRates(worker, number: number, [question])[name]
     }
 }

@@ -68,7 +68,7 @@ struct StartTests {
             return ids
         }
 
-        /// Lets time pass, with the calls of idle workers: ticks each second, and the pacer's questions. Returns the
+        /// Lets time pass, with the calls of idle workers: ticks each second, and the pacer's calls. Returns the
         /// ids of the jobs that began.
         @discardableResult
         func live(_ milliseconds: Int64, ticks: Bool = true) async throws -> [String] {
@@ -144,7 +144,7 @@ struct StartTests {
         #expect(bench.paced <= 20 * 20)
     }
 
-    @Test("both limits of a host are kept: a free place alone lets no job begin") func both() async throws {
+    @Test("both limits of a host are kept: a free connection alone lets no job begin") func both() async throws {
         let bench = try await Bench()
         try await bench.limit("slow", #"{"starts":"30/min","connections":1}"#)
         try await bench.push(3, host: "slow")
@@ -215,7 +215,7 @@ struct StartTests {
     @Test("a limit costs few commands of Redis for each job") func cost() async throws {
         let limits = [nil, "starts", "host_starts", "host_connections"]
         var times = [Double](repeating: .infinity, count: limits.count)
-        // In turns, and the least time counts: on a busy machine other processes take time from Redis.
+        // Alternately, and the least time counts: on a busy machine other processes take time from Redis.
         for _ in 0..<3 {
             for (index, limit) in limits.enumerated() {
                 let (calls, time) = try await cost(of: limit)

@@ -41,11 +41,11 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("however many requests there are, no tick takes long, and none of them is lost") func many() async throws {
+    @Test("however many operations there are, no tick takes long, and none of them is lost") func many() async throws {
         let f = try await QueueFixture()
         let ids = (0..<2_000).map { "j\($0)" }
         try await f.queue.request(.paused, of: ids)
-        // This request is for a finished file of another store. The file waits, the request does not.
+        // This operation is for a finished file of another store. The file waits, the operation does not.
         try await f.push(#"{"url":"http://h/a","id":"x"}"#)
         let claim = try #require(try await f.claim())
         try await f.settle(claim, QueueFixture.done)
@@ -55,7 +55,7 @@ import Testing
             _ = try await f.queue.tick(elsewhere, fields: [], runs: [])
             return try await f.redis.send(Command("HLEN", f.queue.keys.want)).int == 0
         }
-        // All requests must not be read again for each portion that is applied.
+        // All operations must not be read again for each portion that is applied.
         let read = try await f.server.cli("INFO", "commandstats").split(separator: "\n").filter {
             $0.contains("hgetall:")
         }
@@ -93,7 +93,7 @@ import Testing
         #expect(try await f.redis.send(Command("HLEN", f.queue.keys.want)).int == 0)
         #expect(try await f.claim()?.run.id == "last")
         let rejected = try await f.redis.send(Command("LRANGE", f.queue.keys.rejected, 0, -1)).array ?? []
-        // The push of `end`, and the requests for the others.
+        // The push of `end`, and the operations for the others.
         #expect(rejected.count == 4 && rejected.allSatisfy { $0.string?.contains("is not a hash") == true })
         // The keys are left as they are.
         #expect(try await f.redis.send(Command("GET", f.queue.keys.prefix + "\(kind):end")).string == "x")
@@ -125,7 +125,7 @@ import Testing
     }
 
     @Test(
-        "an invalid number in a job's hash stops neither the line nor ticks",
+        "an invalid number in a job's hash stops neither the queue nor ticks",
         arguments: ["settled_until", "pushed", "want_at", "seq", "attempt", "crashes", "deadline_at"],
         ["x", "-1", "nan", "1e400", "99999999999999999999"])
     func numbers(_ name: String, _ value: String) async throws {

@@ -22,7 +22,7 @@ import Testing
 
     private static let yes = RedisValue.bulk([UInt8(ascii: "1")])
 
-    @Test("many runs are reported once each, a few with each call, and the last call does all duties")
+    @Test("many runs are reported once each, a few with each call, and the last call does all tasks")
     func pieces() throws {
         let runs = Self.runs(3000)
         var tick = Tick(Self.worker, runs: runs)
@@ -60,7 +60,7 @@ import Testing
         #expect(counts == [3, 2])
     }
 
-    @Test("a tick for requests has no other duties, and a tick for runs has no duties at all")
+    @Test("a tick for operations has no other tasks, and a tick for runs has no tasks at all")
     func extents() throws {
         for (extent, first) in [(Tick.Extent.operations, Tick.Step.Kind.tick(isLast: false)), (.runs, .report)] {
             var tick = Tick(Self.worker, extent, runs: Self.runs(100))
@@ -73,7 +73,7 @@ import Testing
         }
     }
 
-    @Test("runs that were reported while requests were left are reported again") func unsure() throws {
+    @Test("runs that were reported while operations were left are reported again") func unsure() throws {
         var tick = Tick(Self.worker, runs: Self.runs(40))
         var reported: [String: Int] = [:]
         var calls = 0
@@ -121,7 +121,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("the next tick brings requests that were made in bulk to all runs") func bulk() async throws {
+    @Test("the next tick brings operations that were made in bulk to all runs") func bulk() async throws {
         let f = try await QueueFixture()
         let runs = try await running(f, 300)
         try await f.queue.request(.paused, of: runs.map(\.0.id))
@@ -166,7 +166,7 @@ import Testing
         #expect(try await f.server.cli("INFO", "commandstats").contains("cmdstat_fcall:calls=1,"))
     }
 
-    /// Fills a queue so that very much is due at the same moment.
+    /// Fills a queue so that very much is due at the same time.
     private func neglected(_ f: QueueFixture, _ count: Int) async throws {
         let keys = f.queue.keys
         for _ in 0..<count {
@@ -194,7 +194,7 @@ import Testing
         try await f.queue.request(.paused, of: (0..<count).map { "early\($0)" })
     }
 
-    @Test("no call of a tick does much, however much is due, and every duty is done") func neglect() async throws {
+    @Test("no call of a tick does much, however much is due, and every task is done") func neglect() async throws {
         let f = try await QueueFixture()
         let run = try await running(f, 1)
         try await neglected(f, 400)

@@ -28,7 +28,7 @@ import Testing
             Issue.record("the newer version claims nothing")
             return
         }
-        // The newer version's tick applies a request for the older version's run, and the other way round.
+        // The newer version's tick applies an operation for the older version's run, and the other way round.
         try await newer.request(.paused, of: [older.run.id])
         _ = try await newer.tick(successor, fields: [], runs: [(claim.run, RunReport())])
         try await f.queue.request(.cancelled, of: [claim.run.id])

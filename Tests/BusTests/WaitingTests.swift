@@ -5,7 +5,7 @@ import Testing
 
 @testable import HaulBus
 
-/// Searches for a few jobs among many in line.
+/// Searches for a few jobs among many in the queue.
 @Suite struct WaitingTests {
     @Test("an id that is found without parsing the element is the id that parsing finds")
     func quickIDs() throws {

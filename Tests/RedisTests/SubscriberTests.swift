@@ -22,7 +22,7 @@ import Testing
         await subscriber.close()
     }
 
-    @Test("a full mailbox drops its messages, and tells its consumer to catch up") func bounds() async {
+    @Test("a full mailbox drops its messages, and makes its consumer catch up") func bounds() async {
         let mailbox = Mailbox()
         for number in 0..<Mailbox.maxElements + 10 {
             mailbox.put(.message(channel: "c", payload: Array("\(number)".utf8)))

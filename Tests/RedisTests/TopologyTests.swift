@@ -84,7 +84,7 @@ import Testing
         let topology = try await RedisWithSentinels()
         let redis = Redis(try RedisURL(topology.url), name: "test")
         try await redis.send(Command("SET", "k", "1"))
-        // The primary hangs and is replaced. When it resumes, it still takes itself for the primary.
+        // The primary hangs and is replaced. When it resumes, it still considers itself the primary.
         let old = try await topology.primary()
         old.signal(SIGSTOP)
         try await eventually("a failover", within: .seconds(30)) { try await topology.primary() !== old }

@@ -1,4 +1,4 @@
-"""The batches of a chaos run: which jobs belong to them, and which requests are made for whole batches. counts.py
+"""The batches of a chaos run: which jobs belong to them, and which control operations are made for whole batches. counts.py
 checks the results."""
 import json
 import math
@@ -11,12 +11,12 @@ TROUBLE = (ConnectionError, RedisError)
 
 
 class Batch:
-    """A set of jobs, with its pushes and the requests for it. Times are unix ms."""
+    """A set of jobs, with its pushes and the operations for it. Times are unix ms."""
 
     def __init__(self, name, target, teller, has_reply):
         self.name, self.target, self.teller = name, target, teller
         self.reply_to = "batch-" + name if has_reply else None
-        # A reply list that is named only after the batch is over.
+        # A reply list that is named only after the batch has ended.
         self.late_reply_to = None
         # Jobs by id. None stands for an element that is not a valid job.
         self.members, self.told_sizes, self.is_repeated = {}, [], False
@@ -121,7 +121,7 @@ class Batches:
         if job.batch:
             job.batch.is_repeated = True
 
-    # Requests for batches. A thread of its own makes them.
+    # Operations for batches. A thread of its own makes them.
 
     def steer(self, producing):
         redis = Redis(self.topology.locate)
@@ -148,7 +148,7 @@ class Batches:
         self.request(redis, batch, word)
 
     def request(self, redis, batch, word):
-        """Writes the request until Redis acknowledges it, and then waits until all members have it."""
+        """Writes the operation until Redis acknowledges it, and then waits until all members have it."""
         cancel = [time.time() * 1000, float("inf")]
         if word == "cancelled":
             batch.cancels.append(cancel)
@@ -163,7 +163,7 @@ class Batches:
         while time.monotonic() < until:
             try:
                 if not is_written:
-                    # Redis may have applied a request although it was not acknowledged.
+                    # Redis may have applied an operation although it was not acknowledged.
                     batch.retries += word == "retried"
                     self.topology.surely(redis, "HSET", Q + "want", "batch/" + batch.name, value)
                     is_written, cancel[0] = True, time.time() * 1000
@@ -172,7 +172,7 @@ class Batches:
             except TROUBLE:
                 pass
             time.sleep(0.05)
-        # A failover may restore a request that was being applied.
+        # A failover may restore an operation that was being applied.
         cancel[1] = time.time() * 1000 + (1000 if self.topology.REMEMBERS else 8000)
         if word in ("running", "cancelled"):
             batch.is_paused = False

@@ -1,4 +1,4 @@
-"""Requests for thousands of jobs at once. Each test returns a list of what is wrong."""
+"""Operations for thousands of jobs at once. Each test returns a list of what is wrong."""
 import json
 import os
 import time
@@ -49,7 +49,7 @@ def bulk_cancel(bench):
 
 
 def unserved_store(bench):
-    """Requests to delete files on a store that no worker serves. The requests are over at once, and do not affect later
+    """Operations to delete files on a store that no worker serves. The operations are done at once, and do not affect later
     pushes."""
     redis, ids = Redis(bench.server.socket, 30), [f"far{n}" for n in range(bench.options.bulk)]
     root = os.path.join(bench.directory, "far")

@@ -1,4 +1,4 @@
-"""A thread of the run. It makes requests for single jobs, and pushes some cancelled jobs again."""
+"""A thread of the run. It makes control operations for single jobs, and pushes some cancelled jobs again."""
 import json
 import random
 import time

@@ -103,7 +103,7 @@ class Counts:
         """A member that was pending when the batch was cancelled must end as cancelled."""
         for written, heard in batch.cancels:
             for id, job in batch.members.items():
-                # A member that was pushed shortly before may still have been in line when the batch was over.
+                # A member that was pushed shortly before may still have been in the queue when the batch had ended.
                 is_met = job and job.at < written - 15_000 and heard < self.ledger.drained_from - 5000
                 if not is_met or job.is_asked_for or job.pushed_again:
                     continue

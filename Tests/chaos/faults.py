@@ -37,7 +37,7 @@ class Faults:
             self.injected[kind] += 1
 
     def settle(self):
-        """Waits until every fault is over."""
+        """Waits until every fault has ended."""
         for thread in self.threads:
             thread.join()
 

@@ -3,7 +3,7 @@ inject.
 
   gateway.py HOST:PORT PORT ADDRESS    the store, and the proxy's own port and address; prints the port once it listens
 
-A request with a session token is checked for the token and for its time. Then the proxy signs the request anew, because
+A request with a session token is checked for the token and for its time. Then the proxy signs the request again, because
 the store does not support tokens. So credentials can expire, and the store's clock can be wrong. All other requests
 reach the store unchanged.
 

@@ -26,7 +26,7 @@ class History:
         self.offset = self.random.choices([None, 0, 60_000, -60_000], [25, 45, 20, 10])[0]
         self.acts, self.log, self.elements, self.values = [], [], [], {}
         self.late = None
-        # The job may be the only member of a batch. Requests for the batch begin once the job has been claimed.
+        # The job may be the only member of a batch. Operations for the batch begin once the job has been claimed.
         self.batch = f"b{number}" if self.random.random() < 0.5 else None
         self.is_member = False
 
@@ -37,7 +37,7 @@ class History:
         return int(seconds) * 1000 + int(microseconds) // 1000
 
     def stamp(self):
-        """A moment of its own. The contract gives no order to two acts in one millisecond."""
+        """A timestamp of its own. The contract gives no order to two acts in one millisecond."""
         before = self.now()
         while True:
             now = self.now()
@@ -86,7 +86,7 @@ class History:
         act = self.act("batch " + self.random.choice(OF_BATCH) if is_of_batch else self.random.choice(REQUESTS))
         if self.random.random() < 0.6:
             act.at = act.began
-            # As in a bulk request, which arrives long after its moment.
+            # As in a bulk operation, which arrives long after its timestamp.
             if next_is_push and self.random.random() < (0.8 if is_of_batch else 0.4):
                 self.late = act
                 return
@@ -106,19 +106,19 @@ class History:
         self.log.append((act.number, value if field == self.id else f"{field} {value}"))
 
     def write_over(self, before, act):
-        """The request has overwritten another one, which may not have been applied."""
+        """The operation has overwritten another one, which may not have been applied."""
         written = [other for other in self.acts if other.number in self.values and other.is_batch == act.is_batch]
         if not act.is_batch and written and before == self.values[written[-1].number]:
             written[-1].is_lost = True
             return
-        # A request for the batch may be on its way to its member, or have reached the member.
+        # An operation for the batch may be on its way to its member, or have reached the member.
         for other in [other for other in self.acts if other.is_batch and other.number in self.values][-2:]:
             other.is_doubtful = True
 
     # The state of the job.
 
     def is_quiet(self):
-        """Whether every push has been claimed and every request applied."""
+        """Whether every push has been claimed and every operation applied."""
         names = [Q + "jobs", *(Q + "held:" + worker.name for worker in self.bench.workers)]
         commands = [("MULTI",), *(("LRANGE", name, 0, -1) for name in names), ("HMGET", Q + "want", self.id, f"batch/{self.batch}"), ("EXEC",)]
         *lists, wanted = self.redis.calls(commands)[-1]

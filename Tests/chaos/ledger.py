@@ -41,7 +41,7 @@ class Job:
 
     @property
     def at(self):
-        """The moment of the push, in unix ms."""
+        """The timestamp of the push, in unix ms."""
         return json.loads(self.element)["at"]
 
 
@@ -115,7 +115,7 @@ class Ledger:
                 self.lost_with.pop(id, None)
 
     def record(self, redis, id):
-        """A job's hash and offsets at one moment. None if they cannot be read, or if the job has no partial file."""
+        """A job's hash and offsets at one point in time. None if they cannot be read, or if the job has no partial file."""
         replies = redis.calls([
             ("MULTI",), ("HGETALL", Q + "job:" + id), ("HGETALL", Q + "offsets:" + id), ("EXEC",)])
         if not isinstance(replies[3], list):

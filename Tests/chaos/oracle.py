@@ -1,7 +1,7 @@
 """The possible ends of a job, by the order and the tables of docs/bus.md.
 
-An act is a push or a request. Its moment is known exactly (`at`), or as an interval. The oracle plays every order of
-the acts that fits their moments. Each order gives a set of possible ends. The oracle knows nothing but the contract.
+An act is a push or a control operation. Its timestamp is known exactly (`at`), or as an interval. The oracle plays every order of
+the acts that fits their timestamps. Each order gives a set of possible ends. The oracle knows nothing but the contract.
 """
 from dataclasses import dataclass, replace
 from typing import Optional
@@ -14,7 +14,7 @@ INFINITY = 1 << 62
 
 @dataclass
 class Act:
-    """`kind` is push, continuation, or a request's word. For a request for the job's batch it begins with `batch `.
+    """`kind` is push, continuation, or an operation's word. For an operation for the job's batch it begins with `batch `.
     Times are unix ms by Redis' clock. The act is sent after `began`, has arrived by `ended`, and is claimed or applied
     by `done`. Acts in one millisecond have no order."""
     kind: str
@@ -23,7 +23,7 @@ class Act:
     at: Optional[int] = None
     ended: int = 0
     done: int = INFINITY
-    # Overwritten by the next request before it was applied.
+    # Overwritten by the next operation before it was applied.
     is_lost: bool = False
     # The act may have had no effect.
     is_doubtful: bool = False
@@ -42,7 +42,7 @@ class Act:
             return self.began
         if self.at is not None:
             return min(self.at, self.began) if self.is_push else self.at
-        # A request without a time may be as old as the last tick of the queue.
+        # An operation without a time may be as old as the last tick of the queue.
         return self.began if self.is_push else self.began - 3000
 
     @property
@@ -50,7 +50,7 @@ class Act:
         if self.at is not None:
             # A push by a clock that is ahead counts as made when it is claimed.
             return self.at if self.at <= self.began else self.done
-        # A request for a batch counts as made when it is applied.
+        # An operation for a batch counts as made when it is applied.
         return self.done if self.is_push or self.is_batch else self.ended
 
 
@@ -59,13 +59,13 @@ def is_before(one, other):
     if one.is_batch and not other.is_push or other.is_batch and not one.is_push:
         return one.done < other.began
     if one.is_push and not other.is_push:
-        # In one millisecond the request is newer. A push that was claimed is older than a request without a time. A
-        # push without a time is older than any request that is written after the claim.
+        # In one millisecond the operation is newer. A push that was claimed is older than an operation without a time. A
+        # push without a time is older than any operation that is written after the claim.
         if one.latest <= other.earliest:
             return True
         return one.done < other.began and (other.at is None or one.at is None)
     if not one.is_push and other.is_push:
-        # A push without a time is newer than all requests that were written before it, except a batch's, which must be
+        # A push without a time is newer than all operations that were written before it, except a batch's, which must be
         # applied first.
         arrived = one.done if one.is_batch and one.at is None else one.ended
         return one.latest < other.earliest or (other.at is None and arrived < other.began)
@@ -75,7 +75,7 @@ def is_before(one, other):
 
 
 def orders(acts):
-    """Every order that fits the moments."""
+    """Every order that fits the timestamps."""
     if not acts:
         yield []
         return
@@ -94,7 +94,7 @@ NO_FILE, OWN, FOREIGN, GOING = "no file", "own", "foreign", "going"
 @dataclass(frozen=True)
 class Standing:
     state: str = UNKNOWN
-    # The request that waits for the first push of an unknown job, and when it had arrived.
+    # The operation that waits for the first push of an unknown job, and when it had arrived.
     stub: Optional[str] = None
     stub_ended: int = 0
     # The number of the push with which the job began.
@@ -112,7 +112,7 @@ class Standing:
 
 
 def stopped(standing, word, push):
-    """A push for which a request was waiting."""
+    """A push for which an operation was waiting."""
     if word == "paused":
         return Standing(PAUSED, begun_by=push.number, file=standing.file)
     return cancelled(standing) if word == "cancelled" else forgotten(standing)
@@ -136,7 +136,7 @@ def pushed(standing, act):
 
 
 def of_batch(standing, word):
-    """A request for the batch of a job that was pushed before: its effect on this member."""
+    """An operation for the batch of a job that was pushed before: its effect on this member."""
     is_asked = standing.state == FAILED if word == "retried" else standing.state in (ACTIVE, PAUSED)
     if not is_asked:
         return standing
@@ -157,7 +157,7 @@ def step(standing, act):
             return Standing(UNKNOWN, file=standing.file)
         return standing
     if state == UNKNOWN:
-        # A pause does not revoke a request that ends the job.
+        # A pause does not revoke an operation that ends the job.
         if standing.stub in ENDS and act.kind == "paused":
             return standing
         word = standing.stub if standing.stub in ("removed", "deleted") and act.kind == "cancelled" else act.kind
@@ -179,8 +179,8 @@ def with_file_gone(standing):
 
 
 def may_be_overtaken(request, later):
-    """Whether a newer push may have been claimed before the request was applied. That changes nothing then: the claim
-    of an element applies the job's request first, if it is there."""
+    """Whether a newer push may have been claimed before the operation was applied. That changes nothing then: the claim
+    of an element applies the job's operation first, if it is there."""
     return request.kind != "running" and any(act.is_push and act.began <= request.ended for act in later)
 
 
@@ -190,7 +190,7 @@ def may_be_late(push, later):
 
 
 def may_be_missed(request, earlier, later):
-    """Whether a batch's request may have reached its members when the job did not stand as all earlier acts make it
+    """Whether a batch's operation may have reached its members when the job did not stand as all earlier acts make it
     stand."""
     return request.is_doubtful or any(act.done >= request.began for act in earlier) or any(
         act.began <= request.done for act in later)
@@ -205,12 +205,12 @@ def after(standings, act, earlier, later):
     if act.kind == "push" and may_be_late(act, later):
         result |= before
     if not act.is_push:
-        # While the run goes on, a request applies to the run, and does not wait for a push.
+        # While the run goes on, an operation applies to the run, and does not wait for a push.
         result |= {standing for standing in standings if standing.is_removed}
         if may_be_missed(act, earlier, later) if act.is_batch else may_be_overtaken(act, later):
             result |= standings
     elif act.kind == "push" and act.at is None:
-        # A push that arrived before the request is not stopped by it, whatever the request's moment.
+        # A push that arrived before the operation is not stopped by it, whatever the operation's timestamp.
         result |= {Standing(ACTIVE, begun_by=act.number, file=standing.file) for standing in standings
                    if standing.stub and standing.stub_ended >= act.began}
     return result
@@ -227,7 +227,7 @@ def outcomes(acts, is_quick):
             known.add(act.at)
         effective.append(act)
     # By a clock that is behind, a push that came last may count as first. Then it is unknown whether the job was known
-    # when a push without a time met a request.
+    # when a push without a time met an operation.
     is_behind = any(act.is_push and act.at is not None and act.at < act.began - 1000 for act in effective)
     stops = {act.kind for act in effective if not act.is_push and not act.is_batch and act.kind != "running"}
     result = set()

@@ -9,7 +9,7 @@ KINDS = ["push", "push", "continuation", "paused", "running", "cancelled", "remo
 
 
 def acts(pick):
-    """Random acts, at moments that a producer's clock and a queue's delays can produce."""
+    """Random acts, at timestamps that a producer's clock and a queue's delays can produce."""
     now, result = 1_000_000, []
     offset = pick.choice([0, 0, -60_000, 60_000, -5, 5])
     for number in range(pick.randrange(2, MOST_ACTS + 1)):

@@ -19,7 +19,7 @@ from topology import free_ports
 
 
 class Directory:
-    # LOOKS: how often a missing byte or part is looked for again.
+    # LOOKS: how often a missing byte or part is searched again.
     NAME, LOOKS = "the disk", 1
 
     def __init__(self, root, blob=None):
@@ -260,7 +260,7 @@ class Bucket:
         return self.s3.head("in/" + job.path) is not None
 
     def look(self, jobs):
-        """Checks that each named object is complete, from its first moment."""
+        """Checks that each named object is complete, as soon as it exists."""
         listed = self.s3.list("in/d")
         by_path = {"in/" + job.path: job for job in list(jobs.values())}
         for key, size, etag in listed:

@@ -98,7 +98,8 @@ do
     end
   end
 
-  -- Counts a push that waits behind a control operation as pending in its batch. names: the batches of pushes that wait already.
+  -- Counts a push that waits behind a control operation as pending in its batch. names: the batches of pushes that wait
+  -- already.
   -- Returns these names with the new one. Writes members:<name>, batch:<name>.
   function batches.await(id, names, batch)
     local name, about = read_batch(batch)
@@ -133,8 +134,8 @@ do
     for name in string.gmatch(names or '', '%S+') do move(id, name, has(job.batch, name) and counted(job) or 'rejected') end
   end
 
-  -- The control operation for a batch that stops a job which joins it: 'paused', 'cancelled' or nil. Sets job.of_batch, what is
-  -- known of the batch. Writes no key.
+  -- The control operation for a batch that stops a job which joins it: 'paused', 'cancelled' or nil. Sets job.of_batch,
+  -- what is known of the batch. Writes no key.
   function batches.stop(id, job, parsed)
     local name = read_batch(parsed.batch)
     local values = redis.pcall('HMGET', hash_of(name), 'want', 'want_at', 'size', 'reply_to')
@@ -228,8 +229,8 @@ do
     for name, what in pairs(touched) do update_batch(name, what) end
   end
 
-  -- Control operations for a batch, and to which members they apply: `counted_as` is the state in which the member is counted,
-  -- `state` and `want` are of its job.
+  -- Control operations for a batch, and to which members they apply: `counted_as` is the state in which the member is
+  -- counted, `state` and `want` are of its job.
   local OPERATIONS = {
     paused = function(counted_as) return counted_as == 'pending' end,
     cancelled = function(counted_as) return counted_as == 'pending' end,

@@ -99,8 +99,8 @@ local function start(id, job, parsed, element, is_begun, worker, token, lease, r
     is_limited = is_limited and '1' }
 end
 
--- Returns the job after the control operation that waits for it in `want`, if any. exists: whether its hash exists. turn: see
--- claim_element().
+-- Returns the job after the control operation that waits for it in `want`, if any. exists: whether its hash exists.
+-- turn: see claim_element().
 local function known(id, exists, turn, retention)
   local value = turn.has_operations and call('HGET', WANT, id)
   if value then

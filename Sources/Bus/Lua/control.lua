@@ -1,5 +1,5 @@
--- A task of the tick: does the control operations in `want`. If there are many, it does some that Redis picks at random. Writes
--- want, batch:<name>, and what apply_operation() writes.
+-- A task of the tick: does the control operations in `want`. If there are many, it does some that Redis picks at
+-- random. Writes want, batch:<name>, and what apply_operation() writes.
 local function apply_operations(tick)
   if tick.wanted == 0 then return end
   local max = budget(tick)

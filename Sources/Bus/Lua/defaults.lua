@@ -76,8 +76,8 @@ do
     return scheme .. ':' .. authority .. tidy(own_path) .. rest
   end
 
-  -- The element with its relative `url` made absolute by the queue's `base`; nil if the result is not a valid URL. parsed: the
-  -- element as a table, whose `url` becomes absolute as well. Writes no key.
+  -- The element with its relative `url` made absolute by the queue's `base`; nil if the result is not a valid URL.
+  -- parsed: the element as a table, whose `url` becomes absolute as well. Writes no key.
   function fleet.based(element, parsed)
     local defaults = parsed and type(parsed.url) == 'string' and known()
     if not defaults or not defaults.base then return nil end

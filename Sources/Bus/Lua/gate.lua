@@ -195,7 +195,8 @@ end
 -- Fields that give a body. A job has at most one of them.
 kinds.bodies = { 'body', 'json', 'form', 'body_base64' }
 
--- The reason why an element is not a valid job or continuation; nil if it is one. parsed: the element as a table. Writes no key.
+-- The reason why an element is not a valid job or continuation; nil if it is one. parsed: the element as a table.
+-- Writes no key.
 local function fault(parsed, element)
   -- An unknown kind is the only error that is reported: `kind` is the first field of the table.
   local kind = kinds.rules[parsed.kind] and parsed.kind or 'download'

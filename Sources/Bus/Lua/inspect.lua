@@ -9,8 +9,8 @@
 -- response_bytes.
 
 -- The checks. `check` is the check of one job: `id`, `key`, `keys`, `found(rule, repair)`, `is_repairing`, `ttl` (ms by
--- final state), `missed` (the element that was not in the queue), `queued` (collects elements), and `job`, the job, once it is
--- read.
+-- final state), `missed` (the element that was not in the queue), `queued` (collects elements), and `job`, the job,
+-- once it is read.
 local INSPECT = {}
 local NUMBERS = { 'want_at', 'settled_until', 'crashes', 'attempt', 'deadline_at', 'seq', 'pushed' }
 

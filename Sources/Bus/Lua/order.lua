@@ -41,7 +41,8 @@ do
   end
 
   -- Keeps a push that came behind an operation of which the run does not know yet. apply_pending() does the push once the
-  -- operation is done. Writes job:<id> (next_push, ahead, want_next), spec:<id> (the `next_push` fields), and batches.await().
+  -- operation is done. Writes job:<id> (next_push, ahead, want_next), spec:<id> (the `next_push` fields), and
+  -- batches.await().
   function NOT_STARTED.next_push(id, job, parsed, element)
     local job_key, spec_key = key(id), spec(id)
     local is_job = (parsed.url or parsed.urls) and true
@@ -227,7 +228,8 @@ do
   end
 
   -- Does what came behind an operation that is done now: the kept push, then the operation behind the push. kept: the
-  -- result of take_pending(). Writes what the push does (push.lua, requeue(), postpone()), batches.release(), and apply_operation().
+  -- result of take_pending(). Writes what the push does (push.lua, requeue(), postpone()), batches.release(), and
+  -- apply_operation().
   apply_pending = function(id, kept, retention)
     if kept.element then
       local parsed, job = read(kept.element), read_job(id)

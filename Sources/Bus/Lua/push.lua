@@ -10,9 +10,9 @@ local function excerpt(element)
   return is_utf8(shown) and shown or (string.gsub(shown, '[\128-\255]', '?'))
 end
 
--- Rejects an element or a control operation: lists it in `rejected` and publishes the event at once. reason: a sentence. id: the
--- job's, or nil. names: reply lists, with blanks between them, or nil. meta: the element's JSON, or nil. Writes
--- rejected, reply:<name>; publishes on events:<id>.
+-- Rejects an element or a control operation: lists it in `rejected` and publishes the event at once. reason: a
+-- sentence. id: the job's, or nil. names: reply lists, with blanks between them, or nil. meta: the element's JSON, or
+-- nil. Writes rejected, reply:<name>; publishes on events:<id>.
 local function reject(element, reason, id, names, meta)
   local shown = type(element) == 'string' and excerpt(element) or ''
   local entry = '{"at":' .. NOW .. ',"reason":' .. quoted(reason) .. ',"element":' .. quoted(shown) .. '}'

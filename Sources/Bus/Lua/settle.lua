@@ -12,7 +12,8 @@
 --       rejected                   reason; its members are the claim's `before`, or ''
 -- Returns names and values: `ends`, with 'done', 'fenced' or an error for each run, and `claims` (claiming.lua). A settle
 -- that is sent again returns 'done' again. An error concerns one run; the other runs are settled.
--- Writes the keys of the jobs and their indexes (states.lua), worker:<worker>, leases, permits, and what claim_elements() writes.
+-- Writes the keys of the jobs and their indexes (states.lua), worker:<worker>, leases, permits, and what
+-- claim_elements() writes.
 
 do
   -- Undoes the push for which a job was claimed, because its worker cannot read the job: the push is rejected, and the
@@ -104,7 +105,8 @@ do
     requeue(run.id, record_report(run, worker), true, run.argument, retention)
   end
 
-  -- Postpones the job for another attempt. event: the name of the event. A control operation that came meanwhile is done at once.
+  -- Postpones the job for another attempt. event: the name of the event. A control operation that came meanwhile is
+  -- done at once.
   local function postpone_run(run, retention, worker, event, waiting)
     local job = record_report(run, worker)
     local delay, asked = string.match(run.argument, '^(%d+) ?(%a*)$')

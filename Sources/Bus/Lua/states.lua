@@ -71,7 +71,8 @@ local function leave_state(id, job)
   end
 end
 
--- Control operations that end a job. `removed` and `deleted` also forget the job, and `deleted` also deletes its finished file.
+-- Control operations that end a job. `removed` and `deleted` also forget the job, and `deleted` also deletes its
+-- finished file.
 local function ends(want) return want == 'cancelled' or want == 'removed' or want == 'deleted' end
 local function forgets(want) return want == 'removed' or want == 'deleted' end
 

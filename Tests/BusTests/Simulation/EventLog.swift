@@ -40,7 +40,7 @@ final class EventLog: Sendable {
     var rounds: [String: [Int]] { state.withLock { $0.rounds } }
     var wrong: [String] { state.withLock { $0.wrong } }
 
-    /// Whether everything that was published before `mark` has been noted.
+    /// Whether everything that was published before `mark` has been recorded.
     func hasReceived(_ mark: String) -> Bool { state.withLock { $0.marks.contains(mark) } }
 
     private func record(_ element: Subscription.Element) {

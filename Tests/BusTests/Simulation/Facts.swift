@@ -4,12 +4,12 @@ import HaulRedis
 
 /// What Redis has of a job.
 struct Facts: Equatable {
-    /// nil if the job is unknown, or only a stub that a request has left.
+    /// nil if the job is unknown, or only a tombstone that an operation has left.
     var state: JobState?
     var token: String?
     var worker: String?
     var want: String?
-    /// Whether a push is kept behind a request that the run has not received.
+    /// Whether a push is kept behind an operation that the run has not received.
     var isKept = false
     /// Whether the kept push is a job, and not a continuation.
     var isKeptAnew = false
@@ -24,7 +24,7 @@ struct Facts: Equatable {
 
     init() {}
 
-    /// A command that reads the facts of jobs at one moment. It then moves the expiry of their keys into the far
+    /// A command that reads the facts of jobs at one point in time. It then moves the expiry of their keys into the far
     /// future, because Redis' own clock goes faster than the simulation's on a slow machine.
     static func reading(_ ids: [String], of queue: Queue) -> Command {
         Command(arguments: ["EVAL", script, 1, queue.keys.prefix] + ids)
@@ -65,7 +65,7 @@ struct Facts: Equatable {
 }
 
 extension Facts {
-    /// Whether this request waits, or is a pause that has stopped the job.
+    /// Whether this operation waits, or is a pause that has stopped the job.
     func shows(_ request: ControlOperation) -> Bool {
         want == request.rawValue || request == .paused && state == .paused
     }

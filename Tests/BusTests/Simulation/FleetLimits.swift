@@ -2,7 +2,7 @@ import HaulRedis
 
 /// The limits and defaults that the fleet has to keep, and the jobs that began under them.
 struct FleetLimits {
-    /// What a worker may use of a limit of rate.
+    /// What a worker may use of a rate limit.
     struct Share {
         var keeps: Int64 = 0
         var end: Int64 = 0
@@ -27,7 +27,7 @@ struct FleetLimits {
     /// When jobs began, by the name of the limit.
     private var begun: [String: [Int64]] = [:]
 
-    /// Notes the value of a limit; nil if there is none. A new value counts from now on.
+    /// Records the value of a limit; nil if there is none. A new value counts from now on.
     static func record(_ value: Double?, as name: String, in limits: inout [String: Limit], at now: Int64) {
         if let value {
             if limits[name]?.value != value { limits[name] = Limit(value: value, since: now) }
@@ -36,7 +36,7 @@ struct FleetLimits {
         }
     }
 
-    /// Notes the value of a limit of starts. Jobs that began before a change do not count, not even in the same
+    /// Records the value of a limit of starts. Jobs that began before a change do not count, not even in the same
     /// millisecond.
     mutating func recordStarts(_ value: Double?, as name: String, at now: Int64) {
         let before = starts[name]?.value
@@ -44,7 +44,7 @@ struct FleetLimits {
         if starts[name]?.value != before { begun[name] = [] }
     }
 
-    /// Notes that a job begins. Returns what is wrong if more jobs have begun than a limit allows.
+    /// Records that a job begins. Returns what is wrong if more jobs have begun than a limit allows.
     mutating func begin(on host: String, at now: Int64) -> String? {
         var wrong: String?
         for name in [Self.ofQueue, host] {

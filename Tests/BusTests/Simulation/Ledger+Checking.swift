@@ -8,7 +8,7 @@ extension Ledger {
         case claim
         case settle([(run: Run, settlement: Settlement)])
         case tick
-        /// A call of a tick that is not the last one. It only applies requests and reports runs.
+        /// A call of a tick that is not the last one. It only applies operations and reports runs.
         case report
         case registration(worker: String, known: Set<String>, isSuccessor: Bool)
 
@@ -24,7 +24,7 @@ extension Ledger {
         }
     }
 
-    /// Checks what a call has done to a job. `isHeard`: the call has applied the job's request.
+    /// Checks what a call has done to a job. `isHeard`: the call has applied the job's operation.
     mutating func check(_ id: String, _ after: Facts, _ cause: Cause, isHeard: Bool) {
         guard var story = stories[id] else { return }
         let before = story.facts
@@ -62,15 +62,15 @@ extension Ledger {
         stories[id] = story
     }
 
-    /// Applies a request to the story, as a tick does, or a call that takes an element of the job.
+    /// Applies an operation to the story, as a tick does, or a call that claims an element of the job.
     private func apply(_ request: Story.Stop, _ story: inout Story, _ state: inout JobState?, _ after: Facts) {
         var applied = story
         let next = applied.apply(request, in: state, isWaiting: after.shows(request.request), now, policy)
-        // The same call may do more: a due job joins the line, a deadline passes, a lost run is put back.
+        // The same call may do more: a due job joins the queue, a deadline passes, a lost run is requeued.
         let isSame = (after.want, after.behind) == (story.facts.want, story.facts.behind)
         let isIgnored =
             after.state == state && next == state ? isSame : after.state != next && after.state != request.stops
-        // The request ended the job, and the push that overtook the request began the job anew.
+        // The operation ended the job, and the push that overtook the operation restarted the job.
         let isBegunAnew =
             next?.isFinal ?? true && (after.crashes < story.losses || after.attempt < story.attempts)
         if story.isOvertaken(request), isIgnored, !isBegunAnew {
@@ -80,7 +80,7 @@ extension Ledger {
         }
     }
 
-    /// What a tick does to a job besides applying requests. Returns the job's state.
+    /// What a tick does to a job besides applying operations. Returns the job's state.
     private mutating func observed(_ id: String, _ story: inout Story, _ before: JobState?, _ after: Facts) -> JobState?
     {
         var state = before
@@ -88,7 +88,7 @@ extension Ledger {
             let isGone = story.facts.worker.map(gone.contains) ?? false
             if now < story.lease || now < grace, !isGone { complain("\(id): its worker lost a lease that it held") }
             state = story.lost(now, policy)
-            // A kept push that begins the job anew deletes the error.
+            // A kept push that restarts the job deletes the error.
             if state == .failed, after.state == .failed, after.error != "crash_loop" {
                 complain("\(id): the error is \(after.error ?? ""), and not crash_loop")
             }
@@ -100,7 +100,7 @@ extension Ledger {
             }
         }
         if state == .scheduled, let due = story.facts.due, due <= now { state = .queued }
-        // A kept push that begins the job anew has its own deadline, or none.
+        // A kept push that restarts the job has its own deadline, or none.
         let isAnew = story.facts.isKept && story.facts.state == .running && state != .running && after.state != .failed
         if [.queued, .scheduled, .paused].contains(state),
             let deadline = after.deadline ?? (isAnew ? nil : story.facts.deadline), deadline <= now
@@ -121,7 +121,7 @@ extension Ledger {
             if story.isTimed, story.demand == nil, !story.mayRunAgain {
                 complain("\(id): it ran again, and nobody asked for it")
             }
-            // A settled push that runs after all has to be done, also if this run is lost.
+            // A settled push that runs after all has to be done, even if this run is lost.
             if story.mayRunAgain, story.demand == nil { story.demand = story.pushed }
             story.mayRunAgain = false
             (story.taken, story.behind, story.expiry) = (nil, nil, nil)
@@ -133,7 +133,7 @@ extension Ledger {
             story.isNoted = true
             return after.state
         }
-        // A job that is taken after its deadline fails. If the time to live of its hash is not new, the job was not
+        // A job that is claimed after its deadline fails. If the time to live of its hash is not new, the job was not
         // touched.
         if after.state == .failed, after.error == "deadline", let left = after.timeToLive, left <= policy.keepFailed {
             if !story.deadlines.contains(where: { $0 <= now }) { complain("\(id): its deadline had not passed") }
@@ -147,7 +147,7 @@ extension Ledger {
         {
             story.behind = nil
         }
-        // A push was taken that the waiting request stops.
+        // A push was claimed that the waiting operation stops.
         if state?.isFinal ?? true, let stop = story.taken,
             state == nil && (after.state != nil || after.want != stop.request.rawValue) || after.state == .paused
         {

@@ -35,7 +35,7 @@ struct Ledger {
         if reported != nil { print("wrong: \(wrong.last!)") }
     }
 
-    /// Replaces the ledger `later` after a rollback to the moment of this one. The complaints are kept.
+    /// Replaces the ledger `later` after a rollback to the time of this one. The complaints are kept.
     mutating func returned(from later: Ledger) {
         wrong = later.wrong
         now = later.now
@@ -45,7 +45,7 @@ struct Ledger {
 
     mutating func pushed(_ id: String, _ story: Story) {
         if stories[id] == nil { ids.append(id) }
-        // A request may have come before the first push.
+        // An operation may have come before the first push.
         let isFirst = stories[id]?.element.isEmpty ?? true
         stories[id, default: story].element = story.element
         if isFirst { (stories[id]!.isTimed, stories[id]!.isPoison) = (story.isTimed, story.isPoison) }
@@ -66,7 +66,7 @@ struct Ledger {
         stories[id]!.asked = Story.Stop(request: request, timestamp: now, isTimed: isTimed)
     }
 
-    /// Notes that a tick begins.
+    /// Records that a tick begins.
     mutating func observed() {
         if let lastTick, now - lastTick > 2500 { grace = now + policy.lease.inMilliseconds }
         lastTick = now
@@ -74,12 +74,12 @@ struct Ledger {
 
     mutating func extended(_ run: Run) { stories[run.id]!.lease = now + policy.lease.inMilliseconds }
 
-    /// Notes a report of whether the run is at work.
+    /// Records a report of whether the run is at work.
     mutating func reported(_ run: Run, _ report: RunReport) {
         if let begun = report.fields.first(where: { $0.0 == "active_token" }) { stories[run.id]!.begun = begun.1 }
     }
 
-    /// Notes that the offsets are durable.
+    /// Records that the offsets are durable.
     mutating func checkpointed(_ id: String, _ report: RunReport) {
         guard let offsets = report.offsets else { return }
         stories[id]!.checkpoint = offsets
@@ -96,14 +96,14 @@ struct Ledger {
 
     func remembers(_ id: String) -> Bool { stories[id]?.facts.state != nil }
 
-    /// Whether requests wait to be applied.
+    /// Whether operations wait to be applied.
     var isAsked: Bool { stories.values.contains { $0.asked != nil } }
 
     /// Forgets and returns the jobs whose hashes have expired by now.
     mutating func expired() -> [String] {
         let over = ids.filter { stories[$0]!.expiry.map { $0 <= now } ?? false }
         for id in over {
-            stories[id]!.forget(stub: nil)
+            stories[id]!.forget(tombstone: nil)
             stories[id]!.facts = Facts()
             report(id, "expired")
         }
@@ -112,7 +112,7 @@ struct Ledger {
         return over + gone
     }
 
-    /// Drops old jobs that have ended or are unknown, and that are not in line. Nothing more happens to them.
+    /// Drops old jobs that have ended or are unknown, and that are not in the queue. Nothing more happens to them.
     mutating func dropOld(window: Int, inLine: Set<String>) {
         let done = Set(
             ids.dropLast(window).filter {

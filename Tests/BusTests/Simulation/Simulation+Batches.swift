@@ -34,7 +34,7 @@ extension Simulation {
             ids.map { .command(Command("HMGET", queue.keys.job($0), "state", "batch", "waiting")) })
         for (id, job) in zip(ids, jobs) {
             let values = (job.array ?? []).map(\.string)
-            // A member that was forgotten keeps its count, and so does a member that began anew for other batches.
+            // A member that was forgotten keeps its count, and so does a member that restarted for other batches.
             guard values.count == 3, let state = values[0].flatMap(JobState.init),
                 values[1]?.split(separator: " ").contains(Substring(name)) == true
             else { continue }

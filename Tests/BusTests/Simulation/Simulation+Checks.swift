@@ -42,7 +42,7 @@ extension Simulation {
         ledger.complain("\(id): \(what) changed \(changed.joined(separator: ", "))")
     }
 
-    /// Checks that `want` has the requests that are not applied yet, and nothing else.
+    /// Checks that `want` has the operations that are not applied yet, and nothing else.
     mutating func checkRequests() async throws {
         let wanted = try await redis.send(Command("HGETALL", queue.keys.want)).dictionary
         let found = wanted.filter { $0.key != "j 1" }.mapValues { $0.split(separator: " ")[0] }

@@ -10,7 +10,7 @@ extension Simulation {
         names += 1
         var identity = WorkerIdentity(name: name ?? "w\(names)", store: "s")
         // The workers are on two machines.
-        (identity.place, identity.process) = ("m\(names % 2)", "\(identity.instance) \(names) 1")
+        (identity.hostIdentity, identity.process) = ("m\(names % 2)", "\(identity.instance) \(names) 1")
         guard try await queue.register(identity, fields: [], known: []) else { return record("names refused") }
         try await observe(.registration(worker: identity.name, known: [], isSuccessor: true))
         workers.append(Worker(identity: identity))
@@ -35,7 +35,7 @@ extension Simulation {
         }
     }
 
-    /// The blocking wait of a lost connection, which the server still has, takes an element. No claim follows.
+    /// The blocking wait of a lost connection, which the server still has, moves an element. No claim follows.
     func take(_ name: String) async throws {
         try await redis.send(Command("LMOVE", queue.keys.jobs, queue.keys.held(name), "RIGHT", "LEFT"))
     }

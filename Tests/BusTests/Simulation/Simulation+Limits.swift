@@ -48,11 +48,11 @@ extension Simulation {
         try await readLimits()
     }
 
-    /// Notes the limits and defaults that are set now. `afterLoss`: Redis may have lost settings, and what it had
+    /// Records the limits and defaults that are set now. `afterLoss`: Redis may have lost settings, and what it had
     /// counted under them.
     mutating func readLimits(afterLoss: Bool = false) async throws {
         let found = try await queue.configuration()
-        // A value that is no JSON is no default.
+        // A value that is not JSON is not a default.
         limits.defaults = found.defaults.filter { (try? JSON($0.value)) != nil }
         limits.defaults["base"] = nil
         for name in FleetLimits.names {
@@ -100,7 +100,7 @@ extension Simulation {
         if try await queue.pace(workers[index].identity) != nil { record("paced") }
     }
 
-    /// A worker asks for shares. The reply may be lost.
+    /// A worker asks for rate leases. The reply may be lost.
     mutating func share() async throws {
         guard let index = pick() else { return }
         workers[index].question += 1
@@ -114,7 +114,7 @@ extension Simulation {
             questions.append(RateLeaseRequest(name, keeps: share.keeps, wants: wants))
         }
         let worker = workers[index]
-        let shares = try await queue.shares(worker.identity, number: worker.question, questions)
+        let shares = try await queue.leaseRates(worker.identity, number: worker.question, questions)
         let isHeard = random.chance(90)
         for question in questions where isHeard && question.wants != .none {
             guard let share = shares[question.name] else {
@@ -129,7 +129,7 @@ extension Simulation {
         checkShares()
     }
 
-    /// Checks that the sum of the shares is at most the limit, if the limit is older than a lease.
+    /// Checks that the sum of the rate leases is at most the limit, if the limit is older than a lease.
     private mutating func checkShares() {
         for (name, limit) in limits.rates where limit.since < ledger.now - Int64(queue.policy.lease.milliseconds) {
             let sum = workers.compactMap { $0.shares[name] }.reduce(0) { $0 + ($1.end > ledger.now ? $1.keeps : 0) }

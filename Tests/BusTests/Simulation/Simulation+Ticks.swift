@@ -38,8 +38,8 @@ extension Simulation {
         for claim in ours { try await obey(claim, index) }
     }
 
-    /// Ends a run whose deadline has passed or that has received a request. A request may be obeyed later, so that the
-    /// run ends by itself first.
+    /// Ends a run whose deadline has passed or that has received an operation. An operation may be obeyed later, so
+    /// that the run ends by itself first.
     private mutating func obey(_ claim: Claim, _ index: Int) async throws {
         if let deadline = claim.deadline, deadline < ledger.now {
             return try await finish(
@@ -82,7 +82,7 @@ extension Simulation {
         return tick.reply
     }
 
-    /// Checks what a reply says of a run that was reported: whether it is fenced, and which request it gets.
+    /// Checks what a reply says of a run that was reported: whether it is fenced, and which operation it gets.
     private mutating func expect(_ reply: TickReply, of run: Run) {
         let isFenced = reply.fenced.contains(run.token)
         if isFenced == ledger.holds(run) { ledger.complain("\(run.id): it is wrong that fenced is \(isFenced)") }
@@ -107,14 +107,14 @@ extension Simulation {
         }
     }
 
-    /// Checks that a fenced worker's tick changes nothing of its job. Another tick at the same moment first does what
+    /// Checks that a fenced worker's tick changes nothing of its job. Another tick at the same time first does what
     /// is due.
     private mutating func tickAsZombie(_ index: Int, _ zombie: Claim, _ reports: [(Run, RunReport)]) async throws {
         guard let other = workers.indices.first(where: { $0 != index && !workers[$0].isInDoubt }) else { return }
         repeat { _ = try await send(other, []) } while ledger.isAsked
-        // The worker must not report dead neighbours here, because their jobs would be put back.
+        // The worker must not report dead co-located workers here, because their jobs would be requeued.
         workers[index].silent = []
-        // The tick would also put back elements that lost waits took, so there must be none.
+        // The tick would also return elements that lost waits moved, so there must be none.
         guard try await redis.send(Command("KEYS", queue.keys.held("*"))).array?.isEmpty == true else { return }
         let before = try await traces(of: zombie.run.id)
         _ = try await send(index, reports.filter { $0.0 == zombie.run })

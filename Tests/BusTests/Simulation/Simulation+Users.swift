@@ -7,13 +7,13 @@ import HaulTestSupport
 // Producers and operators.
 
 extension Simulation {
-    /// A job that still gets pushes and requests; seldom an old one.
+    /// A job that still gets pushes and operations; seldom an old one.
     mutating func someone() -> String? {
         let ids = ledger.ids
         return random.chance(95) ? ids.suffix(Self.window).randomElement(using: &random) : ids.first
     }
 
-    /// A job with a request that waits, if there is one and by chance; else any job that still gets pushes.
+    /// A job with an operation that waits, if there is one and by chance; else any job that still gets pushes.
     private mutating func someoneStopping() -> String? {
         let ids = ledger.ids.suffix(Self.window).filter { ledger.stories[$0]!.taken != nil }
         return random.chance(50) ? ids.randomElement(using: &random) ?? someone() : someone()
@@ -31,7 +31,7 @@ extension Simulation {
         }
         let known = id.flatMap { ledger.stories[$0] }
         if known?.isTimed == false { return }
-        // A known job may have only a request so far. Then this is its first push.
+        // A known job may have only an operation so far. Then this is its first push.
         let isTimed = known?.element.isEmpty ?? true ? random.chance(80) : true
         if let id { members.append(#""id":"\#(id)""#) }
         let place = "//h\((id ?? String(numbers)).utf8.last! % 2)/\(id ?? String(numbers))"
@@ -66,7 +66,7 @@ extension Simulation {
         if random.chance(10) { try await ask(random.chance(50) ? .paused : .cancelled, of: pushed) }
     }
 
-    /// A name for a reply list that nobody has used.
+    /// A name for a reply list that was never used.
     private mutating func replyName() -> String {
         lists += 1
         return "r\(lists)"
@@ -97,7 +97,7 @@ extension Simulation {
             // A job that may come later, or never.
             id = "j\(numbers + Int.random(in: 1...3, using: &random))"
         }
-        // An old job gets no request but its removal.
+        // An old job gets no operation but its removal.
         guard ledger.ids.suffix(Self.window).contains(id) || ledger.stories[id] == nil else {
             return try await ask(.removed, of: id)
         }
@@ -147,7 +147,7 @@ extension Simulation {
         for host in ["h0", "h1"] { try await queue.setLimit(of: host, to: nil) }
     }
 
-    /// Pushes invalid elements and continuations of unknown jobs, and makes an invalid request.
+    /// Pushes invalid elements and continuations of unknown jobs, and makes an invalid operation.
     mutating func meddle() async throws {
         let elements = ["{}", "[1]", #"{"id":"nobody"}"#, #"{"id":"j1","t":"0"}"#, #"{"url":"ftp://h/"}"#]
         try await redis.send(Command("RPUSH", queue.keys.jobs, elements.randomElement(using: &random)!))

@@ -39,7 +39,7 @@ extension Simulation {
         try await begin(claims, index, worker)
     }
 
-    /// Sends a claim of an earlier session. It must get nothing, because nobody would receive its reply.
+    /// Sends a claim of an earlier session. It must get nothing, because no worker would receive its reply.
     private mutating func claimLate(_ worker: WorkerIdentity) async throws {
         var earlier = worker
         earlier.session -= 1

@@ -13,22 +13,22 @@ struct Simulation {
     static let clock = "simulated:now"
     /// The key of the server's run id, which changes when data is lost.
     static let run = "simulated:run"
-    /// How many of the newest jobs still get pushes and requests.
+    /// How many of the newest jobs still get pushes and operations.
     static let window = 24
 
     struct Worker {
         var identity: WorkerIdentity
         var runs: [Claim] = []
-        /// Requests that runs have received and not obeyed yet, by token.
+        /// Control operations that runs have received and not obeyed yet, by token.
         var reported: [String: ControlOperation] = [:]
         var isFrozen = false
         /// The connection was lost, so the worker registers before its next tick or claim.
         var isInDoubt = false
         /// Workers on its machine that its last tick reported as silent.
         var silent: [ColocatedWorker] = []
-        /// Its shares of limits of rate, by the limits' names.
+        /// Its leases of rate limits, by the limits' names.
         var shares: [String: FleetLimits.Share] = [:]
-        /// The number of its last question for shares.
+        /// The number of its last request for leases.
         var question = 0
     }
 

@@ -4,7 +4,7 @@ import Testing
 
 /// The product's functions on a real Redis server, under a clock that the simulation controls. At random, workers die,
 /// freeze, wake as zombies and lose replies, Redis loses its last seconds, and producers and operators repeat
-/// themselves. Nothing may be lost, done twice or undone, and each request is applied once, to the run that it was
+/// themselves. Nothing may be lost, done twice or undone, and each operation is applied once, to the run that it was
 /// meant for.
 ///
 /// The environment variable `HAUL_SIMULATION_STEPS` sets the number of steps, and `HAUL_SIMULATION_SEED` repeats a run.

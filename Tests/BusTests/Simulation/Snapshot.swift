@@ -2,7 +2,7 @@ import HaulRedis
 
 @testable import HaulBus
 
-/// A copy of all keys at one moment, with their times to live, in another database of the same server.
+/// A copy of all keys at one point in time, with their times to live, in another database of the same server.
 struct Snapshot {
     static let kept = 8
 
@@ -15,7 +15,7 @@ struct Snapshot {
         try await Self.copy(from: 0, to: database, of: redis)
     }
 
-    /// Restores all keys, and returns the ledger of that moment.
+    /// Restores all keys, and returns the ledger of that time.
     func restore(_ redis: Redis) async throws -> Ledger {
         try await Self.copy(from: database, to: 0, of: redis)
         return ledger

@@ -4,7 +4,7 @@ import HaulContract
 // The tables of docs/bus.md. Each function returns the state of the job afterwards.
 
 extension Story {
-    /// Applies a request. `isWaiting`: in Redis the request waits for a push now, or has just stopped one.
+    /// Applies an operation. `isWaiting`: in Redis the operation waits for a push now, or has just stopped one.
     mutating func apply(
         _ stop: Stop, in state: JobState?, isWaiting: Bool, _ now: Int64, _ policy: QueuePolicy
     ) -> JobState? {
@@ -12,7 +12,7 @@ extension Story {
         guard stop.request != .running else { return resumed(by: stop, in: state, now) }
         let isFinal = state?.isFinal ?? false
         if stop.isTimed, stop.timestamp < settled, state == nil || isFinal && !stop.request.forgets { return state }
-        // What was asked for before the request need not be done any more.
+        // What was asked for before the operation need not be done any more.
         if let asked = demand, asked <= stop.timestamp { demand = nil }
         switch state {
         case nil:
@@ -45,8 +45,8 @@ extension Story {
         }
     }
 
-    /// Notes a request that waits for the run to receive it, or for the job to come. A request that ends the job is not
-    /// taken back, and a removal overrides a cancel.
+    /// Records an operation that waits for the run to receive it, or for the job to come. An operation that ends the
+    /// job is not revoked, and a removal overrides a cancel.
     private mutating func wait(_ stop: Stop) {
         guard let before = taken, before.request != .paused else { return taken = stop }
         if stop.request == .paused { return behind = stop }
@@ -55,7 +55,7 @@ extension Story {
         if before.request.forgets, stop.request != .deleted, !facts.isKeptAnew { taken!.request = before.request }
     }
 
-    /// Does the push that was kept behind a request which is done now, and then the pause behind the push.
+    /// Does the push that was kept behind an operation which is done now, and then the pause behind the push.
     mutating func follow(_ state: JobState?, _ after: Facts, _ now: Int64, _ policy: QueuePolicy) -> JobState? {
         var state = state
         let pause = behind
@@ -78,8 +78,8 @@ extension Story {
         return apply(pause, in: state, isWaiting: after.shows(.paused), now, policy)
     }
 
-    /// Whether the job was asked for again after this request. In the end it makes no difference whether that was taken
-    /// first, or has even been done.
+    /// Whether the job was asked for again after this operation. In the end it makes no difference whether that was
+    /// taken first, or has even been done.
     func isOvertaken(_ stop: Stop) -> Bool {
         isTimed && stop.request != .running && max(demand ?? 0, pushed) > stop.timestamp
     }
@@ -107,7 +107,7 @@ extension Story {
             askAnew(by: stop, after: taken?.timestamp)
         case nil where taken?.request == .paused:
             taken = nil
-            // The stub goes, unless it records what was settled.
+            // The tombstone goes, unless it records what was settled.
             if settled == 0 { expiry = nil }
             askAnew(by: stop, after: nil)
         default: break
@@ -115,16 +115,16 @@ extension Story {
         return state
     }
 
-    /// A waiting pause is taken back. A push that waits runs, unless it is older than something else that stops it.
+    /// A waiting pause is revoked. A push that waits runs, unless it is older than something else that stops it.
     private mutating func askAnew(by stop: Stop, after request: Int64?) {
         if isTimed, pushed > max(request ?? 0, settled, lastEnd) { demand = stop.timestamp }
     }
 
-    /// Stops the job by a request.
+    /// Stops the job by an operation.
     mutating func stopped(by stop: Stop, _ now: Int64, _ policy: QueuePolicy) -> JobState? {
         taken = nil
         settled = max(settled, stop.timestamp)
-        // If pushes have no time, all of them so far were before the request.
+        // If pushes have no time, all of them so far were before the operation.
         if !isTimed { demand = nil }
         if stop.request == .paused {
             expiry = nil
@@ -154,7 +154,7 @@ extension Story {
         return state
     }
 
-    /// Puts the job back in line, unless a request stops it.
+    /// Puts the job back in the queue, unless an operation stops it.
     mutating func putBack(_ now: Int64, _ policy: QueuePolicy) -> JobState? {
         if let taken { return stopped(by: taken, now, policy) }
         return .queued
@@ -173,7 +173,7 @@ extension Story {
         case .failed: return ended(.failed, now, policy)
         case .cancelled:
             let forgets = taken?.request.forgets ?? false
-            // The worker has received a request that Redis has lost since, in a rollback.
+            // The worker has received an operation that Redis has lost since, in a rollback.
             if taken == nil { demand = nil }
             let timestamp = taken?.timestamp ?? now
             return stopped(by: Stop(request: forgets ? .removed : .cancelled, timestamp: timestamp), now, policy)
@@ -186,7 +186,7 @@ extension Story {
         case .rejected:
             demand = nil
             let pause = behind
-            forget(stub: nil)
+            forget(tombstone: nil)
             behind = pause
             return nil
         }

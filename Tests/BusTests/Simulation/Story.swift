@@ -3,38 +3,38 @@ import HaulContract
 
 /// What was done to a job, and so what may become of it.
 struct Story {
-    /// A request, and when it was made.
+    /// An operation, and when it was made.
     struct Stop: Equatable {
         var request: ControlOperation
         var timestamp: Int64
-        /// Whether the request has a time.
+        /// Whether the operation has a time.
         var isTimed = true
 
-        /// The state of a job that this request stops; nil if the request forgets the job.
+        /// The state of a job that this operation stops; nil if the operation forgets the job.
         var stops: JobState? { request == .paused ? .paused : request.forgets ? nil : .cancelled }
     }
 
     /// The producer's last element, which is pushed again and again.
     var element: String
-    /// Whether the job's pushes and requests have times, so that the result of each is certain. Of other jobs only the
-    /// changes of state are checked.
+    /// Whether the job's pushes and operations have times, so that the result of each is certain. Of other jobs only
+    /// the changes of state are checked.
     var isTimed: Bool
     /// The job kills each worker that runs it.
     var isPoison = false
-    /// When the push or request was made that still has to be done; nil if there is none.
+    /// When the push or operation was made that still has to be done; nil if there is none.
     var demand: Int64?
     /// When the job was pushed last.
     var pushed: Int64 = 0
-    /// The request that waits for a tick.
+    /// The operation that waits for a tick.
     var asked: Stop?
-    /// The request that waits for the run to receive it, or for an older push to come.
+    /// The operation that waits for the run to receive it, or for an older push to come.
     var taken: Stop?
     /// The pause behind a cancel that the run has not received.
     var behind: Stop?
-    /// The moment until which everything is settled. An older request has no effect.
+    /// The timestamp until which everything is settled. An older operation has no effect.
     var settled: Int64 = 0
-    /// What the end of a run settled, which counts only while the job is known: the newest push or request until then,
-    /// when the run ended, and what had been settled before.
+    /// What the end of a run settled, which counts only while the job is known: the newest push or operation until
+    /// then, when the run ended, and what had been settled before.
     var end: (asked: Int64, at: Int64, before: Int64)?
     /// When a run of the job ended last.
     var lastEnd: Int64 = 0
@@ -49,7 +49,7 @@ struct Story {
     var begun: String?
     /// Runs at work that were lost in a row without a checkpoint.
     var losses = 0
-    /// Failed attempts since the job began anew.
+    /// Failed attempts since the job restarted.
     var attempts = 0
     /// The bytes of the last checkpoint.
     var checkpoint = ByteIntervals()
@@ -62,9 +62,9 @@ struct Story {
 
     init(element: String, isTimed: Bool) { (self.element, self.isTimed) = (element, isTimed) }
 
-    /// Forgets the job. With a `stub` it is known for an hour what was settled. Without one, any old push may begin the
-    /// job anew, unless something still has to be done.
-    mutating func forget(stub now: Int64?) {
+    /// Forgets the job. With a `tombstone` it is known for an hour what was settled. Without one, any old push may restart
+    /// the job, unless something still has to be done.
+    mutating func forget(tombstone now: Int64?) {
         if demand == nil, now == nil { isTimed = false }
         (taken, behind, checkpoint) = (nil, nil, ByteIntervals())
         if now == nil { settled = 0 }
@@ -72,14 +72,14 @@ struct Story {
         beginAnew()
     }
 
-    /// Forgets the job by a request.
+    /// Forgets the job by an operation.
     mutating func forget(by stop: Stop, _ now: Int64) {
         if let end, end.at == settled {
             settled = max(end.before, stop.timestamp)
             mayRunAgain = end.asked > stop.timestamp
         }
         end = nil
-        forget(stub: now)
+        forget(tombstone: now)
     }
 
     /// Whether a continuation makes sense: the job is paused, or a pause was requested last.
