@@ -158,10 +158,10 @@ class Bench:
             self.wrong.append(f"{id}: the object has {len(data or b'')} bytes, and not the right ones")
         if workers and last and last not in workers:
             self.wrong.append(f"{id}: finished by {last}")
-        told = [event["event"] for event in map(json.loads, self.redis.call("LRANGE", Q + "reply:all", 0, -1))
+        final_events = [event["event"] for event in map(json.loads, self.redis.call("LRANGE", Q + "reply:all", 0, -1))
                 if event["id"] == id]
-        if told != ["completed"]:
-            self.wrong.append(f"{id}: its final events are {told}")
+        if final_events != ["completed"]:
+            self.wrong.append(f"{id}: its final events are {final_events}")
         self.s3.delete("in/" + id)
         sent = sum(count for path, count in json.loads(
             self.origin.ask("/stats")).items() if path.endswith("?" + id)) - self.size

@@ -13,15 +13,15 @@ TROUBLE = (ConnectionError, RedisError)
 class Batch:
     """A set of jobs, with its pushes and the operations for it. Times are unix ms."""
 
-    def __init__(self, name, target, teller, has_reply):
-        self.name, self.target, self.teller = name, target, teller
+    def __init__(self, name, target, size_source, has_reply):
+        self.name, self.target, self.size_source = name, target, size_source
         self.reply_to = "batch-" + name if has_reply else None
         # A reply list that is named only after the batch has ended.
         self.late_reply_to = None
         # Jobs by id. None stands for an element that is not a valid job.
-        self.members, self.told_sizes, self.is_repeated = {}, [], False
+        self.members, self.pushed_sizes, self.is_repeated = {}, [], False
         # Cancels: when each one was written, and when it was applied.
-        self.cancels, self.retries, self.is_paused, self.is_over, self.closings = [], 0, False, False, 0
+        self.cancels, self.retries, self.is_paused, self.has_ended, self.closings = [], 0, False, False, 0
 
     @property
     def is_full(self):
@@ -29,14 +29,14 @@ class Batch:
 
     def may_cancel(self, job):
         """Whether a cancel of the batch may apply to the job's last push."""
-        return any(job.at <= heard for _, heard in self.cancels)
+        return any(job.at <= applied for _, applied in self.cancels)
 
     def element(self, is_first, has_size):
         """The field `batch` of a member's push."""
         spec = {"name": self.name}
         if has_size:
             spec["size"] = self.target
-            self.told_sizes.append(self.target)
+            self.pushed_sizes.append(self.target)
         if self.reply_to and is_first:
             spec["reply_to"] = self.reply_to
         return spec if len(spec) > 1 or is_first else self.name
@@ -58,10 +58,10 @@ class Batches:
         batch = self.batch(pick)
         is_first = not batch.members
         batch.members[job.id], job.batch = job, batch
-        teller = batch.teller
-        has_size = teller == "all" or teller == "first" and is_first or teller == "last" and batch.is_full
-        if teller == "next":
-            has_size, batch.teller = True, "nobody"
+        size_source = batch.size_source
+        has_size = size_source == "all" or size_source == "first" and is_first or size_source == "last" and batch.is_full
+        if size_source == "next":
+            has_size, batch.size_source = True, "none"
         spec["batch"] = batch.element(is_first, has_size)
         if batch.is_full:
             self.open.remove(batch)
@@ -70,13 +70,13 @@ class Batches:
 
     def batch(self, pick):
         """A batch that is not full. At times a new batch, or a finished batch that gets more members."""
-        over = [batch for batch in self.all if batch.is_over and batch.is_full]
+        over = [batch for batch in self.all if batch.has_ended and batch.is_full]
         if over and pick.random() < 0.1:
             batch = pick.choice(over)
             batch.target += pick.randrange(1, 11)
             # With a push that names the new size, the batch ends once more. Without one it ends whenever no member is
             # pending.
-            batch.teller, batch.is_over = pick.choice(["next", "nobody"]), False
+            batch.size_source, batch.has_ended = pick.choice(["next", "none"]), False
             self.open.append(batch)
         elif len(self.open) < 2 or len(self.open) < 6 and pick.random() < 0.1:
             size = int(math.exp(pick.uniform(math.log(2), math.log(201))))
@@ -111,7 +111,7 @@ class Batches:
         batch.members[id] = None
         if batch.is_full:
             self.open.remove(batch)
-            if batch.teller == "last":
+            if batch.size_source == "last":
                 spec["batch"] = batch.element(False, True)
         return json.dumps(spec)
 
@@ -129,8 +129,8 @@ class Batches:
             time.sleep(self.random.uniform(0.3, 1.2))
             try:
                 for batch in self.all:
-                    batch.is_over = batch.is_full and redis.call("HEXISTS", Q + "batch:" + batch.name, "finished") == 1
-                live = [batch for batch in self.all if batch.members and not batch.is_over or self.random.random() < 0.1]
+                    batch.has_ended = batch.is_full and redis.call("HEXISTS", Q + "batch:" + batch.name, "finished") == 1
+                live = [batch for batch in self.all if batch.members and not batch.has_ended or self.random.random() < 0.1]
                 if live:
                     self.ask(redis, self.random.choice(live[-8:]))
             except TROUBLE:

@@ -37,10 +37,10 @@ def states(redis, ids):
 def bulk_cancel(bench):
     """Jobs that are cancelled in bulk, and pushed 20 ms later: a cancel applies only to earlier pushes."""
     redis, ids = Redis(bench.server.socket, 30), [f"bulk{n}" for n in range(bench.options.bulk)]
-    moment = now(redis)
-    redis.call("HSET", Q + "want", *(word for id in ids for word in (id, f"cancelled {moment}")))
+    timestamp = now(redis)
+    redis.call("HSET", Q + "want", *(word for id in ids for word in (id, f"cancelled {timestamp}")))
     time.sleep(0.03)
-    push(bench, redis, ids, at=moment + 20)
+    push(bench, redis, ids, at=timestamp + 20)
     done = lambda: all(state in ("completed", "cancelled") for state in states(redis, ids))
     if not until(done, 60):
         return ["not all of them came to their ends in 60 s"]
@@ -66,10 +66,10 @@ def unserved_store(bench):
     far.end(15)
     for worker in bench.workers:
         worker.start()
-    moment = now(redis)
-    redis.call("HSET", Q + "want", *(word for id in ids for word in (id, f"deleted {moment}")))
+    timestamp = now(redis)
+    redis.call("HSET", Q + "want", *(word for id in ids for word in (id, f"deleted {timestamp}")))
     if not until(lambda: not redis.call("EXISTS", Q + "want"), 20):
-        wrong.append(f"{redis.call('HLEN', Q + 'want')} requests wait after 20 s")
+        wrong.append(f"{redis.call('HLEN', Q + 'want')} operations wait after 20 s")
     again = ids[:10]
     push(bench, redis, again, at=now(redis) + 1)
     if not until(lambda: states(redis, again) == ["completed"] * len(again), 20):
@@ -102,7 +102,7 @@ def crossing(bench):
     def ask(word):
         redis.call("HSET", Q + "want", *(each for id in ids for each in (id, f"{word} {now(redis)}")))
 
-    def are_heard():
+    def are_applied():
         return until(lambda: not redis.call("HLEN", Q + "want"), 20)
 
     def others(*expected):
@@ -122,11 +122,11 @@ def crossing(bench):
     ask("paused")
     time.sleep(0.002)
     push(bench, redis, ids, "120000/1024", at=now(redis))
-    if not are_heard():
-        return wrong + ["the pauses are not heard"]
+    if not are_applied():
+        return wrong + ["the pauses are not applied"]
     time.sleep(0.002)
     ask("cancelled")
-    are_heard()
+    are_applied()
     until(are_quiet, 20)
     if not until(lambda: not others("cancelled"), 5):
         wrong.append(f"pushed behind a pause and then cancelled, of {len(ids)} are {others('cancelled')}")
@@ -135,8 +135,8 @@ def crossing(bench):
 
 
 def limited(bench):
-    """Many tiny jobs under a small `max_running`. Each place that becomes free is taken at once. If only ticks looked,
-    three places would give three jobs a second."""
+    """Many tiny jobs under a small `max_running`. Each permit that becomes free is used at once. If only ticks checked,
+    three permits would give three jobs a second."""
     redis, ids = Redis(bench.server.socket, 30), [f"limited{n}" for n in range(300)]
     redis.call("HSET", Q + "settings", "max_running", 3)
     push(bench, redis, ids)

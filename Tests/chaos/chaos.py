@@ -124,7 +124,7 @@ class Run:
                 while not self.ending.is_set():
                     message = redis.read()
                     if message and message[0] == "pmessage":
-                        self.ledger.heard(json.loads(message[3]))
+                        self.ledger.receive(json.loads(message[3]))
             except (OSError, RedisError):
                 redis.close()
                 time.sleep(0.05)
@@ -136,7 +136,7 @@ class Run:
             try:
                 for id in redis.call("ZRANGE", Q + "leases", 0, -1)[:20]:
                     self.ledger.sample_offsets(redis, id)
-                self.store.look(self.ledger.jobs)
+                self.store.check(self.ledger.jobs)
                 now = time.time() * 1000
                 for id in redis.call("ZRANGEBYSCORE", Q + "completed", since - 5000, "+inf"):
                     job = self.ledger.jobs[id]
@@ -244,7 +244,7 @@ def main():
     parser.add_argument("--store", choices=["directory", "s3"], default="directory")
     parser.add_argument("--server", choices=list(SERVERS), default="radosgw", help="of --store s3")
     parser.add_argument("--kinds", type=lambda text: text.split(","), default=list(KINDS), help="of jobs: all by default")
-    parser.add_argument("--replicas", type=int, default=1, help="of the primary that sentinels look after")
+    parser.add_argument("--replicas", type=int, default=1, help="of the primary that sentinels monitor")
     parser.add_argument("--faults", type=int, default=200)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))
     parser.add_argument("--workers", type=int, default=6)

@@ -36,8 +36,8 @@ class Counts:
         if counts != {state: found[state] for state in STATES}:
             say(f"it counts {counts}, and has {dict(found)}")
         size, rounds = int(fields.get("size", -1)), int(fields.get("round", 0))
-        if counts["pending"] or "finished" not in fields or size not in batch.told_sizes or size > len(members):
-            say(f"it is not over, or its size was never pushed: {fields}, of {batch.told_sizes}")
+        if counts["pending"] or "finished" not in fields or size not in batch.pushed_sizes or size > len(members):
+            say(f"it has not ended, or its size was never pushed: {fields}, of {batch.pushed_sizes}")
         if any(self.redis.call("PTTL", key) <= 0 for key in keys):
             say("it has no expiry")
         if self.redis.call("ZSCORE", self.prefix + "batches", name) is None:
@@ -58,21 +58,21 @@ class Counts:
         return [json.loads(text) for text in reversed(self.redis.call("LRANGE", f"{self.prefix}reply:{name}", 0, -1))]
 
     def of_events(self, batch, rounds, counts, say):
-        heard = self.ledger.batch_events.get(batch.name, [])
-        numbers = [event["round"] for event in heard]
+        received = self.ledger.batch_events.get(batch.name, [])
+        numbers = [event["round"] for event in received]
         # A failover may repeat an event that Redis has forgotten.
         if self.ledger.topology.REMEMBERS and len(set(numbers)) != len(numbers):
-            say(f"events were heard of the rounds {numbers}")
-        events = heard if self.ledger.topology.REMEMBERS else []
+            say(f"events were received of the rounds {numbers}")
+        events = received if self.ledger.topology.REMEMBERS else []
         if batch.reply_to:
             events = self.list(batch.reply_to)
             numbers = [event["round"] for event in events]
             if numbers != list(range(1, rounds + 1)):
-                say(f"it was over {rounds} times, and its reply list has the rounds {numbers}")
+                say(f"it ended {rounds} times, and its reply list has the rounds {numbers}")
         if batch.late_reply_to:
             late = [event["round"] for event in self.list(batch.late_reply_to)]
             if late != [rounds]:
-                say(f"it was over {rounds} times, and its late reply list has the rounds {late}")
+                say(f"it ended {rounds} times, and its late reply list has the rounds {late}")
         before = 0
         for event in events:
             self.of_event(batch, event, before, say)
@@ -83,30 +83,30 @@ class Counts:
     def of_event(self, batch, event, before, say):
         at, found = event["at"], Counter()
         for id in batch.members:
-            ended = [state for moment, state in self.ends.get(id, []) if moment <= at]
+            ended = [state for timestamp, state in self.ends.get(id, []) if timestamp <= at]
             if ended:
                 found[ended[-1]] += 1
             elif self.ledger.topology.REMEMBERS and self.ledger.begun.get(id, at) < at:
-                say(f"it was over at {at}, while {id} was pending")
-        told = {state: event[state] for state in ENDS}
-        if told != {state: found[state] for state in ENDS}:
-            say(f"its event of {at} has {told}, and its members had ended as {dict(found)}")
-        if sum(told.values()) < event["size"] or event["size"] not in batch.told_sizes:
+                say(f"it had ended at {at}, while {id} was pending")
+        announced = {state: event[state] for state in ENDS}
+        if announced != {state: found[state] for state in ENDS}:
+            say(f"its event of {at} has {announced}, and its members had ended as {dict(found)}")
+        if sum(announced.values()) < event["size"] or event["size"] not in batch.pushed_sizes:
             say(f"its event has another size: {event}")
         # A repeated push may name an earlier size. Then the batch may end again without a new end of a member.
-        is_told_apart = batch.is_repeated and len(set(batch.told_sizes)) > 1
-        is_new = any(before < moment <= at for id in batch.members for moment, _ in self.ends.get(id, []))
-        if not is_new and not is_told_apart:
-            say(f"it was over once more at {at}, and none of its members has ended since {before}")
+        is_ambiguous = batch.is_repeated and len(set(batch.pushed_sizes)) > 1
+        is_new = any(before < timestamp <= at for id in batch.members for timestamp, _ in self.ends.get(id, []))
+        if not is_new and not is_ambiguous:
+            say(f"it ended once more at {at}, and none of its members has ended since {before}")
 
     def of_cancels(self, batch, say):
         """A member that was pending when the batch was cancelled must end as cancelled."""
-        for written, heard in batch.cancels:
+        for written, applied in batch.cancels:
             for id, job in batch.members.items():
                 # A member that was pushed shortly before may still have been in the queue when the batch had ended.
-                is_met = job and job.at < written - 15_000 and heard < self.ledger.drained_from - 5000
+                is_met = job and job.at < written - 15_000 and applied < self.ledger.drained_from - 5000
                 if not is_met or job.is_asked_for or job.pushed_again:
                     continue
-                late = [state for moment, state in self.ends.get(id, []) if moment > heard + PATIENCE]
-                if late and self.ends[id][0][0] > heard:
+                late = [state for timestamp, state in self.ends.get(id, []) if timestamp > applied + PATIENCE]
+                if late and self.ends[id][0][0] > applied:
                     say(f"{id} ended as {late} long after all were cancelled")

@@ -1,4 +1,4 @@
-"""A proxy between the workers and the object store. It forwards everything, except for the faults that it is told to
+"""A proxy between the workers and the object store. It forwards everything, except for the faults that it is asked to
 inject.
 
   gateway.py HOST:PORT PORT ADDRESS    the store, and the proxy's own port and address; prints the port once it listens

@@ -65,7 +65,7 @@ class Bench:
     def go(self):
         self.start()
         began, wrong, kinds = time.monotonic(), [], Counter()
-        for name, test in (("a bulk cancel", bulk_cancel), ("a store that nobody serves", unserved_store), ("a crossing", crossing),
+        for name, test in (("a bulk cancel", bulk_cancel), ("a store that no worker serves", unserved_store), ("a crossing", crossing),
                            ("max_running", limited)):
             wrong += [f"{name}: {problem}" for problem in test(self)]
         killer = threading.Thread(target=self.kill, daemon=True)
@@ -111,7 +111,7 @@ def main():
     parser.add_argument("--histories", type=int, default=400)
     parser.add_argument("--together", type=int, default=40, help="at the same time")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))
-    parser.add_argument("--bulk", type=int, default=1000, help="ids of a bulk cancel, and files of a store nobody serves")
+    parser.add_argument("--bulk", type=int, default=1000, help="ids of a bulk cancel, and files of a store that no worker serves")
     parser.add_argument("--lease", type=float, default=8)
     parser.add_argument("--kills", nargs="?", type=float, const=4, metavar="SECONDS", help="kill a worker about every SECONDS seconds")
     parser.add_argument("--patience", type=float, default=40, help="seconds that a job may take to come to rest")

@@ -224,15 +224,15 @@ class History:
         state = job.get("state", UNKNOWN)
         state = ACTIVE if state in ACTIVES else state
         allowed = outcomes(self.acts, self.is_quick)
-        fitting = [standing for standing in allowed if standing.state == state]
+        fitting = [model for model in allowed if model.state == state]
         if not fitting:
-            return f"it is {state}, and not {' or '.join(sorted({standing.state for standing in allowed}))}"
+            return f"it is {state}, and not {' or '.join(sorted({model.state for model in allowed}))}"
         if state == ACTIVE or state == "paused":
             spec = self.redis.call("HGET", Q + "spec:" + self.id, "spec")
             # A push that is not from this history has no number.
             begun_by = json.loads(spec).get("retries", 0) - 100 if spec else None
             # If the producer's clock is behind, it is not known which push came first.
-            if (self.offset or 0) >= 0 and begun_by not in [standing.begun_by for standing in fitting]:
+            if (self.offset or 0) >= 0 and begun_by not in [model.begun_by for model in fitting]:
                 return f"it began with push {begun_by}, and not with one of {sorted({s.begun_by for s in fitting})}"
         elif state != FAILED and not self.until(lambda: not self.partials()):
             return f"it is {state}, and its partial file stays: {self.partials()}"
@@ -243,7 +243,7 @@ class History:
             return "it is failed because of a file that is not there"
         if state == FAILED and job.get("error") != "file_exists":
             return f"it is failed as {job.get('error')}: {job.get('message')}"
-        if state == UNKNOWN and all(standing.file in (NO_FILE, GOING) for standing in fitting):
+        if state == UNKNOWN and all(model.file in (NO_FILE, GOING) for model in fitting):
             if not self.until(lambda: not os.path.exists(file)):
                 return "its finished file was to be deleted, and is there"
         return None

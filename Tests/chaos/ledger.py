@@ -31,7 +31,7 @@ class Job:
         # The job can only fail; a request was made for the job alone; the job's batch.
         self.fails = self.is_asked_for = False
         self.batch = None
-        # How often the job was told to run again. Each time permits another attempt if the job has failed by then.
+        # How often the job was requested to run again. Each time permits another attempt if the job has failed by then.
         self.goings_on = 0
 
     @property
@@ -48,7 +48,7 @@ class Job:
 class Ledger:
     def __init__(self, topology, store, lease, kinds, batches):
         self.topology, self.store, self.lease, self.kinds, self.batches = topology, store, lease, kinds, batches
-        self.lock, self.looking = threading.Lock(), threading.Lock()
+        self.lock, self.checking = threading.Lock(), threading.Lock()
         # When the first event of each unfinished job arrived.
         self.begun = {}
         # The final events of batches by name; from when on paused jobs and batches are continued, in unix ms.
@@ -97,7 +97,7 @@ class Ledger:
             pass
         return runs
 
-    def heard(self, event):
+    def receive(self, event):
         name, id = event["event"], event.get("id")
         self.events[name] += 1
         if name == "batch_ended":
@@ -105,7 +105,7 @@ class Ledger:
             return
         if name in ("started", "resumed", "requeued", "queued", "retrying", "paused"):
             self.begun.setdefault(id, event["at"])
-        self.refetched.heard(id, event, self.is_disturbed)
+        self.refetched.receive(id, event, self.is_disturbed)
         lost = self.lost_with.get(id)
         if lost and event["at"] / 1000 > lost[0]:
             if name in ("started", "resumed"):
@@ -136,7 +136,7 @@ class Ledger:
         ahead, count = found
         self.samples += count
         self.doubts += bool(ahead)
-        for _ in range(self.store.LOOKS):
+        for _ in range(self.store.CHECKS):
             if not ahead:
                 return
             again = self.record(redis, id)
@@ -154,7 +154,7 @@ class Ledger:
         if job.kind != "download":
             return
         # The check of a large file moves the file away. So only one thread at a time may check it.
-        with self.looking:
+        with self.checking:
             if job.verified and job.size > 1 << 20:
                 return
             if not self.store.is_right(job):
@@ -171,7 +171,7 @@ class Ledger:
         excess, by_kind, again, twice = Counter(), Counter(), Counter(), []
         for job in accepted:
             fields = pairs(redis.call("HGETALL", Q + "job:" + job.id))
-            state, told = fields.get("state"), [event for _, event in ends.get(job.id, [])]
+            state, final_events = fields.get("state"), [event for _, event in ends.get(job.id, [])]
             states[state if state != "failed" else "failed " + fields.get("error", "?")] += 1
             by_kind[job.kind] += 1
             if state not in ("completed", "failed", "cancelled"):
@@ -191,12 +191,12 @@ class Ledger:
                 way, count = self.kinds.again(job, kept)
                 again[way] += count
                 # A repeated push, or a retry after a failure, permits another request.
-                posts, failed = self.kinds.posts(job, kept), told.count("failed") - (state == "failed")
+                posts, failed = self.kinds.posts(job, kept), final_events.count("failed") - (state == "failed")
                 if posts > 1 + job.pushed_again + min(failed, job.retries):
                     twice.append(f"{job.id}: {posts} times {job.source}")
             most = 1 + job.retries * (state == "failed")
-            if state in ("completed", "failed") and not 1 <= told.count(state) <= most or told[-1:] != [state]:
-                unasked.append(f"{job.id}: {state}, but its final events are {told}")
+            if state in ("completed", "failed") and not 1 <= final_events.count(state) <= most or final_events[-1:] != [state]:
+                unasked.append(f"{job.id}: {state}, but its final events are {final_events}")
         counts = Counts(redis, Q, self, ends)
         for batch in self.batches.all:
             if batch.members:
@@ -230,14 +230,14 @@ class Ledger:
     def results(self, redis):
         """The final events and their times by id, oldest first, from the producers' reply lists. Those miss no
         event."""
-        told = {}
+        final_events = {}
         for name in {json.loads(job.element)["reply_to"] for job in self.jobs.values()}:
             for text in reversed(redis.call("LRANGE", f"{Q}reply:{name}", 0, -1)):
                 event = json.loads(text)
-                told.setdefault(event["id"], []).append((event["at"], event["event"]))
+                final_events.setdefault(event["id"], []).append((event["at"], event["event"]))
                 if event.get("meta") != {"id": event["id"], "list": []}:
                     self.wrong.append(f"{event['id']}: its meta came back as {event.get('meta')}")
-        return told
+        return final_events
 
     @staticmethod
     def may_stay(redis, key):

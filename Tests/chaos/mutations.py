@@ -64,7 +64,7 @@ OF_BATCHES = {
     "pending": ("a batch ends while members are pending", [
         ("    local has_ended = batch.pending == 0 and batch.size and ended >= batch.size\n", "    local has_ended = batch.size and ended >= batch.size\n"),
     ]),
-    "told": ("any call that touches a finished batch publishes its end again", [
+    "announced": ("any call that touches a finished batch publishes its end again", [
         ("    if has_ended and (touched.is_changed or not finished) then\n", "    if has_ended then\n"),
     ]),
     "forgotten": ("a member that a control operation has cancelled is not counted", [

@@ -92,11 +92,11 @@ NO_FILE, OWN, FOREIGN, GOING = "no file", "own", "foreign", "going"
 
 
 @dataclass(frozen=True)
-class Standing:
+class Model:
     state: str = UNKNOWN
     # The operation that waits for the first push of an unknown job, and when it had arrived.
-    stub: Optional[str] = None
-    stub_ended: int = 0
+    tombstone: Optional[str] = None
+    tombstone_ended: int = 0
     # The number of the push with which the job began.
     begun_by: Optional[int] = None
     # Whether the job was removed while it ran. Its worker may not have applied that yet.
@@ -111,71 +111,71 @@ class Standing:
         return replace(self, state=COMPLETED, file=OWN)
 
 
-def stopped(standing, word, push):
+def stopped(model, word, push):
     """A push for which an operation was waiting."""
     if word == "paused":
-        return Standing(PAUSED, begun_by=push.number, file=standing.file)
-    return cancelled(standing) if word == "cancelled" else forgotten(standing)
+        return Model(PAUSED, begun_by=push.number, file=model.file)
+    return cancelled(model) if word == "cancelled" else forgotten(model)
 
 
-def cancelled(standing):
-    return Standing(CANCELLED, file=standing.file)
+def cancelled(model):
+    return Model(CANCELLED, file=model.file)
 
 
-def forgotten(standing, **more):
+def forgotten(model, **more):
     """The finished file of a forgotten job belongs to no job."""
-    return Standing(UNKNOWN, file=FOREIGN if standing.file == OWN else standing.file, **more)
+    return Model(UNKNOWN, file=FOREIGN if model.file == OWN else model.file, **more)
 
 
-def pushed(standing, act):
-    if standing.state in (ACTIVE, PAUSED):
-        return Standing(ACTIVE, begun_by=standing.begun_by, file=standing.file)
-    if standing.stub and act.at is None:
-        return stopped(standing, standing.stub, act)
-    return Standing(ACTIVE, begun_by=act.number, file=standing.file)
+def pushed(model, act):
+    if model.state in (ACTIVE, PAUSED):
+        return Model(ACTIVE, begun_by=model.begun_by, file=model.file)
+    if model.tombstone and act.at is None:
+        return stopped(model, model.tombstone, act)
+    return Model(ACTIVE, begun_by=act.number, file=model.file)
 
 
-def of_batch(standing, word):
+def of_batch(model, word):
     """An operation for the batch of a job that was pushed before: its effect on this member."""
-    is_asked = standing.state == FAILED if word == "retried" else standing.state in (ACTIVE, PAUSED)
+    is_asked = model.state == FAILED if word == "retried" else model.state in (ACTIVE, PAUSED)
     if not is_asked:
-        return standing
-    return step(standing, Act("running" if word == "retried" else word, 0, 0))
+        return model
+    return step(model, Act("running" if word == "retried" else word, 0, 0))
 
 
-def step(standing, act):
+def step(model, act):
     """How the job stands after an act."""
-    state = standing.state
+    state = model.state
     if act.is_batch:
-        return of_batch(standing, act.kind.removeprefix("batch "))
+        return of_batch(model, act.kind.removeprefix("batch "))
     if act.kind == "push":
-        return pushed(standing, act)
+        return pushed(model, act)
     if act.kind in ("continuation", "running"):
         if state in (PAUSED, FAILED):
-            return Standing(ACTIVE, begun_by=standing.begun_by, file=standing.file)
-        if act.kind == "running" and standing.stub == "paused":
-            return Standing(UNKNOWN, file=standing.file)
-        return standing
+            return Model(ACTIVE, begun_by=model.begun_by, file=model.file)
+        if act.kind == "running" and model.tombstone == "paused":
+            return Model(UNKNOWN, file=model.file)
+        return model
     if state == UNKNOWN:
         # A pause does not revoke an operation that ends the job.
-        if standing.stub in ENDS and act.kind == "paused":
-            return standing
-        word = standing.stub if standing.stub in ("removed", "deleted") and act.kind == "cancelled" else act.kind
-        return Standing(UNKNOWN, stub=word, stub_ended=act.ended, file=standing.file)
+        if model.tombstone in ENDS and act.kind == "paused":
+            return model
+        word = model.tombstone if model.tombstone in ("removed", "deleted") and act.kind == "cancelled" else act.kind
+        return Model(UNKNOWN, tombstone=word, tombstone_ended=act.ended, file=model.file)
     if act.kind == "paused":
-        return Standing(PAUSED, begun_by=standing.begun_by, file=standing.file) if state == ACTIVE else standing
+        return Model(PAUSED, begun_by=model.begun_by, file=model.file) if state == ACTIVE else model
     if act.kind == "cancelled":
-        return cancelled(standing) if state in (ACTIVE, PAUSED) else standing
+        return cancelled(model) if state in (ACTIVE, PAUSED) else model
     if act.kind == "deleted" and state == COMPLETED:
-        return Standing(UNKNOWN, file=GOING)
-    return forgotten(standing, is_removed=state == ACTIVE)
+        return Model(UNKNOWN, file=GOING)
+    return forgotten(model, is_removed=state == ACTIVE)
 
 
-def with_file_gone(standing):
+def with_file_gone(model):
     """A file to be deleted may be gone by now. If a push comes first, the file stays, and is in the job's way."""
-    if standing.file == GOING:
-        return {replace(standing, file=NO_FILE), replace(standing, file=FOREIGN)}
-    return {standing}
+    if model.file == GOING:
+        return {replace(model, file=NO_FILE), replace(model, file=FOREIGN)}
+    return {model}
 
 
 def may_be_overtaken(request, later):
@@ -196,23 +196,23 @@ def may_be_missed(request, earlier, later):
         act.began <= request.done for act in later)
 
 
-def after(standings, act, earlier, later):
+def after(models, act, earlier, later):
     """How the job may stand after an act. `earlier` and `later` are the older and the newer acts."""
-    before = standings
+    before = models
     if act.kind == "push":
-        standings = {each for standing in standings for each in with_file_gone(standing)}
-    result = {step(standing, act) for standing in standings}
+        models = {each for model in models for each in with_file_gone(model)}
+    result = {step(model, act) for model in models}
     if act.kind == "push" and may_be_late(act, later):
         result |= before
     if not act.is_push:
         # While the run goes on, an operation applies to the run, and does not wait for a push.
-        result |= {standing for standing in standings if standing.is_removed}
+        result |= {model for model in models if model.is_removed}
         if may_be_missed(act, earlier, later) if act.is_batch else may_be_overtaken(act, later):
-            result |= standings
+            result |= models
     elif act.kind == "push" and act.at is None:
         # A push that arrived before the operation is not stopped by it, whatever the operation's timestamp.
-        result |= {Standing(ACTIVE, begun_by=act.number, file=standing.file) for standing in standings
-                   if standing.stub and standing.stub_ended >= act.began}
+        result |= {Model(ACTIVE, begun_by=act.number, file=model.file) for model in models
+                   if model.tombstone and model.tombstone_ended >= act.began}
     return result
 
 
@@ -232,20 +232,20 @@ def outcomes(acts, is_quick):
     stops = {act.kind for act in effective if not act.is_push and not act.is_batch and act.kind != "running"}
     result = set()
     for order in orders(effective):
-        standings = {Standing()}
+        models = {Model()}
         for index, act in enumerate(order):
-            before, standings = standings, after(standings, act, order[:index], order[index + 1:])
+            before, models = models, after(models, act, order[:index], order[index + 1:])
             if act.kind == "push" and act.at is None and is_behind:
-                standings |= {each for standing in before for each in (
-                    Standing(ACTIVE, begun_by=act.number, file=standing.file),
-                    *(stopped(standing, word, act) for word in stops))}
+                models |= {each for model in before for each in (
+                    Model(ACTIVE, begun_by=act.number, file=model.file),
+                    *(stopped(model, word, act) for word in stops))}
             if is_quick and act.kind == "removed":
                 # The run continues until its worker applies the removal, and may have named its file by then.
-                standings |= {replace(standing, file=FOREIGN) for standing in standings if standing.is_removed}
+                models |= {replace(model, file=FOREIGN) for model in models if model.is_removed}
             if is_quick:
-                standings |= {standing.end for standing in standings if standing.state == ACTIVE}
+                models |= {model.end for model in models if model.state == ACTIVE}
         if is_quick:
             # At the end there is time enough.
-            standings = {standing.end if standing.state == ACTIVE else standing for standing in standings}
-        result |= standings
+            models = {model.end if model.state == ACTIVE else model for model in models}
+        result |= models
     return result

@@ -30,19 +30,19 @@ def put(s3, key, upload, number):
 
 def at_its_end(host, key, is_completed):
     """The numbers of listed parts, in order, until the upload was gone."""
-    s3, counts, is_over = S3(host), [], threading.Event()
+    s3, counts, has_ended = S3(host), [], threading.Event()
     upload = begin(s3, key)
     etags = {number: put(s3, key, upload, number) for number in range(1, 9)}
 
-    def look():
+    def poll():
         own = S3(host)
-        while not is_over.is_set():
+        while not has_ended.is_set():
             parts = own.parts(key, upload)
             count = None if parts is None else len(parts)
             if counts[-1:] != [count]:
                 counts.append(count)
 
-    thread = threading.Thread(target=look)
+    thread = threading.Thread(target=poll)
     thread.start()
     time.sleep(0.05)
     if is_completed:
@@ -51,7 +51,7 @@ def at_its_end(host, key, is_completed):
     else:
         s3.wanted("DELETE", key, [("uploadId", upload)])
     time.sleep(0.1)
-    is_over.set()
+    has_ended.set()
     thread.join()
     return counts
 

@@ -157,7 +157,7 @@ class Trial:
         while is_there() and time.monotonic() - began < 120:
             self.admin("lc", "process")
             time.sleep(1)
-        print(f"an upload that nobody ends, with the rule: {'still there' if is_there() else 'gone'} after "
+        print(f"an upload that no worker ends, with the rule: {'still there' if is_there() else 'gone'} after "
               f"{time.monotonic() - began:.0f} s of 2 s each day", flush=True)
         return not is_there()
 

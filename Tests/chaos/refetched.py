@@ -32,7 +32,7 @@ class Refetched:
             with self.lock:
                 self.waiting[job.id] = (now, had, speed)
 
-    def heard(self, id, event, is_disturbed):
+    def receive(self, id, event, is_disturbed):
         """`is_disturbed(since, until)` returns whether Redis had a fault in the interval."""
         with self.lock:
             if id not in self.waiting or event["at"] / 1000 <= self.waiting[id][0]:

@@ -19,8 +19,8 @@ from topology import free_ports
 
 
 class Directory:
-    # LOOKS: how often a missing byte or part is searched again.
-    NAME, LOOKS = "the disk", 1
+    # CHECKS: how often a missing byte or part is searched again.
+    NAME, CHECKS = "the disk", 1
 
     def __init__(self, root, blob=None):
         self.root, self.blob = root, blob
@@ -87,7 +87,7 @@ class Directory:
     def is_there(self, job):
         return os.path.exists(os.path.join(self.root, job.path))
 
-    def look(self, jobs):
+    def check(self, jobs):
         """Does nothing: a file gets its name only when it is complete, or its offsets would be wrong."""
 
     def leftovers(self, run, unfinished):
@@ -123,7 +123,7 @@ class Directory:
 class Bucket:
     """A real object store behind a proxy that injects faults. No directory is writable, so workers cannot share one."""
 
-    NAME, LOOKS = "the bucket", 3
+    NAME, CHECKS = "the bucket", 3
     HUNG = 20
     READ_ONLY = ('findmnt --real --raw --noheadings --output TARGET | while read -r each; do '
                  'mount -o remount,bind,ro "$(printf %b "$each")" || :; done; exec "$@"')
@@ -241,8 +241,8 @@ class Bucket:
 
     def since(self, updated):
         """When the record was written, relative to the kills of the gateway."""
-        told = int(updated) / 1000
-        return " and ".join(f"{told - each:.1f} s after a kill" for each in self.killed[-3:]) or "before any kill"
+        updated_at = int(updated) / 1000
+        return " and ".join(f"{updated_at - each:.1f} s after a kill" for each in self.killed[-3:]) or "before any kill"
 
     # Finished files.
 
@@ -259,7 +259,7 @@ class Bucket:
     def is_there(self, job):
         return self.s3.head("in/" + job.path) is not None
 
-    def look(self, jobs):
+    def check(self, jobs):
         """Checks that each named object is complete, as soon as it exists."""
         listed = self.s3.list("in/d")
         by_path = {"in/" + job.path: job for job in list(jobs.values())}
