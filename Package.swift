@@ -49,6 +49,14 @@ func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
     .testTarget(name: name, dependencies: dependencies + ["HaulTestSupport"], swiftSettings: settings)
 }
 
+/// A package of Apple's. A release (deploy/release.sh) takes exactly the version that was tested. Otherwise a later one
+/// may be taken, so that a service which depends on HaulClient can choose.
+func dependency(_ name: String, from: Version, released: Version) -> Package.Dependency {
+    let url = "https://github.com/apple/\(name)"
+    guard Context.environment["HAUL_RELEASE"] != nil else { return .package(url: url, from: from) }
+    return .package(url: url, exact: released)
+}
+
 let argumentParser = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
 let metrics = Target.Dependency.product(name: "CoreMetrics", package: "swift-metrics")
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
@@ -60,9 +68,9 @@ let package = Package(
         .library(name: "HaulClient", targets: ["HaulClient"]),
     ],
     dependencies: [
-        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
-        .package(url: "https://github.com/apple/swift-log", from: "1.16.0"),
-        .package(url: "https://github.com/apple/swift-metrics", from: "2.13.0"),
+        dependency("swift-argument-parser", from: "1.8.0", released: "1.8.2"),
+        dependency("swift-log", from: "1.16.0", released: "1.16.2"),
+        dependency("swift-metrics", from: "2.13.0", released: "2.13.0"),
     ],
     targets: [
         // C libraries: one target imports each library's headers.
