@@ -108,5 +108,5 @@ extension StoredResponse {
 }
 
 extension String? {
-    fileprivate var nonEmpty: String? { self.flatMap { $0.isEmpty ? nil : $0 } }
+    var nonEmpty: String? { self.flatMap { $0.isEmpty ? nil : $0 } }
 }

@@ -88,7 +88,7 @@ package enum Settlement: Sendable {
             Announcement(outcome) { event in
                 event.set("bytes", response.bytes)
                 event.set("seconds", seconds)
-                event.set("etag", response["etag"])
+                event.set("etag", response["etag"].nonEmpty)
                 if unchanged { event.set("unchanged", true) }
                 event.set(response)
             }

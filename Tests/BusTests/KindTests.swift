@@ -109,6 +109,17 @@ struct KindTests {
         try await f.tick()
     }
 
+    @Test("an empty ETag of a response is absent from the event, as it is from the hash") func emptyETag() async throws {
+        let f = try await fixture()
+        try await f.push(#"{"id":"r","kind":"request","url":"http://h/","reply_to":"a"}"#)
+        var response = Self.response
+        response.headers[0] = HeaderField("etag", "")
+        try await f.settle(try #require(try await f.claim()), .answered(response, seconds: 1, unchanged: false))
+        let text = try #require(try await f.redis.send(Command("LPOP", "haul:{default}:reply:a")).bytes)
+        #expect(Event(text)?.json["etag"] == nil)
+        #expect(try await f.queue.job("r")?["etag"] == nil)
+    }
+
     @Test("a response is in the hash, in the event, and in every reply") func response() async throws {
         let f = try await fixture()
         try await f.push(#"{"id":"r","kind":"request","url":"http://h/?secret","method":"POST","reply_to":"a"}"#)
