@@ -109,7 +109,8 @@ struct KindTests {
         try await f.tick()
     }
 
-    @Test("an empty ETag of a response is absent from the event, as it is from the hash") func emptyETag() async throws {
+    @Test("an empty ETag of a response is absent from the event, as it is from the hash") func emptyETag() async throws
+    {
         let f = try await fixture()
         try await f.push(#"{"id":"r","kind":"request","url":"http://h/","reply_to":"a"}"#)
         var response = Self.response
