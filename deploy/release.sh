@@ -98,7 +98,7 @@ build() {
 
     (cd "$source" && swift package show-dependencies --format json 2>/dev/null) >"$work/dependencies.json"
     # shellcheck disable=SC2016 # dpkg-query replaces it
-    libraries "$binary" | xargs -n 1 realpath | xargs dpkg-query -S | cut -d : -f 1 | sort -u |
+    libraries "$binary" | xargs -n 1 realpath | sed 's,.*/,*/,' | xargs dpkg-query -S | cut -d : -f 1 | sort -u |
         xargs dpkg-query -W -f '${Package} ${Version}\n' >"$work/libraries"
     python3 -B "$source/deploy/lib/sbom.py" "$version" "$work/dependencies.json" "$work/libraries" "$1"/* >"$work/sbom"
     install -m 644 "$work/sbom" "$1/haul-$version.spdx.json"
