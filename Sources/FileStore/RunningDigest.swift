@@ -5,32 +5,33 @@ import HaulExecutors
 import HaulHTTP
 import Synchronization
 
-/// A digest of a file from byte 0 on, computed from blocks that come in order, while they are written.
+/// A digest of a file from byte 0 on, computed from the blocks that arrive in order, while they are written.
 ///
-/// Blocks that do not continue it are left out. What is missing at the end is read back from the file. The whole file
-/// is read back if bytes came twice, because two servers may have sent different bytes, and only the file shows which
-/// count.
+/// A block that does not start where the last accepted one ended is skipped. At the end, what is missing is read back
+/// from the file. If any bytes arrived twice, the whole file is read back, because two servers may have sent different
+/// bytes, and only the file shows which of them it contains.
 final class RunningDigest: @unchecked Sendable {
     private struct State: Sendable {
         var queue: [Block] = []
         var isRunning = false
         /// The offset after the last accepted byte.
         var accepted: Int64 = 0
-        /// All bytes that came, in order or not.
+        /// All bytes that arrived, in order or not.
         var seen = ByteIntervals()
         var cameTwice = false
-        /// The wake-ups of readers that wait until fewer blocks are queued.
+        /// Called once fewer blocks are queued, because readers from the network wait for that.
         var readers: [@Sendable () -> Void] = []
+        /// The calls of `idle` that wait.
         var idlers: [CheckedContinuation<Void, Never>] = []
     }
 
-    /// Readers wait when this many blocks are queued.
+    /// When this many blocks are queued, readers wait until half of them are hashed.
     private static let backlog = 8
 
     let algorithm: Job.Checksum.Algorithm
     private let path: WritePath
     private let state = Mutex(State())
-    // Used by one thread at a time: the one that runs the queue, then the one that finishes.
+    // Not locked, because only one thread at a time uses them: the one in `run`, and later the one in `finish`.
     private let context: OpaquePointer
     private var hashed: Int64 = 0
 
@@ -65,6 +66,7 @@ final class RunningDigest: @unchecked Sendable {
         if start { path.blocking.submit { self.run() } }
     }
 
+    /// True if too many blocks wait for hashing. Then `wake` is called when the digest has caught up.
     func isBehind(orCall wake: @escaping @Sendable () -> Void) -> Bool {
         state.withLock { state in
             guard state.queue.count >= Self.backlog else { return false }
@@ -105,7 +107,8 @@ final class RunningDigest: @unchecked Sendable {
         }
     }
 
-    /// Reads back what is missing, and returns the digest. To be called only while no block waits for hashing. Blocks.
+    /// Reads back what is missing, and returns the digest. Must be called only while no block waits for hashing, and
+    /// blocks the thread.
     func finish(reading descriptor: Int32, to size: Int64, dropCache: Bool) throws(TransferError) -> String {
         assert(state.withLock { !$0.isRunning }, "blocks are being hashed")
         if state.withLock({ $0.cameTwice }) { begin() }

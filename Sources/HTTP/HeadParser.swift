@@ -1,7 +1,7 @@
-/// Reads the header lines that libcurl delivers, one per call, up to the blank line after the final response's head.
+/// Parses the header lines that libcurl delivers, one per call, up to the blank line after the final response's head.
 ///
-/// Blocks of status 1xx come first and are dropped. Trailers come after the body through the same callback. They are
-/// not used, but libcurl stores each of them until the transfer ends, so they have limits of their own.
+/// Blocks of status 1xx come before it and are discarded. Trailers come after the body, through the same callback. They
+/// are not used, but libcurl stores each of them until the transfer ends, so they have limits of their own.
 struct HeadParser {
     enum Step {
         case more
@@ -10,10 +10,12 @@ struct HeadParser {
         case refused(String)
     }
 
-    /// The limit for the bytes of all header lines, those of 1xx blocks included.
+    /// The limit for the bytes of all header lines, including those of 1xx blocks.
     static let sizeLimit = 128 * 1024
+    /// The limit for the fields of one block.
     static let countLimit = 512
-    /// The limit for 1xx blocks. Each of them ends the stall, so without a limit they could delay a transfer forever.
+    /// The limit for 1xx blocks. The stall timeout restarts at each of them, so without a limit they could delay a
+    /// transfer forever.
     static let interimLimit = 100
     /// The limits for the bytes and the number of all trailers.
     static let trailerSizeLimit = 32 * 1024
@@ -26,7 +28,7 @@ struct HeadParser {
     private var isComplete = false
     private var trailerSize = 0
     private var trailerCount = 0
-    /// From the last status line.
+    /// Whether the latest status line was one of HTTP/2.
     private(set) var isHTTP2 = false
 
     mutating func consume(_ line: UnsafeRawBufferPointer) -> Step {
@@ -65,8 +67,8 @@ struct HeadParser {
         return .more
     }
 
-    /// A transfer coding that libcurl would decode as soon as the body arrives although it was not requested, whatever
-    /// size comes out of it. In an interim response, too, it would apply to the body.
+    /// A transfer coding that was not requested. libcurl would decode it nevertheless, without a limit for the decoded
+    /// size. It would do so even if only an interim response names the coding.
     private var unrequestedCoding: Substring? {
         headers.all("transfer-encoding").lazy.flatMap { $0.split(separator: ",") }.map { $0[...].trimmed[...] }
             .first { !["", "chunked", "identity"].contains($0.lowercased()) }

@@ -6,7 +6,8 @@ import HaulExecutors
 extension HTTPServer {
     /// Starts to send the handler's response.
     ///
-    /// - Parameter isWhole: Whether the whole request was read, so that the connection can be used again.
+    /// - Parameter isWhole: Whether the whole request was read. If not, the connection is not kept alive, because the
+    ///   rest of the body would be parsed as the next request.
     func send(_ response: ServerResponse, to request: ServerRequest, isWhole: Bool, on id: UInt64) {
         guard let connection = connections[id] else { return }
         let isHead = request.method == "HEAD"
@@ -33,7 +34,7 @@ extension HTTPServer {
         let writer = ResponseWriter(server: self, connection: connection.id)
         connection.phase = .streaming(
             Task {
-                // Send the head at once, before `body` may wait.
+                // Sends the head at once, because `body` may wait long before it sends anything.
                 try? await writer.send("")
                 try? await body(writer)
                 await writer.server.end(writer.connection)
@@ -41,7 +42,7 @@ extension HTTPServer {
         watch(connection)
     }
 
-    /// Sends the next piece of a stream. Returns when the socket has taken all of it.
+    /// Sends the next piece of a stream, and returns when the socket has accepted all of it.
     ///
     /// - Throws: `ResponseWriter.Closed` if the connection was closed.
     func send(_ bytes: [UInt8], on id: UInt64) async throws {
@@ -54,7 +55,7 @@ extension HTTPServer {
         guard !connection.output.isEmpty else { return }
         setDeadline(of: connection, after: limits.writeTime)
         watch(connection)
-        // Needs no cancellation handler: only `close` cancels the task, and `close` resumes the waiter.
+        // A cancellation handler is not needed: only `close` cancels the task, and it also resumes the waiter.
         let isOpen = await withCheckedContinuation { connection.waiter = $0 }
         if !isOpen { throw ResponseWriter.Closed() }
     }
@@ -64,7 +65,7 @@ extension HTTPServer {
         close(connection)
     }
 
-    /// Continues to send the output. When the socket has taken all of it, goes on with the connection's next phase.
+    /// Writes as much of the output as the socket accepts. Once all is written, the phase decides what happens next.
     func wrote(on connection: ServerConnection) {
         guard connection.flush() else { return close(connection) }
         guard connection.output.isEmpty else { return watch(connection) }
@@ -81,6 +82,7 @@ extension HTTPServer {
         case .writing(let keepsAlive):
             guard keepsAlive, !connection.isHalfClosed else { return leave(connection) }
             connection.phase = .reading
+            // The bytes of a pipelined request may have been received already, and then no event reports them.
             connection.isHeadDue = connection.reader.count > 0
             setDeadline(of: connection, after: connection.isHeadDue ? limits.headTime : limits.idleTime)
             watch(connection)
@@ -88,8 +90,9 @@ extension HTTPServer {
         }
     }
 
-    /// Ends a connection that is not kept alive. It reads on for `limits.lingerTime`, because a close with unread bytes
-    /// resets the connection, and the client could lose the response.
+    /// Ends a connection that is not kept alive. Until the client closes it too, or for `limits.lingerTime`, further
+    /// bytes are read and discarded. To close a socket with unread bytes would reset the connection, and the client
+    /// could lose the response.
     private func leave(_ connection: ServerConnection) {
         shutdown(connection.socket, Int32(SHUT_WR))
         connection.phase = .lingering
@@ -116,8 +119,8 @@ extension HTTPServer {
         connection.deadline = nil
     }
 
-    /// Watches the socket for the events that the connection needs. Does not read from a client that sends further
-    /// requests before it has its response (back-pressure).
+    /// Watches the socket for the events that the connection needs. Bytes beyond `receiveCapacity` stay in the kernel,
+    /// so a client that sends too many requests before it has its response must wait (back-pressure).
     func watch(_ connection: ServerConnection) {
         var readiness: EventLoop.Readiness = []
         if !connection.isHalfClosed, connection.receiveCapacity > 0 { readiness.insert(.readable) }

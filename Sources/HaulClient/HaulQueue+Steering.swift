@@ -1,16 +1,17 @@
 import HaulBus
 import HaulRedis
 
-// Requests are written to Redis, and take effect within 3 seconds in any state of a job. A request for an unknown job
-// waits for an hour for a push of this job. docs/bus.md, "Control operations in every state", says what each does.
+// Control operations are written to Redis, and take effect within 3 seconds, whatever the state of a job. An operation
+// for an unknown job is kept for an hour, because the push may arrive after it. docs/bus.md, "Control operations in
+// every state", says what each of them does.
 extension HaulQueue {
-    /// Pauses jobs. Their bytes are kept.
+    /// Pauses jobs. What they have downloaded is kept.
     public func pause(_ ids: [String]) async throws(HaulError) { try await request(.paused, ids) }
 
-    /// Resumes paused jobs, before all waiting jobs.
+    /// Resumes paused jobs. They run before all waiting jobs.
     public func resume(_ ids: [String]) async throws(HaulError) { try await request(.running, ids) }
 
-    /// Runs failed jobs again, from their last checkpoint, before all waiting jobs.
+    /// Runs failed jobs again from their last checkpoint, before all waiting jobs.
     public func retry(_ ids: [String]) async throws(HaulError) { try await request(.running, ids) }
 
     /// Cancels jobs, and removes their partial files.

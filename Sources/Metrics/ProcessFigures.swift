@@ -7,6 +7,7 @@ package enum ProcessFigures {
         if getrusage(__rusage_who_t(RUSAGE_SELF.rawValue), &usage) == 0 {
             exposition.add(.processCPU, seconds(usage.ru_utime) + seconds(usage.ru_stime))
         }
+        // The second field is the resident memory, in pages.
         if let pages = read("/proc/self/statm")?.split(separator: " ").dropFirst().first.flatMap({ Int($0) }) {
             exposition.add(.processMemory, pages * sysconf(Int32(_SC_PAGESIZE)))
         }
@@ -20,7 +21,8 @@ package enum ProcessFigures {
 
     /// When the process started: Unix time in seconds.
     private static let start: Double? = {
-        // The fields follow the program's name in parentheses. The name may contain blanks and parentheses.
+        // The second field is the program's name in parentheses. It may contain blanks and parentheses itself, so the
+        // fields are counted from the last one. Field 22 of proc_pid_stat(5) is the start in clock ticks since boot.
         guard let text = read("/proc/self/stat"), let name = text.lastIndex(of: ")") else { return nil }
         let fields = text[text.index(after: name)...].split(separator: " ")
         guard fields.count > 19, let ticks = Double(fields[19]),
@@ -37,7 +39,7 @@ package enum ProcessFigures {
         while let entry = readdir(folder) {
             if entry.pointee.d_name.0 != CChar(UInt8(ascii: ".")) { count += 1 }
         }
-        // Without the descriptor of `folder` itself.
+        // The list contains the descriptor of `folder` itself.
         return count - 1
     }
 

@@ -1,12 +1,12 @@
-/// The messages of channels and patterns.
+/// The messages that are published to some channels, or to channels that match some patterns.
 ///
-/// The sequence ends when the consuming task is cancelled or the subscriber is closed. Messages that were published
-/// while there was no connection are lost: Redis does not store them. At each `.subscribed` the consumer must catch up
-/// from the hashes.
+/// The sequence ends when the consuming task is cancelled or the subscriber is closed. Redis does not store messages,
+/// so those that are published while there is no connection are lost. At each `.subscribed` the consumer must therefore
+/// read the current state from the hashes of the jobs.
 package struct Subscription: AsyncSequence, Sendable {
     package enum Element: Sendable {
-        /// All channels are subscribed to. Comes at the start, after each reconnect, and instead of messages that were
-        /// dropped because the consumer was too slow.
+        /// Redis has confirmed all channels and patterns. This comes at the start, after each reconnect, and instead of
+        /// messages that were dropped because the consumer was too slow.
         case subscribed
         case message(channel: String, payload: [UInt8])
         /// The connection failed. The subscriber reconnects by itself.
@@ -16,7 +16,7 @@ package struct Subscription: AsyncSequence, Sendable {
     private let subscriber: Subscriber
     private let topics: Set<Subscriber.Topic>
 
-    /// Subscribes over a connection of its own. `name` is the client name in CLIENT LIST.
+    /// Subscribes over its own connection. `name` is the name of the client in CLIENT LIST.
     package init(_ url: RedisURL, name: String, channels: [String] = [], patterns: [String] = []) {
         self.init(Subscriber(url, name: name), channels: channels, patterns: patterns)
     }
@@ -40,7 +40,7 @@ package struct Subscription: AsyncSequence, Sendable {
         }
 
         deinit {
-            // This removal may run before `add`. Finish the mailbox first: `add` ignores a finished mailbox.
+            // `remove` may run before `add` does. Then `add` must do nothing, as it does with a finished mailbox.
             mailbox.finish()
             Task { [subscriber, mailbox] in await subscriber.remove(mailbox) }
         }

@@ -1,23 +1,24 @@
 import HaulBus
 import HaulContract
 
-/// A job in the API's JSON: the names of its hash, numbers as numbers, and no secret.
+/// A job as JSON of the API. Its members are named as the fields of the job's hash, numbers are JSON numbers, and
+/// secrets are left out.
 enum JobJSON {
-    /// Fields that become numbers. `inode` and `mtime` stay strings, since many JSON readers would round them.
+    /// Fields that become numbers. `inode` and `mtime` stay strings, because many JSON parsers would round them.
     private static let numbers: Set<String> = [
         "received", "total", "speed", "attempt", "crashes", "created", "started", "updated", "finished", "seq", "epoch",
         "deadline_at", "validated", "last_modified_strong", "status", "response_dropped",
     ]
-    /// The fields with a server's answer to a request. They may be private, so viewers do not see them.
+    /// The fields with a server's response to a `request` job. They may be private, so viewers do not see them.
     private static let answer: Set<String> = ["headers", "body", "body_base64"]
     /// The fields of a job's hash that a row of a list needs.
     static let lineFields = Queue.summaryFields + ["kind", "method", "status", "batch"]
-    /// No page draws more intervals.
+    /// Keeps the JSON small: no page draws more intervals than these.
     private static let maxIntervals = 4096
 
-    /// Everything that is known of a job, except for secrets.
+    /// All fields of a job, except for those that are empty or internal.
     ///
-    /// - Parameter isOpen: True for an operator. A viewer sees only the status of a server's answer.
+    /// - Parameter isOpen: True for an operator. A viewer sees only the status of a server's response.
     static func whole(_ record: JobRecord, isOpen: Bool) -> String {
         var json = JSONObject()
         json.set("id", record.id)
@@ -33,7 +34,7 @@ enum JobJSON {
         return json.text
     }
 
-    /// A job that was pushed and that no worker has seen yet, as its element in the queue describes it.
+    /// A pushed job without a hash, because no worker has claimed it yet. `job` is its element in the queue, if known.
     static func unseen(_ id: String, _ job: ListedJob? = nil) -> String {
         var json = JSONObject()
         json.set("id", id)
@@ -49,7 +50,7 @@ enum JobJSON {
         return json.text
     }
 
-    /// A row of a list. `fields` are those of the job's hash, and empty if the job has no hash.
+    /// A row of a list. `fields` come from the job's hash, and are empty if there is none.
     static func line(_ job: ListedJob, state: JobState, _ fields: [String: String]) -> String {
         var json = JSONObject()
         json.set("id", job.id)
@@ -66,7 +67,7 @@ enum JobJSON {
         return json.text
     }
 
-    /// An event as a viewer sees it: without the server's answer.
+    /// An event for viewers, without the server's response.
     static func closed(_ event: JSON) -> String {
         (event.members ?? []).filter { !answer.contains($0.name) }
             .reduce(into: JSONObject()) { $0.set($1.name, json: $1.raw) }.text
@@ -81,7 +82,7 @@ enum JobJSON {
         }
     }
 
-    /// The host of a URL without credentials, in lower case.
+    /// The host in a masked URL, which has no credentials, in lower case; nil if there is none.
     static func host(of url: String?) -> String? {
         guard let url, let scheme = url.byteRange(of: "://") else { return nil }
         let authority = url[scheme.upperBound...].prefix { $0 != "/" && $0 != "?" && $0 != "#" }

@@ -2,7 +2,9 @@ import HaulBus
 import HaulRedis
 import Logging
 
-/// Warns at the start about settings of Redis that may lose jobs. `INFO` has them, and needs no right to see passwords.
+/// Warns at the start of a worker about settings with which Redis may lose jobs.
+///
+/// They are read from `INFO`, because `CONFIG GET` would also reveal passwords.
 enum RedisCheck {
     static func warn(_ queue: Queue, _ log: Logger) async {
         guard let facts = try? await queue.redis.send(Command("INFO"), timeout: .seconds(3)).facts else {

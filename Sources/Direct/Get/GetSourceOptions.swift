@@ -1,7 +1,7 @@
 import ArgumentParser
 import HaulTerminal
 
-/// The options that say what is downloaded and where it goes.
+/// The options that say what to download, and where to put it.
 struct GetSourceOptions: ParsableArguments {
     @Argument(
         help: "URLs, with https:// if they have no scheme. A file that ends in .meta4 is read as --metalink.",
@@ -51,8 +51,8 @@ struct GetSourceOptions: ParsableArguments {
 
     private var mayBeSeveral: Bool { urls.count > 1 || !inputFile.isEmpty || !metalink.isEmpty || continues }
 
-    /// Checks how many files are named. This is not part of `validate`: the value of an unknown option counts as a URL
-    /// there, and the error would be about the wrong thing.
+    /// Checks that options about one file are not given for several. This is not part of `validate`, because there the
+    /// value of an unknown option still counts as a URL. The error would be about several URLs, not that option.
     ///
     /// - Throws: `ExitStatus.usage`; the reason has been printed.
     func checkCount() throws {

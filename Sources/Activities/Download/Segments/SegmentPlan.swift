@@ -3,50 +3,56 @@ import HaulHTTP
 
 /// Decides which connection fetches which bytes of one entity. It does no I/O. Times are in seconds.
 ///
-/// Every missing byte belongs to one connection, or is in `unassigned`. An idle connection takes a part of the
-/// unassigned bytes, or else a part of the missing bytes of another connection (the owner), from their end. The owner
-/// is shortened only once the server has agreed to send that part, so a refusal costs nothing.
+/// Every missing byte belongs to one connection, or is in `unassigned`. An idle connection takes over a part of the
+/// unassigned bytes. If there are none, it takes over the end of another connection's missing bytes. That connection,
+/// the owner, is shortened only once the server has agreed to send the part, so a refusal costs nothing.
 ///
-/// `Connection` has what is known about one connection, and `SegmentPlan+Rules.swift` has the constants of the rules.
+/// `Connection` is the state of one connection, and `SegmentPlan+Rules.swift` has the constants of the rules.
 struct SegmentPlan {
     enum Action: Equatable {
         /// Request these bytes on a new connection, or on an idle one.
         case open(id: Int, range: Range<Int64>)
-        /// End a response at this offset: another connection has the rest.
+        /// End a response at this offset, because another connection fetches the rest.
         case shorten(id: Int, to: Int64)
-        /// End this connection. The plan has forgotten it; the bytes that it has not fetched are reassigned already.
+        /// End this connection. It is no longer in the plan, and the bytes that it has not fetched are reassigned.
         case drop(id: Int)
     }
 
     var unassigned: ByteIntervals
     var connections: [Int: Connection] = [:]
+    /// The maximum number of connections at once. It is lowered for HTTP/2, and when added connections did not help.
     var limit: Int
-    /// Parts are cut at multiples of it, if enough bytes are left.
+    /// An owner's bytes are split at a multiple of this, if more than four times as many bytes are missing.
     let alignment: Int64
-    /// How many connections the servers are known to accept. When one of these has ended, another is opened at once.
+    /// How many connections the servers are known to accept at once. Up to this number, `mayJoin` is not asked before a
+    /// connection is opened.
     var acceptedCount = 1
     var lastID = 0
-    /// No further connections are opened before this time.
+    /// Before this time, no connections are opened beyond `acceptedCount`, because a server has refused one.
     var closedUntil = 0.0
-    /// The time from a request to its response, on average.
+    /// The average time from a request to its response.
     var responseTime: Double?
+    /// The shortest round trip that TCP has measured, and whether a connection has lost packets.
     var path: TransferPath?
-    /// The average speed of connections that have ended and had requested only a part: bytes per second.
+    /// The average speed, in bytes per second, of connections that have ended. The first connection does not count,
+    /// because it requests all bytes that are missing and not only a part.
     var pace: Double?
-    /// TCP connections that are free for another request.
+    /// The number of TCP connections that can be used for another request.
     var idle = 0
-    /// How many connections may share a far path as long as no queue builds up.
+    /// How many connections may share a far path. It is doubled as long as they do not fill the link.
     var farLimit = Self.few
-    /// When the last further connection was opened, and when the last one joined.
+    /// When a connection beyond `acceptedCount` was last requested.
     var lastOpening = -Double.infinity
+    /// When a server last accepted such a connection.
     var lastJoin = 0.0
-    /// When the last connections began to join, and the total speed and number of connections at that time.
+    /// The trial that shows whether more connections help: when it began, and the total speed and number of connections
+    /// before it.
     private var trialBegun: (time: Double, speed: Double, count: Int)?
 
     /// - Parameters:
     ///   - missing: The bytes to be fetched.
     ///   - limit: The maximum number of connections at once.
-    ///   - alignment: Parts are cut at multiples of it.
+    ///   - alignment: An owner's bytes are split at a multiple of this.
     init(missing: [Range<Int64>], limit: Int, alignment: Int64 = 1 << 20) {
         unassigned = ByteIntervals(missing)
         self.alignment = alignment
@@ -62,17 +68,17 @@ struct SegmentPlan {
         unassigned.count + connections.values.reduce(0) { $0 + ($1.owner == nil ? max(0, $1.end - $1.position) : 0) }
     }
 
-    // MARK: What to do
+    // MARK: Actions
 
-    /// What to do now. Must be called after every change, and a few times a second.
+    /// The actions that are due. Must be called after every event, and a few times a second for the rules about time.
     ///
-    /// - Parameter mayOpen: Called before each extra connection; false forbids it.
+    /// - Parameter mayOpen: Called before each connection except the first. If it returns false, none is opened.
     mutating func actions(now: Double, mayOpen: () -> Bool = { true }) -> [Action] {
         var actions = givingUp(now)
         endTrial(now)
         raiseFarLimit(now)
         while connections.count < limit {
-            // The first one is always opened.
+            // The first connection needs no permission: without it the download would not go on.
             let isExtra = !connections.isEmpty
             let isNew = connections.count >= acceptedCount
             if isExtra, isNew, !mayJoin(now) { break }
@@ -106,7 +112,8 @@ struct SegmentPlan {
         return actions
     }
 
-    /// If the last connections have added no speed, no more are opened.
+    /// Ends a trial after `trial` seconds. Unless the added connections have increased the speed by the factor `gain`,
+    /// no more are opened.
     private mutating func endTrial(_ now: Double) {
         guard let begun = trialBegun, now - begun.time >= Self.trial else { return }
         if connections.count > begun.count, speed < begun.speed * Self.gain { limit = connections.count }
