@@ -150,4 +150,27 @@ import Testing
         // The other tests were run.
         #expect(findings.contains { $0.what == "Content-MD5" })
     }
+
+    @Test("the store check names a denied operation, and does not count it as a condition that the server obeys")
+    func deniedNaming() async throws {
+        let origin = try OriginServer { request in
+            if request.path.contains("X-Amz-Signature") {
+                return OriginReply(403, body: Array("<Error><Code>AccessDenied</Code></Error>".utf8))
+            }
+            return request.path.contains("list-type")
+                ? OriginReply(body: Array("<ListBucketResult/>".utf8)) : OriginReply(headers: [("ETag", "\"x\"")])
+        }
+        let address = try BucketAddress("s3://films", endpoint: "http://127.0.0.1:\(origin.port)")
+        let environment = ["AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"]
+        let store = ObjectStore(address, environment: { environment[$0] }, isThere: { _ in false })
+        let findings = await StoreCheck(store).run()
+        let operations = [
+            "PUT If-None-Match": "PutObject", "PUT If-Match": "PutObject", "DELETE If-Match": "DeleteObject",
+        ]
+        for (what, operation) in operations {
+            let finding = findings.first { $0.what == what }
+            #expect(finding?.verdict == .bad, "\(what)")
+            #expect(finding?.found.contains("\(operation) with its signature in the query is denied") ?? false)
+        }
+    }
 }

@@ -45,7 +45,12 @@ package struct StoreCheck: Sendable {
             return findings
         }
         findings.append(clock())
-        findings += await part("conditions", conditions)
+        for (what, body) in [
+            ("PUT If-None-Match", conditionalPut), ("PUT If-Match", conditionalReplacement),
+            ("DELETE If-Match", conditionalDeletion), ("signatures expire", expiry),
+        ] as [(String, () async throws(StoreRefusal) -> [Finding])] {
+            findings += await part(what, body)
+        }
         findings += await part("Content-MD5", digests)
         findings += await part("parts", uploads)
         findings += await part("copy on the server", copies)
@@ -72,27 +77,45 @@ package struct StoreCheck: Sendable {
 
     private var mark: ObjectMark { ObjectMark(job: "check", generation: "check", time: 1) }
 
-    /// The refusal of `body`; nil if it succeeds.
+    /// The refusal of `body`, an `operation`; nil if it succeeds.
     ///
-    /// - Throws: The refusal, if there was no reply from the server.
+    /// - Throws: The refusal, if there was no reply from the server, or if the credentials or the policy deny the
+    ///   operation: the server has not looked at what is tested.
     private func refused(
-        _ body: () async throws(StoreRefusal) -> Void
+        _ operation: String, _ body: () async throws(StoreRefusal) -> Void
     ) async throws(StoreRefusal) -> StoreRefusal? {
         do {
-            try await body()
+            try await naming(operation) { () throws(StoreRefusal) in try await body() }
             return nil
         } catch {
             // Without a reply there is no result.
-            if error.status == 0 { throw error }
+            if error.status == 0 || error.meaning == .denied { throw error }
             return error
         }
     }
 
+    /// Runs `body`. If it is denied, the message of the refusal names the `operation`.
+    private func naming<Result>(
+        _ operation: String, _ body: () async throws(StoreRefusal) -> Result
+    ) async throws(StoreRefusal) -> Result {
+        do { return try await body() } catch {
+            guard error.meaning == .denied else { throw error }
+            throw StoreRefusal(
+                status: error.status, code: error.code,
+                message: "\(operation) is denied: check the credentials and the policy", meaning: .denied)
+        }
+    }
+
+    /// An operation whose signature is in the query.
+    private func presigned(_ operation: String) -> String { "\(operation) with its signature in the query" }
+
     private func basics() async throws(StoreRefusal) -> [Finding] {
-        try await put("object", [1, 2, 3])
+        try await naming("PutObject") { () throws(StoreRefusal) in try await put("object", [1, 2, 3]) }
         let place = await client.credentials.found ?? "nowhere"
-        let head = try await client.head(key("object"))
-        let listed = try await client.list(folder).objects.map(\.key)
+        let head = try await naming("GetObject") { () throws(StoreRefusal) in try await client.head(key("object")) }
+        let listed = try await naming("ListBucket") { () throws(StoreRefusal) in
+            try await client.list(folder).objects.map(\.key)
+        }
         return [
             Finding("credentials", .good, place),
             Finding("write, read, list", listed == [key("object")] ? .good : .bad, "\(listed.count) of 1 listed"),
@@ -109,12 +132,14 @@ package struct StoreCheck: Sendable {
             skew == 0 ? "" : "requests are signed by the store's")
     }
 
-    private func conditions() async throws(StoreRefusal) -> [Finding] {
-        let again = try await refused { () throws(StoreRefusal) in try await put("object", [4], ifAbsent: true) }
+    private func conditionalPut() async throws(StoreRefusal) -> [Finding] {
+        let again = try await refused(presigned("PutObject")) { () throws(StoreRefusal) in
+            try await name("object", [4], .absent)
+        }
         let isKept = again?.meaning == .precondition
         // A worker omits the condition only if the store says that it does not know it.
         let isUsable = isKept || again == nil || again?.meaning == .unknownRequest
-        var findings = [
+        return [
             Finding(
                 "PUT If-None-Match", isKept ? .good : isUsable ? .lacking : .bad,
                 isKept ? "one winner" : again?.words ?? "ignored",
@@ -124,26 +149,43 @@ package struct StoreCheck: Sendable {
                         ? "if_exists looks with HEAD before it writes: an object that comes in between is replaced"
                         : "no job can be completed")
         ]
-        guard isUsable else { return findings }
-        let wrong = NameCondition.same(String(repeating: "0", count: 32))
-        let replaced = try await refused { () throws(StoreRefusal) in try await name("object", [5], wrong) }
-        findings.append(
+    }
+
+    private static let wrong = NameCondition.same(String(repeating: "0", count: 32))
+
+    private func conditionalReplacement() async throws(StoreRefusal) -> [Finding] {
+        let replaced = try await refused(presigned("PutObject")) { () throws(StoreRefusal) in
+            try await name("object", [5], Self.wrong)
+        }
+        return [
             Finding(
                 "PUT If-Match", replaced == nil ? .lacking : .good, replaced == nil ? "ignored" : "refused",
                 replaced == nil
-                    ? "a PUT that the network delivers late may replace a newer object until it expires" : ""))
-        let deleted = try await refused { () throws(StoreRefusal) in try await client.unname(key("object"), wrong) }
-        findings.append(
+                    ? "a PUT that the network delivers late may replace a newer object until it expires" : "")
+        ]
+    }
+
+    private func conditionalDeletion() async throws(StoreRefusal) -> [Finding] {
+        let deleted = try await refused(presigned("DeleteObject")) { () throws(StoreRefusal) in
+            try await client.unname(key("object"), Self.wrong)
+        }
+        return [
             Finding(
                 "DELETE If-Match", deleted == nil ? .lacking : .good, deleted == nil ? "ignored" : "refused",
                 deleted == nil
-                    ? "a DELETE that the network delivers late may delete a newer object until it expires" : ""))
-        let late = try await refused { () throws(StoreRefusal) in try await name("late", [6], .none, age: 60) }
-        findings.append(
+                    ? "a DELETE that the network delivers late may delete a newer object until it expires" : "")
+        ]
+    }
+
+    private func expiry() async throws(StoreRefusal) -> [Finding] {
+        let late = try await refused(presigned("PutObject")) { () throws(StoreRefusal) in
+            try await name("late", [6], .none, age: 60)
+        }
+        return [
             Finding(
                 "signatures expire", late == nil ? .lacking : .good, late == nil ? "ignored" : "refused",
-                late == nil ? "a request that the network delivers late is executed, whenever it arrives" : ""))
-        return findings
+                late == nil ? "a request that the network delivers late is executed, whenever it arrives" : "")
+        ]
     }
 
     private func name(
@@ -154,7 +196,7 @@ package struct StoreCheck: Sendable {
     }
 
     private func digests() async throws(StoreRefusal) -> [Finding] {
-        let refusal = try await refused { () throws(StoreRefusal) in
+        let refusal = try await refused("PutObject") { () throws(StoreRefusal) in
             var request = StoreRequest("PUT", key("damaged"))
             request.tries = 1
             request.carry(RequestMemory([1]), md5: Digest.md5([2]))
@@ -171,26 +213,37 @@ package struct StoreCheck: Sendable {
         let part = [UInt8](repeating: 7, count: 5 << 20)
         let memory = RequestMemory(part)
         let md5 = Digest.md5(part)
-        let upload = try await client.create(key("parts"), mark: mark)
+        let upload = try await naming("CreateMultipartUpload") { () throws(StoreRefusal) in
+            try await client.create(key("parts"), mark: mark)
+        }
         let first = try await client.put(part: 1, of: upload, key("parts"), memory, md5: md5)
         let last = try await client.put(
             part: 2, of: upload, key("parts"), RequestMemory([9]), md5: Digest.md5([9]))
-        let listed = try await client.parts(of: upload, key("parts"))
+        let listed = try await naming("ListMultipartUploadParts") { () throws(StoreRefusal) in
+            try await client.parts(of: upload, key("parts"))
+        }
         let isListed = Set(listed.map(\.etag)) == [first, last]
-        let uploads = try await client.uploads(folder)
+        let uploads = try await naming("ListBucketMultipartUploads") { () throws(StoreRefusal) in
+            try await client.uploads(folder)
+        }
         try await put("parts", [1])
-        let refusal = try await refused { () throws(StoreRefusal) in
+        let completion = presigned("CompleteMultipartUpload")
+        let refusal = try await refused(completion) { () throws(StoreRefusal) in
             try await client.complete(upload, key("parts"), [(1, first), (2, last)], .absent)
         }
         let isConditional = refusal?.meaning == .precondition
         if refusal != nil {
-            try await client.complete(upload, key("parts"), [(1, first), (2, last)])
+            try await naming(completion) { () throws(StoreRefusal) in
+                try await client.complete(upload, key("parts"), [(1, first), (2, last)])
+            }
         }
         let head = try await client.head(key("parts"))
         let isWhole = head?.size == Int64(part.count) + 1 && head?.mark == mark
         let aborted = try await client.create(key("aborted"), mark: mark)
-        try await client.abort(aborted, key("aborted"))
-        let late = try await refused { () throws(StoreRefusal) in
+        try await naming("AbortMultipartUpload") { () throws(StoreRefusal) in
+            try await client.abort(aborted, key("aborted"))
+        }
+        let late = try await refused("UploadPart") { () throws(StoreRefusal) in
             _ = try await client.put(part: 1, of: aborted, key("aborted"), RequestMemory([9]), md5: Digest.md5([9]))
         }
         return [
@@ -216,7 +269,7 @@ package struct StoreCheck: Sendable {
 
     private func copies() async throws(StoreRefusal) -> [Finding] {
         let other = ObjectMark(job: "check", generation: "copy", time: 2)
-        let refusal = try await refused { () throws(StoreRefusal) in
+        let refusal = try await refused("UploadPartCopy") { () throws(StoreRefusal) in
             let upload = try await client.create(key("copy"), mark: other)
             let parts = try await client.copy(key("parts"), size: (5 << 20) + 1, to: upload, key("copy"))
             try await client.complete(upload, key("copy"), parts)
