@@ -139,7 +139,7 @@ import Testing
             (["h/x", "-o", String(repeating: "n", count: 300)], "255 bytes"), (["h/a", "h/b", "-o", "-"], "one URL"),
             (["h/a", "--checksum", "sha256:00"], "checksum"), (["h/a", "-H", "Range: x"], "Range"),
             (["h/a", "-H", "none"], "Name: value"), (["h/a", "--limit-rate", "fast"], "--limit-rate"),
-            (["magnet:?xt=1"], "magnet:?xt=1 begins with magnet:"), (["h/a", "-L", "-o", "-"], "'-L'"),
+            (["magnet:?xt=1"], "not magnet: (magnet:?xt=1)"), (["h/a", "-L", "-o", "-"], "'-L'"),
             (["h/a", "-e", "http://r/", "-o", "-"], "'-e'"),
             (["h/a", "--ca", "/no/ca"], "/no/ca, cannot be read: No such"),
             (["h/a", "--client-cert", "/no/cert"], "/no/cert, cannot be read: No such"),

@@ -26,7 +26,7 @@ import Testing
             begin: { try await $0.cli("CONFIG", "SET", "min-replicas-to-write", "1") },
             end: { try await $0.cli("CONFIG", "SET", "min-replicas-to-write", "0") }),
         Refusal(
-            word: "MISCONF", sentence: "cannot save to its disk: look at its log",
+            word: "MISCONF", sentence: "cannot save to its disk: read its log",
             settings: ["--save", "3600 1", "--dbfilename", "d.rdb"],
             begin: { try await $0.breakSaving("d.rdb") }, end: { try await $0.mendSaving("d.rdb") }),
         Refusal(
@@ -40,7 +40,7 @@ import Testing
             begin: { try await $0.cli("CLUSTER", "DELSLOTSRANGE", "0", "16383") },
             end: { try await $0.serveAllSlots() }),
         Refusal(
-            word: "LOADING", sentence: "is loading its data: it will be back by itself",
+            word: "LOADING", sentence: "is loading its data: it becomes available by itself",
             settings: RedisServer.slowLoading,
             begin: { try await $0.beginLoading() }, end: { try await $0.endLoading() }),
     ]
