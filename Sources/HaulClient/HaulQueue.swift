@@ -52,7 +52,7 @@ public struct HaulQueue: Sendable {
     ///
     /// - Parameters:
     ///   - id: The job's id.
-    ///   - moment: The ``Job/at`` of a push, in unix milliseconds. The handle then ignores an end of the job that is
+    ///   - timestamp: The ``Job/at`` of a push, in unix milliseconds. The handle then ignores an end of the job that is
     ///     older than this push. So a service that restarts can wait for its earlier pushes. nil accepts any end.
     public func job(_ id: String, pushedAt timestamp: Int64? = nil) -> JobHandle {
         JobHandle(id: id, pushedAt: timestamp, of: self)
