@@ -15,8 +15,15 @@ package enum ExitStatus: Int32, Error {
 
     package static func sources(of sentence: String) -> String { optionSources.withLock { $0 }(sentence) }
 
+    /// Restores the terminal before the process ends; nil if nothing has changed it.
+    package static let restoration = Mutex<(@Sendable () -> Void)?>(nil)
+
+    /// Ends the process. exit(3) would first run the handlers of OpenSSL and libcurl, which free what threads of this
+    /// process still use: then a command that had done its work could crash at its end.
     package func leave() -> Never {
-        exit(rawValue)
+        Self.restoration.withLock(\.self)?()
+        fflush(nil)
+        _exit(rawValue)
     }
 
     /// Prints the sentence to standard error at once, and returns the status for the caller to throw.

@@ -52,6 +52,7 @@ struct Haul: AsyncParsableCommand {
             Terminal.complain(message + ExitStatus.sources(of: message))
             ExitStatus.usage.leave()
         }
+        ExitStatus.done.leave()
     }
 
     /// Checks the command's name before the parser does, because the parser suggests no similar name.

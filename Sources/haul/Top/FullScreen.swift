@@ -100,6 +100,7 @@ final class FullScreen: Sendable {
             }
         }
         atexit { FullScreen.restore() }
+        ExitStatus.restoration.withLock { $0 = { FullScreen.restore() } }
     }
 
     /// The handler writes the signal's number into a pipe, which the thread of `listen` reads.
