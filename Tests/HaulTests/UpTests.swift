@@ -126,6 +126,28 @@ import Testing
         #expect(try children(of: up).isEmpty)
     }
 
+    @Test("a root may have spaces, quotes and backslashes in its name") func strangeName() async throws {
+        let root = directory.file(#"a "b" 'c' \d"#)
+        let up = try ChildProcess("haul", ["up", "--root", root, "--listen", "127.0.0.1:\(port)", "--json"])
+        #expect(try await printed(up)["redis"]?.string == "unix://\(root)/.haul/redis.sock")
+        #expect(try await run("redis-cli", ["-s", root + "/.haul/redis.sock", "PING"]) == "PONG\n")
+        up.kill(SIGTERM)
+        #expect(try await up.wait() == 0, "\(up.standardError)")
+    }
+
+    @Test("a private directory that others can enter or have made is refused") func foreign() async throws {
+        try FileManager.default.createDirectory(atPath: privateFiles, withIntermediateDirectories: true)
+        chmod(privateFiles, 0o755)
+        let open = try up()
+        #expect(try await open.wait() == 2 && open.standardError.contains("no other user can enter"))
+        try FileManager.default.removeItem(atPath: privateFiles)
+        try FileManager.default.createSymbolicLink(atPath: privateFiles, withDestinationPath: directory.path)
+        let link = try up()
+        #expect(try await link.wait() == 2 && link.standardError.contains("no other user can enter"))
+        let query = try ChildProcess("haul", ["up", "--root", root + "?"])
+        #expect(try await query.wait() == 2 && query.standardError.contains("must not have a ?"))
+    }
+
     @Test("it refuses what cannot work, and says what to do") func refusals() async throws {
         let running = try up(["--json"])
         _ = try await printed(running)

@@ -59,7 +59,7 @@ final class Launch {
 
     private func start() async throws {
         guard options.redis == nil else { return try await startServices() }
-        let redis = try PrivateRedis(in: directory, port: options.exposeRedis ? options.redisPort : nil)
+        let redis = PrivateRedis(directory: directory, port: options.exposeRedis ? options.redisPort : nil)
         own = redis
         let feed = feed
         children.append(try await redis.start { feed.yield(.ended($0)) })
@@ -95,7 +95,7 @@ final class Launch {
     /// Starts the worker and the page.
     private func startServices() async throws {
         let feed = feed
-        let readiness = try ReadinessSocket { feed.yield(.ready) }
+        let readiness = try ReadinessSocket(directory.readiness) { feed.yield(.ready) }
         self.readiness = readiness
         let environment = [
             "HAUL_REDIS": url, "HAUL_QUEUE": queue.text, "NOTIFY_SOCKET": readiness.name, "WATCHDOG_USEC": "",

@@ -24,6 +24,8 @@ struct PrivateDirectory {
         free(resolved)
         path = root + "/.haul"
         try Self.make(path, mode: 0o700)
+        try Self.checkOwner(of: path)
+        try Self.checkSocketPath(below: path)
         try Self.make(path + "/redis", mode: 0o700)
         lock = open(path + "/lock", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
         guard lock >= 0 else { throw Self.failure(path + "/lock") }
@@ -46,6 +48,39 @@ struct PrivateDirectory {
     var accounts: String { path + "/web.auth" }
 
     var socket: String { path + "/redis.sock" }
+
+    /// Where the worker and the page say that they are ready.
+    var readiness: String { path + "/ready.sock" }
+
+    /// Refuses a directory that another user has made or can change: its password and its data would be theirs.
+    private static func checkOwner(of path: String) throws {
+        var status = stat()
+        guard lstat(path, &status) == 0 else { throw failure(path) }
+        guard status.st_mode & S_IFMT == S_IFDIR, status.st_uid == geteuid(), status.st_mode & 0o077 == 0 else {
+            throw ExitStatus.because(
+                .usage,
+                "\(path) must be a directory of this user that no other user can enter: see who made it, then "
+                    + "chmod 700 it or give another --root")
+        }
+    }
+
+    /// The longest path of a unix socket (unix(7)), without its final NUL.
+    private static let maxSocketPath = MemoryLayout.size(ofValue: sockaddr_un().sun_path) - 1
+
+    private static func checkSocketPath(below path: String) throws {
+        // In the URL of a unix socket the query begins there.
+        guard !path.contains("?") else {
+            throw ExitStatus.because(.usage, "\(path) must not have a ? in its name: give another --root")
+        }
+        let socket = path + "/redis.sock"
+        let length = socket.utf8.count
+        guard length <= maxSocketPath else {
+            throw ExitStatus.because(
+                .usage,
+                "\(socket) has \(length) bytes, and the path of a socket at most \(maxSocketPath): give a --root "
+                    + "with a shorter path")
+        }
+    }
 
     /// Writes a file that only its owner can read.
     func write(_ text: String, to name: String) throws {

@@ -1,4 +1,5 @@
 import Glibc
+import HaulContract
 import HaulRedis
 import HaulTerminal
 
@@ -8,21 +9,6 @@ struct PrivateRedis {
     let directory: PrivateDirectory
     /// nil without `--expose-redis`.
     let port: Int?
-
-    /// The longest path of a unix socket (unix(7)), without its final NUL.
-    private static let maxSocketPath = MemoryLayout.size(ofValue: sockaddr_un().sun_path) - 1
-
-    /// - Throws: `ExitStatus`; the reason has been printed.
-    init(in directory: PrivateDirectory, port: Int?) throws {
-        (self.directory, self.port) = (directory, port)
-        let length = directory.socket.utf8.count
-        guard length <= Self.maxSocketPath else {
-            throw ExitStatus.because(
-                .usage,
-                "\(directory.socket) has \(length) bytes, and the path of a socket at most \(Self.maxSocketPath): "
-                    + "give a --root with a shorter path, or another Redis with --redis")
-        }
-    }
 
     /// Where workers and commands on this machine find it. It holds the password if there is one.
     var url: String {
@@ -71,13 +57,24 @@ struct PrivateRedis {
 
     private var configuration: String {
         var lines = [
-            "port \(port ?? 0)", "bind 127.0.0.1", "unixsocket \"\(directory.socket)\"", "unixsocketperm 700",
-            "dir \"\(directory.path)/redis\"", "logfile \"\(directory.path)/redis.log\"", "loglevel notice",
+            "port \(port ?? 0)", "bind 127.0.0.1", "unixsocket \(Self.argument(directory.socket))",
+            "unixsocketperm 700", "dir \(Self.argument(directory.path + "/redis"))",
+            "logfile \(Self.argument(directory.path + "/redis.log"))", "loglevel notice",
             // Everything is in the append-only file, which loses at most a second when the machine loses power.
             "appendonly yes", "appendfsync everysec", "save \"\"", "maxmemory-policy noeviction", "daemonize no",
         ]
         if port != nil { lines.append("requirepass \(directory.password)") }
         return lines.joined(separator: "\n") + "\n"
+    }
+
+    /// An argument as redis.conf takes it, between double quotes.
+    private static func argument(_ text: String) -> String {
+        // Redis reads \xNN between double quotes as the byte.
+        let bytes = text.utf8.flatMap { byte in
+            byte < 32 || byte == 127 || byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "\\")
+                ? Array("\\x\(Hexadecimal.text([byte]))".utf8) : [byte]
+        }
+        return "\"\(String(decoding: bytes, as: UTF8.self))\""
     }
 
     private static var isInstalled: Bool {

@@ -8,10 +8,13 @@ final class ReadinessSocket: Sendable {
     let name: String
     private let descriptor: Int32
 
-    /// - Parameter isReady: Called for each program that is ready.
+    /// - Parameters:
+    ///   - path: Where the socket is made. Only programs of this user may reach it.
+    ///   - isReady: Called for each program that is ready.
     /// - Throws: `ExitStatus`; the reason has been printed.
-    init(isReady: @escaping @Sendable () -> Void) throws {
-        name = "@haul-up-\(getpid())"
+    init(_ path: String, isReady: @escaping @Sendable () -> Void) throws {
+        name = path
+        unlink(path)
         let socket = Glibc.socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
         let address = ServiceManager.address(name) ?? []
         let status = address.withUnsafeBytes {
