@@ -16,6 +16,7 @@ enum Gate {
             + ChannelName.allCases.map { "\($0) = '\($0.rawValue)'" }
         let continuation = JobField.continuation.sorted().map { "\($0) = true" }
         let defaultable = JobField.all.filter(\.mayHaveDefault).map { "\($0.name) = true" }
+        let digits = Job.Checksum.Algorithm.allCases.map { "\($0.rawValue) = \($0.hexadecimalDigits)" }
         let faults = FieldFault.allCases.map { "\($0.rawValue) = [[\($0.text)]]" }
         return """
             local LARGEST = { element = \(JobField.largestElement), element_rule = [[\(JobField.elementRule)]],
@@ -30,8 +31,9 @@ enum Gate {
             local OWN_HEADERS = { \(headers.joined(separator: ", ")) }
             local OWN_PREFIX = '\(JobField.forbiddenPrefix)'
             -- About kinds of jobs (kinds.lua). `rules`: the reason for rejecting a field that a kind does not have.
-            -- `faults`: the reasons of which faults.lua chooses one.
+            -- `faults`: the reasons of which faults.lua chooses one. `digits`: how many hexadecimal digits a digest has.
             local kinds = { faults = { \(faults.joined(separator: ", ")) },
+              digits = { \(digits.joined(separator: ", ")) },
               rules = { \(kinds.joined(separator: ", ")) },
               all = '\(Job.Kind.allCases.map(\.rawValue).joined(separator: " "))', body_rule = [[\(JobField.bodyRule)]],
               not_in_requests = { \(inRequests.joined(separator: ", ")) }, max_files = \(Job.Upload.maxFiles),

@@ -2,9 +2,6 @@
 -- that of Contract/FieldFault.swift and Contract/URLRule.swift. Only a refused value comes here, so that the checks of
 -- the others stay fast. `kinds.faults` has the texts.
 
--- The number of hexadecimal digits of a digest.
-kinds.digits = { md5 = 32, sha1 = 40, sha256 = 64, sha512 = 128 }
-
 -- Functions by kind of value. Each may return nil if only the field's whole rule tells what is wrong.
 local REASONS = {}
 
