@@ -133,6 +133,14 @@ import Testing
         #expect(outcome == nil && partial.written.count == file.count && partial.continuable.isEmpty)
     }
 
+    /// What the store check finds at a scripted server.
+    private func findings(at origin: OriginServer) async throws -> [StoreCheck.Finding] {
+        let address = try BucketAddress("s3://films", endpoint: "http://127.0.0.1:\(origin.port)")
+        let environment = ["AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"]
+        let store = ObjectStore(address, environment: { environment[$0] }, isThere: { _ in false })
+        return await StoreCheck(store).run()
+    }
+
     @Test("the store check says that no job can be completed if a condition is refused")
     func refusedCondition() async throws {
         let origin = try OriginServer { request in
@@ -142,10 +150,7 @@ import Testing
             return request.path.contains("list-type")
                 ? OriginReply(body: Array("<ListBucketResult/>".utf8)) : OriginReply(headers: [("ETag", "\"x\"")])
         }
-        let address = try BucketAddress("s3://films", endpoint: "http://127.0.0.1:\(origin.port)")
-        let environment = ["AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"]
-        let store = ObjectStore(address, environment: { environment[$0] }, isThere: { _ in false })
-        let findings = await StoreCheck(store).run()
+        let findings = try await findings(at: origin)
         #expect(findings.contains { $0.what == "PUT If-None-Match" && $0.verdict == .bad })
         // The other tests were run.
         #expect(findings.contains { $0.what == "Content-MD5" })
@@ -160,10 +165,7 @@ import Testing
             return request.path.contains("list-type")
                 ? OriginReply(body: Array("<ListBucketResult/>".utf8)) : OriginReply(headers: [("ETag", "\"x\"")])
         }
-        let address = try BucketAddress("s3://films", endpoint: "http://127.0.0.1:\(origin.port)")
-        let environment = ["AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"]
-        let store = ObjectStore(address, environment: { environment[$0] }, isThere: { _ in false })
-        let findings = await StoreCheck(store).run()
+        let findings = try await findings(at: origin)
         let operations = [
             "PUT If-None-Match": "PutObject", "PUT If-Match": "PutObject", "DELETE If-Match": "DeleteObject",
         ]
