@@ -19,6 +19,9 @@ final class Claimer: Sendable {
 
     private let state = Mutex(State())
 
+    /// How many slots wait for a reply.
+    var waitingCount: Int { state.withLock(\.waiting.count) }
+
     /// Returns a claim, or why there is none, which is never `more`. Returns nil after a failure.
     ///
     /// - Parameter claim: Claims this many jobs. Returns fewer replies if the last one says why, and nil after a failure.
