@@ -1,11 +1,21 @@
 import CHaulLinux
 import Glibc
 
-/// Kills all processes that the tests have started, and their children, when the test process ends in any way.
+/// Kills all processes that the tests have started, and their children, when the test process ends in any way. Then it
+/// removes their files.
 enum Lifeline {
+    /// The directory of all temporary directories of this process. Servers that all tests share are never released, so
+    /// that nothing else would remove their files: an object store has gigabytes. The path is short, because the path
+    /// of a unix socket is limited to 107 bytes.
+    static let directory: String = {
+        let path = "/tmp/haul-\(String(UInt64.random(in: 0...(.max)), radix: 36))"
+        mkdir(path, 0o700)
+        return path
+    }()
+
     /// The process group in which children start, so that each child is covered from its start. The group belongs to a
     /// shell that reads from a socket. Only the test process holds the other end. At the end of the stream the shell
-    /// kills its group.
+    /// ends its group: `setsid` puts it into a group of its own first, so that it can remove the files afterwards.
     static let group: pid_t? = {
         var ends: [Int32] = [0, 0]
         guard socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0, &ends) == 0 else {
@@ -19,7 +29,10 @@ enum Lifeline {
         posix_spawnattr_init(&attributes)
         // Not the test process' own group: otherwise an interrupt from the terminal would end the shell first.
         posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETPGROUP))
-        var argv: [UnsafeMutablePointer<CChar>?] = [strdup("sh"), strdup("-c"), strdup("read -r _; kill -9 0"), nil]
+        let end = "kill -9 -$0; until rm -rf $1 || [ $((tries += 1)) -gt 20 ]; do sleep 0.1; done"
+        var argv: [UnsafeMutablePointer<CChar>?] = [
+            strdup("sh"), strdup("-c"), strdup("read -r _; exec setsid sh -c '\(end)' $$ $0"), strdup(directory), nil,
+        ]
         defer {
             for pointer in argv { free(pointer) }
             posix_spawn_file_actions_destroy(&actions)

@@ -79,7 +79,11 @@ package final class ObjectServer: Sendable {
         self.endpoint = endpoint!
     }
 
-    deinit { process.kill(SIGTERM) }
+    deinit {
+        // The script kills the servers that it has started. If it was killed first, they would run on without files.
+        process.kill(SIGTERM)
+        for _ in 0..<200 where process.isRunning { usleep(10_000) }
+    }
 
     /// The content of an object in the bucket. nil if there is no such object.
     package func object(_ key: String) async throws -> [UInt8]? {

@@ -1,13 +1,15 @@
 import Foundation
 import Glibc
+import Synchronization
 
-/// A directory that is removed with its last reference.
+/// A directory that is removed with its last reference, or at the latest by `Lifeline` when the test process ends.
 package final class TemporaryDirectory: Sendable {
     package let path: String
+    private static let count = Atomic(0)
 
     package init() {
-        // The path is short, because the path of a unix socket is limited to 107 bytes.
-        path = "/tmp/haul-\(UInt64.random(in: 0...(.max)))"
+        _ = Lifeline.group
+        path = "\(Lifeline.directory)/\(Self.count.add(1, ordering: .relaxed).newValue)"
         mkdir(path, 0o700)
     }
 

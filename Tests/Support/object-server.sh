@@ -102,8 +102,8 @@ mon_max_pg_per_osd = 1000
 mon_data = $D/mon
 paxos_propose_interval = 0.01
 paxos_min_wait = 0.01
-mon_data_avail_crit = 1
-mon_data_avail_warn = 2
+mon_data_avail_crit = 0
+mon_data_avail_warn = 0
 [osd]
 osd_data = $D/osd
 osd_objectstore = bluestore
@@ -164,7 +164,7 @@ gateway_weed() {
         -filer -filer.port="$filer" -filer.port.grpc="$filer_grpc" -filer.localSocket="$D/sock/filer" \
         -s3 -s3.port="$port" -s3.port.grpc="$s3_grpc" -s3.localSocket="$D/sock/s3" \
         -s3.config="$D/s3.json" -s3.iam=false -s3.port.iceberg=0 -s3.port.lance=0 -s3.autoCreateBucket=false \
-        -master.volumeSizeLimitMB=1024 -volume.max=64 -volume.preStopSeconds=0 </dev/null >>"$D/log/gateway" 2>&1
+        -master.volumeSizeLimitMB=1024 -volume.max=64 -volume.minFreeSpace=500MiB -volume.preStopSeconds=0 </dev/null >>"$D/log/gateway" 2>&1
 }
 
 user_weed() { :; }
