@@ -11,7 +11,8 @@ let settings: [SwiftSetting] = [
 /// How a release build optimizes a target.
 enum Optimization {
     case speed
-    /// Builds faster than `speed`, and runs as fast where no byte passes through a loop (docs/architecture.md).
+    /// Builds faster than `speed`, and runs as fast where no byte passes through a loop:
+    /// docs/contributing/architecture.md.
     case size
     /// Builds in a quarter of the time. For what runs once per command or request of a person, never once per job.
     case none
@@ -155,7 +156,7 @@ let package = Package(
         .executableTarget(
             name: "redis-bench", dependencies: ["HaulRedis"], path: "Tests/bench/redis", swiftSettings: settings),
 
-        // The Swift program of docs/producers.md.
+        // The Swift program of docs/guides/producing.md.
         .executableTarget(
             name: "producer-example", dependencies: ["HaulClient"], path: "Tests/examples/producer",
             swiftSettings: settings),

@@ -1,6 +1,6 @@
 package import HaulRedis
 
-/// One queue: the operations of docs/bus.md, through one Redis client.
+/// One queue: the operations of docs/reference/bus.md, through one Redis client.
 ///
 /// Throwing methods throw `RedisError`: if Redis cannot be reached or answers too late, if it refuses a command, or
 /// with the code `reply` if its answer cannot be read. Every call of a function may be sent again.

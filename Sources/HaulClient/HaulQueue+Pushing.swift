@@ -74,7 +74,8 @@ extension HaulQueue {
 }
 
 extension Job {
-    /// The id that the job will have: ``id``, or an id derived from the URL and the path by the rule of docs/bus.md.
+    /// The id that the job will have: ``id``, or an id derived from the URL and the path by the rule of
+    /// docs/reference/bus.md.
     ///
     /// - Throws: ``HaulError/Code-swift.struct/invalidJob`` if the job is not valid.
     public var resolvedID: String { get throws(HaulError) { try Element(checking: self).id } }

@@ -12,7 +12,7 @@ import HaulRedis
 /// One object is enough for a service. Any number of tasks may share it. It keeps one connection for commands, one for
 /// events, and one for pushes that wait for replicas. Each connects on first use, and again after a failure.
 ///
-/// A program in any language can do the same with a plain LPUSH. docs/bus.md is the contract.
+/// A program in any language can do the same with a plain LPUSH. docs/reference/bus.md is the contract.
 public struct HaulQueue: Sendable {
     /// The name of the queue.
     public var name: String { queue.name.text }
@@ -27,7 +27,7 @@ public struct HaulQueue: Sendable {
     ///
     /// - Parameters:
     ///   - redis: `redis://[user:password@]host[:port][/db]`, `rediss://…` for TLS, `unix:///path`, or a URL for
-    ///     sentinels or a cluster as in docs/operations.md.
+    ///     sentinels or a cluster as in docs/operate/operations.md.
     ///   - queue: 1 to 64 of the characters `A-Z a-z 0-9 . _ -`.
     /// - Throws: ``HaulError/Code-swift.struct/invalidURL``, ``HaulError/Code-swift.struct/invalidQueueName``.
     public init(redis: String, queue: String = "default") throws(HaulError) {

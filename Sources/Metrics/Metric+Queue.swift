@@ -24,7 +24,7 @@ extension Metric {
     package static let queueReceivedBytes = counter(
         "haul_queue_received_bytes_total", "Bytes of bodies that have arrived at all workers.")
 
-    /// In the order of docs/metrics.md.
+    /// In the order of docs/operate/metrics.md.
     package static let ofQueue = [
         queueUp, queueJobs, queueOldestWaiting, queueRejected, queueWorkers, queueSlots, queueSlotsTaken, queuePaused,
         queueMaxRunning, queueLastTick, queueEvents, queueFailures, queueClaims, queueLost, queueReceivedBytes,

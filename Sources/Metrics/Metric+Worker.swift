@@ -67,7 +67,7 @@ extension Metric {
     package static let processDescriptorLimit = gauge("process_max_fds", "The most file descriptors that may be open.")
     package static let processStart = gauge("process_start_time_seconds", "Unix time at which the process started.")
 
-    /// In the order of docs/metrics.md.
+    /// In the order of docs/operate/metrics.md.
     package static let ofWorker = [
         buildInfo, workerInfo, slots, slotsTaken, accepting, claims, takeovers, resumes, restarts, runsEnded,
         runDuration, fenced, receivedBytes, sentBytes, refetchedBytes, transfers, connections, connectionsWaiting,

@@ -1,4 +1,4 @@
-/// The name, type and meaning of one metric, by the conventions of Prometheus. docs/metrics.md lists the same.
+/// The name, type and meaning of one metric, by the conventions of Prometheus. docs/operate/metrics.md lists the same.
 package struct Metric: Sendable, Hashable {
     package enum Kind: String, Sendable { case counter, gauge, histogram }
 

@@ -2,7 +2,7 @@ package import HaulBus
 import HaulContract
 import HaulRedis
 
-/// Reports the metrics of queues, over the whole fleet: docs/metrics.md.
+/// Reports the metrics of queues, over the whole fleet: docs/operate/metrics.md.
 package final class QueueExporter: Sendable {
     /// The limit for reading one queue. A scraper waits for 10 s, and needs the process' metrics even if Redis hangs.
     private static let patience: Duration = .seconds(3)

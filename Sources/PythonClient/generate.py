@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes haul_client/_schema.py: the types of jobs and events, from docs/schema/element.json and event.json.
+"""Writes haul_client/_schema.py: the types of jobs and events, from docs/reference/schema/element.json and event.json.
 
     generate.py            # writes the file
     generate.py --check    # compares it: status 1 if it is not what the schemas say
@@ -10,7 +10,7 @@ import pprint
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-SCHEMAS = HERE / "../../docs/schema"
+SCHEMAS = HERE / "../../docs/reference/schema"
 TARGET = HERE / "haul_client/_schema.py"
 
 # What a schema cannot say in words: the message for a wrong value, as the workers write it.
@@ -211,7 +211,7 @@ def class_name(event):
 def generated():
     element, event = (json.loads((SCHEMAS / f"{name}.json").read_text("utf-8")) for name in ("element", "event"))
     lines = [
-        '"""Jobs and events as docs/schema says. generate.py writes this file: do not edit it."""',
+        '"""Jobs and events as docs/reference/schema says. generate.py writes this file: do not edit it."""',
         "",
         "from dataclasses import dataclass",
         "from typing import Any, ClassVar, Dict, FrozenSet, Literal, Mapping, Optional, Sequence, Tuple, Type, Union",
@@ -230,7 +230,7 @@ def main():
     text = generated()
     if sys.argv[1:] == ["--check"]:
         if not TARGET.exists() or TARGET.read_text("utf-8") != text:
-            sys.exit(f"{TARGET.name} is not what docs/schema says: run Sources/PythonClient/generate.py")
+            sys.exit(f"{TARGET.name} is not what docs/reference/schema says: run Sources/PythonClient/generate.py")
     else:
         TARGET.write_text(text, "utf-8")
 

@@ -3,7 +3,7 @@ import HaulContract
 import HaulHTTPServer
 import HaulRedis
 
-/// The JSON API (docs/api.md): what can be read, and how it is read from Redis.
+/// The JSON API (docs/reference/http-api.md): what can be read, and how it is read from Redis.
 struct API: Sendable {
     let configuration: WebConfiguration
     let redis: Redis

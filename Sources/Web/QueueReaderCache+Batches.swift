@@ -2,7 +2,7 @@ import HaulBus
 import HaulContract
 import HaulRedis
 
-// Batches: docs/bus.md, "Batches".
+// Batches: docs/reference/bus.md, "Batches".
 
 extension QueueReaderCache {
     /// A page of batches, newest first.

@@ -11,7 +11,7 @@ enum RunResult {
     /// The grace time was over before Redis had the settle.
     case unsettled
 
-    /// The value of the metric's label `result`: docs/metrics.md.
+    /// The value of the metric's label `result`: docs/operate/metrics.md.
     var name: String {
         switch self {
         case .fenced: "fenced"

@@ -1,7 +1,7 @@
 import HaulBus
 import HaulMetrics
 
-/// The answers of a worker over HTTP: docs/metrics.md. It knows no sockets.
+/// The answers of a worker over HTTP: docs/operate/metrics.md. It knows no sockets.
 package struct WorkerPage: Sendable {
     package struct Answer: Sendable {
         package let status: Int

@@ -7,7 +7,8 @@ struct Health: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "health", abstract: "Ask a worker whether it is healthy.",
         discussion:
-            "Exit status: 0 if it is healthy, 1 if it is not or does not answer. docs/metrics.md says what is checked.")
+            "Exit status: 0 if it is healthy, 1 if it is not or does not answer. docs/operate/metrics.md says what is checked."
+    )
 
     @Argument(help: "The worker's --http address: HOST:PORT, [IPv6]:PORT, :PORT or unix:PATH. [HAUL_HTTP]")
     var address: String?

@@ -18,7 +18,7 @@ struct WebCommand: AsyncParsableCommand {
     struct ServePage: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             commandName: "serve", abstract: "Serve the page; so does haul web alone.",
-            discussion: "docs/web.md is for operators, docs/api.md for services.")
+            discussion: "docs/operate/web.md is for operators, docs/reference/http-api.md for services.")
 
         @Option(name: .long, help: CommonOptions.redisHelp) var redis: String?
         @Option(help: "A queue to show and control. May be repeated. [HAUL_QUEUE, else default]")

@@ -4,11 +4,11 @@ import Testing
 
 @testable import HaulBus
 
-/// The samples in docs/bus.md match what the product accepts and publishes.
+/// The samples in docs/reference/bus.md match what the product accepts and publishes.
 @Suite struct PageTests {
     private static func blocks(_ kind: String) throws -> [String] {
         let page = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-            .deletingLastPathComponent().appendingPathComponent("docs/bus.md")
+            .deletingLastPathComponent().appendingPathComponent("docs/reference/bus.md")
         let text = try String(contentsOf: page, encoding: .utf8)
         return text.components(separatedBy: "```json \(kind)\n").dropFirst().map {
             $0.components(separatedBy: "\n```")[0]

@@ -5,7 +5,7 @@ import Testing
 
 @testable import HaulBus
 
-/// docs/schema/element.json agrees with both parsers of elements.
+/// docs/reference/schema/element.json agrees with both parsers of elements.
 @Suite struct SchemaTests {
     private static func isRefused(_ verdict: String) -> Bool { verdict.hasPrefix("refused") || verdict == "no JSON" }
 
@@ -61,9 +61,10 @@ import Testing
         #expect(accepted > count / 10 && accepted < count * 9 / 10, "\(accepted) of \(count), seed \(seed)")
     }
 
-    @Test("the schema names every field of a job, and its examples and those of docs/bus.md are valid")
+    @Test("the schema names every field of a job, and its examples and those of docs/reference/bus.md are valid")
     func examples() throws {
-        let text = try Data(contentsOf: SchemaValidator.repository.appending(path: "docs/schema/element.json"))
+        let text = try Data(
+            contentsOf: SchemaValidator.repository.appending(path: "docs/reference/schema/element.json"))
         let schema = try JSON(text)
         let fields = try #require(schema["$defs"]?["job"]?["properties"]?.members)
         // In a job, `t` means nothing.
@@ -76,7 +77,8 @@ import Testing
             }
             examples[field.name] = example.text
         }
-        let page = try String(contentsOf: SchemaValidator.repository.appending(path: "docs/bus.md"), encoding: .utf8)
+        let page = try String(
+            contentsOf: SchemaValidator.repository.appending(path: "docs/reference/bus.md"), encoding: .utf8)
         var found: Set<String> = []
         let chapter = try #require(page.firstRange(of: "\n## Types and examples\n"))
         for line in page[chapter.upperBound...].split(separator: "\n") where line.hasPrefix("| `") {

@@ -2,15 +2,15 @@ import Foundation
 import HaulTestSupport
 import Testing
 
-/// Checks the statements of docs/architecture.md about files and imports.
+/// Checks the statements of docs/contributing/architecture.md about files and imports.
 @Suite struct ArchitectureTests {
     private static let repository = SchemaValidator.repository
 
     private static func page() throws -> String {
-        try String(contentsOf: repository.appending(path: "docs/architecture.md"), encoding: .utf8)
+        try String(contentsOf: repository.appending(path: "docs/contributing/architecture.md"), encoding: .utf8)
     }
 
-    @Test("each file that docs/architecture.md names exists") func files() throws {
+    @Test("each file that docs/contributing/architecture.md names exists") func files() throws {
         let named = try Self.page().matches(of: /`((?:[\w+.\-]+\/)+[\w+.\-]+\.[a-z]+)`/).map { String($0.1) }
         #expect(named.count > 200)
         for name in Set(named).sorted() {

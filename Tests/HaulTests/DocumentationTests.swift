@@ -10,7 +10,10 @@ import Testing
 
     @Test(
         "the examples of a page work",
-        arguments: ["README.md", "docs/bus.md", "docs/operations.md", "docs/get.md", "docs/producers.md"])
+        arguments: [
+            "README.md", "docs/reference/bus.md", "docs/operate/operations.md", "docs/guides/haul-get.md",
+            "docs/guides/producing.md",
+        ])
     func page(_ name: String) async throws {
         let text = try String(contentsOf: Self.repository.appendingPathComponent(name), encoding: .utf8)
         let blocks = Self.blocks(text)

@@ -44,10 +44,11 @@ import Testing
     private static func commands() throws -> [(page: String, command: String)] {
         let repository = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent()
-        let files = try FileManager.default.contentsOfDirectory(atPath: repository.appendingPathComponent("docs").path)
+        let files = try FileManager.default.subpathsOfDirectory(atPath: repository.appendingPathComponent("docs").path)
             .filter { $0.hasSuffix(".md") }
         var result: [(String, String)] = []
-        for page in ["README.md"] + files.sorted().map({ "docs/" + $0 }) where page != "docs/architecture.md" {
+        for page in ["README.md"] + files.sorted().map({ "docs/" + $0 })
+        where page != "docs/contributing/architecture.md" {
             let text = try String(contentsOf: repository.appendingPathComponent(page), encoding: .utf8)
             let block = /^(?:    )?(?:\$ |sudo )?(haul [^|;>&#…\n]*)/.anchorsMatchLineEndings()
             let sentence = /(?:^|[^`])`(haul [^`|;>&#…]+)[^`]*`/

@@ -273,7 +273,7 @@ final class GetHistory {
         }
     }
 
-    /// What may happen, by docs/get.md.
+    /// What may happen, by docs/guides/haul-get.md.
     private func outcomes(_ command: Command, _ name: String) -> [Outcome] {
         let (index, now) = (command.resource, current(command.resource))
         let date = resources.value[index].date

@@ -4,7 +4,7 @@ import HaulClient
 import HaulTestSupport
 import Testing
 
-/// The programs of docs/producers.md, taken from the page and run against a real worker.
+/// The programs of docs/guides/producing.md, taken from the page and run against a real worker.
 @Suite struct ProducerTests {
     /// A program of the page: its language in the fence, its file, and its command.
     enum Program: String, CaseIterable, CustomTestStringConvertible {
@@ -37,7 +37,7 @@ import Testing
     private static let repository = URL(filePath: #filePath).appending(path: "../../..").standardized
 
     private static func source(_ program: Program, _ length: String = "program") throws -> String {
-        let text = try String(contentsOf: repository.appending(path: "docs/producers.md"), encoding: .utf8)
+        let text = try String(contentsOf: repository.appending(path: "docs/guides/producing.md"), encoding: .utf8)
         let beginning = try #require(text.firstRange(of: "```\(program.rawValue) \(length)\n"))
         let rest = text[beginning.upperBound...]
         return String(rest[..<(try #require(rest.firstRange(of: "\n```"))).lowerBound]) + "\n"

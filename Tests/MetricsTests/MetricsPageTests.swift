@@ -3,9 +3,9 @@ import HaulMetrics
 import Testing
 
 @Suite struct MetricsPageTests {
-    /// Operators write alerts and dashboards by docs/metrics.md.
-    @Test("docs/metrics.md has each metric and no other") func page() throws {
-        let page = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../docs/metrics.md")
+    /// Operators write alerts and dashboards by docs/operate/metrics.md.
+    @Test("docs/operate/metrics.md has each metric and no other") func page() throws {
+        let page = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../docs/operate/metrics.md")
         let text = try String(contentsOf: page, encoding: .utf8)
         var named: [String: String] = [:]
         for row in text.split(separator: "\n") where row.hasPrefix("| `haul_") {

@@ -128,7 +128,7 @@ struct LateArrivalTests: EpisodeTests {
 
     @Test("of two jobs for one name only one becomes complete, even with a checksum")
     func race() async throws {
-        // MiniStack compares conditions and completes in one step. docs/object-stores.md has the other servers.
+        // MiniStack compares conditions and completes in one step. docs/guides/buckets.md has the other servers.
         guard ObjectServer.dialects.contains(.mini) else { return }
         let bucket = try await Bucket(.mini)
         for round in 0..<4 {

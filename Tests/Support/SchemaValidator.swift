@@ -1,12 +1,12 @@
 package import Foundation
 
-/// A JSON Schema of docs/schema, read by a third-party validator (Debian's python3-jsonschema).
+/// A JSON Schema of docs/reference/schema, read by a third-party validator (Debian's python3-jsonschema).
 package struct SchemaValidator {
     package static let repository = URL(filePath: #filePath).appending(path: "../../..").standardized
     private let schema: URL
 
-    /// - Parameter name: A file beneath docs/schema.
-    package init(_ name: String) { schema = Self.repository.appending(path: "docs/schema/\(name)") }
+    /// - Parameter name: A file beneath docs/reference/schema.
+    package init(_ name: String) { schema = Self.repository.appending(path: "docs/reference/schema/\(name)") }
 
     /// Returns a verdict for each text: "accepted", "no JSON", or "refused" with the reason. No text may contain a line
     /// break.

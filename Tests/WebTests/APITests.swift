@@ -431,7 +431,8 @@ import Testing
     func newJob() throws {
         typealias Schema = [String: Any]
         let page = try JSON(PageFiles.all.first { $0.name.hasSuffix("openapi.json") }!.bytes)
-        let data = try Data(contentsOf: SchemaValidator.repository.appending(path: "docs/schema/element.json"))
+        let data = try Data(
+            contentsOf: SchemaValidator.repository.appending(path: "docs/reference/schema/element.json"))
         let element = try JSON(data)
         let text = try #require(element.at("$defs", "job")).text
             .replacingOccurrences(of: "#/$defs/id", with: "#/components/schemas/ID")

@@ -1,4 +1,4 @@
-"""Tests the policy and the lifecycle rule of docs/object-stores.md on radosgw, which enforces both.
+"""Tests the policy and the lifecycle rule of docs/guides/buckets.md on radosgw, which enforces both.
 
 With all actions of the policy no request of a worker is refused. Without any one of them some request is. An abandoned
 upload is gone after the rule's time. policy.sh starts this script.
@@ -21,7 +21,7 @@ from s3 import S3, tree
 from topology import free_ports
 
 USER, KEY, SECRET = "worker", "workerkey", "workersecret"
-DOCS = os.path.join(os.path.dirname(__file__), "..", "..", "docs", "object-stores.md")
+DOCS = os.path.join(os.path.dirname(__file__), "..", "..", "docs", "guides", "buckets.md")
 
 
 def policy_of(text):

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests the policy and the lifecycle rule of docs/object-stores.md on radosgw. Takes about two minutes.
+# Tests the policy and the lifecycle rule of docs/guides/buckets.md on radosgw. Takes about two minutes.
 #   Tests/chaos/policy.sh
 #   HAUL=…/haul Tests/chaos/policy.sh      another build
 set -euo pipefail

@@ -299,7 +299,7 @@ class Bucket:
 
 
 def part_range(total, number):
-    """The range of a part, as in docs/object-stores.md."""
+    """The range of a part, as in docs/guides/buckets.md."""
     size = max(8 << 20, -(-(-(-total // 9000)) // (1 << 20)) * (1 << 20))
     return min(total, (number - 1) * size), min(total, number * size)
 

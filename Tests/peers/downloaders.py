@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs every row of docs/get.md with haul get, aria2, wget2 and curl, against its own server on loopback.
+"""Runs every row of docs/guides/haul-get.md with haul get, aria2, wget2 and curl, against its own server on loopback.
 
   Tests/peers/downloaders.py .build/release/haul            # all rows, some minutes
   Tests/peers/downloaders.py .build/release/haul kill name  # rows whose names begin so

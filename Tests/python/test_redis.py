@@ -293,7 +293,7 @@ def test_a_worker_rejects_what_the_client_refuses_for_the_same_field(server):
 
 
 def test_the_elements_of_the_contract_are_accepted_and_have_the_ids_that_workers_derive(server):
-    page = (REPOSITORY / "docs/bus.md").read_text("utf-8")
+    page = (REPOSITORY / "docs/reference/bus.md").read_text("utf-8")
     elements = [json.loads(text) for text in re.findall(r"```json element\n(.*?)\n```", page, re.S)]
     for fields in elements:
         if "url" in fields or "urls" in fields:

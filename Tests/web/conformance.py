@@ -1,4 +1,4 @@
-"""Starts Redis, a worker and `haul web`, and lets Schemathesis try what docs/openapi.json describes. See conformance.sh."""
+"""Starts Redis, a worker and `haul web`, and lets Schemathesis try what docs/reference/openapi.json describes. See conformance.sh."""
 
 import os
 import pathlib
@@ -19,7 +19,7 @@ import origin
 
 HERE = pathlib.Path(__file__).parent
 
-# What a pattern alone does not say: which hosts can be. In docs/openapi.json these have a format.
+# What a pattern alone does not say: which hosts can be. In docs/reference/openapi.json these have a format.
 HOSTS = strategies.from_regex(
     r"\A(?:[a-z][a-z0-9_-]{0,20}(?:\.[a-z][a-z0-9-]{0,9}){0,3}|127\.0\.0\.[1-9]|\[::1\]|bücher\.example)(?::[1-9][0-9]{0,3})?\Z", fullmatch=True)
 URLS = strategies.builds(
@@ -94,7 +94,7 @@ def main():
     try:
         os.environ["TOKEN"] = fleet.token
         status = schemathesis.cli.schemathesis(
-            ["--config-file", str(HERE / "conformance.toml"), "run", "docs/openapi.json",
+            ["--config-file", str(HERE / "conformance.toml"), "run", "docs/reference/openapi.json",
              "--url", f"http://127.0.0.1:{fleet.port}/api", *sys.argv[2:]], standalone_mode=False)
         if fleet.web.poll() is not None:
             print((fleet.work / "web.log").read_text()[-2000:], file=sys.stderr)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Schemathesis uses the API of a real `haul web` as docs/openapi.json describes it, and as it does not. It fails if an
+# Schemathesis uses the API of a real `haul web` as docs/reference/openapi.json describes it, and as it does not. It fails if an
 # answer differs from the description. The same seed makes the same requests. Further arguments go to Schemathesis.
 #
 #     Tests/web/conformance.sh [HAUL]                        # the short form: a minute

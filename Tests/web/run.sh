@@ -24,5 +24,5 @@ if [ ! -x "$venv/ready" ]; then
     "$venv/bin/pip" install -q selenium axe-selenium-python openapi-spec-validator
     ln -s bin/python "$venv/ready"
 fi
-"$venv/bin/python" -m openapi_spec_validator docs/openapi.json
+"$venv/bin/python" -m openapi_spec_validator docs/reference/openapi.json
 PYTHONDONTWRITEBYTECODE=1 exec "$venv/bin/python" "Tests/web/$program" "$haul" "$@"

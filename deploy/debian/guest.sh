@@ -53,7 +53,7 @@ cd /root/first && page install | grep -E '^(Unpacking|Setting up|[0-9])'
 same "$(stat -c '%U %a' /var/lib/haul/downloads)" "haul 750" "the root of the workers"
 same "$(stat -c '%U %a' /etc/haul/redis)" "root 600" "the file with the password"
 same "$(systemctl list-units --no-legend 'haul-*' | wc -l)" 0 "units that start unasked"
-for file in /usr/share/man/man1/haul.1.gz /usr/share/bash-completion/completions/haul /usr/share/doc/haul/{operations.md,openapi.json,schema/event.json} \
+for file in /usr/share/man/man1/haul.1.gz /usr/share/bash-completion/completions/haul /usr/share/doc/haul/{operate/operations.md,reference/openapi.json,reference/schema/event.json} \
     /usr/share/doc/haul/examples/{users.acl,prometheus.yml,kubernetes/base/worker.yaml}; do
     [ -s "$file" ] || fail "$file is missing"
 done
@@ -85,7 +85,7 @@ six() { [ "$(operator HGET "haul:{default}:worker:$(hostname)-1" slots)" = 6 ]; 
 eventually "six slots" six
 sed -i 's/^slots = 6/slots = 5/' /etc/haul/worker.conf
 echo 'redis://web:WEB-PASSWORD@127.0.0.1' >/etc/haul/redis-web
-# The page reads its users as a credential, as docs/web.md says. The service's own user could not read the file.
+# The page reads its users as a credential, as docs/operate/web.md says. The service's own user could not read the file.
 install -m 600 /dev/null /etc/haul/web-auth
 echo secret-of-alice | haul web hash-password alice --role operator >>/etc/haul/web-auth
 page_users=$(awk '/^    \[Service\]$/ { on = 1 } on && /^$/ { exit } on { print substr($0, 5) }' /root/web.md)

@@ -1,4 +1,4 @@
-"""Checks that alerts have tests and a runbook section, and that docs/metrics.md has the metrics of rules and panels."""
+"""Checks that alerts have tests and a runbook section, and that docs/operate/metrics.md has the metrics of rules and panels."""
 
 import json
 import pathlib
@@ -19,9 +19,9 @@ def main():
     cases = [case for test in tests for case in test["alert_rule_test"]]
     fired = {case["alertname"] for case in cases if case["exp_alerts"]}
     silent = {case["alertname"] for case in cases if not case["exp_alerts"]}
-    operations = (ROOT / "docs/operations.md").read_text()
+    operations = (ROOT / "docs/operate/operations.md").read_text()
     sections = set(re.findall(r"^#+ (Haul\w+)$", operations, re.MULTILINE))
-    metrics = (ROOT / "docs/metrics.md").read_text()
+    metrics = (ROOT / "docs/operate/metrics.md").read_text()
     dashboard = json.loads((ROOT / "deploy/grafana/haul.json").read_text())
     queries = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", [])]
 
@@ -33,16 +33,16 @@ def main():
         if name not in silent:
             wrong.append(f"{name}: no test in which it does not fire")
         if name not in sections:
-            wrong.append(f"{name}: no section of its name in docs/operations.md")
+            wrong.append(f"{name}: no section of its name in docs/operate/operations.md")
         for part in ("summary", "description", "command"):
             if part not in rule["annotations"]:
                 wrong.append(f"{name}: no {part}")
     names = {rule["alert"] for rule in rules}
-    wrong += [f"{name}: a section in docs/operations.md, but no such alert" for name in sections - names]
+    wrong += [f"{name}: a section in docs/operate/operations.md, but no such alert" for name in sections - names]
     for text in [rule["expr"] for rule in rules] + queries:
         for name in re.findall(r"\b(?:haul|process)_[a-z_]+\b", text):
             if re.sub(r"_(bucket|sum|count)$", "", name) not in metrics and name not in OTHERS:
-                wrong.append(f"docs/metrics.md does not describe {name}")
+                wrong.append(f"docs/operate/metrics.md does not describe {name}")
     identifiers = [panel["id"] for panel in dashboard["panels"]]
     if len(set(identifiers)) != len(identifiers):
         wrong.append("two panels of the dashboard have the same id")

@@ -13,7 +13,7 @@ package struct Get: AsyncParsableCommand {
             If another file has the same name, that file stays as it is.
 
             Exit status: 0 all files are there, 1 a file is missing, 2 usage, 130 interrupted. \
-            docs/get.md has the details.
+            docs/guides/haul-get.md has the details.
             """)
 
     @OptionGroup(title: "What and where to") var source: GetSourceOptions

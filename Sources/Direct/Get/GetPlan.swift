@@ -142,7 +142,8 @@ struct GetPlan {
         guard job.unknownFields.isEmpty else {
             throw ExitStatus.because(
                 .usage,
-                "\(place)unknown fields: \(job.unknownFields.joined(separator: ", ")); docs/bus.md lists those that exist"
+                "\(place)unknown fields: \(job.unknownFields.joined(separator: ", ")); "
+                    + "docs/reference/bus.md lists those that exist"
             )
         }
         var item = GetItem(

@@ -2,7 +2,7 @@ import HaulContract
 import HaulTerminal
 
 /// A list of downloads. Each line is a URL, several URLs with tabs between them (mirrors of one file), or a job in JSON
-/// (docs/bus.md). Indented lines after it are its options, as in aria2's input files.
+/// (docs/reference/bus.md). Indented lines after it are its options, as in aria2's input files.
 enum InputFile {
     /// - Throws: `ExitStatus.usage`; the reason, which names the line, has been printed.
     static func entries(of path: String, _ lists: GetLists) throws -> [GetPlan.Entry] {
@@ -110,7 +110,8 @@ enum InputFile {
         case "continue", "gid", "always-resume", "file-allocation", "min-split-size": break
         default:
             throw ExitStatus.because(
-                .usage, "\(origin): \"\(name)\" is not an option of a list (docs/get.md names those that are)")
+                .usage,
+                "\(origin): \"\(name)\" is not an option of a list (docs/guides/haul-get.md names those that are)")
         }
     }
 

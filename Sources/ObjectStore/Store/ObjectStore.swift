@@ -7,7 +7,7 @@ import Synchronization
 
 /// A bucket of an object store as the location for downloads. Workers that share nothing else can share it.
 ///
-/// docs/object-stores.md describes its layout, and what it needs from the server.
+/// docs/guides/buckets.md describes its layout, and what it needs from the server.
 package final class ObjectStore: Sendable {
     /// What the operator can choose.
     package struct Options: Sendable {

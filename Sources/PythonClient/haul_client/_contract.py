@@ -1,4 +1,4 @@
-"""The names of docs/bus.md that the package uses: keys, channels, fields of hashes. They stand here and nowhere else."""
+"""The names of docs/reference/bus.md that the package uses: keys, channels, fields of hashes. They stand here and nowhere else."""
 
 from __future__ import annotations
 

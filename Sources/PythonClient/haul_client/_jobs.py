@@ -74,7 +74,7 @@ def _file(value: Any) -> Any:
 
 
 def derived_id(fields: Dict[str, Any]) -> str:
-    """The id of a job that names none: docs/bus.md, "Default ids"."""
+    """The id of a job that names none: docs/reference/bus.md, "Default ids"."""
     if any(name in fields for name in ("method", "headers", "urls")) or fields.get("kind", "download") != "download":
         text = to_json(fields)
     else:
@@ -176,7 +176,7 @@ def _is(value: Any, name: str) -> bool:
 
 
 def _fits(value: Any, schema: Mapping[str, Any]) -> bool:
-    """Whether a JSON Schema accepts a value, as far as docs/schema/element.json goes."""
+    """Whether a JSON Schema accepts a value, as far as docs/reference/schema/element.json goes."""
     if "anyOf" in schema:
         return any(_fits(value, each) for each in schema["anyOf"])
     if "const" in schema:
@@ -239,7 +239,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]+|[A-Za-z0-9_\-\u0080-\U0010ffff]+")
 
 
 def is_url(url: str) -> bool:
-    """The rule of docs/bus.md for a URL. Only a worker knows which international names can exist."""
+    """The rule of docs/reference/bus.md for a URL. Only a worker knows which international names can exist."""
     found = re.match(r"(?i:https?)://([^/?#]*)", url)
     if found is None or len(url.encode("utf-8", "replace")) > 8192 or re.search(r"[\x00-\x20\x7f]", url):
         return False

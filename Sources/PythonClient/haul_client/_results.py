@@ -23,7 +23,7 @@ from ._schema import (
 
 State = Literal["queued", "scheduled", "running", "paused", "completed", "failed", "cancelled"]
 EndState = Literal["completed", "failed", "cancelled", "rejected"]
-#: Handling results and errors: the table of docs/producers.md.
+#: Handling results and errors: the table of docs/guides/producing.md.
 Advice = Literal[
     "use", "nothing", "sign_again", "gone", "not_as_ordered", "ask_server", "too_late", "tell_operator",
     "tell_developer", "push_again",
@@ -102,7 +102,7 @@ class JobResult:
     etag: Optional[str] = None
     #: Whether the file or the response existed already, and is still what the server has.
     unchanged: bool = False
-    #: Why the job failed: a code of docs/bus.md such as http_404.
+    #: Why the job failed: a code of docs/reference/bus.md such as http_404.
     error: Optional[str] = None
     #: A sentence about the error for a person.
     message: Optional[str] = None
@@ -131,7 +131,7 @@ class JobResult:
 
     @property
     def what_to_do(self) -> Advice:
-        """The table "Handling results and errors" of docs/producers.md, in one word."""
+        """The table "Handling results and errors" of docs/guides/producing.md, in one word."""
         if self.state == "completed":
             return "use"
         if self.state == "cancelled":
@@ -155,7 +155,7 @@ class JobStatus:
         return self.fields[field]
 
     def get(self, field: str) -> Optional[str]:
-        """A field of the hash as in docs/bus.md. None if it is absent or empty."""
+        """A field of the hash as in docs/reference/bus.md. None if it is absent or empty."""
         return self.fields.get(field)
 
     def _integer(self, field: str) -> Optional[int]:

@@ -1,4 +1,4 @@
-"""Jobs and events as docs/schema says. generate.py writes this file: do not edit it."""
+"""Jobs and events as docs/reference/schema says. generate.py writes this file: do not edit it."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Dict, FrozenSet, Literal, Mapping, Optional, Sequence, Tuple, Type, Union
@@ -783,7 +783,7 @@ class DuplicateEvent:
     #: Unix milliseconds by Redis' clock.
     at: int
     state: str
-    #: The reason, from the table in docs/bus.md.
+    #: The reason, from the table in docs/reference/bus.md.
     reason: str
     #: The worker that published it.
     worker: Optional[str] = None

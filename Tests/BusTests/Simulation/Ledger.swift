@@ -3,8 +3,8 @@ import HaulContract
 
 @testable import HaulBus
 
-/// Works out what must become of every job, by the tables and promises of docs/bus.md. It knows what was done to the
-/// job, and not how the functions do it.
+/// Works out what must become of every job, by the tables and promises of docs/reference/bus.md. It knows what was done
+/// to the job, and not how the functions do it.
 struct Ledger {
     let policy: QueuePolicy
     var stories: [String: Story] = [:]

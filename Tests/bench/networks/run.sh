@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures `haul get` and a worker beside curl, aria2 -x16 and wget2 on typical links, made of network namespaces and
-# link.c. Prints what docs/performance.md quotes. Needs root, 3 GB in $TMPDIR, and about 20 minutes for all rows.
+# link.c. Prints what docs/evaluate/performance.md quotes. Needs root, 3 GB in $TMPDIR, and about 20 minutes for all rows.
 #   Tests/bench/networks/run.sh                                     all rows, 3 rounds of each
 #   Tests/bench/networks/run.sh --rows far-500,two --repeat 5       some of: --list
 #   Tests/bench/networks/run.sh --tools curl,get --rows lossy       some of: curl aria2 wget2 get worker
