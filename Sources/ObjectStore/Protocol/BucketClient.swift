@@ -109,9 +109,11 @@ final class BucketClient: Sendable {
         let date = reply.headers["date"].flatMap(HTTPDate.parse)
         if let date { state.withLock { $0.distance = date - UnixTime.seconds } }
         if reply.status == 403, let validity = request.validity, let date, date - time >= validity - 1 {
+            // Either the network was slow, or this machine's clock is behind, and each request would expire at once.
+            let wasOff = correctSkew(by: reply, from: skew)
             throw StoreRefusal(
                 status: 403, code: "RequestExpired", message: "the store received the request too late",
-                meaning: .passing)
+                meaning: wasOff ? .clock : .passing)
         }
         try await check(reply, request, credentials, skew)
         return reply
@@ -155,18 +157,9 @@ final class BucketClient: Sendable {
             }
         }
         let refusal = StoreRefusal(status: reply.status, headers: reply.headers, body: body)
-        let (isNews, wasOff) = state.withLock { state in
-            if refusal.meaning == .throttled { state.pace.recordThrottled(at: watch.seconds) }
-            guard reply.status == 403 || refusal.meaning == .clock else { return (false, false) }
-            let isNews = state.skew.record(date: reply.headers["date"], at: UnixTime.seconds)
-            // Several requests may have been signed with the wrong skew. The first reply has corrected it for all.
-            return (isNews, abs(state.skew.seconds - skew) > ClockSkew.worthwhile)
-        }
-        if isNews {
-            let (seconds, way) = (abs(self.skew), self.skew < 0 ? "ahead of" : "behind")
-            notify("this machine's clock is \(seconds) s \(way) the object store's: requests are signed by the store's")
-        }
-        if wasOff {
+        if refusal.meaning == .throttled { state.withLock { $0.pace.recordThrottled(at: watch.seconds) } }
+        let isAboutTime = reply.status == 403 || refusal.meaning == .clock
+        if isAboutTime, correctSkew(by: reply, from: skew) {
             // Servers use several codes for this, so the meaning is set here.
             throw StoreRefusal(
                 status: refusal.status, code: refusal.code, message: refusal.message, meaning: .clock)
@@ -192,6 +185,22 @@ final class BucketClient: Sendable {
         default: break
         }
         throw refusal
+    }
+
+    /// Sets the skew by the Date of a refusal. True if the request was signed with a wrong skew.
+    ///
+    /// - Parameter used: Seconds that were added to the local time when the request was signed.
+    private func correctSkew(by reply: StoreReply, from used: Int64) -> Bool {
+        let (isNews, skew) = state.withLock { state in
+            (state.skew.record(date: reply.headers["date"], at: UnixTime.seconds), state.skew.seconds)
+        }
+        if isNews {
+            let way = skew < 0 ? "ahead of" : "behind"
+            notify(
+                "this machine's clock is \(abs(skew)) s \(way) the object store's: requests are signed by the store's")
+        }
+        // Several requests may have been signed with the wrong skew. The first reply has corrected it for all.
+        return abs(skew - used) > ClockSkew.worthwhile
     }
 
     /// Finds out why a HEAD was refused. The reply has no body, so expired credentials look like missing permissions. A
