@@ -3,7 +3,7 @@ extension Job {
     public struct Upload: Sendable, Equatable {
         /// One of several files.
         public struct File: Sendable, Equatable {
-            /// The path, relative to the workers' root.
+            /// The path, relative to the workers' `--upload-from`.
             public var file: String
             /// The name of the file's field in a form. nil means `file`.
             public var name: String?
@@ -12,7 +12,7 @@ extension Job {
             /// The file name that is sent to the server. nil means the last part of ``file``.
             public var filename: String?
 
-            /// The file with this path in the workers' root.
+            /// The file with this path beneath the workers' `--upload-from`.
             public init(_ file: String, name: String? = nil, type: String? = nil, filename: String? = nil) {
                 (self.file, self.name, self.type, self.filename) = (file, name, type, filename)
             }
@@ -30,7 +30,7 @@ extension Job {
             case sha512 = "sha-512"
         }
 
-        /// The path of one file, relative to the workers' root. The file is the body of the request.
+        /// The path of one file, relative to the workers' `--upload-from`. The file is the body of the request.
         public var file: String?
         /// Several files: the fields of one form, or with ``isEach`` the bodies of several requests.
         public var files: [File] = []
@@ -50,7 +50,7 @@ extension Job {
         package var defaultMethod: String { files.isEmpty || isEach ? "PUT" : "POST" }
     }
 
-    /// A job that sends one file of the workers' root. If the URL's path ends with "/", the file's name is appended.
+    /// A job that sends one file of the workers. If the URL's path ends with "/", the file's name is appended.
     public static func upload(_ file: String, to url: String, id: String? = nil) -> Job {
         var job = Job(url, id: id)
         (job.kind, job.method) = (.upload, "PUT")
@@ -58,7 +58,7 @@ extension Job {
         return job
     }
 
-    /// A job that sends files of the workers' root in one form.
+    /// A job that sends files of the workers in one form.
     public static func upload(
         _ files: [Upload.File], form: [Item] = [], to url: String, id: String? = nil
     ) -> Job {
@@ -68,7 +68,7 @@ extension Job {
         return job
     }
 
-    /// A job that sends each of these files of the workers' root in a request of its own. If the URL's path ends with
+    /// A job that sends each of these files of the workers in a request of its own. If the URL's path ends with
     /// "/", the file's name is appended.
     public static func upload(each files: [Upload.File], to url: String, id: String? = nil) -> Job {
         var job = Job(url, id: id)

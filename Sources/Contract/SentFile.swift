@@ -1,6 +1,6 @@
 /// The result of one file of an upload that sends each of its files in a request of its own (``Job/Upload/isEach``).
 public struct SentFile: Sendable, Equatable {
-    /// The path, relative to the workers' root.
+    /// The path, relative to the workers' `--upload-from`.
     public let file: String
     /// The status of the server's response. nil if there was none.
     public let status: Int?

@@ -5,7 +5,7 @@ import HaulExecutors
 import HaulHTTP
 import HaulStorage
 
-/// A file beneath the root that is being sent. It is closed with its last reference.
+/// A file beneath a directory that is being sent. It is closed with its last reference.
 final class FileSource: SourceFile {
     let version: SourceVersion
     private let descriptor: Int32
@@ -74,7 +74,8 @@ final class FileSource: SourceFile {
 
     private static func refusal(_ path: String, _ code: Int32) -> TransferError {
         switch code {
-        case ENOENT, ENOTDIR: TransferError(.sourceMissing, "there is no file \(path) in this worker's root")
+        case ENOENT, ENOTDIR:
+            TransferError(.sourceMissing, "there is no file \(path) in the directory that uploads may read")
         case ENXIO: TransferError(.badJob, "\(path) is not a regular file: a socket cannot be sent")
         default: TransferError(file: "the file \(path) cannot be read", code)
         }

@@ -60,15 +60,6 @@ extension FileStore: Store {
         }
     }
 
-    package var givesFiles: Bool { true }
-
-    package func source(_ path: String) async throws(TransferError) -> any SourceFile {
-        let (directory, blocking) = (directory, self.path.blocking)
-        return try await onDisk { () throws(TransferError) in
-            try FileSource(path, in: directory, on: blocking)
-        }
-    }
-
     // MARK: Files that belong to no run
 
     package func discard(_ location: PartialLocation) async { await path.blocking.run { self.unlink(location) } }

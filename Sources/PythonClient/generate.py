@@ -45,7 +45,7 @@ RULES = {
 KINDS = {
     "download": "A file that the workers fetch into their root.",
     "request": "An HTTP request that a worker sends; its result has the response.",
-    "upload": "Files of the workers' root that a worker sends; its result has the response.",
+    "upload": "Files beneath the workers' --upload-from that a worker sends; its result has the response.",
 }
 # Fields for which the package takes more than the schema: it writes what the schema says.
 WIDER = {("request", "body"): "Union[str, bytes, None]"}

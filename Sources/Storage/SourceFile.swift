@@ -1,6 +1,15 @@
 package import HaulHTTP
 
-/// A finished file of a store that is being sent.
+/// Where jobs find the files that they send. No path leads out of it.
+package protocol SourceFolder: Sendable {
+    /// Opens a finished file to be sent.
+    ///
+    /// - Throws: `source_missing`; `path_forbidden` if a link leads out of the folder; `permission`; `bad_job` if it is
+    ///   not a regular file.
+    func source(_ path: String) async throws(TransferError) -> any SourceFile
+}
+
+/// A finished file that is being sent.
 package protocol SourceFile: AnyObject, Sendable {
     /// The version of the file when it was opened.
     var version: SourceVersion { get }

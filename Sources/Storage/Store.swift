@@ -32,15 +32,6 @@ package protocol Store: Sendable {
     /// - Parameter fencing: Earlier runs may still be working beside it, and are fenced.
     func held(_ file: CompletedFile, for request: FileRequest, fencing: Bool) async -> HeldFile?
 
-    /// Whether `source` can open files of this store.
-    var givesFiles: Bool { get }
-
-    /// Opens a finished file to be sent.
-    ///
-    /// - Throws: `source_missing`; `path_forbidden` if a link leads out of the store; `permission`; `bad_job` if it is
-    ///   not a regular file.
-    func source(_ path: String) async throws(TransferError) -> any SourceFile
-
     // MARK: Files that belong to no run
 
     /// Removes the partial file of a job that will not continue, and the proof that it has its final name.
@@ -65,10 +56,6 @@ package protocol Store: Sendable {
 
 extension Store {
     package var waitsFor: String { "disk" }
-    package var givesFiles: Bool { false }
-    package func source(_ path: String) async throws(TransferError) -> any SourceFile {
-        throw TransferError(.badJob, "no file of \(name) can be sent")
-    }
 }
 
 /// What earlier runs of a job have left in a store.

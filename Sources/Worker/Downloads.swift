@@ -17,7 +17,8 @@ final class Downloads: Sendable {
     let hosts: HostLimits
     private let state: Mutex<State>
 
-    init(_ configuration: WorkerConfiguration, into store: any Store) {
+    /// - Parameter sources: The files that jobs may send.
+    init(_ configuration: WorkerConfiguration, into store: any Store, sources: (any SourceFolder)?) {
         var settings = TransferEngine.Configuration()
         settings.policy = configuration.addressPolicy
         settings.proxy = configuration.proxy
@@ -29,6 +30,7 @@ final class Downloads: Sendable {
         var context = DownloadContext(
             store: store, engine: engine, hosts: hosts, connections: configuration.connections,
             connectTimeout: configuration.connectTimeout, stallTimeout: configuration.stallTimeout)
+        context.sources = sources
         context.limit = configuration.limitRate.map { TokenBucket(bytesPerSecond: $0) }
         context.maxFileSize = configuration.maxFileSize
         state = Mutex(State(context: context, configuration: configuration))
@@ -36,16 +38,14 @@ final class Downloads: Sendable {
 
     var context: DownloadContext { state.withLock { $0.context } }
 
-    /// The table of activities for these kinds, or for all kinds (nil) that the store allows.
+    /// The table of activities for these kinds, or for all kinds (nil).
     func activities(of kinds: [Job.Kind]?) -> Activities {
         let all: [Job.Kind: Activities.Maker] = [
             .download: { Download($0, context: self.context) },
             .request: { Call($0, context: self.context) },
             .upload: { Upload($0, context: self.context) },
         ]
-        // If the files of the store cannot be sent, uploads are left to other workers.
-        let givesFiles = context.store.givesFiles
-        return Activities(all.filter { kinds?.contains($0.key) ?? ($0.key != .upload || givesFiles) })
+        return Activities(all.filter { kinds?.contains($0.key) ?? true })
     }
 
     /// Applies the settings that may change, and reads the certificates again.

@@ -32,6 +32,27 @@ enum Stores {
         return ObjectStore(bucket, options: options)
     }
 
+    /// Opens the folder from which jobs may send files; nil if they may send none.
+    ///
+    /// - Parameter store: The store that `open` has opened.
+    /// - Throws: `Failure` with a sentence for the operator.
+    static func sources(
+        _ configuration: WorkerConfiguration, beside store: any Store
+    ) throws(Failure) -> (any SourceFolder)? {
+        guard let folder = configuration.uploadFrom else { return nil }
+        let isBucket = folder.hasPrefix(BucketAddress.scheme)
+        guard let bucket = store as? ObjectStore else {
+            guard !isBucket else {
+                throw Failure(.badJob, "--upload-from must be a directory with --root, not \"\(folder)\"")
+            }
+            return try SourceDirectory(folder)
+        }
+        guard isBucket else {
+            throw Failure(.badJob, "--upload-from must be s3://BUCKET/PREFIX with --store, not \"\(folder)\"")
+        }
+        return try bucket.other(folder)
+    }
+
     /// Opens a directory that workers have used before.
     ///
     /// - Throws: `Failure` if it is not such a directory.

@@ -39,7 +39,8 @@ package final class Worker: Sendable {
         self.log = log
         try Downloads.check(configuration)
         store = try Stores.open(configuration, log)
-        downloads = Downloads(configuration, into: store)
+        downloads = Downloads(
+            configuration, into: store, sources: try Stores.sources(configuration, beside: store))
         runner = JobRunner(
             activities: downloads.activities(of: configuration.kinds), lease: configuration.policy.lease,
             store: store.id)

@@ -26,7 +26,7 @@ extension WorkerConfiguration {
         "queues": "queue", "fileMode": "file-mode", "keepsRemoteTime": "remote-time", "addressPolicy": "allow-address",
         "policy": "lease", "graceTime": "grace", "settleReplicas": "settle-replicas", "limitRate": "limit-rate",
         "certificateAuthorities": "ca", "clientCertificate": "client-cert", "maxFileSize": "max-file-size",
-        "bucket": "store", "storeMemory": "store-memory",
+        "bucket": "store", "storeMemory": "store-memory", "uploadFrom": "upload-from",
         "keptFree": "keep-free", "connectionsPerHost": "connections-per-host", "exportsQueues": "export-queues",
     ]
 }

@@ -14,9 +14,12 @@ package struct WorkerConfiguration: Sendable {
     package var root: String
     /// The bucket that downloads go to.
     package var bucket: BucketAddress?
+    /// The directory, or with a bucket the `s3://BUCKET/PREFIX`, beneath which jobs may send files; nil: they may send
+    /// none.
+    package var uploadFrom: String?
     /// Bytes of memory for parts that are on their way to a bucket.
     package var storeMemory = ObjectStore.memory
-    /// The kinds of jobs that the worker does; nil: all that it can do.
+    /// The kinds of jobs that the worker does; nil: all.
     package var kinds: [Job.Kind]?
     /// nil: unlimited.
     package var slots: Int? = 3

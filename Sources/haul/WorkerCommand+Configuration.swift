@@ -22,6 +22,7 @@ extension WorkerCommand {
         result.queues = try namedQueues()
         result.slots = try slotCount()
         result.kinds = try namedKinds()
+        result.uploadFrom = uploadFrom
         result.durability = durability
         result.fileMode = try permissions()
         result.keepsRemoteTime = remoteTime

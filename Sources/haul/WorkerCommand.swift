@@ -25,6 +25,11 @@ struct WorkerCommand: AsyncParsableCommand {
     @Option(help: "The directory that downloads go to.", completion: .directory) var root: String?
     @Option(help: "The bucket that downloads go to, instead of --root: s3://BUCKET or s3://BUCKET/PREFIX.")
     var store: String?
+    @Option(
+        help:
+            "The directory, or with --store the s3://BUCKET/PREFIX, beneath which uploads may read files; without it they fail.",
+        completion: .directory)
+    var uploadFrom: String?
     @OptionGroup var bucket: BucketOptions
     @Option(help: "Memory for bytes that wait to be stored in the bucket, 64M or more.") var storeMemory = ByteCount(
         Int64(ObjectStore.memory))

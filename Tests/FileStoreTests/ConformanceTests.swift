@@ -10,7 +10,7 @@ import Testing
     func conforms(_ check: StoreConformance.Check) async throws {
         let root = TemporaryDirectory()
         let store = try FileStore(root: root.path)
-        let conformance = StoreConformance(store) { path in
+        let conformance = StoreConformance(store, sources: try SourceDirectory(root.path)) { path in
             let descriptor = open(root.file(path), O_RDONLY)
             guard descriptor >= 0 else { return nil }
             defer { close(descriptor) }

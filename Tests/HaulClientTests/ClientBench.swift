@@ -31,7 +31,8 @@ struct ClientBench {
         try ChildProcess(
             "haul",
             [
-                "worker", "--root", root.path, "--name", name, "--allow-address", "127.0.0.0/8", "--lease", "2",
+                "worker", "--root", root.path, "--upload-from", root.path, "--name", name, "--allow-address",
+                "127.0.0.0/8", "--lease", "2",
                 "--redis", server.url,
             ])
     }

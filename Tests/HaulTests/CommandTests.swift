@@ -24,7 +24,10 @@ struct CommandBench {
 
     func worker(_ name: String, _ more: String...) throws -> ChildProcess {
         try start(
-            ["worker", "--root", root.path, "--name", name, "--allow-address", "127.0.0.0/8", "--lease", "2"] + more)
+            [
+                "worker", "--root", root.path, "--upload-from", root.path, "--name", name, "--allow-address",
+                "127.0.0.0/8", "--lease", "2",
+            ] + more)
     }
 }
 

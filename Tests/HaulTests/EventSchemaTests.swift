@@ -92,9 +92,8 @@ private struct EventRun {
         try ChildProcess(
             "haul",
             [
-                "worker", "--root", root.path, "--name", name, "--allow-address", "127.0.0.0/8", "--lease", "2",
-                "--redis",
-                server.url,
+                "worker", "--root", root.path, "--upload-from", root.path, "--name", name, "--allow-address",
+                "127.0.0.0/8", "--lease", "2", "--redis", server.url,
             ] + arguments)
     }
 

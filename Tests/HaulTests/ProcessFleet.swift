@@ -31,8 +31,8 @@ struct ProcessFleet {
 
     func arguments(_ name: String, lease: Int = 2, url: String? = nil) -> [String] {
         [
-            "worker", "--root", root.path, "--name", name, "--allow-address", "127.0.0.0/8", "--lease",
-            String(lease), "--redis", url ?? server.url,
+            "worker", "--root", root.path, "--upload-from", root.path, "--name", name, "--allow-address",
+            "127.0.0.0/8", "--lease", String(lease), "--redis", url ?? server.url,
         ]
     }
 

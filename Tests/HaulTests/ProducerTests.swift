@@ -214,7 +214,8 @@ private struct ProducerBench {
         try ChildProcess(
             "haul",
             [
-                "worker", "--root", root.file("."), "--name", "w", "--allow-address", "127.0.0.0/8", "--lease", "2",
+                "worker", "--root", root.file("."), "--upload-from", root.file("."), "--name", "w",
+                "--allow-address", "127.0.0.0/8", "--lease", "2",
                 "--redis", url,
             ])
     }

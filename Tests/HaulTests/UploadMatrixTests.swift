@@ -176,9 +176,10 @@ struct UploadMatrixRun {
         var arguments = fleet.arguments(name)
         guard case .bucket(let server) = place else { return try ChildProcess("haul", arguments) }
         let root = arguments.firstIndex(of: "--root")!
+        let address = "s3://\(server.bucket)/\(prefix)"
         arguments.replaceSubrange(
-            root...root + 1,
-            with: ["--store", "s3://\(server.bucket)/\(prefix)", "--s3-endpoint", server.endpoint])
+            root...root + 3,
+            with: ["--store", address, "--upload-from", address, "--s3-endpoint", server.endpoint])
         return try ChildProcess("haul", arguments, environment: server.environment)
     }
 }

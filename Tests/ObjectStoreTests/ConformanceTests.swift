@@ -14,7 +14,7 @@ struct ConformanceTests {
     func conforms(_ kind: ObjectServer.Kind, _ check: StoreConformance.Check) async throws {
         let bucket = try await Bucket(kind)
         let conformance = StoreConformance(
-            bucket.store, read: { await bucket.read($0) }, write: { await bucket.write($0, $1) })
+            bucket.store, sources: bucket.store, read: { await bucket.read($0) }, write: { await bucket.write($0, $1) })
         try await conformance.run(check)
     }
 }

@@ -20,6 +20,7 @@ struct BucketTests {
         let bucket = try BucketAddress("s3://\(server.bucket)/\(prefix)", endpoint: server.endpoint)
         return { configuration in
             configuration.bucket = bucket
+            configuration.uploadFrom = "\(bucket)"
             configuration.root = "/nonexistent"
         }
     }

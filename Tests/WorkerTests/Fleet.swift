@@ -51,6 +51,7 @@ final class Fleet: Sendable {
     ) throws -> Worker {
         var configuration = WorkerConfiguration(redis: try RedisURL(url ?? server.url), root: root.path, name: name)
         configuration.addressPolicy = .unrestricted
+        configuration.uploadFrom = root.path
         change(&configuration)
         return try Worker(configuration, log: log)
     }

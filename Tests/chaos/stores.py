@@ -38,7 +38,7 @@ class Directory:
         return 1024, 4 << 20 if pick.random() < 0.8 else 50 << 20
 
     def options(self, number):
-        return ["--root", self.root]
+        return ["--root", self.root, "--upload-from", self.root]
 
     def environment(self, number):
         return {}
@@ -172,7 +172,7 @@ class Bucket:
         return self.local.s3
 
     def options(self, number):
-        return ["--store", "s3://test/in", "--s3-endpoint", self.proxy.url]
+        return ["--store", "s3://test/in", "--upload-from", "s3://test/in", "--s3-endpoint", self.proxy.url]
 
     def environment(self, number):
         """Half of the workers use a container's credentials service, whose credentials expire."""

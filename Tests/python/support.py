@@ -132,7 +132,7 @@ class Worker:
         self.root = tempfile.mkdtemp(prefix="haul-python-root-")
         self.log = open(self.root + ".log", "wb")
         self.process = subprocess.Popen(
-            [HAUL, "worker", "--root", self.root, "--redis", server.url, "--queue", queue, "--allow-address",
+            [HAUL, "worker", "--root", self.root, "--upload-from", self.root, "--redis", server.url, "--queue", queue, "--allow-address",
              "127.0.0.0/8", "--lease", "2", *options], stdout=self.log, stderr=self.log)
 
     def close(self):

@@ -86,7 +86,8 @@ class Bench:
 
     def worker(self, name, *more, lease="2"):
         return self.start(
-            self.haul, "worker", "--redis", f"unix://{self.socket}", "--root", str(self.root), "--name", name,
+            self.haul, "worker", "--redis", f"unix://{self.socket}", "--root", str(self.root), "--upload-from", str(self.root),
+            "--name", name,
             "--allow-address", "127.0.0.0/8", "--lease", lease, *more)
 
     def spent(self):

@@ -4,6 +4,8 @@ package import HaulStorage
 /// What all transfers of a worker share. The defaults are in `WorkerConfiguration`, except for `speedWindow`.
 package struct DownloadContext: Sendable {
     package let store: any Store
+    /// The files that jobs may send; nil if the operator has allowed none.
+    package var sources: (any SourceFolder)?
     package let engine: TransferEngine
     /// Limits the connections to each host, over all transfers.
     package var hosts: HostLimits

@@ -11,8 +11,6 @@ extension Upload {
 
     func sendByTus(_ source: any SourceFile, to url: WebURL) async throws(TransferError) -> StoredResponse {
         let size = source.version.size
-        let resumed = resumed
-        state.withLock { $0.tus = resumed }
         if let resumed, resumed.version != source.version.text {
             throw TransferError(
                 .sourceChanged,

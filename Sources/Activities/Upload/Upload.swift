@@ -42,7 +42,12 @@ package final class Upload: Activity {
         plan = UploadPlan(assignment.job)
         turn = HostWait(context.hosts, workChanged: assignment.workChanged)
         limit = assignment.job.limitRate.map { TokenBucket(bytesPerSecond: $0) }
-        state.withLock { $0.ends = plan.isEach ? FileResults(plan, assignment.resume) : nil }
+        // Known from the start, so that a run that fails before it sends anything does not make Redis forget the upload.
+        let tus = resumed
+        state.withLock { state in
+            state.ends = plan.isEach ? FileResults(plan, assignment.resume) : nil
+            state.tus = tus
+        }
     }
 
     var job: Job { assignment.job }
@@ -144,7 +149,9 @@ package final class Upload: Activity {
             response.uploaded = files.reduce(0) { $0 + $1.source.version.size }
             return .answered(response, seconds: (ContinuousClock.now - begun).secondsValue, unchanged: false)
         } catch {
-            if case .failed(let failure) = error, failure.code == .sourceChanged { await terminate() }
+            if case .failed(let failure) = error, [.sourceChanged, .sourceMissing].contains(failure.code) {
+                await terminate()
+            }
             return ResponseStorage.outcome(
                 of: error, mayHaveArrived: !isRepeatable && response == nil, in: context.store)
         }
@@ -152,8 +159,14 @@ package final class Upload: Activity {
 
     /// Opens all files before anything is sent.
     private func open() async throws(TransferError) -> [(file: Job.Upload.File, source: any SourceFile)] {
+        guard let sources = context.sources else {
+            throw TransferError(
+                .pathForbidden,
+                "this worker may send no files: set --upload-from (HAUL_UPLOAD_FROM) to the directory that uploads may read, then retry the job"
+            )
+        }
         var files: [(Job.Upload.File, any SourceFile)] = []
-        for file in plan.files { files.append((file, try await context.store.source(file.file))) }
+        for file in plan.files { files.append((file, try await sources.source(file.file))) }
         let total = files.reduce(0) { $0 + $1.1.version.size }
         state.withLock { $0.total = total }
         return files

@@ -2,6 +2,7 @@ package import ArgumentParser
 import Glibc
 import HaulActivities
 import HaulContract
+import HaulFileStore
 import HaulTerminal
 import Synchronization
 
@@ -31,10 +32,11 @@ package struct Put: AsyncParsableCommand {
         let settings = try GetSettings(options.request, options.transfer)
         let plan = try PutPlan(
             files: words.dropLast(), url: words.last!, options, try GetCredentials(options.request))
-        let context: DownloadContext
-        do { context = try await settings.context(settings.stores.store(plan.root)) } catch {
-            throw ExitStatus.because(.usage, error.message)
-        }
+        var context: DownloadContext
+        do throws(Failure) {
+            context = settings.context(try await settings.stores.store(plan.root))
+            context.sources = try SourceDirectory(plan.root)
+        } catch { throw ExitStatus.because(.usage, error.message) }
         let reporter = GetReporter(
             form: quiet ? .quiet : Terminal.isInteractive ? .bars : .lines, isVerbose: verbose, isOutputTaken: false,
             here: "/")

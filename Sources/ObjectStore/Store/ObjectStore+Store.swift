@@ -3,7 +3,7 @@ package import HaulHTTP
 package import HaulStorage
 
 // The `Store` protocol for a bucket.
-extension ObjectStore: Store {
+extension ObjectStore: Store, SourceFolder {
     package var name: String { client.address.description }
 
     package var waitsFor: String { "store" }
@@ -100,8 +100,6 @@ extension ObjectStore: Store {
         if fencing { try? await purge(job: request.key, but: nil) }
         return HeldFile()
     }
-
-    package var givesFiles: Bool { true }
 
     package func source(_ path: String) async throws(TransferError) -> any SourceFile {
         try await ObjectSource(path, in: client)

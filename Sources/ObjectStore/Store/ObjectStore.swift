@@ -1,5 +1,5 @@
 import Glibc
-import HaulContract
+package import HaulContract
 import HaulExecutors
 import HaulHTTP
 import HaulStorage
@@ -40,7 +40,7 @@ package final class ObjectStore: Sendable {
     /// - Parameters:
     ///   - environment: The value of an environment variable. It may say where credentials are.
     ///   - isThere: Whether a readable file is at a path.
-    package init(
+    package convenience init(
         _ address: BucketAddress, options: Options = Options(), environment: (String) -> String?,
         isThere: (String) -> Bool
     ) {
@@ -50,10 +50,29 @@ package final class ObjectStore: Sendable {
         configuration.certificateAuthorities = options.certificateAuthorities
         let engine = TransferEngine(configuration: configuration)
         let chain = CredentialsChain(engine: engine, locations: CredentialsLocation.all(environment, isThere: isThere))
-        client = BucketClient(address, engine: engine, credentials: chain, notify: options.notify)
-        memory = PartMemory(limit: options.memory, share: min(Self.share, options.memory))
+        self.init(
+            BucketClient(address, engine: engine, credentials: chain, notify: options.notify),
+            PartMemory(limit: options.memory, share: min(Self.share, options.memory)))
+    }
+
+    private init(_ client: BucketClient, _ memory: PartMemory) {
+        (self.client, self.memory) = (client, memory)
+        let address = client.address
         let location = "\(address.endpoint ?? "amazonaws.com")\n\(address.bucket)\n\(address.prefix)"
         id = Hexadecimal.text(Digest.md5(location.utf8))
+    }
+
+    /// Another bucket or prefix of the same server, with the connections, the credentials and the memory of this one.
+    ///
+    /// - Parameter text: `s3://BUCKET` or `s3://BUCKET/PREFIX`.
+    /// - Throws: `bad_job`, with a sentence that says what is wrong.
+    package func other(_ text: String) throws(Failure) -> ObjectStore {
+        let mine = client.address
+        let address = try BucketAddress(
+            text, endpoint: mine.endpoint, region: mine.region, isPathStyle: mine.isPathStyle)
+        return ObjectStore(
+            BucketClient(address, engine: client.engine, credentials: client.credentials, notify: client.notify),
+            memory)
     }
 
     /// Takes the environment and the files of this process.

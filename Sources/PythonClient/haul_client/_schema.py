@@ -142,7 +142,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Upload:
-    """Files of the workers' root that a worker sends; its result has the response."""
+    """Files beneath the workers' --upload-from that a worker sends; its result has the response."""
 
     kind: ClassVar[Literal["upload"]] = "upload"
     #: http or https.
@@ -163,7 +163,7 @@ class Upload:
     max_response: Optional[int] = None
     #: The server recognizes a repetition by its Idempotency-Key, so the request may be sent again.
     idempotent: Optional[bool] = None
-    #: The file of the workers' root that is sent.
+    #: The file beneath the workers' --upload-from that is sent.
     file: Optional[str] = None
     #: Several files: the fields of a form, or with each a request for each.
     files: Optional[Sequence[Union[str, File]]] = None

@@ -38,7 +38,7 @@ function asStatuses(input) {
   return parts.length ? parts.map((part) => (/^\d+$/.test(part) ? Number(part) : part)) : undefined;
 }
 
-/// Reads files of the workers' root, one on each line: a path, or `field=path` with the name of a form's field.
+/// Reads files of the workers, one on each line: a path, or `field=path` with the name of a form's field.
 function asFiles(input) {
   const files = lines(input).map((line) => {
     const place = line.indexOf("=");
@@ -64,7 +64,7 @@ const fields = {
   json: ["Body: JSON", area, asJSON("The body"), true],
   form: ["Body: a form, Name=value, one on each line", area, asPairs("=", "member of a form"), true],
   body: ["Body: text", area, (input) => input.value || undefined, true],
-  file: ["File of the workers' root, as the body", text, asText],
+  file: ["File beneath the workers' --upload-from, as the body", text, asText],
   files: ["Or files, one on each line: a path, or field=path", area, asFiles, true],
   each: ["Each file in a request of its own", () => choice(["", "true"], "no"), (input) => (input.value ? true : undefined)],
   protocol: ["Protocol", () => choice(["", "tus"], "one request"), asText],

@@ -100,7 +100,10 @@ final class Launch {
         let environment = [
             "HAUL_REDIS": url, "HAUL_QUEUE": queue.text, "NOTIFY_SOCKET": readiness.name, "WATCHDOG_USEC": "",
         ]
-        var worker = ["/proc/self/exe", "worker", "--root", directory.root, "--slots", options.slots]
+        var worker = [
+            "/proc/self/exe", "worker", "--root", directory.root, "--upload-from", directory.root, "--slots",
+            options.slots,
+        ]
         // The name lets the next start take this one's jobs back at once. In a Redis of others it might not be unique.
         if own != nil { worker += ["--name", "up"] }
         if options.allowPrivate { worker.append("--allow-private") }
