@@ -111,25 +111,32 @@ package actor HTTPServer {
             _ = fcntl(socket, F_SETFL, O_NONBLOCK)
             var yes: Int32 = 1
             setsockopt(socket, Int32(IPPROTO_TCP), TCP_NODELAY, &yes, socklen_t(MemoryLayout<Int32>.size))
-            if connections.count >= limits.connections { makeRoom() }
             open(socket)
         }
     }
 
-    /// Closes a connection that makes no progress: of the network that has the most of them, the one that has made none
-    /// for the longest time. So clients that open many connections take them from each other, and not from all others.
-    /// A large server closes several at once, because the choice reads all connections.
-    private func makeRoom() {
-        let candidates = connections.values.filter(\.isReplaceable)
-        let counts = candidates.reduce(into: [ClientNetwork: Int]()) { $0[$1.network, default: 0] += 1 }
-        guard let largest = counts.max(by: { $0.value < $1.value })?.key else { return }
-        let oldest = candidates.filter { $0.network == largest }.sorted { $0.progress < $1.progress }
-        for connection in oldest.prefix(max(1, limits.connections / 64)) { close(connection) }
+    /// Closes connections of the network that has the most of them, first those that have made no progress for the
+    /// longest time. So clients that open many connections take them from each other, and not from all others. A
+    /// connection that occupies a handler is closed only in favour of a network that has fewer connections, so that a
+    /// client can always connect, however busy another network keeps the server. Refused connections count until they
+    /// are closed, so there may be more than the limit. A large server closes several at once, because the choice reads
+    /// all connections.
+    private func makeRoom(for network: ClientNetwork?) {
+        let counts = connections.values.reduce(into: [ClientNetwork: Int]()) { $0[$1.network, default: 0] += 1 }
+        guard let largest = counts.max(by: { $0.value < $1.value }) else { return }
+        let own = connections.values.filter { $0.network == largest.key }
+        let isSmaller = network.map { counts[$0, default: 0] + 1 < largest.value } ?? false
+        let candidates = own.filter { isSmaller || $0.isReplaceable }.sorted {
+            ($0.isReplaceable ? 0 : 1, $0.progress) < ($1.isReplaceable ? 0 : 1, $1.progress)
+        }
+        let excess = max(0, connections.count - limits.connections) + max(1, limits.connections / 64)
+        for connection in candidates.prefix(excess) { close(connection) }
     }
 
     private func open(_ socket: Int32) {
         lastID += 1
         let connection = ServerConnection(id: lastID, socket: socket, limits: limits)
+        if connections.count >= limits.connections { makeRoom(for: connection.network) }
         let hasRoom = connections.count < limits.connections
         // The number of connections that get a 503 is limited as well.
         guard connections.count < limits.connections + 64 else {
@@ -152,7 +159,7 @@ package actor HTTPServer {
     private func restListeners() {
         guard isListening else { return }
         isListening = false
-        makeRoom()
+        makeRoom(for: nil)
         for listener in listeners { loop.unwatch(listener) }
         _ = loop.schedule(at: .now + .milliseconds(200)) { [weak self] in
             self?.assumeIsolated { server in

@@ -1,7 +1,8 @@
 /// The limits of a server: for all clients together, for each request, and for each phase of a connection.
 package struct ServerLimits: Sendable {
-    /// Open connections. A further connection replaces one that makes no progress, of the network that has the most
-    /// connections. If all connections work on a request or send a stream, the new one gets a 503.
+    /// Open connections. A further connection replaces one of the network that has the most connections: one that makes
+    /// no progress, or a busy one if the further connection comes from a network that has fewer. Otherwise it gets a
+    /// 503.
     package var connections = 800
     /// Streamed responses at the same time (`ResponseWriter`). A further one gets a 503.
     package var streams = 256

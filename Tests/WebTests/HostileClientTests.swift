@@ -111,6 +111,41 @@ import Testing
         await server.stop()
     }
 
+    @Test("a client connects and is served, however busy another network keeps all connections")
+    func newcomer() async throws {
+        var limits = ServerLimits()
+        limits.connections = 8
+        let handlers = Shared(0)
+        let server = HTTPServer(limits: limits) { request in
+            if request.path == "/busy" {
+                handlers.change { $0 += 1 }
+                try? await Task.sleep(for: .seconds(600))
+                handlers.change { $0 -= 1 }
+            }
+            return .respond(ServerResponse(200, "text/plain", "ok\n"))
+        }
+        let address = try await server.listen(on: ListenAddress("127.0.0.1:0")!)
+        var busy: [RawClient] = []
+        func keepBusy() async throws {
+            let client = try RawClient(address)
+            await client.send("GET /busy HTTP/1.1\r\nHost: h\r\n\r\n")
+            busy.append(client)
+        }
+        for _ in 0..<8 { try await keepBusy() }
+        try await eventually("eight requests to be worked on") { handlers.value == 8 }
+        // One more of the same network gets a 503, and one of another network takes a busy connection.
+        let ninth = try RawClient(address)
+        #expect(await ninth.read().hasPrefix("HTTP/1.1 503 "))
+        let client = try RawClient(address, from: "127.0.7.1")
+        try await eventually("the client to be accepted") { handlers.value == 7 }
+        // While it has not sent anything, further connections of the busy network do not take its place.
+        for _ in 0..<16 { try await keepBusy() }
+        await client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+        let answer = await client.read(until: "ok\n")
+        #expect(answer.hasPrefix("HTTP/1.1 200 "), "\(answer)")
+        await server.stop()
+    }
+
     @Test("all bodies together are bounded, and the budget is given back")
     func bodyBudget() async throws {
         var limits = ServerLimits()
