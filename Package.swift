@@ -156,7 +156,7 @@ let package = Package(
         .executableTarget(
             name: "redis-bench", dependencies: ["HaulRedis"], path: "Tests/bench/redis", swiftSettings: settings),
 
-        // The Swift program of docs/guides/producing.md.
+        // The Swift program of docs/start/swift.md.
         .executableTarget(
             name: "producer-example", dependencies: ["HaulClient"], path: "Tests/examples/producer",
             swiftSettings: settings),
@@ -193,8 +193,8 @@ let package = Package(
         tests(
             "HaulTests",
             [
-                "HaulActivities", "HaulBus", "HaulClient", "HaulContract", "HaulDirect", "HaulExecutors", "HaulRedis",
-                "HaulTerminal", "haul", "producer-example",
+                "HaulActivities", "HaulBus", "HaulClient", "HaulContract", "HaulDirect", "HaulExecutors", "HaulMetrics",
+                "HaulRedis", "HaulTerminal", "haul", "producer-example",
             ]),
     ]
 )

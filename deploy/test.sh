@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 
 need_swift
 need_packages "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}" nginx-light nghttp2-proxy prometheus btrfs-progs exfat-fuse exfatprogs procps mandoc
-# For the programs of docs/guides/producing.md, in each of their languages, and for JSON Schemas. A Node that the machine
+# For the programs of docs/start/, in each of their languages, and for JSON Schemas. A Node that the machine
 # already has is kept.
 need_packages jq python3-redis python3-jsonschema golang-go golang-github-gomodule-redigo-dev node-redis
 # Shells for the completion of words, and aria2, whose unfinished files are continued.

@@ -1,7 +1,7 @@
 import HaulContract
 package import HaulRedis
 
-/// The counts and settings of a batch: docs/reference/bus.md, "Batches".
+/// The counts and settings of a batch: docs/guides/batches.md.
 package struct BatchRecord: Sendable, Equatable {
     package let name: String
     /// How many members are counted in each state.

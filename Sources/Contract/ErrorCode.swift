@@ -1,4 +1,6 @@
 /// A stable code for why a job failed, as in the job's hash and in events. A newer worker may send further codes.
+///
+/// The first paragraph of a code says what happened, the second one what to do; docs/reference/errors.md is made of them.
 public struct ErrorCode: RawRepresentable, Hashable, Sendable, Codable, CustomStringConvertible {
     /// The code in the wire format: `http_404`, `checksum_mismatch`.
     public let rawValue: String
@@ -14,58 +16,118 @@ public struct ErrorCode: RawRepresentable, Hashable, Sendable, Codable, CustomSt
     public var httpStatus: Int? { rawValue.hasPrefix("http_") ? Int(rawValue.dropFirst(5)) : nil }
 
     /// The URL leads to an address that the operator has not allowed.
+    ///
+    /// Use a public address, or ask the operator for `--allow-address`.
     public static let addressForbidden = ErrorCode(rawValue: "address_forbidden")
     /// The job cannot be done as it is, or its element is gone from Redis or unreadable.
+    ///
+    /// Correct what the message names, and push the job again.
     public static let badJob = ErrorCode(rawValue: "bad_job")
-    /// The server's response is not valid HTTP.
+    /// The server's response is not valid HTTP, contradicts itself, or does not come to an end: a head of more than
+    /// 128 KiB or 512 fields, or more than 100 interim responses.
+    ///
+    /// Look at the server.
     public static let badResponse = ErrorCode(rawValue: "bad_response")
     /// The file does not have the digest that the job or the server gives.
+    ///
+    /// Ask whoever published the file or the digest; then push the job again with the right one.
     public static let checksumMismatch = ErrorCode(rawValue: "checksum_mismatch")
     /// The connection to the server could not be established.
+    ///
+    /// Look at the server and its port.
     public static let connect = ErrorCode(rawValue: "connect")
-    /// Too many workers were lost while they ran the job.
+    /// The job was lost with its worker 6 times while it was at work, without a checkpoint in between.
+    ///
+    /// Look at the logs of the workers and of the kernel (out of memory?), then retry the job.
     public static let crashLoop = ErrorCode(rawValue: "crash_loop")
-    /// The job was not done before its deadline.
+    /// The job was not done before its deadline. If the deadline has passed when a worker takes the job, no server is
+    /// asked.
+    ///
+    /// Push the job again with a later deadline if its result is still wanted.
     public static let deadline = ErrorCode(rawValue: "deadline")
-    /// The name of the host does not resolve.
+    /// The name of the host does not resolve. A name that does not exist, as the resolver says, ends the job at once.
+    ///
+    /// Check the name in the URL, and the resolver of the worker.
     public static let dns = ErrorCode(rawValue: "dns")
     /// Another file has the name already.
+    ///
+    /// Choose another `path` or `if_exists`.
     public static let fileExists = ErrorCode(rawValue: "file_exists")
-    /// The connection ended before the file was complete.
+    /// The connection ended before the file was complete, or without TLS' close_notify where only that marks the end.
+    /// The job continues from its offsets.
+    ///
+    /// Nothing, unless it stays so: then look at the server.
     public static let incomplete = ErrorCode(rawValue: "incomplete")
-    /// The worker's disk failed, or the partial file was changed by another process.
+    /// The worker's disk or bucket failed, a body without a length has filled the disk, or another process has
+    /// replaced or cut the partial file.
+    ///
+    /// Look at the disk or the bucket of the worker; its log says more.
     public static let io = ErrorCode(rawValue: "io")
     /// The worker reached a limit of its own, such as open files.
+    ///
+    /// Raise the limit of the worker that its log names.
     public static let localLimit = ErrorCode(rawValue: "local_limit")
-    /// A request that must not be sent twice was sent, and its outcome is unknown.
+    /// A request that must not be sent twice was sent, and no complete response came.
+    ///
+    /// Look at the server whether it was done. Then retry the job, or push it with `idempotent`.
     public static let outcomeUnknown = ErrorCode(rawValue: "outcome_unknown")
-    /// The path leads out of the root.
+    /// The path leads out of the root by a link, is itself a symbolic link, or cannot be a key of the bucket; or an upload
+    /// came to a worker without `--upload-from`.
+    ///
+    /// Choose another `path`, or ask the operator for `--upload-from`.
     public static let pathForbidden = ErrorCode(rawValue: "path_forbidden")
-    /// The worker has no permission to write at the path.
+    /// The worker has no permission to write at the path, or the bucket refuses it.
+    ///
+    /// Check the owner and the mode of the directory in the root, or the policy of the bucket.
     public static let permission = ErrorCode(rawValue: "permission")
     /// The worker's proxy failed or refused.
+    ///
+    /// Look at the proxy.
     public static let proxy = ErrorCode(rawValue: "proxy")
     /// A redirect leads from https to http, or to another scheme.
+    ///
+    /// Push the URL to which it leads, if you trust it.
     public static let redirectForbidden = ErrorCode(rawValue: "redirect_forbidden")
     /// The remote file changes faster than it can be fetched.
+    ///
+    /// Wait until the file no longer changes.
     public static let remoteChanged = ErrorCode(rawValue: "remote_changed")
     /// The file does not have the ``Job/size`` of the job.
+    ///
+    /// Check the size, or ask whoever published the file.
     public static let sizeMismatch = ErrorCode(rawValue: "size_mismatch")
-    /// The file to be sent has changed since the upload began.
+    /// The file to be sent was changed, replaced or removed since the upload began.
+    ///
+    /// Push the job again when the file no longer changes.
     public static let sourceChanged = ErrorCode(rawValue: "source_changed")
-    /// The file to be sent does not exist.
+    /// The file to be sent is not beneath the `--upload-from` of the worker that took the job.
+    ///
+    /// Push the job again when the file is there. Workers of a queue should share that directory.
     public static let sourceMissing = ErrorCode(rawValue: "source_missing")
-    /// No byte arrived for too long.
+    /// No byte arrived for ``Job/stallTimeout``. The job continues from its offsets.
+    ///
+    /// Nothing, unless it stays so: then look at the server.
     public static let stalled = ErrorCode(rawValue: "stalled")
-    /// TLS failed: the server's certificate is not trusted, or the server requires a client certificate.
+    /// TLS failed. A certificate that cannot be trusted (an unknown authority, expired, for another name) and a server
+    /// that requires a client certificate end the job at once.
+    ///
+    /// Look at the certificate of the server. `--ca` trusts another authority, `--client-cert` shows a certificate.
     public static let tls = ErrorCode(rawValue: "tls")
-    /// The file is larger than the job allows.
+    /// The file or the response is larger than the job, the worker or the server allows.
+    ///
+    /// Raise `max_bytes`, `max_response` or `--max-file-size`, or check what the server sends.
     public static let tooLarge = ErrorCode(rawValue: "too_large")
     /// More than ten redirects.
+    ///
+    /// Check the URL.
     public static let tooManyRedirects = ErrorCode(rawValue: "too_many_redirects")
-    /// The download was slower than the job allows.
+    /// The download was slower than `min_speed` over 30 s.
+    ///
+    /// Lower `min_speed`, or use another mirror.
     public static let tooSlow = ErrorCode(rawValue: "too_slow")
     /// The file does not have the ``Job/contentType`` of the job.
+    ///
+    /// Check the URL: servers often answer with a page instead of a file.
     public static let wrongContentType = ErrorCode(rawValue: "wrong_content_type")
 }
 

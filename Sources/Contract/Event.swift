@@ -1,4 +1,4 @@
-/// An event of a job or of a batch, as it was published. docs/reference/bus.md lists the kinds of events and
+/// An event of a job or of a batch, as it was published. docs/reference/events.md lists the kinds of events and
 /// their members.
 ///
 /// An event of a newer worker may have members that this version does not know. They are in ``json``.

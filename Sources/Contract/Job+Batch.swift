@@ -1,5 +1,5 @@
 extension Job {
-    /// A set of jobs that are counted together: docs/reference/bus.md, "Batches".
+    /// A set of jobs that are counted together: docs/guides/batches.md.
     public struct Batch: Sendable, Equatable {
         /// 1 to 128 of `A-Z a-z 0-9 . _ : -`.
         public var name: String

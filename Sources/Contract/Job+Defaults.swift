@@ -1,4 +1,4 @@
-// The defaults that a queue adds to its jobs: docs/reference/bus.md, "Defaults of a queue".
+// The defaults that a queue adds to its jobs: docs/operate/queues.md.
 
 extension JobField {
     /// The largest size of one default, in bytes of JSON.

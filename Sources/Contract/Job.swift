@@ -5,7 +5,7 @@
 ///     job.checksum = Job.Checksum("sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08")
 ///     job.deadline = .seconds(3600)
 ///
-/// docs/reference/bus.md says in full what each field means. A field that is nil or has its default is not written.
+/// docs/reference/fields.md says in full what each field means. A field that is nil or has its default is not written.
 public struct Job: Sendable, Equatable {
     /// What a worker does for the job.
     public enum Kind: String, Sendable, CaseIterable {
@@ -26,7 +26,7 @@ public struct Job: Sendable, Equatable {
         }
     }
 
-    /// What happens if another file has the name: docs/reference/bus.md, "File name conflicts".
+    /// What happens if another file has the name: docs/guides/files.md.
     public enum IfExists: String, Sendable, CaseIterable {
         /// The job's own earlier file is kept or replaced. If another file has the name, the job fails (a name from
         /// ``Job/path``) or the new file gets a number (a name from the server or the URL).

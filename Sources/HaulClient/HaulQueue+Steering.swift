@@ -2,8 +2,8 @@ import HaulBus
 import HaulRedis
 
 // Control operations are written to Redis, and take effect within 3 seconds, whatever the state of a job. An operation
-// for an unknown job is kept for an hour, because the push may arrive after it. docs/reference/bus.md,
-// "Control operations in every state", says what each of them does.
+// for an unknown job is kept for an hour, because the push may arrive after it. docs/reference/ordering.md
+// says what each of them does.
 extension HaulQueue {
     /// Pauses jobs. What they have downloaded is kept.
     public func pause(_ ids: [String]) async throws(HaulError) { try await request(.paused, ids) }

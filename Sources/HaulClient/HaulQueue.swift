@@ -27,7 +27,7 @@ public struct HaulQueue: Sendable {
     ///
     /// - Parameters:
     ///   - redis: `redis://[user:password@]host[:port][/db]`, `rediss://…` for TLS, `unix:///path`, or a URL for
-    ///     sentinels or a cluster as in docs/operate/operations.md.
+    ///     sentinels or a cluster as in docs/operate/redis.md.
     ///   - queue: 1 to 64 of the characters `A-Z a-z 0-9 . _ -`.
     /// - Throws: ``HaulError/Code-swift.struct/invalidURL``, ``HaulError/Code-swift.struct/invalidQueueName``.
     public init(redis: String, queue: String = "default") throws(HaulError) {

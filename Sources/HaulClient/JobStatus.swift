@@ -25,7 +25,7 @@ public struct JobStatus: Sendable, Equatable, Identifiable {
         self.record = Record(position: record.position, hasEnded: record.hasEnded)
     }
 
-    /// A field of the hash, as listed in docs/reference/bus.md. nil if it is absent or empty.
+    /// A field of the hash, as listed in docs/reference/keys.md. nil if it is absent or empty.
     public subscript(field: String) -> String? { fields[field] }
 
     private func integer(_ field: String) -> Int64? { fields[field].flatMap { Int64($0) } }

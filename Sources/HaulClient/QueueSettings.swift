@@ -1,7 +1,7 @@
 import HaulBus
 import HaulRedis
 
-/// The settings of a queue: docs/reference/bus.md, "Settings of a queue". nil means that a setting is not set, or
+/// The settings of a queue: docs/operate/queues.md. nil means that a setting is not set, or
 /// that its value in Redis is not valid and so has no effect.
 public struct QueueSettings: Sendable, Equatable {
     /// Whether the queue is paused: no job starts.
@@ -79,7 +79,7 @@ public struct QueueSettings: Sendable, Equatable {
     }
 }
 
-/// The limits of the whole fleet for one host: docs/reference/bus.md, "Limits of hosts". nil is no limit.
+/// The limits of the whole fleet for one host: docs/operate/queues.md. nil is no limit.
 public struct HostLimits: Sendable, Equatable {
     /// The largest number of jobs that run on the host at once.
     public var connections: Int?
@@ -142,7 +142,7 @@ extension HaulQueue {
         return after
     }
 
-    /// The defaults of the queue's jobs by the field's name: docs/reference/bus.md, "Defaults of a queue". Leaves out
+    /// The defaults of the queue's jobs by the field's name: docs/operate/queues.md. Leaves out
     /// defaults without an effect. The values of header fields may be secret.
     public func defaults() async throws(HaulError) -> [String: JSON] {
         let found = try await reaching { () throws(RedisError) in try await queue.configuration() }.defaults

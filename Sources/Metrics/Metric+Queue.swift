@@ -1,28 +1,45 @@
 // The metrics of a queue, as an exporter reports them.
 extension Metric {
-    package static let queueUp = gauge("haul_queue_up", "1 if Redis answered this scrape.")
-    package static let queueJobs = gauge("haul_queue_jobs", "Jobs by state; ended ones as long as they are kept.")
+    package static let queueUp = gauge(
+        "haul_queue_up", by: "queue",
+        help: "1 if Redis answered this scrape. If it is 0, the other metrics of the queue are absent.")
+    package static let queueJobs = gauge(
+        "haul_queue_jobs", by: "queue", "state", help: "Jobs by state; ended ones as long as they are kept.")
     package static let queueOldestWaiting = gauge(
-        "haul_queue_oldest_waiting_seconds", "How long the oldest waiting job has waited; 0 if none waits.")
-    package static let queueRejected = gauge("haul_queue_rejected", "Elements in the list of rejected ones.")
-    package static let queueWorkers = gauge("haul_queue_workers", "Workers that were seen in the last 10 seconds.")
+        "haul_queue_oldest_waiting_seconds", by: "queue",
+        help: "How long the oldest of the next jobs has waited: since its at, or else since the exporter first "
+            + "saw it. 0 if none waits; absent if the exporter may not read the waiting elements.")
+    package static let queueRejected = gauge(
+        "haul_queue_rejected", by: "queue", help: "Elements in the list of rejected ones, at most 1000.")
+    package static let queueWorkers = gauge(
+        "haul_queue_workers", by: "queue", help: "Workers that were seen in the last 10 seconds.")
     package static let queueSlots = gauge(
-        "haul_queue_slots", "Slots of the workers that were seen in the last 10 seconds.")
-    package static let queueSlotsTaken = gauge("haul_queue_slots_taken", "Of these, slots that have a job now.")
-    package static let queuePaused = gauge("haul_queue_paused", "1 if no jobs are started.")
-    package static let queueMaxRunning = gauge("haul_queue_max_running", "The most jobs that may run at once.")
+        "haul_queue_slots", by: "queue",
+        help: "Slots of the workers that were seen in the last 10 seconds; a worker with unlimited slots counts "
+            + "as many as it has taken.")
+    package static let queueSlotsTaken = gauge(
+        "haul_queue_slots_taken", by: "queue", help: "Of these, slots that have a job now.")
+    package static let queuePaused = gauge("haul_queue_paused", by: "queue", help: "1 if no jobs are started.")
+    package static let queueMaxRunning = gauge(
+        "haul_queue_max_running", by: "queue", help: "The most jobs that may run at once; absent without a limit.")
     package static let queueLastTick = gauge(
-        "haul_queue_last_tick_timestamp_seconds", "Unix time of the last tick of any worker.")
+        "haul_queue_last_tick_timestamp_seconds", by: "queue",
+        help: "Unix time of the last heartbeat of any worker; absent if there was none.")
 
     package static let queueEvents = counter(
-        "haul_queue_events_total", "Events that the whole fleet has published, except progress.")
+        "haul_queue_events_total", by: "queue", "event",
+        help: "Events that the whole fleet has published, except progress.")
     package static let queueFailures = counter(
-        "haul_queue_failures_total", "Jobs of the whole fleet that failed for good, by error code.")
-    package static let queueClaims = counter("haul_queue_claims_total", "Jobs that workers have claimed.")
+        "haul_queue_failures_total", by: "queue", "code",
+        help: "Jobs of the whole fleet that failed for good, by error code. The 100 most frequent codes are "
+            + "counted separately; further ones are \"other\".")
+    package static let queueClaims = counter(
+        "haul_queue_claims_total", by: "queue", help: "Jobs that workers have claimed.")
     package static let queueLost = counter(
-        "haul_queue_lost_total", "Jobs that were returned to the queue because their worker was lost.")
+        "haul_queue_lost_total", by: "queue",
+        help: "Jobs that were returned to the queue because their worker was lost.")
     package static let queueReceivedBytes = counter(
-        "haul_queue_received_bytes_total", "Bytes of bodies that have arrived at all workers.")
+        "haul_queue_received_bytes_total", by: "queue", help: "Bytes of bodies that have arrived at all workers.")
 
     /// In the order of docs/operate/metrics.md.
     package static let ofQueue = [

@@ -1,22 +1,32 @@
-/// The name, type and meaning of one metric, by the conventions of Prometheus. docs/operate/metrics.md lists the same.
+/// The name, type and meaning of one metric, by the conventions of Prometheus. docs/operate/metrics.md is made from them.
 package struct Metric: Sendable, Hashable {
     package enum Kind: String, Sendable { case counter, gauge, histogram }
 
     package let name: String
     package let kind: Kind
-    /// One sentence for the HELP line.
+    /// The names of its labels, without the `le` of a histogram.
+    package let labels: [String]
+    /// The text of the HELP line.
     package let help: String
     /// The upper bounds of a histogram's buckets in seconds, ascending, without `+Inf`. Empty for all other kinds.
     package let buckets: [Double]
 
-    private init(_ name: String, _ kind: Kind, _ help: String, buckets: [Double] = []) {
-        (self.name, self.kind, self.help, self.buckets) = (name, kind, help, buckets)
+    private init(_ name: String, _ kind: Kind, _ labels: [String], _ help: String, buckets: [Double] = []) {
+        (self.name, self.kind, self.labels, self.help, self.buckets) = (name, kind, labels, help, buckets)
     }
 
-    static func counter(_ name: String, _ help: String) -> Metric { Metric(name, .counter, help) }
-    static func gauge(_ name: String, _ help: String) -> Metric { Metric(name, .gauge, help) }
-    static func histogram(_ name: String, _ help: String, _ buckets: [Double] = latencies) -> Metric {
-        Metric(name, .histogram, help, buckets: buckets)
+    static func counter(_ name: String, by labels: String..., help: String) -> Metric {
+        Metric(name, .counter, labels, help)
+    }
+
+    static func gauge(_ name: String, by labels: String..., help: String) -> Metric {
+        Metric(name, .gauge, labels, help)
+    }
+
+    static func histogram(
+        _ name: String, by labels: String..., buckets: [Double] = latencies, help: String
+    ) -> Metric {
+        Metric(name, .histogram, labels, help, buckets: buckets)
     }
 
     /// Buckets for round trips and syncs, in seconds.

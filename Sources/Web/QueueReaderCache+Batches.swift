@@ -2,7 +2,7 @@ import HaulBus
 import HaulContract
 import HaulRedis
 
-// Batches: docs/reference/bus.md, "Batches".
+// Batches: docs/guides/batches.md.
 
 extension QueueReaderCache {
     /// A page of batches, newest first.

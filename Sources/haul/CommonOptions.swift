@@ -9,7 +9,7 @@ import HaulTerminal
 /// The options of every command that uses Redis.
 struct CommonOptions: ParsableArguments {
     static let redisHelp: ArgumentHelp =
-        "Where Redis is: redis://[user:password@]host[:port][/db], rediss://, unix:///path, redis+sentinel:// or redis+cluster:// (docs/operate/operations.md). [HAUL_REDIS, or a file that HAUL_REDIS_FILE names, else 127.0.0.1]"
+        "Where Redis is: redis://[user:password@]host[:port][/db], rediss://, unix:///path, redis+sentinel:// or redis+cluster:// (docs/operate/redis.md). [HAUL_REDIS, or a file that HAUL_REDIS_FILE names, else 127.0.0.1]"
 
     /// It names the environment variable: other users can see a process's arguments, and so a password in the URL.
     static let proxyHelp: ArgumentHelp = "A proxy for all downloads, http:// or socks5h://. [HAUL_PROXY]"

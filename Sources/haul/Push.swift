@@ -120,7 +120,8 @@ struct Push: AsyncParsableCommand {
             let job = try Job(json: json)
             if let unknown = job.unknownFields.first {
                 throw ExitStatus.because(
-                    .usage, "\(place)\(unknown): no such field (docs/reference/bus.md lists them). Nothing was pushed.")
+                    .usage,
+                    "\(place)\(unknown): no such field (docs/reference/fields.md lists them). Nothing was pushed.")
             }
             if let url = job.unreadableURL {
                 throw ExitStatus.because(.usage, "\(place)url: \(url) has an invalid host name. Nothing was pushed.")

@@ -69,7 +69,7 @@ import Testing
             #expect(try await roles.permits(role, "PSUBSCRIBE K:events:*"))
         }
         #expect(try await roles.permits("worker", "SUBSCRIBE K:control"))
-        // docs/operate/operations.md reads the line in this way. A worker finds out in this way which key has a wrong type.
+        // docs/operate/redis.md reads the line in this way. A worker finds out in this way which key has a wrong type.
         #expect(try await roles.permits("operator", "LINDEX K:jobs -1"))
         #expect(try await roles.permits("worker", "TYPE K:jobs"))
     }

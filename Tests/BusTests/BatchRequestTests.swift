@@ -4,7 +4,7 @@ import HaulRedis
 import HaulTestSupport
 import Testing
 
-/// Control operations for batches: docs/reference/bus.md, "Control operations for a batch".
+/// Control operations for batches: docs/guides/batches.md.
 @Suite("Control operations for batches") struct BatchRequestTests {
     private static let three = #"{"name":"b","size":3,"reply_to":"r"}"#
 

@@ -4,7 +4,7 @@ import HaulRedis
 import HaulTestSupport
 import Testing
 
-/// The tables of docs/reference/bus.md: what an operation does, and what a push does, in every state.
+/// The tables of docs/reference/ordering.md: what an operation does, and what a push does, in every state.
 @Suite struct ControlTableTests {
     /// Brings job "1" into `state`. Returns its claim if it runs.
     private func bring(_ f: QueueFixture, to state: JobState) async throws -> Claim? {

@@ -4,7 +4,7 @@ import HaulRedis
 import HaulTestSupport
 import Testing
 
-/// Sets of jobs that are counted together: docs/reference/bus.md, "Batches".
+/// Sets of jobs that are counted together: docs/guides/batches.md.
 @Suite("Batches of jobs") struct JobBatchTests {
     @Test("a batch counts its members, and ends when as many as its size have ended") func counted() async throws {
         let b = try await BatchFixture()

@@ -1,23 +1,15 @@
 import Foundation
 import HaulContract
+import HaulTestSupport
 import Testing
 
 @testable import HaulBus
 
-/// The samples in docs/reference/bus.md match what the product accepts and publishes.
+/// The samples in docs/ match what the product accepts and publishes.
 @Suite struct PageTests {
-    private static func blocks(_ kind: String) throws -> [String] {
-        let page = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-            .deletingLastPathComponent().appendingPathComponent("docs/reference/bus.md")
-        let text = try String(contentsOf: page, encoding: .utf8)
-        return text.components(separatedBy: "```json \(kind)\n").dropFirst().map {
-            $0.components(separatedBy: "\n```")[0]
-        }
-    }
-
     @Test("every sample of an element is accepted, and together they have every field") func elements() async throws {
         let f = try await QueueFixture()
-        let samples = try Self.blocks("element")
+        let samples = try Pages.blocks("json element")
         var names: Set<String> = []
         for sample in samples {
             let json = try JSON(Array(sample.utf8))
@@ -34,8 +26,8 @@ import Testing
         #expect(names == Set(JobField.byName.keys).subtracting(["t"]))
     }
 
-    @Test("the page has a sample of every event, in the order of their positions") func events() throws {
-        let lines = try Self.blocks("events").flatMap { $0.split(separator: "\n") }
+    @Test("the pages have a sample of every event, in the order of their positions") func events() throws {
+        let lines = try Pages.blocks("json events").flatMap { $0.split(separator: "\n") }
         let events = lines.compactMap { Event(Array($0.utf8)) }
         #expect(events.count == lines.count)
         #expect(

@@ -4,7 +4,7 @@ import HaulRedis
 import HaulTestSupport
 import Testing
 
-/// Who is answered: docs/reference/bus.md, "Replies".
+/// Who is answered: docs/reference/events.md.
 @Suite struct ReplyTests {
     /// The events on a reply list, oldest first.
     private func answers(_ f: QueueFixture, _ name: String) async throws -> [Event] {

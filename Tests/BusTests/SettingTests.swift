@@ -50,7 +50,7 @@ import Testing
         let f = try await QueueFixture()
         for id in ["1", "2", "3"] { try await f.push(#"{"url":"http://h/1","id":"\#(id)"}"#) }
         let claim = try #require(try await f.claim())
-        // As docs/reference/bus.md says it.
+        // As docs/operate/queues.md says it.
         try await f.redis.send(Command("HSET", f.queue.keys.settings, "quiet:w1", "1"))
         #expect(try await f.tick([claim]).gate == .quiet)
         // The element that its wait moved returns to its position.

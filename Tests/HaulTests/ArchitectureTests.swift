@@ -2,15 +2,15 @@ import Foundation
 import HaulTestSupport
 import Testing
 
-/// Checks the statements of docs/contributing/architecture.md about files and imports.
+/// Checks the statements of docs/contributing/ about files and imports.
 @Suite struct ArchitectureTests {
-    private static let repository = SchemaValidator.repository
+    private static let repository = Pages.repository
 
     private static func page() throws -> String {
-        try String(contentsOf: repository.appending(path: "docs/contributing/architecture.md"), encoding: .utf8)
+        try Pages.names.filter { $0.hasPrefix("docs/contributing/") }.map(Pages.text).joined(separator: "\n")
     }
 
-    @Test("each file that docs/contributing/architecture.md names exists") func files() throws {
+    @Test("each file that the pages for contributors name exists") func files() throws {
         let named = try Self.page().matches(of: /`((?:[\w+.\-]+\/)+[\w+.\-]+\.[a-z]+)`/).map { String($0.1) }
         #expect(named.count > 200)
         for name in Set(named).sorted() {

@@ -5,19 +5,12 @@ import Testing
 
 /// Runs the examples of README.md and docs/ as a reader would. The blocks fenced as `sh run` of a page are one session.
 @Suite struct DocumentationTests {
-    private static let repository = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
-        .deletingLastPathComponent().deletingLastPathComponent()
+    private static let pages = Pages.names.filter { (try? Pages.blocks("sh run", of: $0).isEmpty) == false }
 
-    @Test(
-        "the examples of a page work",
-        arguments: [
-            "README.md", "docs/reference/bus.md", "docs/operate/operations.md", "docs/guides/haul-get.md",
-            "docs/guides/producing.md",
-        ])
-    func page(_ name: String) async throws {
-        let text = try String(contentsOf: Self.repository.appendingPathComponent(name), encoding: .utf8)
-        let blocks = Self.blocks(text)
-        try #require(!blocks.isEmpty)
+    @Test("pages with examples are found") func found() { #expect(Self.pages.count > 10) }
+
+    @Test("the examples of a page work", arguments: pages) func page(_ name: String) async throws {
+        let blocks = try Pages.blocks("sh run", of: name)
         let bench = try await CommandBench()
         let big = FileBytes(seed: 51, count: 4_000_000)
         // The origin holds these files, so that their jobs do not end before they are paused or cancelled. It releases
@@ -43,8 +36,13 @@ import Testing
         try await eventually("both workers") {
             try await bench.server.cli("ZCARD", "haul:{default}:workers") == "2"
         }
-        // Make redis-cli and haul work as the page writes them.
+        // Make redis-cli and haul work as the page writes them. The pages for a first start call the root `files`.
         let (haul, place) = (try #require(ChildProcess.path(of: "haul")), TemporaryDirectory())
+        if name.hasPrefix("docs/start/") {
+            try FileManager.default.createSymbolicLink(
+                atPath: place.file("files"), withDestinationPath: bench.root.path)
+        }
+        try FileManager.default.copyItem(atPath: ShippedRoles.path, toPath: place.file("users.acl"))
         let functions = """
             redis-cli() { command redis-cli -s \(bench.server.socket) "$@"; }
             haul() { \(haul) "$@"; }
@@ -70,21 +68,5 @@ import Testing
             worker.kill(SIGTERM)
             #expect(try await worker.wait() == 0)
         }
-    }
-
-    private static func blocks(_ text: String) -> [String] {
-        var blocks: [String] = []
-        var current: [Substring]?
-        for line in text.split(separator: "\n", omittingEmptySubsequences: false) {
-            if line == "```sh run" {
-                current = []
-            } else if line == "```", let lines = current {
-                blocks.append(lines.joined(separator: "\n"))
-                current = nil
-            } else {
-                current?.append(line)
-            }
-        }
-        return blocks
     }
 }

@@ -42,14 +42,9 @@ import Testing
 
     /// The commands of each page, in blocks and in sentences.
     private static func commands() throws -> [(page: String, command: String)] {
-        let repository = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-            .deletingLastPathComponent()
-        let files = try FileManager.default.subpathsOfDirectory(atPath: repository.appendingPathComponent("docs").path)
-            .filter { $0.hasSuffix(".md") }
         var result: [(String, String)] = []
-        for page in ["README.md"] + files.sorted().map({ "docs/" + $0 })
-        where page != "docs/contributing/architecture.md" {
-            let text = try String(contentsOf: repository.appendingPathComponent(page), encoding: .utf8)
+        for page in Pages.names where !page.hasPrefix("docs/contributing/architecture") {
+            let text = try Pages.text(page)
             let block = /^(?:    )?(?:\$ |sudo )?(haul [^|;>&#…\n]*)/.anchorsMatchLineEndings()
             let sentence = /(?:^|[^`])`(haul [^`|;>&#…]+)[^`]*`/
             result += text.matches(of: block).map { (page, String($0.1)) }

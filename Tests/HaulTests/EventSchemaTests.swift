@@ -4,14 +4,10 @@ import HaulContract
 import HaulTestSupport
 import Testing
 
-/// Compares docs/reference/schema/event.json and the samples of docs/reference/bus.md with the events that real workers publish.
+/// Compares docs/reference/schema/event.json and the samples of docs/ with the events that real workers publish.
 @Suite struct EventSchemaTests {
     private static func samples() throws -> [String] {
-        let page = try String(
-            contentsOf: SchemaValidator.repository.appending(path: "docs/reference/bus.md"), encoding: .utf8)
-        let beginning = try #require(page.firstRange(of: "```json events\n"))
-        let rest = page[beginning.upperBound...]
-        return rest[..<(try #require(rest.firstRange(of: "```"))).lowerBound].split(separator: "\n").map(String.init)
+        try Pages.blocks("json events").flatMap { $0.split(separator: "\n").map(String.init) }
     }
 
     @Test(

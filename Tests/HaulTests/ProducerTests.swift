@@ -4,7 +4,7 @@ import HaulClient
 import HaulTestSupport
 import Testing
 
-/// The programs of docs/guides/producing.md, taken from the page and run against a real worker.
+/// The programs of docs/, taken from the pages and run against a real worker.
 @Suite struct ProducerTests {
     /// A program of the page: its language in the fence, its file, and its command.
     enum Program: String, CaseIterable, CustomTestStringConvertible {
@@ -34,17 +34,14 @@ import Testing
         }
     }
 
-    private static let repository = URL(filePath: #filePath).appending(path: "../../..").standardized
-
     private static func source(_ program: Program, _ length: String = "program") throws -> String {
-        let text = try String(contentsOf: repository.appending(path: "docs/guides/producing.md"), encoding: .utf8)
-        let beginning = try #require(text.firstRange(of: "```\(program.rawValue) \(length)\n"))
-        let rest = text[beginning.upperBound...]
-        return String(rest[..<(try #require(rest.firstRange(of: "\n```"))).lowerBound]) + "\n"
+        let blocks = try Pages.blocks("\(program.rawValue) \(length)")
+        try #require(blocks.count == 1, "\(program) \(length)")
+        return blocks[0] + "\n"
     }
 
     @Test("the Swift program of the page is the one that is built") func swift() throws {
-        let built = Self.repository.appending(path: "Tests/examples/producer/Producer.swift")
+        let built = Pages.repository.appending(path: "Tests/examples/producer/Producer.swift")
         #expect(try String(contentsOf: built, encoding: .utf8) == Self.source(.swift))
     }
 
@@ -114,6 +111,41 @@ import Testing
     }
 
     @Test(
+        "the program of a first start fetches a file, which has the bytes of the server",
+        .timeLimit(.minutes(3)), arguments: Program.allCases)
+    func first(_ program: Program) async throws {
+        let bench = try await ProducerBench(program, try Self.source(program, "first"))
+        let worker = try bench.worker()
+        if program == .swift {
+            let own = try String(contentsOf: URL(filePath: #filePath), encoding: .utf8)
+            #expect(own.contains(try Self.source(.swift, "first")))
+            let queue = try HaulQueue(redis: bench.server.url)
+            try await fetchFirst(bench.origin.url("/good"), on: queue)
+            await queue.close()
+        } else {
+            let run = try bench.start(bench.origin.url("/good"))
+            #expect(try await run.wait(within: .seconds(60)) == 0, "\(run.standardError)")
+            #expect(run.standardOutput == "completed good\n")
+        }
+        #expect(bench.root.contents("good") == ProducerBench.bytes.bytes(0..<ProducerBench.bytes.count))
+        worker.kill(SIGTERM)
+        _ = try await worker.wait(within: .seconds(30))
+    }
+
+    @Test(
+        "a dispatcher hands each of many results to the caller that waits for it",
+        .timeLimit(.minutes(3)), arguments: [Program.python, .javascript])
+    func dispatcher(_ program: Program) async throws {
+        let bench = try await ProducerBench(program, try Self.source(program, "dispatcher"))
+        let worker = try bench.worker()
+        let run = try bench.start(bench.origin.url("/orders"), "100")
+        #expect(try await run.wait(within: .seconds(90)) == 0, "\(run.standardError)")
+        #expect(run.standardOutput == "100 completed\n")
+        worker.kill(SIGTERM)
+        _ = try await worker.wait(within: .seconds(30))
+    }
+
+    @Test(
         "a short program sends a request and an upload, and prints the server's responses",
         .timeLimit(.minutes(3)), arguments: Program.allCases)
     func short(_ program: Program) async throws {
@@ -144,6 +176,11 @@ import Testing
     }
 }
 
+func fetchFirst(_ url: String, on queue: HaulQueue) async throws {
+    let result = try await queue.push(Job(url, id: "first")).result(timeout: .seconds(60)).get()
+    print("\(result.state) \(result.file ?? "")")
+}
+
 func orderAndSend(_ file: String, to url: String, on queue: HaulQueue) async throws {
     var order = Job.request("POST", url, id: "order-7")
     order.request.json = #"{"film":7}"#
@@ -159,6 +196,7 @@ private struct ProducerBench {
     let server: RedisServer
     let root = TemporaryDirectory()
     let origin: OriginServer
+    static let bytes = FileBytes(seed: 61, count: 400_000)
     private let gate = Latch()
     private let url: String
     private let command: [String]
@@ -167,14 +205,13 @@ private struct ProducerBench {
         let port = FreePort.next()
         server = try await RedisServer(["--port", String(port), "--bind", "127.0.0.1"])
         url = "redis://127.0.0.1:\(port)"
-        let bytes = FileBytes(seed: 61, count: 400_000)
         origin = try OriginServer { [gate] request in
             if request.path == "/missing" { return OriginReply(404) }
-            if request.path == "/orders" {
+            if request.path.hasPrefix("/orders") {
                 let body = request.body.bytes
                 return OriginReply(request.method == "POST" ? 201 : 200, body: Array("got ".utf8) + body)
             }
-            var reply = OriginReply.file(bytes, to: request)
+            var reply = OriginReply.file(Self.bytes, to: request)
             if request.path == "/held" {
                 reply.pace = 20_000
                 reply.hold = (100_000, gate)

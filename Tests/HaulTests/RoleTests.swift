@@ -323,7 +323,7 @@ import Testing
         }
     }
 
-    @Test("an administrator may do what docs/operate/operations.md asks of one") func administrator() async throws {
+    @Test("an administrator may do what docs/operate/ asks of one") func administrator() async throws {
         let roles = try await Roles(["--appendonly", "yes"])
         let libraries = try await roles.haul("admin", "load-functions").out
         let name = try #require(libraries.firstMatch(of: /haul_[0-9a-f]+/)).0

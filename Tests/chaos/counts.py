@@ -1,4 +1,4 @@
-"""Checks batches by docs/reference/bus.md: the counts, the members, one final event for each round, and one reply.
+"""Checks batches by docs/guides/batches.md: the counts, the members, one final event for each round, and one reply.
 
 A final event of a batch has counts. They must equal the counts of its members' own final events up to then. So this
 detects a batch that ends while a member is pending, or that counts a member twice, even if the counts are right later.

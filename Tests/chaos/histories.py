@@ -1,7 +1,7 @@
 """Real workers run jobs with random histories of pushes and control operations. Then an oracle that knows only the contract
 checks them.
 
-Exit status: 0 if every job ended as docs/reference/bus.md allows; 1 otherwise. histories.sh starts this script.
+Exit status: 0 if every job ended as docs/reference/ordering.md allows; 1 otherwise. histories.sh starts this script.
 """
 import argparse
 import os

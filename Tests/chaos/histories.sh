@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Random histories of pushes and requests on real workers, checked by an oracle of docs/reference/bus.md.
+# Random histories of pushes and requests on real workers, checked by an oracle of docs/reference/ordering.md.
 #   Tests/chaos/histories.sh                                     the short form
 #   Tests/chaos/histories.sh --histories 3000 --kills --lease 3  the long form
 #   HAUL=…/haul Tests/chaos/histories.sh                         another build, to see what it gets wrong

@@ -9,7 +9,7 @@ from refetched import Refetched
 from resp import Redis, RedisError, pairs
 
 Q = "haul:{default}:"
-# Keys without an expiry, as listed in docs/reference/bus.md: small, bounded, or trimmed by the tick.
+# Keys without an expiry, as listed in docs/reference/keys.md: small, bounded, or trimmed by the tick.
 PERMANENT = {Q + name for name in (
     "tick", "workers", "completed", "failed", "cancelled", "rejected", "settings", "deadlines", "permits",
     "epoch", "totals", "responses", "response_bytes", "reply_bytes", "batches")}
@@ -223,7 +223,7 @@ class Ledger:
         return job.fails or error == "crash_loop" or job.is_once and error == "outcome_unknown"
 
     def sent_twice(self, found):
-        """After a failover Redis may have forgotten that a request was sent. docs/reference/bus.md permits a second request
+        """After a failover Redis may have forgotten that a request was sent. docs/guides/requests.md permits a second request
         then."""
         return {"sent twice without leave": found} if self.topology.REMEMBERS else {}
 

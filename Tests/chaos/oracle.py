@@ -1,4 +1,4 @@
-"""The possible ends of a job, by the order and the tables of docs/reference/bus.md.
+"""The possible ends of a job, by the order and the tables of docs/reference/ordering.md.
 
 An act is a push or a control operation. Its timestamp is known exactly (`at`), or as an interval. The oracle plays every order of
 the acts that fits their timestamps. Each order gives a set of possible ends. The oracle knows nothing but the contract.

@@ -8,7 +8,7 @@ import zipfile
 import pytest
 from support import PYTHON, REPOSITORY, Origin, Server, Worker
 
-PAGES = ["Sources/PythonClient/README.md", "docs/guides/producing.md"]
+PAGES = ["Sources/PythonClient/README.md", "docs/start/python.md"]
 
 
 def examples(page):

@@ -16,11 +16,11 @@ eventually() {
 }
 same() { [ "$1" = "$2" ] || fail "$3: \"$1\", not \"$2\""; }
 operator() { redis-cli --no-auth-warning -u redis://operator:OPERATOR-PASSWORD@127.0.0.1 "$@"; }
-# page NAME: runs the block of operations.md with this name, as a reader would.
+# page NAME: runs the block with this name of the pages for operators, as a reader would.
 page() {
     local block
-    block=$(awk -v fence="\`\`\`sh $1" -v end='```' '$0 == fence { on = 1; next } $0 == end { on = 0 } on' /root/operations.md)
-    [ -n "$block" ] || fail "operations.md has no block $1"
+    block=$(awk -v fence="\`\`\`sh $1" -v end='```' '$0 == fence { on = 1; next } $0 == end { on = 0 } on' /root/{install,redis,upgrade}.md)
+    [ -n "$block" ] || fail "the pages have no block $1"
     bash -euo pipefail -c "$block"
 }
 job() { operator HGET "haul:{default}:job:$1" "$2"; }
@@ -53,7 +53,7 @@ cd /root/first && page install | grep -E '^(Unpacking|Setting up|[0-9])'
 same "$(stat -c '%U %a' /var/lib/haul/downloads)" "haul 750" "the root of the workers"
 same "$(stat -c '%U %a' /etc/haul/redis)" "root 600" "the file with the password"
 same "$(systemctl list-units --no-legend 'haul-*' | wc -l)" 0 "units that start unasked"
-for file in /usr/share/man/man1/haul.1.gz /usr/share/bash-completion/completions/haul /usr/share/doc/haul/{operate/operations.md,reference/openapi.json,reference/schema/event.json} \
+for file in /usr/share/man/man1/haul.1.gz /usr/share/bash-completion/completions/haul /usr/share/doc/haul/{operate/install.md,reference/openapi.json,reference/schema/event.json} \
     /usr/share/doc/haul/examples/{users.acl,prometheus.yml,kubernetes/base/worker.yaml}; do
     [ -s "$file" ] || fail "$file is missing"
 done

@@ -19,8 +19,8 @@ def main():
     cases = [case for test in tests for case in test["alert_rule_test"]]
     fired = {case["alertname"] for case in cases if case["exp_alerts"]}
     silent = {case["alertname"] for case in cases if not case["exp_alerts"]}
-    operations = (ROOT / "docs/operate/operations.md").read_text()
-    sections = set(re.findall(r"^#+ (Haul\w+)$", operations, re.MULTILINE))
+    runbook = (ROOT / "docs/operate/runbook.md").read_text()
+    sections = set(re.findall(r"^#+ (Haul\w+)$", runbook, re.MULTILINE))
     metrics = (ROOT / "docs/operate/metrics.md").read_text()
     dashboard = json.loads((ROOT / "deploy/grafana/haul.json").read_text())
     queries = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", [])]
@@ -33,12 +33,12 @@ def main():
         if name not in silent:
             wrong.append(f"{name}: no test in which it does not fire")
         if name not in sections:
-            wrong.append(f"{name}: no section of its name in docs/operate/operations.md")
+            wrong.append(f"{name}: no section of its name in docs/operate/runbook.md")
         for part in ("summary", "description", "command"):
             if part not in rule["annotations"]:
                 wrong.append(f"{name}: no {part}")
     names = {rule["alert"] for rule in rules}
-    wrong += [f"{name}: a section in docs/operate/operations.md, but no such alert" for name in sections - names]
+    wrong += [f"{name}: a section in docs/operate/runbook.md, but no such alert" for name in sections - names]
     for text in [rule["expr"] for rule in rules] + queries:
         for name in re.findall(r"\b(?:haul|process)_[a-z_]+\b", text):
             if re.sub(r"_(bucket|sum|count)$", "", name) not in metrics and name not in OTHERS:

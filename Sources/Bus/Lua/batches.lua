@@ -1,4 +1,4 @@
--- Sets of jobs that are counted together: docs/reference/bus.md, "Batches".
+-- Sets of jobs that are counted together: docs/guides/batches.md.
 --
 -- The hash `members:<name>` has the state in which each member is counted. `batch:<name>` has the number of members in
 -- each state. Only move() writes these, and it compares first: a member is counted once, however often its state is

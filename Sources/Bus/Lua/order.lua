@@ -1,4 +1,4 @@
--- The one order of pushes and control operations: docs/reference/bus.md, "The order of pushes and control operations".
+-- The one order of pushes and control operations: docs/reference/ordering.md.
 --
 -- Each push and each control operation has a timestamp. The timestamp of a push is its `at`. Without `at`, or if `at` is
 -- ahead of Redis' clock, it is when a worker claims the element. The timestamp of an operation is its time. An operation

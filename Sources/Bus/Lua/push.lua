@@ -1,4 +1,4 @@
--- What a push does to its job: docs/reference/bus.md, "What a push of a known id does".
+-- What a push does to its job: docs/reference/ordering.md.
 
 -- The first 4096 bytes of an element. Bytes that are not UTF-8 are replaced, because the whole entry would be invalid
 -- JSON.

@@ -1,4 +1,4 @@
--- Who is answered: docs/reference/bus.md, "Replies". `reply_to` of a job's hash has the names of the reply lists that get
+-- Who is answered: docs/reference/events.md. `reply_to` of a job's hash has the names of the reply lists that get
 -- its final event, with blanks between them.
 
 local IS_FINAL = { completed = true, failed = true, cancelled = true }

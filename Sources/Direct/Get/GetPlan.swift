@@ -143,7 +143,7 @@ struct GetPlan {
             throw ExitStatus.because(
                 .usage,
                 "\(place)unknown fields: \(job.unknownFields.joined(separator: ", ")); "
-                    + "docs/reference/bus.md lists those that exist"
+                    + "docs/reference/fields.md lists those that exist"
             )
         }
         var item = GetItem(

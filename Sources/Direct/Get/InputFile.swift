@@ -2,7 +2,7 @@ import HaulContract
 import HaulTerminal
 
 /// A list of downloads. Each line is a URL, several URLs with tabs between them (mirrors of one file), or a job in JSON
-/// (docs/reference/bus.md). Indented lines after it are its options, as in aria2's input files.
+/// (docs/reference/fields.md). Indented lines after it are its options, as in aria2's input files.
 enum InputFile {
     /// - Throws: `ExitStatus.usage`; the reason, which names the line, has been printed.
     static func entries(of path: String, _ lists: GetLists) throws -> [GetPlan.Entry] {

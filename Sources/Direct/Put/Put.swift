@@ -11,7 +11,7 @@ package struct Put: AsyncParsableCommand {
         commandName: "put", abstract: "Upload files here and now, without Redis.",
         discussion: """
             If the URL ends with /, each file's name is added to it. A POST or PATCH is sent once: it is not \
-            idempotent. Workers can upload the files of their store: docs/reference/bus.md, "Uploads".
+            idempotent. Workers can upload the files of their store: docs/guides/uploads.md.
 
             Exit status: 0 the server has all files, 1 a file is missing, 2 usage, 130 interrupted.
             """)

@@ -517,7 +517,7 @@ class AsyncQueue:
         return await self._run(self._core.stats())
 
     async def settings(self) -> Dict[str, str]:
-        """The settings of the queue, as docs/reference/bus.md lists them. Needs Redis' role for operators."""
+        """The settings of the queue, as docs/operate/queues.md lists them. Needs Redis' role for operators."""
         return await self._run(self._core.settings())
 
     async def change_settings(self, **changes: Union[bool, int, str, None]) -> None:

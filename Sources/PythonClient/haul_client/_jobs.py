@@ -239,7 +239,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]+|[A-Za-z0-9_\-\u0080-\U0010ffff]+")
 
 
 def is_url(url: str) -> bool:
-    """The rule of docs/reference/bus.md for a URL. Only a worker knows which international names can exist."""
+    """The rule of docs/reference/fields.md for a URL. Only a worker knows which international names can exist."""
     found = re.match(r"(?i:https?)://([^/?#]*)", url)
     if found is None or len(url.encode("utf-8", "replace")) > 8192 or re.search(r"[\x00-\x20\x7f]", url):
         return False

@@ -102,7 +102,7 @@ class JobResult:
     etag: Optional[str] = None
     #: Whether the file or the response existed already, and is still what the server has.
     unchanged: bool = False
-    #: Why the job failed: a code of docs/reference/bus.md such as http_404.
+    #: Why the job failed: a code of docs/reference/errors.md such as http_404.
     error: Optional[str] = None
     #: A sentence about the error for a person.
     message: Optional[str] = None
@@ -155,7 +155,7 @@ class JobStatus:
         return self.fields[field]
 
     def get(self, field: str) -> Optional[str]:
-        """A field of the hash as in docs/reference/bus.md. None if it is absent or empty."""
+        """A field of the hash as in docs/reference/keys.md. None if it is absent or empty."""
         return self.fields.get(field)
 
     def _integer(self, field: str) -> Optional[int]:

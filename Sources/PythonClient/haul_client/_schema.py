@@ -35,55 +35,78 @@ class Download:
     """A file that the workers fetch into their root."""
 
     kind: ClassVar[Literal["download"]] = "download"
-    #: http or https.
+    #: http or https, at most 8192 bytes, without spaces or control characters. The host is a name of letters, digits,
+    #: - and _ between dots, an international name, an IPv4 address of four decimal numbers without leading zeros, or
+    #: an IPv6 address in brackets; the port is from 1 to 65535. user:password@ before the host signs in, by Basic or
+    #: Digest authentication (MD5, SHA-256), at this host and nowhere else. The last @ before the path ends the
+    #: sign-in, which contains no %00. A job has url or urls.
     url: Optional[str] = None
-    #: Mirrors of one entity, best first.
+    #: Mirrors of one entity, best first. With a checksum, or if each mirror sends the same Repr-Digest, all of them
+    #: are used at once. Otherwise they are alternatives: when one fails, the next is tried from the start.
     urls: Optional[Sequence[str]] = None
-    #: The job's identity.
+    #: The job's identity. Without it, it is derived from the URL and the path, or from the whole element; a job with
+    #: a body needs one.
     id: Optional[str] = None
-    #: Relative to the workers' root. Ends in / for a directory.
+    #: Where the file goes, relative to the workers' root; it ends in / for a directory. Without it the name in
+    #: Content-Disposition, else the last part of the URL, with .gz, .br, .zst and so on behind it if the server sent
+    #: the file compressed without being asked to.
     path: Optional[str] = None
     #: What is done if another file has the name.
     if_exists: Optional[Literal['reuse', 'overwrite', 'rename', 'fail']] = None
     #: Seconds for which a completed file, or a response, is used without asking the server.
     fresh_for: Optional[float] = None
-    #: The digest of the file in hexadecimal.
+    #: The digest of the file in hexadecimal. Without it the file is checked by the server's Repr-Digest,
+    #: Content-Digest or Content-MD5, if the server sends one.
     checksum: Optional[str] = None
-    #: Bytes that the file must have.
+    #: Bytes that the file must have. A body without a known length is stopped when it exceeds them.
     size: Optional[int] = None
-    #: The media type that the file must have.
+    #: The media type that the file must have. Parameters do not count.
     content_type: Optional[str] = None
-    #: The request's method.
+    #: The request's method. A download may not have HEAD, since it brings no file; its GET must be answered by 200 or
+    #: 203, another method by any 2xx with a body, and only a GET is fetched in parts, continued and retried. An
+    #: upload has PUT, POST or PATCH. Without it a download is a GET, a request a GET or, with a body, a POST, an
+    #: upload a PUT or, of files in one body, a POST.
     method: Optional[str] = None
-    #: Header fields of the request: names and texts.
+    #: Header fields of the request: names and texts. Without a User-Agent of its own a job sends Haul/ and its
+    #: version. A redirect to another origin gets none of them but User-Agent. A download may not have Range,
+    #: Accept-Encoding or names that begin with If-; requests and uploads may not have Expect; no job may have Host,
+    #: Content-Length, Transfer-Encoding or Connection.
     headers: Optional[Mapping[str, str]] = None
     #: The request's body, as text. A job with a body needs an id.
     body: Optional[str] = None
-    #: The most connections for this file.
+    #: The most connections for this file. More join only while they make it faster, and only if the entity can be
+    #: recognized again: by a strong validator, a checksum or the server's digest. Without it the worker's
+    #: --connections.
     connections: Optional[int] = None
     #: Bytes per second, over all of the job's connections.
     limit_rate: Optional[int] = None
-    #: A larger file makes the job fail.
+    #: A larger file makes the job fail as too_large.
     max_bytes: Optional[int] = None
-    #: Bytes per second, averaged over 30 seconds. A slower job fails as too_slow.
+    #: Bytes per second, averaged over 30 seconds. A slower job fails as too_slow. Time in which limits of Haul or the
+    #: disk slow the job does not count.
     min_speed: Optional[int] = None
-    #: How many failed attempts in a row may follow the first one.
+    #: How many failed attempts in a row may follow the first one. An attempt that gains 64 KiB that can be continued,
+    #: of a short file a sixteenth, does not count and resets the counter.
     retries: Optional[int] = None
-    #: Seconds.
+    #: Seconds until the connection must be established.
     connect_timeout: Optional[float] = None
-    #: Seconds without a byte.
+    #: Seconds without a byte, after which the attempt fails as stalled.
     stall_timeout: Optional[float] = None
-    #: Seconds before the job may start.
+    #: Seconds before the job may start. They count from at, or from when a worker took the push if that was earlier
+    #: or at is absent.
     delay: Optional[float] = None
-    #: Seconds by which the job must be done.
+    #: Seconds by which the job must be done, even if it is paused, running or waiting. They count as those of delay.
     deadline: Optional[float] = None
     #: The final event is pushed onto this list of replies.
     reply_to: Optional[str] = None
     #: The set of jobs with which this one is counted.
     batch: Optional[Union[str, Batch]] = None
-    #: Any JSON of at most 4096 bytes, repeated in events.
+    #: Any JSON of at most 4096 bytes, repeated byte for byte in every event but progress. A valid traceparent in it
+    #: (W3C Trace Context, version 00) is also in the workers' log lines and in the requests to the origin of the
+    #: job's URL, unless headers has one.
     meta: JSON = None
-    #: Unix milliseconds of the push.
+    #: Unix milliseconds of the push. A push whose at is not later than the end of the job's last run is a duplicate,
+    #: and so is a repeated one.
     at: Optional[int] = None
 
 
@@ -92,51 +115,71 @@ class Request:
     """An HTTP request that a worker sends; its result has the response."""
 
     kind: ClassVar[Literal["request"]] = "request"
-    #: http or https.
+    #: http or https, at most 8192 bytes, without spaces or control characters. The host is a name of letters, digits,
+    #: - and _ between dots, an international name, an IPv4 address of four decimal numbers without leading zeros, or
+    #: an IPv6 address in brackets; the port is from 1 to 65535. user:password@ before the host signs in, by Basic or
+    #: Digest authentication (MD5, SHA-256), at this host and nowhere else. The last @ before the path ends the
+    #: sign-in, which contains no %00. A job has url or urls.
     url: Optional[str] = None
-    #: The job's identity.
+    #: The job's identity. Without it, it is derived from the URL and the path, or from the whole element; a job with
+    #: a body needs one.
     id: Optional[str] = None
     #: Seconds for which a completed file, or a response, is used without asking the server.
     fresh_for: Optional[float] = None
-    #: The request's method.
+    #: The request's method. A download may not have HEAD, since it brings no file; its GET must be answered by 200 or
+    #: 203, another method by any 2xx with a body, and only a GET is fetched in parts, continued and retried. An
+    #: upload has PUT, POST or PATCH. Without it a download is a GET, a request a GET or, with a body, a POST, an
+    #: upload a PUT or, of files in one body, a POST.
     method: Optional[str] = None
-    #: Header fields of the request: names and texts.
+    #: Header fields of the request: names and texts. Without a User-Agent of its own a job sends Haul/ and its
+    #: version. A redirect to another origin gets none of them but User-Agent. A download may not have Range,
+    #: Accept-Encoding or names that begin with If-; requests and uploads may not have Expect; no job may have Host,
+    #: Content-Length, Transfer-Encoding or Connection.
     headers: Optional[Mapping[str, str]] = None
     #: The request's body, as text. A job with a body needs an id.
     body: Union[str, bytes, None] = None
-    #: The request's body, as JSON.
+    #: The request's body, as JSON, sent byte for byte as it is written here. It sets Content-Type, unless headers
+    #: does.
     json: JSON = None
-    #: The request's body, as a form: names and texts.
+    #: The request's body, as a form: names and texts. Of an upload: further fields of the body that has the files,
+    #: not with each.
     form: Optional[Mapping[str, Scalar]] = None
-    #: The request's body, in base 64.
+    #: The request's body, in base 64, for bytes that are not UTF-8. A request has at most one of body, json, form and
+    #: body_base64.
     body_base64: Optional[str] = None
     #: Added to the URL's query: names and texts.
     query: Optional[Mapping[str, Scalar]] = None
-    #: Statuses that count as success.
+    #: Statuses that count as success. Any other status makes the job fail as http_NNN, with the response.
     expect: Optional[Sequence[Union[int, str]]] = None
-    #: Bytes of the body. A longer one makes the job fail as too_large.
+    #: Bytes of the response's body. A longer one makes the job fail as too_large.
     max_response: Optional[int] = None
-    #: The server recognizes a repetition by its Idempotency-Key, so the request may be sent again.
+    #: The server recognizes a repetition by its Idempotency-Key, which is set to the job's id, so the request may be
+    #: sent again.
     idempotent: Optional[bool] = None
     #: Bytes per second, over all of the job's connections.
     limit_rate: Optional[int] = None
-    #: How many failed attempts in a row may follow the first one.
+    #: How many failed attempts in a row may follow the first one. An attempt that gains 64 KiB that can be continued,
+    #: of a short file a sixteenth, does not count and resets the counter.
     retries: Optional[int] = None
-    #: Seconds.
+    #: Seconds until the connection must be established.
     connect_timeout: Optional[float] = None
-    #: Seconds without a byte.
+    #: Seconds without a byte, after which the attempt fails as stalled.
     stall_timeout: Optional[float] = None
-    #: Seconds before the job may start.
+    #: Seconds before the job may start. They count from at, or from when a worker took the push if that was earlier
+    #: or at is absent.
     delay: Optional[float] = None
-    #: Seconds by which the job must be done.
+    #: Seconds by which the job must be done, even if it is paused, running or waiting. They count as those of delay.
     deadline: Optional[float] = None
     #: The final event is pushed onto this list of replies.
     reply_to: Optional[str] = None
     #: The set of jobs with which this one is counted.
     batch: Optional[Union[str, Batch]] = None
-    #: Any JSON of at most 4096 bytes, repeated in events.
+    #: Any JSON of at most 4096 bytes, repeated byte for byte in every event but progress. A valid traceparent in it
+    #: (W3C Trace Context, version 00) is also in the workers' log lines and in the requests to the origin of the
+    #: job's URL, unless headers has one.
     meta: JSON = None
-    #: Unix milliseconds of the push.
+    #: Unix milliseconds of the push. A push whose at is not later than the end of the job's last run is a duplicate,
+    #: and so is a repeated one.
     at: Optional[int] = None
 
 
@@ -145,53 +188,75 @@ class Upload:
     """Files beneath the workers' --upload-from that a worker sends; its result has the response."""
 
     kind: ClassVar[Literal["upload"]] = "upload"
-    #: http or https.
+    #: http or https, at most 8192 bytes, without spaces or control characters. The host is a name of letters, digits,
+    #: - and _ between dots, an international name, an IPv4 address of four decimal numbers without leading zeros, or
+    #: an IPv6 address in brackets; the port is from 1 to 65535. user:password@ before the host signs in, by Basic or
+    #: Digest authentication (MD5, SHA-256), at this host and nowhere else. The last @ before the path ends the
+    #: sign-in, which contains no %00. A job has url or urls.
     url: Optional[str] = None
-    #: The job's identity.
+    #: The job's identity. Without it, it is derived from the URL and the path, or from the whole element; a job with
+    #: a body needs one.
     id: Optional[str] = None
-    #: The request's method.
+    #: The request's method. A download may not have HEAD, since it brings no file; its GET must be answered by 200 or
+    #: 203, another method by any 2xx with a body, and only a GET is fetched in parts, continued and retried. An
+    #: upload has PUT, POST or PATCH. Without it a download is a GET, a request a GET or, with a body, a POST, an
+    #: upload a PUT or, of files in one body, a POST.
     method: Optional[str] = None
-    #: Header fields of the request: names and texts.
+    #: Header fields of the request: names and texts. Without a User-Agent of its own a job sends Haul/ and its
+    #: version. A redirect to another origin gets none of them but User-Agent. A download may not have Range,
+    #: Accept-Encoding or names that begin with If-; requests and uploads may not have Expect; no job may have Host,
+    #: Content-Length, Transfer-Encoding or Connection.
     headers: Optional[Mapping[str, str]] = None
-    #: The request's body, as a form: names and texts.
+    #: The request's body, as a form: names and texts. Of an upload: further fields of the body that has the files,
+    #: not with each.
     form: Optional[Mapping[str, Scalar]] = None
     #: Added to the URL's query: names and texts.
     query: Optional[Mapping[str, Scalar]] = None
-    #: Statuses that count as success.
+    #: Statuses that count as success. Any other status makes the job fail as http_NNN, with the response.
     expect: Optional[Sequence[Union[int, str]]] = None
-    #: Bytes of the body. A longer one makes the job fail as too_large.
+    #: Bytes of the response's body. A longer one makes the job fail as too_large.
     max_response: Optional[int] = None
-    #: The server recognizes a repetition by its Idempotency-Key, so the request may be sent again.
+    #: The server recognizes a repetition by its Idempotency-Key, which is set to the job's id, so the request may be
+    #: sent again.
     idempotent: Optional[bool] = None
-    #: The file beneath the workers' --upload-from that is sent.
+    #: The file beneath the workers' --upload-from that is sent as the body. If the path of url ends in /, its name is
+    #: added. An upload has file or files.
     file: Optional[str] = None
-    #: Several files: the fields of a form, or with each a request for each.
+    #: Several files. Together they are one body, multipart/form-data, or with each the bodies of requests of their
+    #: own. Of each one name is the form field (file by default), type its media type (application/octet-stream by
+    #: default) and filename the name that is sent.
     files: Optional[Sequence[Union[str, File]]] = None
     #: Each of the files is sent as the body of a separate request.
     each: Optional[bool] = None
-    #: Resumable upload protocol. Only `tus`.
+    #: Resumable upload protocol. Only `tus`, which needs file and excludes method, expect, idempotent and
+    #: content_digest; url is where uploads are created.
     protocol: Optional[Literal['tus']] = None
-    #: The digest that is sent with each body, in Content-Digest.
+    #: The digest that is sent with each body, in Content-Digest (RFC 9530). The files are read once more for it.
     content_digest: Optional[Literal['sha-256', 'sha-512']] = None
     #: Bytes per second, over all of the job's connections.
     limit_rate: Optional[int] = None
-    #: How many failed attempts in a row may follow the first one.
+    #: How many failed attempts in a row may follow the first one. An attempt that gains 64 KiB that can be continued,
+    #: of a short file a sixteenth, does not count and resets the counter.
     retries: Optional[int] = None
-    #: Seconds.
+    #: Seconds until the connection must be established.
     connect_timeout: Optional[float] = None
-    #: Seconds without a byte.
+    #: Seconds without a byte, after which the attempt fails as stalled.
     stall_timeout: Optional[float] = None
-    #: Seconds before the job may start.
+    #: Seconds before the job may start. They count from at, or from when a worker took the push if that was earlier
+    #: or at is absent.
     delay: Optional[float] = None
-    #: Seconds by which the job must be done.
+    #: Seconds by which the job must be done, even if it is paused, running or waiting. They count as those of delay.
     deadline: Optional[float] = None
     #: The final event is pushed onto this list of replies.
     reply_to: Optional[str] = None
     #: The set of jobs with which this one is counted.
     batch: Optional[Union[str, Batch]] = None
-    #: Any JSON of at most 4096 bytes, repeated in events.
+    #: Any JSON of at most 4096 bytes, repeated byte for byte in every event but progress. A valid traceparent in it
+    #: (W3C Trace Context, version 00) is also in the workers' log lines and in the requests to the origin of the
+    #: job's URL, unless headers has one.
     meta: JSON = None
-    #: Unix milliseconds of the push.
+    #: Unix milliseconds of the push. A push whose at is not later than the end of the job's last run is a duplicate,
+    #: and so is a repeated one.
     at: Optional[int] = None
 
 
@@ -249,11 +314,11 @@ RULES: Dict[str, Tuple[Dict[str, Any], str]] = {
         'must be relative, of at most 4096 bytes, without control characters; no part may be . or .., begin with .haul, or have more than 255 bytes',
     ),
     'if_exists': (
-        {'enum': ['reuse', 'overwrite', 'rename', 'fail']},
+        {'enum': ['reuse', 'overwrite', 'rename', 'fail'], 'default': 'reuse'},
         'must be reuse or overwrite or rename or fail',
     ),
     'fresh_for': (
-        {'type': 'number', 'minimum': 0, 'maximum': 10000000000},
+        {'type': 'number', 'minimum': 0, 'maximum': 10000000000, 'default': 0},
         'must be a number of seconds from 0 to 10000000000',
     ),
     'checksum': (
@@ -316,15 +381,16 @@ RULES: Dict[str, Tuple[Dict[str, Any], str]] = {
          'minItems': 1,
          'maxItems': 16,
          'items': {'anyOf': [{'type': 'integer', 'minimum': 100, 'maximum': 599},
-                             {'type': 'string', 'pattern': '^[1-5][0-9]{2}-[1-5][0-9]{2}$(?!\\n)'}]}},
+                             {'type': 'string', 'pattern': '^[1-5][0-9]{2}-[1-5][0-9]{2}$(?!\\n)'}]},
+         'default': ['200-299']},
         'must be a list of 1 to 16 statuses from 100 to 599, or ranges of them like "200-299"',
     ),
     'max_response': (
-        {'type': 'integer', 'minimum': 0, 'maximum': 1048576},
+        {'type': 'integer', 'minimum': 0, 'maximum': 1048576, 'default': 65536},
         'must be a whole number from 0 to 1048576',
     ),
     'idempotent': (
-        {'type': 'boolean'},
+        {'type': 'boolean', 'default': False},
         'must be true or false',
     ),
     'file': (
@@ -360,7 +426,7 @@ RULES: Dict[str, Tuple[Dict[str, Any], str]] = {
         'must be a list of 1 to 64 objects with file, and perhaps name, type and filename',
     ),
     'each': (
-        {'type': 'boolean'},
+        {'type': 'boolean', 'default': False},
         'must be true or false',
     ),
     'protocol': (
@@ -388,15 +454,15 @@ RULES: Dict[str, Tuple[Dict[str, Any], str]] = {
         'must be a whole number from 0 to 9007199254740991',
     ),
     'retries': (
-        {'type': 'integer', 'minimum': 0, 'maximum': 1000},
+        {'type': 'integer', 'minimum': 0, 'maximum': 1000, 'default': 5},
         'must be a whole number from 0 to 1000',
     ),
     'connect_timeout': (
-        {'type': 'number', 'minimum': 0.1, 'maximum': 86400},
+        {'type': 'number', 'minimum': 0.1, 'maximum': 86400, 'default': 15},
         'must be a number of seconds from 0.1 to 86400',
     ),
     'stall_timeout': (
-        {'type': 'number', 'minimum': 0.1, 'maximum': 86400},
+        {'type': 'number', 'minimum': 0.1, 'maximum': 86400, 'default': 60},
         'must be a number of seconds from 0.1 to 86400',
     ),
     'delay': (
@@ -783,7 +849,7 @@ class DuplicateEvent:
     #: Unix milliseconds by Redis' clock.
     at: int
     state: str
-    #: The reason, from the table in docs/reference/bus.md.
+    #: The reason, from the table in docs/reference/events.md.
     reason: str
     #: The worker that published it.
     worker: Optional[str] = None

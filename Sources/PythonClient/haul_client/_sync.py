@@ -410,7 +410,7 @@ class Queue:
         return self._run(self._core.stats())
 
     def settings(self) -> Dict[str, str]:
-        """The settings of the queue, as docs/reference/bus.md lists them. Needs Redis' role for operators."""
+        """The settings of the queue, as docs/operate/queues.md lists them. Needs Redis' role for operators."""
         return self._run(self._core.settings())
 
     def change_settings(self, **changes: Union[bool, int, str, None]) -> None:

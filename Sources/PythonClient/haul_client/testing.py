@@ -94,7 +94,7 @@ class FakeJob:
             self._fail(code, message, status in (408, 423, 425, 429, 500, 502, 503, 504), hashed, answer)
 
     def fail(self, error: str, message: str = "", *, retryable: bool = False) -> None:
-        """Fails the job with a code of docs/reference/bus.md, such as http_404."""
+        """Fails the job with a code of docs/reference/errors.md, such as http_404."""
         self._fail(error, message or error, retryable, {}, {})
 
     def _fail(

@@ -3,7 +3,7 @@ import HaulContract
 
 @testable import HaulBus
 
-/// Works out what must become of every job, by the tables and promises of docs/reference/bus.md. It knows what was done
+/// Works out what must become of every job, by the tables and promises of docs/reference/. It knows what was done
 /// to the job, and not how the functions do it.
 struct Ledger {
     let policy: QueuePolicy

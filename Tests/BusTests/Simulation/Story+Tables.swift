@@ -1,7 +1,7 @@
 import HaulBus
 import HaulContract
 
-// The tables of docs/reference/bus.md. Each function returns the state of the job afterwards.
+// The tables of docs/reference/ordering.md. Each function returns the state of the job afterwards.
 
 extension Story {
     /// Applies an operation. `isWaiting`: in Redis the operation waits for a push now, or has just stopped one.
