@@ -45,6 +45,7 @@ package struct Exposition: Sendable {
     }
 
     private mutating func append(_ metric: Metric, _ suffix: String, _ labels: Labels, _ value: String) {
+        assert(labels.map(\.name).filter { $0 != "le" } == metric.labels, "\(metric.name) declares other labels")
         if samples[metric] == nil { order.append(metric) }
         var line = metric.name + suffix
         if !labels.isEmpty {

@@ -44,7 +44,8 @@ import Testing
     }
 
     @Test("no count is lost if many threads count at once") func concurrency() async {
-        let (counter, timer) = (Counter(.claims, in: registry), CoreMetrics.Timer(.commitDuration, in: registry))
+        let counter = Counter(.claims, [("queue", "one")], in: registry)
+        let timer = CoreMetrics.Timer(.commitDuration, in: registry)
         await withDiscardingTaskGroup { group in
             for _ in 0..<8 {
                 group.addTask {
@@ -56,7 +57,7 @@ import Testing
             }
         }
         let text = await registry.exposition().text
-        #expect(text.contains("haul_claims_total 80000\n"))
+        #expect(text.contains("haul_claims_total{queue=\"one\"} 80000\n"))
         #expect(text.contains("haul_commit_duration_seconds_count 80000\n"))
         #expect(text.contains("haul_commit_duration_seconds_sum 160\n"))
     }
@@ -76,9 +77,11 @@ import Testing
         let metrics = Metric.ofWorker + Metric.ofQueue
         #expect(Set(metrics.map(\.name)).count == metrics.count)
         var exposition = Exposition()
-        for metric in metrics where metric.kind != .histogram { exposition.add(metric, 1) }
+        for metric in metrics where metric.kind != .histogram {
+            exposition.add(metric, metric.labels.map { (name: $0, value: "x") }, 1)
+        }
         for metric in metrics where metric.kind == .histogram {
-            CoreMetrics.Timer(metric, in: registry).record(.seconds(1))
+            CoreMetrics.Timer(metric, metric.labels.map { ($0, "x") }, in: registry).record(.seconds(1))
         }
         try await Promtool.check(exposition.text)
         try await Promtool.check(await registry.exposition().text)

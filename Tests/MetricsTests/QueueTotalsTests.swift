@@ -33,10 +33,10 @@ import Testing
         for number in 0..<150 { counts["failed http_\(number)"] = Int64(number + 1) }
         totals.take(counts)
         var exposition = Exposition()
-        totals.add(to: &exposition, [])
+        totals.add(to: &exposition, [("queue", "q")])
         let lines = exposition.text.split(separator: "\n").filter { $0.hasPrefix("haul_queue_failures_total{") }
         #expect(lines.count == 101)
-        #expect(lines.contains("haul_queue_failures_total{code=\"http_149\"} 150"))
-        #expect(lines.contains("haul_queue_failures_total{code=\"other\"} \((1...50).reduce(0, +))"))
+        #expect(lines.contains("haul_queue_failures_total{queue=\"q\",code=\"http_149\"} 150"))
+        #expect(lines.contains("haul_queue_failures_total{queue=\"q\",code=\"other\"} \((1...50).reduce(0, +))"))
     }
 }
