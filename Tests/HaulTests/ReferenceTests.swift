@@ -45,8 +45,13 @@ import Testing
 
     private static func table(_ head: [String], _ rows: [[String]]) -> String {
         ([head, head.map { _ in "---" }] + rows).map { row in
-            "| " + row.map { $0.replacing("|", with: "\\|") }.joined(separator: " | ") + " |"
+            "| " + row.map { text($0).replacing("|", with: "\\|") }.joined(separator: " | ") + " |"
         }.joined(separator: "\n")
+    }
+
+    /// A text in which no code host sees the tags of HTML.
+    private static func text(_ text: String) -> String {
+        text.contains("`") ? text : text.replacing("<", with: "\\<")
     }
 
     /// The end of a sentence as a sentence.
@@ -173,7 +178,7 @@ import Testing
         for each in shown {
             let name = path + " " + (each["commandName"]?.string ?? "")
             var section = "## `\(name)`\n\n\(each["abstract"]?.string ?? "")"
-            if let more = each["discussion"]?.string { section += "\n\n\(more)" }
+            if let more = each["discussion"]?.string { section += "\n\n" + text(more) }
             section += "\n\n" + options(of: each)
             sections.append(section)
             let below = commands(of: each, name)
