@@ -69,10 +69,10 @@ package actor HTTPServer {
     /// - Throws: `ServerError` if the address cannot be bound.
     @discardableResult
     package func listen(on address: ListenAddress) throws(ServerError) -> ListenAddress {
-        let (socket, place) = try address.listen()
+        let (socket, bound) = try address.listen()
         listeners.append(socket)
         watchListener(socket)
-        return place
+        return bound
     }
 
     /// Stops listening, and closes all connections.
@@ -127,7 +127,7 @@ package actor HTTPServer {
         let own = connections.values.filter { $0.network == largest.key }
         let isSmaller = network.map { counts[$0, default: 0] + 1 < largest.value } ?? false
         let candidates = own.filter { isSmaller || $0.isReplaceable }.sorted {
-            ($0.isReplaceable ? 0 : 1, $0.progress) < ($1.isReplaceable ? 0 : 1, $1.progress)
+            ($0.isReplaceable ? 0 : 1, $0.lastPhaseChange) < ($1.isReplaceable ? 0 : 1, $1.lastPhaseChange)
         }
         let excess = max(0, connections.count - limits.connections) + max(1, limits.connections / 64)
         for connection in candidates.prefix(excess) { close(connection) }
@@ -175,7 +175,7 @@ package actor HTTPServer {
         guard let connection = connections[id] else { return }
         if !readiness.isDisjoint(with: .failed) { return close(connection) }
         if readiness.contains(.writable) {
-            wrote(on: connection)
+            continueWriting(to: connection)
             guard connections[id] != nil else { return }
         }
         if readiness.contains(.readable) { read(from: connection) }
@@ -188,9 +188,9 @@ package actor HTTPServer {
         case .end:
             // A client may half-close while it waits for its response. During a stream this means that it is gone.
             switch connection.phase {
-            case .answering, .writing:
+            case .handling, .writing:
                 connection.isHalfClosed = true
-                watch(connection)
+                updateReadiness(of: connection)
             case .reading, .receiving, .streaming, .lingering: close(connection)
             }
         case .bytes(let bytes):
@@ -202,21 +202,21 @@ package actor HTTPServer {
             case .receiving(let body):
                 connection.reader.add(bytes)
                 receive(body, on: connection)
-            case .answering, .writing:
+            case .handling, .writing:
                 connection.reader.add(bytes)
-                watch(connection)
+                updateReadiness(of: connection)
             }
         }
     }
 
     /// Parses the next request from the received bytes.
     private func advance(_ connection: ServerConnection) {
-        if !connection.isHeadDue {
-            connection.isHeadDue = true
+        if !connection.hasHeadDeadline {
+            connection.hasHeadDeadline = true
             setDeadline(of: connection, after: limits.headTime)
         }
         switch connection.reader.next() {
-        case .more: watch(connection)
+        case .more: updateReadiness(of: connection)
         case .refused(let refusal): refuse(connection, refusal.status, refusal.reason)
         case .head(var request, let length):
             request.client = connection.client
@@ -251,7 +251,7 @@ package actor HTTPServer {
     private func decide(_ request: ServerRequest, _ length: Int, on connection: ServerConnection) {
         clearDeadline(of: connection)
         let (id, handler) = (connection.id, handler)
-        connection.phase = .answering(
+        connection.phase = .handling(
             Task { [weak self] in
                 switch await handler(request) {
                 case .respond(let response): await self?.send(response, to: request, isWhole: length == 0, on: id)
@@ -262,7 +262,7 @@ package actor HTTPServer {
                         ServerConnection.IncomingBody(request: request, length: length, respond: respond), on: id)
                 }
             })
-        watch(connection)
+        updateReadiness(of: connection)
     }
 
     // MARK: Bodies
@@ -283,16 +283,16 @@ package actor HTTPServer {
     }
 
     private func receive(_ body: ServerConnection.IncomingBody, on connection: ServerConnection) {
-        guard let bytes = connection.reader.body(body.length) else { return watch(connection) }
+        guard let bytes = connection.reader.body(body.length) else { return updateReadiness(of: connection) }
         clearDeadline(of: connection)
         let id = connection.id
-        connection.phase = .answering(
+        connection.phase = .handling(
             Task { [weak self] in
                 let response = await body.respond(bytes)
                 await self?.release(body)
                 await self?.send(response, to: body.request, isWhole: true, on: id)
             })
-        watch(connection)
+        updateReadiness(of: connection)
     }
 
     func release(_ body: ServerConnection.IncomingBody) { bodies -= body.length }
@@ -306,6 +306,6 @@ package actor HTTPServer {
         setDeadline(of: connection, after: limits.lingerTime)
         guard connection.flush() else { return close(connection) }
         if connection.output.isEmpty { shutdown(connection.socket, Int32(SHUT_WR)) }
-        watch(connection)
+        updateReadiness(of: connection)
     }
 }

@@ -80,14 +80,14 @@ package struct ListenAddress: Sendable, CustomStringConvertible {
 
     /// Listens on a unix socket. Replaces a socket file on which no process listens any more.
     private func listen(_ path: String) throws(ServerError) -> Int32 {
-        var place = sockaddr_un()
-        place.sun_family = sa_family_t(AF_UNIX)
-        withUnsafeMutableBytes(of: &place.sun_path) { $0.copyBytes(from: path.utf8) }
+        var socketAddress = sockaddr_un()
+        socketAddress.sun_family = sa_family_t(AF_UNIX)
+        withUnsafeMutableBytes(of: &socketAddress.sun_path) { $0.copyBytes(from: path.utf8) }
         let type = Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue) | Int32(SOCK_NONBLOCK.rawValue)
         func attempt(_ call: (Int32, UnsafePointer<sockaddr>, socklen_t) -> Int32) -> (socket: Int32, code: Int32) {
             let socket = Glibc.socket(AF_UNIX, type, 0)
             guard socket >= 0 else { return (-1, errno) }
-            let status = withUnsafePointer(to: &place) {
+            let status = withUnsafePointer(to: &socketAddress) {
                 $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
                     call(socket, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
                 }
@@ -113,11 +113,11 @@ package struct ListenAddress: Sendable, CustomStringConvertible {
     }
 
     private func bind4(_ socket: Int32) -> Int32 {
-        var place = sockaddr_in()
-        place.sin_family = sa_family_t(AF_INET)
-        place.sin_port = port.bigEndian
-        withUnsafeMutableBytes(of: &place.sin_addr) { $0.copyBytes(from: address) }
-        return withUnsafePointer(to: &place) {
+        var socketAddress = sockaddr_in()
+        socketAddress.sin_family = sa_family_t(AF_INET)
+        socketAddress.sin_port = port.bigEndian
+        withUnsafeMutableBytes(of: &socketAddress.sin_addr) { $0.copyBytes(from: address) }
+        return withUnsafePointer(to: &socketAddress) {
             $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
                 bind(socket, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
             }
@@ -125,11 +125,11 @@ package struct ListenAddress: Sendable, CustomStringConvertible {
     }
 
     private func bind6(_ socket: Int32) -> Int32 {
-        var place = sockaddr_in6()
-        place.sin6_family = sa_family_t(AF_INET6)
-        place.sin6_port = port.bigEndian
-        withUnsafeMutableBytes(of: &place.sin6_addr) { $0.copyBytes(from: address) }
-        return withUnsafePointer(to: &place) {
+        var socketAddress = sockaddr_in6()
+        socketAddress.sin6_family = sa_family_t(AF_INET6)
+        socketAddress.sin6_port = port.bigEndian
+        withUnsafeMutableBytes(of: &socketAddress.sin6_addr) { $0.copyBytes(from: address) }
+        return withUnsafePointer(to: &socketAddress) {
             $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
                 bind(socket, $0, socklen_t(MemoryLayout<sockaddr_in6>.size))
             }
@@ -137,13 +137,13 @@ package struct ListenAddress: Sendable, CustomStringConvertible {
     }
 
     private static func port(of socket: Int32) -> UInt16 {
-        var place = sockaddr_in6()
+        var socketAddress = sockaddr_in6()
         var size = socklen_t(MemoryLayout<sockaddr_in6>.size)
-        _ = withUnsafeMutablePointer(to: &place) {
+        _ = withUnsafeMutablePointer(to: &socketAddress) {
             $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { getsockname(socket, $0, &size) }
         }
         // `sin_port` has the same offset as `sin6_port`.
-        return UInt16(bigEndian: place.sin6_port)
+        return UInt16(bigEndian: socketAddress.sin6_port)
     }
 }
 

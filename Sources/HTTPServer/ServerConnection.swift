@@ -10,7 +10,7 @@ final class ServerConnection {
         /// Waiting for a request, or receiving one.
         case reading
         /// The handler works on the request.
-        case answering(Task<Void, Never>)
+        case handling(Task<Void, Never>)
         /// Receiving a body that the handler has decided to read.
         case receiving(IncomingBody)
         /// Sending a response. After that the connection is used again if `keepsAlive`.
@@ -32,21 +32,21 @@ final class ServerConnection {
     let socket: Int32
     let client: ClientAddress
     let network: ClientNetwork
-    var phase = Phase.reading { didSet { progress = .now } }
+    var phase = Phase.reading { didSet { lastPhaseChange = .now } }
     var reader: RequestReader
     /// Bytes to send. The socket has taken the first `sent` of them.
     var output: [UInt8] = []
     var sent = 0
     /// The stream that waits until the socket has taken `output`. Resumed with false if the connection was closed.
-    var waiter: CheckedContinuation<Bool, Never>?
+    var flushWaiter: CheckedContinuation<Bool, Never>?
     var deadline: EventLoop.Timer?
     /// When the connection was opened, or its phase changed last. Bytes do not count, since they cost a client little.
-    var progress = ContinuousClock.now
+    var lastPhaseChange = ContinuousClock.now
     /// Whether the deadline of the next head runs already.
-    var isHeadDue = true
+    var hasHeadDeadline = true
     /// Whether the connection waits in `HTTPServer.turns` for its next turn.
     var awaitsTurn = false
-    var watched: EventLoop.Readiness = .readable
+    var watchedEvents: EventLoop.Readiness = .readable
     /// Whether the client has half-closed the connection: it sends nothing more.
     var isHalfClosed = false
 
@@ -60,7 +60,7 @@ final class ServerConnection {
     var isReplaceable: Bool {
         switch phase {
         case .reading, .receiving, .writing, .lingering: true
-        case .answering, .streaming: false
+        case .handling, .streaming: false
         }
     }
     var isStreaming: Bool { if case .streaming = phase { true } else { false } }
@@ -93,7 +93,7 @@ final class ServerConnection {
         case .reading: reader.headroom
         case .receiving(let body): body.length - reader.count
         // To notice that the client is gone.
-        case .answering, .writing: reader.count == 0 ? reader.headroom : 0
+        case .handling, .writing: reader.count == 0 ? reader.headroom : 0
         case .streaming, .lingering: .max
         }
     }

@@ -18,7 +18,7 @@ extension HTTPServer {
             if !isHead { connection.output += bytes }
             connection.phase = .writing(keepsAlive: keepsAlive)
             setDeadline(of: connection, after: limits.writeTime)
-            wrote(on: connection)
+            continueWriting(to: connection)
         case .stream(let body):
             guard connections.values.count(where: \.isStreaming) < limits.streams else {
                 return refuse(connection, 503, "too many streams are open: try again in some seconds")
@@ -37,9 +37,9 @@ extension HTTPServer {
                 // Sends the head at once, because `body` may wait long before it sends anything.
                 try? await writer.send("")
                 try? await body(writer)
-                await writer.server.end(writer.connection)
+                await writer.server.endStream(writer.connection)
             })
-        watch(connection)
+        updateReadiness(of: connection)
     }
 
     /// Sends the next piece of a stream, and returns when the socket has accepted all of it.
@@ -54,50 +54,50 @@ extension HTTPServer {
         }
         guard !connection.output.isEmpty else { return }
         setDeadline(of: connection, after: limits.writeTime)
-        watch(connection)
-        // A cancellation handler is not needed: only `close` cancels the task, and it also resumes the waiter.
-        let isOpen = await withCheckedContinuation { connection.waiter = $0 }
+        updateReadiness(of: connection)
+        // A cancellation handler is not needed: only `close` cancels the task, and it also resumes `flushWaiter`.
+        let isOpen = await withCheckedContinuation { connection.flushWaiter = $0 }
         if !isOpen { throw ResponseWriter.Closed() }
     }
 
-    private func end(_ id: UInt64) {
+    private func endStream(_ id: UInt64) {
         guard let connection = connections[id] else { return }
         close(connection)
     }
 
     /// Writes as much of the output as the socket accepts. Once all is written, the phase decides what happens next.
-    func wrote(on connection: ServerConnection) {
+    func continueWriting(to connection: ServerConnection) {
         guard connection.flush() else { return close(connection) }
-        guard connection.output.isEmpty else { return watch(connection) }
+        guard connection.output.isEmpty else { return updateReadiness(of: connection) }
         switch connection.phase {
-        case .reading, .receiving, .answering: watch(connection)
+        case .reading, .receiving, .handling: updateReadiness(of: connection)
         case .lingering:
             shutdown(connection.socket, Int32(SHUT_WR))
-            watch(connection)
+            updateReadiness(of: connection)
         case .streaming:
             clearDeadline(of: connection)
-            watch(connection)
-            connection.waiter?.resume(returning: true)
-            connection.waiter = nil
+            updateReadiness(of: connection)
+            connection.flushWaiter?.resume(returning: true)
+            connection.flushWaiter = nil
         case .writing(let keepsAlive):
-            guard keepsAlive, !connection.isHalfClosed else { return leave(connection) }
+            guard keepsAlive, !connection.isHalfClosed else { return linger(connection) }
             connection.phase = .reading
             // The bytes of a pipelined request may have been received already, and then no event reports them.
-            connection.isHeadDue = connection.reader.count > 0
-            setDeadline(of: connection, after: connection.isHeadDue ? limits.headTime : limits.idleTime)
-            watch(connection)
-            if connection.isHeadDue { awaitTurn(connection) }
+            connection.hasHeadDeadline = connection.reader.count > 0
+            setDeadline(of: connection, after: connection.hasHeadDeadline ? limits.headTime : limits.idleTime)
+            updateReadiness(of: connection)
+            if connection.hasHeadDeadline { awaitTurn(connection) }
         }
     }
 
     /// Ends a connection that is not kept alive. Until the client closes it too, or for `limits.lingerTime`, further
     /// bytes are read and discarded. To close a socket with unread bytes would reset the connection, and the client
     /// could lose the response.
-    private func leave(_ connection: ServerConnection) {
+    private func linger(_ connection: ServerConnection) {
         shutdown(connection.socket, Int32(SHUT_WR))
         connection.phase = .lingering
         setDeadline(of: connection, after: limits.lingerTime)
-        watch(connection)
+        updateReadiness(of: connection)
     }
 
     // MARK: Deadlines and readiness
@@ -121,12 +121,12 @@ extension HTTPServer {
 
     /// Watches the socket for the events that the connection needs. Bytes beyond `receiveCapacity` stay in the kernel,
     /// so a client that sends too many requests before it has its response must wait (back-pressure).
-    func watch(_ connection: ServerConnection) {
+    func updateReadiness(of connection: ServerConnection) {
         var readiness: EventLoop.Readiness = []
         if !connection.isHalfClosed, connection.receiveCapacity > 0 { readiness.insert(.readable) }
         if !connection.output.isEmpty { readiness.insert(.writable) }
-        guard readiness != connection.watched else { return }
-        connection.watched = readiness
+        guard readiness != connection.watchedEvents else { return }
+        connection.watchedEvents = readiness
         loop.change(connection.socket, to: readiness)
     }
 
@@ -136,11 +136,11 @@ extension HTTPServer {
         loop.unwatch(connection.socket)
         Glibc.close(connection.socket)
         switch connection.phase {
-        case .answering(let task), .streaming(let task): task.cancel()
+        case .handling(let task), .streaming(let task): task.cancel()
         case .receiving(let body): release(body)
         case .reading, .writing, .lingering: break
         }
-        connection.waiter?.resume(returning: false)
-        connection.waiter = nil
+        connection.flushWaiter?.resume(returning: false)
+        connection.flushWaiter = nil
     }
 }
