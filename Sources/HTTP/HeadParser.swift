@@ -13,10 +13,10 @@ struct HeadParser {
     /// The limit for the bytes of all header lines, including those of 1xx blocks.
     static let sizeLimit = 128 * 1024
     /// The limit for the fields of one block.
-    static let countLimit = 512
+    static let fieldCountLimit = 512
     /// The limit for 1xx blocks. The stall timeout restarts at each of them, so without a limit they could delay a
     /// transfer forever.
-    static let interimLimit = 100
+    static let interimCountLimit = 100
     /// The limits for the bytes and the number of all trailers.
     static let trailerSizeLimit = 32 * 1024
     static let trailerCountLimit = 128
@@ -24,7 +24,7 @@ struct HeadParser {
     private var status = 0
     private var headers = HeaderFields()
     private var size = 0
-    private var interims = 0
+    private var interimCount = 0
     private var isComplete = false
     private var trailerSize = 0
     private var trailerCount = 0
@@ -34,9 +34,10 @@ struct HeadParser {
     mutating func consume(_ line: UnsafeRawBufferPointer) -> Step {
         guard !isComplete else { return trailer(line.count) }
         size += line.count
-        guard size <= Self.sizeLimit, headers.fields.count < Self.countLimit else {
+        guard size <= Self.sizeLimit, headers.fields.count < Self.fieldCountLimit else {
             return .refused(
-                "the server's response head is larger than \(Self.sizeLimit / 1024) KiB or \(Self.countLimit) fields")
+                "the server's response head is larger than \(Self.sizeLimit / 1024) KiB or \(Self.fieldCountLimit) fields"
+            )
         }
         var line = line[...]
         while let last = line.last, last == UInt8(ascii: "\n") || last == UInt8(ascii: "\r") { line.removeLast() }
@@ -84,10 +85,10 @@ struct HeadParser {
         case 0: return .refused("the server sent no status line")
         case 101: return .refused("the server switched protocols, which was not requested")
         case 100..<200:
-            interims += 1
-            guard interims <= Self.interimLimit else {
+            interimCount += 1
+            guard interimCount <= Self.interimCountLimit else {
                 return .refused(
-                    "the server sent more than \(Self.interimLimit) interim responses (1xx), and no final one")
+                    "the server sent more than \(Self.interimCountLimit) interim responses (1xx), and no final one")
             }
             (status, headers) = (0, HeaderFields())
             return .more

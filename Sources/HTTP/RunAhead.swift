@@ -10,7 +10,7 @@ struct RunAhead {
     /// The server may always run ahead this far: bytes.
     private static let minAhead = 64 << 10
     /// The kernel uses half of a receive buffer for the overhead of packets.
-    private static let share = 2
+    private static let bufferPerByte = 2
 
     private var last: (taken: Int64, time: UInt64)?
     /// The kernel was told not to let the buffer grow.
@@ -31,7 +31,7 @@ struct RunAhead {
             needed += Int(speed * Self.roundTrips * roundTrip)
         }
         last = (taken, now)
-        return change(to: buffer >= Self.share * needed)
+        return change(to: buffer >= Self.bufferPerByte * needed)
     }
 
     /// The body has no rate limit any more. Returns false if the buffer may grow again; nil if nothing changes.

@@ -107,7 +107,7 @@ package final class TokenBucket: Sendable {
     var hasWaiting: Bool { state.withLock { $0.waiting > 0 && !$0.isUnlimited } }
 
     /// The bytes that one waiting transfer may take now without overtaking the others.
-    func share(_ now: UInt64) -> Int {
+    func fairShare(_ now: UInt64) -> Int {
         state.withLock { state in
             state.fill(now)
             return state.isUnlimited ? .max : Int(max(state.tokens, 0)) / max(state.waiting, 1)

@@ -35,7 +35,7 @@ extension TransferEngine {
                 limited.stay(task)
                 continue
             }
-            let share = max(1, task.request.limits.map { $0.share(now) }.min() ?? 1)
+            let share = max(1, task.request.limits.map { $0.fairShare(now) }.min() ?? 1)
             if task.outgoing?.pause == .limits { resumeSending(task, granting: share) }
             if task.state.pause == .limits { unpause(task, granting: share) }
         }

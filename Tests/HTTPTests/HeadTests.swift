@@ -217,7 +217,7 @@ struct HeadTests {
     func interims(_ count: Int) async throws {
         let interims = String(repeating: "HTTP/1.1 102 Processing\r\n\r\n", count: count)
         let response = interims + "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
-        guard count > HeadParser.interimLimit else {
+        guard count > HeadParser.interimCountLimit else {
             #expect(try await start(response).status == 200)
             return
         }

@@ -21,7 +21,7 @@ struct LimitTests {
     func bucket() {
         let bucket = TokenBucket(bytesPerSecond: 1000)
         let start = monotonicNanoseconds() + 10_000_000_000
-        #expect(bucket.share(start) == 100)
+        #expect(bucket.fairShare(start) == 100)
         bucket.take(600)
         #expect(!bucket.isOpen(start + 499_000_000))
         #expect(bucket.isOpen(start + 502_000_000))
@@ -34,11 +34,11 @@ struct LimitTests {
         let bucket = TokenBucket()
         let start = monotonicNanoseconds()
         bucket.take(1_000_000)
-        #expect(bucket.isOpen(start) && bucket.isUnlimited && bucket.share(start) == .max && bucket.portion == .max)
+        #expect(bucket.isOpen(start) && bucket.isUnlimited && bucket.fairShare(start) == .max && bucket.portion == .max)
         #expect(bucket.use().taken == 1_000_000)
         bucket.grantLease(bytesPerSecond: 1000, until: start + 20_000_000_000)
         #expect(!bucket.isUnlimited && bucket.bytesPerSecond == 1000)
-        #expect(bucket.share(start + 10_000_000_000) == 100)
+        #expect(bucket.fairShare(start + 10_000_000_000) == 100)
         #expect(!bucket.isOpen(start + 20_000_000_000))
         #expect(!bucket.isOpen(start + 90_000_000_000))
         bucket.join()

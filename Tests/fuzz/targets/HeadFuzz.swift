@@ -13,7 +13,7 @@ enum HeadFuzz: FuzzTarget {
                 precondition(!why.isEmpty)
                 return
             case .complete(let status, let headers):
-                precondition((200...999).contains(status) && headers.fields.count <= HeadParser.countLimit)
+                precondition((200...999).contains(status) && headers.fields.count <= HeadParser.fieldCountLimit)
                 return decide(on: ResponseHead(status: status, headers: headers, url: "http://h/"))
             }
         }
