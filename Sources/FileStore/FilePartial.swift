@@ -89,7 +89,7 @@ final class FilePartial: Partial {
     func reserve(_ total: Int64) async throws(TransferError) {
         guard let output = opened?.output else { return }
         let keptFree = store.options.keptFree
-        try await store.onDisk { () throws(TransferError) in try output.reserve(total, keepFree: keptFree) }
+        try await store.onDisk { () throws(TransferError) in try output.reserve(total, minFree: keptFree) }
     }
 
     /// Where the file goes. If the job finished a file before under a numbered name, that file is replaced.
@@ -119,7 +119,7 @@ final class FilePartial: Partial {
         let opened = Opened(output: output, hidden: hidden, target: target)
         state.withLock { $0.phase = .open(opened) }
         do throws(TransferError) {
-            try output.reserve(total, keepFree: store.options.keptFree)
+            try output.reserve(total, minFree: store.options.keptFree)
             try output.write(bytes)
         } catch {
             // The file has nothing that could be continued.
@@ -148,7 +148,7 @@ final class FilePartial: Partial {
     // MARK: Its end
 
     func commit(_ whole: WholeFile) async throws(TransferError) -> CommitOutcome {
-        await opened?.output.digestCaughtUp()
+        await opened?.output.waitForDigest()
         let commit = fileCommit(of: whole.size) { () throws(TransferError) in
             guard let opened = self.opened else { throw .cancelled }
             try opened.output.cut(to: whole.size)

@@ -48,7 +48,7 @@ final class FileWriter: BodySink {
                 else { return .wait }
                 if let rest {
                     block.append(rest.bytes.baseAddress!, rest.count)
-                    path.finish(rest)
+                    path.release(rest)
                 }
                 state.block = block
             }
@@ -78,7 +78,7 @@ final class FileWriter: BodySink {
             if block.count > 0 {
                 submit(&state)
             } else {
-                path.finish(block)
+                path.release(block)
             }
             state.block = rest
         }
@@ -91,7 +91,7 @@ final class FileWriter: BodySink {
             if block.count > 0 {
                 submit(&state)
             } else {
-                path.finish(block)
+                path.release(block)
                 state.block = nil
             }
         }

@@ -38,23 +38,23 @@ extension OutputFile {
     ///
     /// - Parameter size: nil if it is not known. Then, and if nothing can be reserved, the space is checked for each
     ///   block.
-    /// - Parameter keepFree: Bytes that must stay free on the file system.
+    /// - Parameter minFree: Bytes that must stay free on the file system.
     /// - Throws: `.noSpace` if there is not enough space now, `too_large` if there never can be.
-    package func reserve(_ size: Int64?, keepFree: Int64 = 0) throws(TransferError) {
-        if size == nil { keptFree.store(keepFree, ordering: .relaxed) }
+    package func reserve(_ size: Int64?, minFree: Int64 = 0) throws(TransferError) {
+        if size == nil { checkedMinFree.store(minFree, ordering: .relaxed) }
         let size = size ?? 0
         let (volume, allocated) = try space()
         if let volume {
             guard size <= volume.total else { throw TransferError(file: Self.noReservation, EFBIG) }
-            guard volume.free >= max(0, size - allocated) + keepFree else {
+            guard volume.free >= max(0, size - allocated) + minFree else {
                 throw TransferError(file: Self.noReservation, ENOSPC)
             }
         }
         guard size > Block.smallSize else { return }
         let arrived = written.count
-        let first = Reservation.goal(of: size, arrived: arrived, free: volume?.free)
-        reservation.withLock { $0 = Reservation(size: size, arrived: arrived, end: first, keepFree: keepFree) }
-        if let systemError = reserve(upTo: first, keepFree: keepFree) {
+        let first = Reservation.targetEnd(of: size, arrived: arrived, free: volume?.free)
+        reservation.withLock { $0 = Reservation(size: size, arrived: arrived, reservedEnd: first, minFree: minFree) }
+        if let systemError = reserve(upTo: first, minFree: minFree) {
             throw TransferError(file: Self.noReservation, systemError)
         }
     }
@@ -67,23 +67,23 @@ extension OutputFile {
             reservation.arrived += Int64(count)
             guard reservation.isDue else { return nil }
             // No other thread reserves the same part.
-            defer { reservation.end = .max }
+            defer { reservation.reservedEnd = .max }
             return reservation
         }
         guard let due else { return nil }
         let free = (try? space())?.volume?.free
-        let end = Reservation.goal(of: due.size, arrived: due.arrived, free: free)
-        if let free, free < end - due.end + due.keepFree { return ENOSPC }
-        if let systemError = reserve(upTo: end, keepFree: due.keepFree) { return systemError }
-        reservation.withLock { if $0.end == .max { $0.end = end } }
+        let end = Reservation.targetEnd(of: due.size, arrived: due.arrived, free: free)
+        if let free, free < end - due.reservedEnd + due.minFree { return ENOSPC }
+        if let systemError = reserve(upTo: end, minFree: due.minFree) { return systemError }
+        reservation.withLock { if $0.reservedEnd == .max { $0.reservedEnd = end } }
         return nil
     }
 
-    private func reserve(upTo end: Int64, keepFree: Int64) -> Int32? {
+    private func reserve(upTo end: Int64, minFree: Int64) -> Int32? {
         switch clinux_reserve(descriptor, Int(end)) {
         case 0: return nil
         case EOPNOTSUPP, ENOSYS:
-            keptFree.store(keepFree, ordering: .relaxed)
+            checkedMinFree.store(minFree, ordering: .relaxed)
             return nil
         case let systemError:
             // A failed reservation retains what it got so far, which may be the last space of the disk.
@@ -108,7 +108,7 @@ extension OutputFile {
 
     /// Whether `count` more bytes leave free what must stay free. Blocks.
     func hasSpace(for count: Int) -> Bool {
-        let kept = keptFree.load(ordering: .relaxed)
+        let kept = checkedMinFree.load(ordering: .relaxed)
         var volume = statvfs()
         guard kept > 0, fstatvfs(descriptor, &volume) == 0, volume.f_blocks > 0 else { return true }
         return Int64(volume.f_bavail) * Int64(volume.f_frsize) >= kept + Int64(count)
@@ -163,7 +163,7 @@ extension OutputFile {
     }
 
     /// Returns when the digest given at the start has hashed all blocks that it has accepted.
-    package func digestCaughtUp() async { await digest?.idle() }
+    package func waitForDigest() async { await digest?.waitUntilIdle() }
 
     /// The hexadecimal digest of the first `size` bytes, all of which must be written. Costs little if the digest given
     /// at the start has kept up. Bytes that it has not hashed are read back. Blocks.

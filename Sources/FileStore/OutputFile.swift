@@ -60,7 +60,7 @@ package final class OutputFile: BodyDestination {
     /// Whether `state` has a failure. Pieces of a body read this too often for a lock.
     private let hasFailed = Atomic(false)
     /// Bytes that must stay free on the file system while bytes without a reservation are written.
-    let keptFree = Atomic<Int64>(0)
+    let checkedMinFree = Atomic<Int64>(0)
     let reservation = Mutex(Reservation())
     private let syncing = Mutex(())
 
@@ -170,7 +170,7 @@ package final class OutputFile: BodyDestination {
         } else {
             range = block.offset..<block.offset
         }
-        path.finish(block)
+        path.release(block)
         let waiting = state.withLock { state in
             state.written.insert(range)
             state.completed += 1

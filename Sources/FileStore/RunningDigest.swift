@@ -15,36 +15,37 @@ final class RunningDigest: @unchecked Sendable {
         var queue: [Block] = []
         var isRunning = false
         /// The offset after the last accepted byte.
-        var accepted: Int64 = 0
+        var acceptedEnd: Int64 = 0
         /// All bytes that arrived, in order or not.
-        var seen = ByteIntervals()
-        var cameTwice = false
+        var arrived = ByteIntervals()
+        var hasDuplicates = false
         /// Called once fewer blocks are queued, because readers from the network wait for that.
-        var readers: [@Sendable () -> Void] = []
-        /// The calls of `idle` that wait.
-        var idlers: [CheckedContinuation<Void, Never>] = []
+        var wakeUps: [@Sendable () -> Void] = []
+        /// The calls of `waitUntilIdle` that wait.
+        var idleWaiters: [CheckedContinuation<Void, Never>] = []
     }
 
     /// When this many blocks are queued, readers wait until half of them are hashed.
-    private static let backlog = 8
+    private static let maxQueuedBlocks = 8
 
     let algorithm: Job.Checksum.Algorithm
-    private let path: WritePath
+    private let writePath: WritePath
     private let state = Mutex(State())
-    // Not locked, because only one thread at a time uses them: the one in `run`, and later the one in `finish`.
+    // Not locked, because only one thread at a time uses them: the one in `hashQueuedBlocks`, and later the one in
+    // `finish`.
     private let context: OpaquePointer
-    private var hashed: Int64 = 0
+    private var hashedEnd: Int64 = 0
 
     init(_ algorithm: Job.Checksum.Algorithm, path: WritePath) {
         self.algorithm = algorithm
-        self.path = path
+        writePath = path
         context = EVP_MD_CTX_new()
         begin()
     }
 
     private func begin() {
         EVP_DigestInit_ex(context, algorithm.method, nil)
-        hashed = 0
+        hashedEnd = 0
     }
 
     deinit { EVP_MD_CTX_free(context) }
@@ -53,57 +54,57 @@ final class RunningDigest: @unchecked Sendable {
     func offer(_ block: Block) {
         let start = state.withLock { state in
             let range = block.offset..<block.end
-            state.cameTwice = state.cameTwice || state.seen.intervals.contains { $0.overlaps(range) }
-            state.seen.insert(range)
-            guard block.offset == state.accepted, !range.isEmpty, !state.cameTwice else { return false }
+            state.hasDuplicates = state.hasDuplicates || state.arrived.intervals.contains { $0.overlaps(range) }
+            state.arrived.insert(range)
+            guard block.offset == state.acceptedEnd, !range.isEmpty, !state.hasDuplicates else { return false }
             block.retain()
-            state.accepted = block.end
+            state.acceptedEnd = block.end
             state.queue.append(block)
             guard !state.isRunning else { return false }
             state.isRunning = true
             return true
         }
-        if start { path.blocking.submit { self.run() } }
+        if start { writePath.blocking.submit { self.hashQueuedBlocks() } }
     }
 
     /// True if too many blocks wait for hashing. Then `wake` is called when the digest has caught up.
     func isBehind(orCall wake: @escaping @Sendable () -> Void) -> Bool {
         state.withLock { state in
-            guard state.queue.count >= Self.backlog else { return false }
-            state.readers.append(wake)
+            guard state.queue.count >= Self.maxQueuedBlocks else { return false }
+            state.wakeUps.append(wake)
             return true
         }
     }
 
     /// Returns when no accepted block waits for hashing.
-    func idle() async {
+    func waitUntilIdle() async {
         await withCheckedContinuation { continuation in
             let done = state.withLock { state in
                 guard state.isRunning else { return true }
-                state.idlers.append(continuation)
+                state.idleWaiters.append(continuation)
                 return false
             }
             if done { continuation.resume() }
         }
     }
 
-    private func run() {
+    private func hashQueuedBlocks() {
         while true {
-            let (block, readers, idlers) = state.withLock { state in
+            let (block, wakeUps, idleWaiters) = state.withLock { state in
                 let block = state.queue.isEmpty ? nil : state.queue.removeFirst()
                 state.isRunning = block != nil
-                let caughtUp = state.queue.count <= Self.backlog / 2
+                let caughtUp = state.queue.count <= Self.maxQueuedBlocks / 2
                 return (
-                    block, caughtUp ? exchange(&state.readers, with: []) : [],
-                    block == nil ? exchange(&state.idlers, with: []) : []
+                    block, caughtUp ? exchange(&state.wakeUps, with: []) : [],
+                    block == nil ? exchange(&state.idleWaiters, with: []) : []
                 )
             }
-            for wake in readers { wake() }
-            for idler in idlers { idler.resume() }
+            for wake in wakeUps { wake() }
+            for waiter in idleWaiters { waiter.resume() }
             guard let block else { return }
             EVP_DigestUpdate(context, block.bytes.baseAddress, block.count)
-            hashed = block.end
-            path.finish(block)
+            hashedEnd = block.end
+            writePath.release(block)
         }
     }
 
@@ -111,19 +112,19 @@ final class RunningDigest: @unchecked Sendable {
     /// blocks the thread.
     func finish(reading descriptor: Int32, to size: Int64, dropCache: Bool) throws(TransferError) -> String {
         assert(state.withLock { !$0.isRunning }, "blocks are being hashed")
-        if state.withLock({ $0.cameTwice }) { begin() }
-        let missing = Int(max(size - hashed, 0))
+        if state.withLock({ $0.hasDuplicates }) { begin() }
+        let missing = Int(max(size - hashedEnd, 0))
         let buffer = UnsafeMutableRawBufferPointer.allocate(
             byteCount: min(missing, 1 << 20), alignment: Block.alignment)
         defer { buffer.deallocate() }
-        posix_fadvise(descriptor, Int(hashed), 0, Int32(POSIX_FADV_SEQUENTIAL))
-        while hashed < size {
-            let count = pread(descriptor, buffer.baseAddress, min(buffer.count, Int(size - hashed)), Int(hashed))
+        posix_fadvise(descriptor, Int(hashedEnd), 0, Int32(POSIX_FADV_SEQUENTIAL))
+        while hashedEnd < size {
+            let count = pread(descriptor, buffer.baseAddress, min(buffer.count, Int(size - hashedEnd)), Int(hashedEnd))
             if count < 0, errno == EINTR { continue }
             guard count > 0 else { throw TransferError(file: "the file cannot be read", count < 0 ? errno : EIO) }
             EVP_DigestUpdate(context, buffer.baseAddress, count)
-            if dropCache { posix_fadvise(descriptor, Int(hashed), count, Int32(POSIX_FADV_DONTNEED)) }
-            hashed += Int64(count)
+            if dropCache { posix_fadvise(descriptor, Int(hashedEnd), count, Int32(POSIX_FADV_DONTNEED)) }
+            hashedEnd += Int64(count)
         }
         var result = [UInt8](repeating: 0, count: Int(EVP_MAX_MD_SIZE))
         var length: UInt32 = 0

@@ -61,7 +61,7 @@ package final class WritePath: Sendable {
     /// Runs `work` on a writer thread.
     func submit(_ work: @escaping @Sendable () -> Void) { writers.submit(work) }
 
-    func finish(_ block: Block) {
+    func release(_ block: Block) {
         if block.release() { pool.recycle(block) }
     }
 

@@ -174,7 +174,7 @@ struct OutputFileTests {
     func reserveTooFarAhead() async throws {
         let file = OutputFile(descriptor: temporaryDescriptor(), path: WritePath(blocks: 1))
         try file.reserve(1 << 30)
-        file.reservation.withLock { $0.keepFree = 1 << 60 }
+        file.reservation.withLock { $0.minFree = 1 << 60 }
         #expect(file.reserveAhead(of: 1 << 20) == nil)
         #expect(file.reserveAhead(of: 200 << 20) == ENOSPC)
         try file.cut(to: 0)
@@ -183,7 +183,7 @@ struct OutputFileTests {
     @Test("what is reserved grows with what has arrived, and is at most half of what is free")
     func reservationGoal() {
         func goal(_ size: Int64, _ arrived: Int64, _ free: Int64?) -> Int64 {
-            Reservation.goal(of: size << 20, arrived: arrived << 20, free: free.map { $0 << 20 }) >> 20
+            Reservation.targetEnd(of: size << 20, arrived: arrived << 20, free: free.map { $0 << 20 }) >> 20
         }
         #expect(goal(100, 0, 1000) == 100)
         #expect(goal(100_000, 0, 1_000_000) == 256)
@@ -191,7 +191,7 @@ struct OutputFileTests {
         #expect(goal(100_000, 10_000, 1_000_000) == 100_000)
         #expect(goal(100_000, 10_000, 20_000) == 20_000)
         #expect(goal(100_000, 10_000, nil) == 100_000)
-        #expect(Reservation.goal(of: .max, arrived: .max, free: nil) > 0)
+        #expect(Reservation.targetEnd(of: .max, arrived: .max, free: nil) > 0)
     }
 
     @Test("a file that can never fit is too large, and one that does not fit now is a full disk")
@@ -199,7 +199,7 @@ struct OutputFileTests {
         let file = OutputFile(descriptor: temporaryDescriptor(), path: WritePath(blocks: 1))
         let never = #expect(throws: TransferError.self) { try file.reserve(1 << 60) }
         #expect(never?.code == .tooLarge)
-        let later = #expect(throws: TransferError.self) { try file.reserve(1, keepFree: 1 << 60) }
+        let later = #expect(throws: TransferError.self) { try file.reserve(1, minFree: 1 << 60) }
         #expect(later == .noSpace)
         #expect(file.error == nil)
     }
@@ -248,7 +248,7 @@ struct OutputFileTests {
         let expected = RunningDigest(algorithm, path: WritePath(blocks: 1))
         let copy = temporaryDescriptor()
         _ = pwrite(copy, bytes, bytes.count, 0)
-        await file.digestCaughtUp()
+        await file.waitForDigest()
         let digest = try file.digest(algorithm, size: 3_000_000)
         #expect(digest == (try expected.finish(reading: copy, to: 3_000_000, dropCache: false)))
         Glibc.close(copy)
@@ -272,7 +272,7 @@ struct OutputFileTests {
             try await feed(first, to: running)
             try? await running.finish()
         }
-        await file.digestCaughtUp()
+        await file.waitForDigest()
         let copy = temporaryDescriptor()
         _ = pwrite(copy, contents(file.descriptor), 400_000, 0)
         let expected = try RunningDigest(.sha256, path: WritePath(blocks: 1))
@@ -288,7 +288,7 @@ struct OutputFileTests {
         let writer = FileWriter(file: file, offset: 0) {}
         try await feed(Array("abc".utf8), to: writer)
         try? await writer.finish()
-        await file.digestCaughtUp()
+        await file.waitForDigest()
         #expect((try file.digest(.sha256, size: 3)).hasPrefix("ba7816bf8f01cfea414140de5dae2223"))
     }
 

@@ -45,7 +45,7 @@ struct TransferBench {
         checkpoints.cancel()
         try await file.checkpoint()
         if let digest {
-            await file.digestCaughtUp()
+            await file.waitForDigest()
             print(try file.digest(digest, size: end.bytes))
         }
         try file.cut(to: end.bytes)
