@@ -31,7 +31,7 @@ extension Queue {
         }
         let replies = try await redis.pipeline(
             [.command(Command("INFO", "persistence"))] + questions.map { .command($0) }, timeout: .seconds(3))
-        if (try? replies[0].get())?.facts["aof_enabled"] == "0" { return .sufficient }
+        if (try? replies[0].get())?.infoFields["aof_enabled"] == "0" { return .sufficient }
         for (sample, reply) in zip(Self.samples, replies.dropFirst()) {
             switch reply {
             case .status: continue

@@ -10,13 +10,13 @@ package struct Replication: Sendable, Equatable {
     package let acknowledged: Int64?
 
     /// nil if this is not the INFO of a primary.
-    init?(_ facts: [String: Substring]) {
-        guard facts["role"] == "master", let run = facts["run_id"],
-            let offset = facts["master_repl_offset"].flatMap({ Int64($0) })
+    init?(_ info: [String: Substring]) {
+        guard info["role"] == "master", let run = info["run_id"],
+            let offset = info["master_repl_offset"].flatMap({ Int64($0) })
         else { return nil }
         (self.run, self.offset) = (String(run), offset)
         acknowledged =
-            facts.compactMap { name, value -> Int64? in
+            info.compactMap { name, value -> Int64? in
                 // slave0:ip=10.0.0.6,port=6379,state=online,offset=1234,lag=0
                 guard name.hasPrefix("slave"), value.contains("state=online") else { return nil }
                 let words = value.split(separator: ",").first { $0.hasPrefix("offset=") }
@@ -29,6 +29,6 @@ extension Queue {
     /// nil if the server does not answer within a second.
     package func replication() async -> Replication? {
         let reply = try? await redis.send(Command("INFO", "server", "replication"), timeout: .seconds(1))
-        return reply.flatMap { Replication($0.facts) }
+        return reply.flatMap { Replication($0.infoFields) }
     }
 }

@@ -32,9 +32,9 @@ struct Handshake {
                 // During a failover, sentinels name the new primary before the new primary itself knows its role.
                 throw RedisError(.readOnly, "Redis at \(label) is not the primary yet")
             case .info:
-                let facts = reply.facts
-                side.run = facts["run_id"].map(String.init)
-                side.isOfCluster = facts["redis_mode"] == "cluster"
+                let info = reply.infoFields
+                side.run = info["run_id"].map(String.init)
+                side.isOfCluster = info["redis_mode"] == "cluster"
             default: break
             }
         }

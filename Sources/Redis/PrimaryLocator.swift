@@ -39,7 +39,8 @@ struct PrimaryLocator: Sendable {
 
     /// Follows a MOVED reply. Returns false if `error` is not a MOVED reply or names no address.
     mutating func follow(_ error: RedisError, from asked: RedisURL.Address?) -> Bool {
-        guard error.code == .moved, let place = error.place, let address = RedisURL.clusterAddress(place, of: asked)
+        guard error.code == .moved, let target = error.redirectTarget,
+            let address = RedisURL.clusterAddress(target, of: asked)
         else {
             return false
         }

@@ -30,7 +30,7 @@ extension Redis {
             if error.code == .reply || error.code == .noPermission && url.kind != .cluster { return [] }
             throw error
         }
-        let asked = place
+        let asked = server
         var nodes: [RedisURL.Address] = []
         for range in reply.array ?? [] {
             // The elements of a range: first slot, last slot, primary, replicas.

@@ -31,7 +31,7 @@ package actor Redis {
     private var locator: PrimaryLocator
     private var live: Connection?
     /// The server of the live connection, or of the last one.
-    private(set) var place: RedisURL.Address?
+    private(set) var server: RedisURL.Address?
     /// Whether another server may replace the current one: the URL names sentinels or a cluster, or the server has
     /// turned out to be a node of a cluster.
     package private(set) var mayFailOver: Bool
@@ -121,7 +121,7 @@ package actor Redis {
             }
             let wait = Backoff.milliseconds(tries)
             if ContinuousClock.now + .milliseconds(wait) >= deadline { return answers }
-            let isLedOn = locator.follow(error, from: place)
+            let isLedOn = locator.follow(error, from: server)
             if isLedOn { mayFailOver = true }
             // Find the server again: another one may be the primary by now.
             if isLedOn || [.readOnly, .masterDown, .clusterDown].contains(error.code) { leave(connection) }
@@ -224,7 +224,7 @@ package actor Redis {
             }
             failures = 0
             traffic.countConnect()
-            place = address
+            server = address
             if await connection.serverSide.isOfCluster { mayFailOver = true }
             if isClosed { await connection.close() } else { live = connection }
             watchSentinels()
@@ -266,7 +266,7 @@ package actor Redis {
     }
 
     private func askSentinels() async {
-        guard let connection = live, let now = try? await locator.find(timeout: .seconds(1)), now != place,
+        guard let connection = live, let now = try? await locator.find(timeout: .seconds(1)), now != server,
             live === connection
         else { return }
         // Close at once: writes that the old primary still accepts will be lost.

@@ -25,7 +25,7 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
     package var message: String
 
     /// The address in a MOVED reply: the node that serves the slot.
-    private(set) var place: Substring?
+    private(set) var redirectTarget: Substring?
 
     package init(_ code: Code, _ message: String) { (self.code, self.message) = (code, message) }
 
@@ -41,7 +41,7 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
         let known = Self.replies[String(word)] ?? Self.generic.first { text.hasPrefix("ERR \($0.beginning)") }?.meaning
         let (code, advice) = known ?? (.reply, "")
         self = RedisError(code, advice.isEmpty ? "Redis says: \(text)" : "\(advice) (Redis says: \(text))")
-        if code == .moved { place = text.split(separator: " ").last }
+        if code == .moved { redirectTarget = text.split(separator: " ").last }
     }
 
     /// Whether the server has certainly not executed the command, and the same command may succeed soon.

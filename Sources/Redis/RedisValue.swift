@@ -43,7 +43,7 @@ package enum RedisValue: Sendable, Equatable {
     }
 
     /// The fields of a reply of INFO.
-    package var facts: [String: Substring] {
+    package var infoFields: [String: Substring] {
         let lines = string?.split(whereSeparator: \.isNewline) ?? []
         let pairs = lines.compactMap { line in
             line.firstIndex(of: ":").map { (String(line[..<$0]), line[line.index(after: $0)...]) }

@@ -9,15 +9,15 @@ package actor Subscriber {
         case pattern(String)
     }
 
-    /// The mailboxes of a topic, and whether the server has confirmed the subscription.
+    /// The buffers of a topic, and whether the server has confirmed the subscription.
     private struct Audience {
-        var mailboxes: [ObjectIdentifier: Mailbox] = [:]
+        var buffers: [ObjectIdentifier: SubscriptionBuffer] = [:]
         var isConfirmed = false
     }
 
-    /// One mailbox, its topics, and those topics that the server has not confirmed yet.
+    /// One buffer, its topics, and those topics that the server has not confirmed yet.
     private struct Member {
-        let mailbox: Mailbox
+        let buffer: SubscriptionBuffer
         let topics: Set<Topic>
         var awaited: Set<Topic>
     }
@@ -44,7 +44,7 @@ package actor Subscriber {
     /// Ends all subscriptions, and closes the connection.
     package func close() async {
         isClosed = true
-        for member in members.values { member.mailbox.finish() }
+        for member in members.values { member.buffer.finish() }
         members = [:]
         audiences = [:]
         await stopRunner()?.close()
@@ -52,18 +52,18 @@ package actor Subscriber {
 
     // MARK: Members
 
-    func add(_ mailbox: Mailbox, to topics: Set<Topic>) async {
-        guard !isClosed, !mailbox.isFinished else { return mailbox.finish() }
-        let id = ObjectIdentifier(mailbox)
-        var member = Member(mailbox: mailbox, topics: topics, awaited: topics)
+    func add(_ buffer: SubscriptionBuffer, to topics: Set<Topic>) async {
+        guard !isClosed, !buffer.isFinished else { return buffer.finish() }
+        let id = ObjectIdentifier(buffer)
+        var member = Member(buffer: buffer, topics: topics, awaited: topics)
         var news: [Topic] = []
         for topic in topics {
             if audiences[topic] == nil { news.append(topic) }
-            audiences[topic, default: Audience()].mailboxes[id] = mailbox
+            audiences[topic, default: Audience()].buffers[id] = buffer
             if audiences[topic]?.isConfirmed == true { member.awaited.remove(topic) }
         }
         members[id] = member
-        if member.awaited.isEmpty { mailbox.put(.subscribed) }
+        if member.awaited.isEmpty { buffer.put(.subscribed) }
         if runner == nil {
             generation += 1
             let number = generation
@@ -72,13 +72,13 @@ package actor Subscriber {
         await subscribe(news)
     }
 
-    func remove(_ mailbox: Mailbox) async {
-        let id = ObjectIdentifier(mailbox)
+    func remove(_ buffer: SubscriptionBuffer) async {
+        let id = ObjectIdentifier(buffer)
         guard let member = members.removeValue(forKey: id) else { return }
         var gone: [Topic] = []
         for topic in member.topics {
-            audiences[topic]?.mailboxes[id] = nil
-            if audiences[topic]?.mailboxes.isEmpty ?? false {
+            audiences[topic]?.buffers[id] = nil
+            if audiences[topic]?.buffers.isEmpty ?? false {
                 audiences[topic] = nil
                 gone.append(topic)
             }
@@ -94,7 +94,7 @@ package actor Subscriber {
         let back = gone.filter { audiences[$0] != nil }
         for topic in back {
             audiences[topic]?.isConfirmed = false
-            for id in audiences[topic]?.mailboxes.keys ?? [:].keys { members[id]?.awaited.insert(topic) }
+            for id in audiences[topic]?.buffers.keys ?? [:].keys { members[id]?.awaited.insert(topic) }
         }
         await subscribe(back)
     }
@@ -135,7 +135,7 @@ package actor Subscriber {
         for topic in audiences.keys { audiences[topic]?.isConfirmed = false }
         for (id, member) in members {
             members[id]?.awaited = member.topics
-            member.mailbox.put(.interrupted(error))
+            member.buffer.put(.interrupted(error))
         }
     }
 
@@ -145,7 +145,7 @@ package actor Subscriber {
             return (RedisError(.closed, "the last subscription has ended"), false)
         }
         (live, outstanding) = (connection, [:])
-        // The stream carries only the final error. Messages are buffered in the mailboxes alone.
+        // The stream carries only the final error. Messages are buffered in the buffers alone.
         let (ends, end) = AsyncStream<RedisError>.makeStream()
         let reception = Reception()
         let own = ObjectIdentifier(connection)
@@ -235,7 +235,7 @@ package actor Subscriber {
     }
 
     private func deliver(_ message: Subscription.Element, to topic: Topic) {
-        for mailbox in audiences[topic]?.mailboxes.values ?? [:].values { mailbox.put(message) }
+        for buffer in audiences[topic]?.buffers.values ?? [:].values { buffer.put(message) }
     }
 
     private func confirm(_ topic: Topic) {
@@ -243,9 +243,9 @@ package actor Subscriber {
         outstanding[topic] = left > 0 ? left : nil
         guard left <= 0, audiences[topic]?.isConfirmed == false else { return }
         audiences[topic]?.isConfirmed = true
-        for id in audiences[topic]?.mailboxes.keys ?? [:].keys {
+        for id in audiences[topic]?.buffers.keys ?? [:].keys {
             guard members[id]?.awaited.remove(topic) != nil, members[id]?.awaited.isEmpty == true else { continue }
-            members[id]?.mailbox.put(.subscribed)
+            members[id]?.buffer.put(.subscribed)
         }
     }
 }

@@ -32,31 +32,31 @@ package struct Subscription: AsyncSequence, Sendable {
     /// One consumer. Its subscription lasts as long as this object lives.
     package final class Iterator: AsyncIteratorProtocol, Sendable {
         private let subscriber: Subscriber
-        private let mailbox = Mailbox()
+        private let buffer = SubscriptionBuffer()
 
         fileprivate init(_ subscriber: Subscriber, _ topics: Set<Subscriber.Topic>) {
             self.subscriber = subscriber
-            Task { [mailbox] in await subscriber.add(mailbox, to: topics) }
+            Task { [buffer] in await subscriber.add(buffer, to: topics) }
         }
 
         deinit {
-            // `remove` may run before `add` does. Then `add` must do nothing, as it does with a finished mailbox.
-            mailbox.finish()
-            Task { [subscriber, mailbox] in await subscriber.remove(mailbox) }
+            // `remove` may run before `add` does. Then `add` must do nothing, as it does with a finished buffer.
+            buffer.finish()
+            Task { [subscriber, buffer] in await subscriber.remove(buffer) }
         }
 
         /// The number of buffered elements.
-        package var waiting: Int { mailbox.count }
+        package var waiting: Int { buffer.count }
 
         /// The next element. nil at the end, and once the task is cancelled.
-        package func next() async -> Element? { await mailbox.next() }
+        package func next() async -> Element? { await buffer.next() }
 
         /// The next element. nil at the end, at `deadline`, and once the task is cancelled.
         package func next(until deadline: ContinuousClock.Instant) async -> Element? {
-            await mailbox.next(until: deadline)
+            await buffer.next(until: deadline)
         }
 
         /// Whether the subscriber was closed and all buffered elements have been consumed.
-        package var isFinished: Bool { mailbox.isFinished }
+        package var isFinished: Bool { buffer.isFinished }
     }
 }

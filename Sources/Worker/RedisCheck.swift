@@ -7,15 +7,15 @@ import Logging
 /// They are read from `INFO`, because `CONFIG GET` would also reveal passwords.
 enum RedisCheck {
     static func warn(_ queue: Queue, _ log: Logger) async {
-        guard let facts = try? await queue.redis.send(Command("INFO"), timeout: .seconds(3)).facts else {
+        guard let info = try? await queue.redis.send(Command("INFO"), timeout: .seconds(3)).infoFields else {
             return log.info("Redis' settings cannot be read: so it is unknown whether it keeps jobs safe")
         }
-        if facts["aof_enabled"] == "0" {
+        if info["aof_enabled"] == "0" {
             log.warning(
                 "appendonly is off: jobs pushed since the last snapshot are lost when Redis restarts; set appendonly yes"
             )
         }
-        if let policy = facts["maxmemory_policy"], policy != "noeviction", facts["maxmemory"] != "0" {
+        if let policy = info["maxmemory_policy"], policy != "noeviction", info["maxmemory"] != "0" {
             log.warning("maxmemory-policy is \(policy): a full Redis may evict jobs; set it to noeviction")
         }
         switch try? await queue.replayRights() {

@@ -74,7 +74,7 @@ final class Roles: Sendable {
         let lines = monitor.standardOutput.split(separator: "\n")
         var commands = Set(lines.compactMap(Self.command).filter { $0.first != "echo" })
         // MONITOR does not show this one.
-        let stats = try await admin.send(Command("INFO", "commandstats")).facts
+        let stats = try await admin.send(Command("INFO", "commandstats")).infoFields
         if stats["cmdstat_acl|dryrun"] != nil { commands.insert(["acl", "dryrun", "default", "ping"]) }
         return commands
     }

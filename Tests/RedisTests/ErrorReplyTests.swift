@@ -49,7 +49,7 @@ import Testing
         #expect(error.isPassing == meaning.passes)
         #expect(error.isTransient == (meaning.passes || meaning.returns))
         #expect(error.message.hasSuffix("Redis says: \(meaning.text)") || error.message.hasSuffix("\(meaning.text))"))
-        #expect((error.place == nil) == (meaning.code != .moved))
+        #expect((error.redirectTarget == nil) == (meaning.code != .moved))
     }
 
     // MARK: Errors that are thrown at once

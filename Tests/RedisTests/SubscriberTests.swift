@@ -22,20 +22,20 @@ import Testing
         await subscriber.close()
     }
 
-    @Test("a full mailbox drops its messages, and makes its consumer catch up") func bounds() async {
-        let mailbox = Mailbox()
-        for number in 0..<Mailbox.maxElements + 10 {
-            mailbox.put(.message(channel: "c", payload: Array("\(number)".utf8)))
+    @Test("a full buffer drops its messages, and makes its consumer catch up") func bounds() async {
+        let buffer = SubscriptionBuffer()
+        for number in 0..<SubscriptionBuffer.maxElements + 10 {
+            buffer.put(.message(channel: "c", payload: Array("\(number)".utf8)))
         }
-        #expect(mailbox.count == 11)
-        guard case .subscribed? = await mailbox.next() else { return #expect(Bool(false)) }
-        guard case .message(_, let payload)? = await mailbox.next() else { return #expect(Bool(false)) }
-        #expect(payload == Array("\(Mailbox.maxElements)".utf8))
-        let large = Mailbox()
+        #expect(buffer.count == 11)
+        guard case .subscribed? = await buffer.next() else { return #expect(Bool(false)) }
+        guard case .message(_, let payload)? = await buffer.next() else { return #expect(Bool(false)) }
+        #expect(payload == Array("\(SubscriptionBuffer.maxElements)".utf8))
+        let large = SubscriptionBuffer()
         for _ in 0..<40 { large.put(.message(channel: "c", payload: [UInt8](repeating: 0, count: 1 << 20))) }
         #expect(large.count < 20)
-        #expect(await mailbox.next(until: .now + .milliseconds(1)) != nil)
-        let empty = Mailbox()
+        #expect(await buffer.next(until: .now + .milliseconds(1)) != nil)
+        let empty = SubscriptionBuffer()
         #expect(await empty.next(until: .now + .milliseconds(1)) == nil)
     }
 }

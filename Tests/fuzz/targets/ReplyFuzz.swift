@@ -39,7 +39,7 @@ enum ReplyFuzz: FuzzTarget {
         case .status(let text): return Array("+\(text)\r\n".utf8)
         case .bulk(let bytes): return Array("$\(bytes.count)\r\n".utf8) + bytes + [13, 10]
         case .error(let error):
-            precondition(!error.message.isEmpty && (error.place == nil || error.code == .moved))
+            precondition(!error.message.isEmpty && (error.redirectTarget == nil || error.code == .moved))
             return nil
         case .array(let elements):
             var written = Array("*\(elements.count)\r\n".utf8)

@@ -3,15 +3,15 @@ import Synchronization
 
 /// A bounded buffer between the thread of all connections and one consumer of messages.
 ///
-/// The connections' thread never waits for a consumer. If a slow consumer lets the mailbox fill up, all buffered
+/// The connections' thread never waits for a consumer. If a slow consumer lets the buffer fill up, all buffered
 /// elements are dropped and replaced by `.subscribed`. The consumer then catches up as after a lost connection.
-final class Mailbox: Sendable {
+final class SubscriptionBuffer: Sendable {
     /// The largest number of buffered elements.
     static let maxElements = 50_000
-    /// The number of buffered bytes, of channel names and payloads, above which the next element empties the mailbox.
+    /// The number of buffered bytes, of channel names and payloads, above which the next element empties the buffer.
     static let maxBytes = 16 << 20
 
-    /// A call of `next` that waits. The number distinguishes it from earlier calls.
+    /// A call of `next` that callCount. The number distinguishes it from earlier calls.
     private struct Waiter {
         let number: Int
         let continuation: CheckedContinuation<Subscription.Element?, Never>
@@ -22,9 +22,9 @@ final class Mailbox: Sendable {
         var bytes = 0
         var waiter: Waiter?
         /// The number of calls of `next` so far, which is the number of the latest call.
-        var waits = 0
+        var callCount = 0
         /// Whether the latest call was cancelled, or its deadline passed, before it had stored its waiter.
-        var isOver = false
+        var isCancelled = false
         var isFinished = false
     }
 
@@ -60,25 +60,25 @@ final class Mailbox: Sendable {
 
     var isFinished: Bool { state.withLock { $0.isFinished && $0.elements.isEmpty } }
 
-    /// The next element. nil at `deadline`, after the last element of a finished mailbox, and once the task is
+    /// The next element. nil at `deadline`, after the last element of a finished buffer, and once the task is
     /// cancelled. Only one call may wait at a time.
     func next(until deadline: ContinuousClock.Instant? = nil) async -> Subscription.Element? {
         let number = state.withLock { state in
-            state.waits += 1
-            state.isOver = false
-            return state.waits
+            state.callCount += 1
+            state.isCancelled = false
+            return state.callCount
         }
-        let alarm = deadline.map { deadline in
+        let timer = deadline.map { deadline in
             Task {
                 try? await Task.sleep(until: deadline, clock: .continuous)
                 self.end(wait: number)
             }
         }
-        defer { alarm?.cancel() }
+        defer { timer?.cancel() }
         return await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
-                let (element, isAnswered) = state.withLock { state -> (Subscription.Element?, Bool) in
-                    if state.isOver { return (nil, true) }
+                let (element, hasResult) = state.withLock { state -> (Subscription.Element?, Bool) in
+                    if state.isCancelled { return (nil, true) }
                     if let element = state.elements.popFirst() {
                         state.bytes -= element.size
                         return (element, true)
@@ -87,7 +87,7 @@ final class Mailbox: Sendable {
                     state.waiter = Waiter(number: number, continuation: continuation)
                     return (nil, false)
                 }
-                if isAnswered { continuation.resume(returning: element) }
+                if hasResult { continuation.resume(returning: element) }
             }
         } onCancel: {
             end(wait: number)
@@ -97,8 +97,8 @@ final class Mailbox: Sendable {
     private func end(wait number: Int) {
         let waiter = state.withLock { state -> Waiter? in
             guard let waiter = state.waiter, waiter.number == number else {
-                // The call may not have stored its waiter yet. If it has returned, the next call resets `isOver`.
-                if state.waits == number { state.isOver = true }
+                // The call may not have stored its waiter yet. If it has returned, the next call resets `isCancelled`.
+                if state.callCount == number { state.isCancelled = true }
                 return nil
             }
             state.waiter = nil
