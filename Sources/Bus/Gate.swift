@@ -15,7 +15,7 @@ enum Gate {
             KeyName.allCases.map { "\($0) = '\($0.rawValue)'" }
             + ChannelName.allCases.map { "\($0) = '\($0.rawValue)'" }
         let continuation = JobField.continuation.sorted().map { "\($0) = true" }
-        let defaultable = JobField.all.filter(\.mayHaveDefault).map { "\($0.name) = true" }
+        let allowedFields = JobField.all.filter(\.mayHaveDefault).map { "\($0.name) = true" }
         let digits = Job.Checksum.Algorithm.allCases.map { "\($0.rawValue) = \($0.hexadecimalDigits)" }
         let faults = FieldFault.allCases.map { "\($0.rawValue) = [[\($0.text)]]" }
         return """
@@ -31,7 +31,8 @@ enum Gate {
             local OWN_HEADERS = { \(headers.joined(separator: ", ")) }
             local OWN_PREFIX = '\(JobField.forbiddenPrefix)'
             -- About kinds of jobs (kinds.lua). `rules`: the reason for rejecting a field that a kind does not have.
-            -- `faults`: the reasons of which faults.lua chooses one. `digits`: how many hexadecimal digits a digest has.
+            -- `faults`: the reasons of which faults.lua chooses one. `digits`: how many hexadecimal digits a digest
+            -- has.
             local kinds = { faults = { \(faults.joined(separator: ", ")) },
               digits = { \(digits.joined(separator: ", ")) },
               rules = { \(kinds.joined(separator: ", ")) },
@@ -39,8 +40,8 @@ enum Gate {
               not_in_requests = { \(inRequests.joined(separator: ", ")) }, max_files = \(Job.Upload.maxFiles),
               upload = { file = [[\(Job.Upload.fileRule)]], each = [[\(Job.Upload.eachRule)]],
                 form = [[\(Job.Upload.formRule)]], protocol = [[\(Job.Upload.protocolRule)]] } }
-            -- About limits and defaults of the whole queue. `defaultable`: the fields that may have a default.
-            local fleet = { defaultable = { \(defaultable.joined(separator: ", ")) } }
+            -- About defaults of jobs (defaults.lua). `allowed_fields`: the fields that may have a default.
+            local defaults = { allowed_fields = { \(allowedFields.joined(separator: ", ")) } }
             local CONTINUATION = { \(continuation.joined(separator: ", ")) }
             -- Each field: its name, its check, the reason for rejecting a wrong value, and the kinds that have it.
             local FIELDS = {

@@ -76,7 +76,7 @@ import Testing
               return type(v) == 'boolean' and tostring(v) or v
             end
             function told.value(name, v, element)
-              if name == 'meta' or name == 'json' then return RAW(element, name) end
+              if name == 'meta' or name == 'json' then return (raw_member(element, name)) end
               if type(v) ~= 'table' then return told.text(v) end
               local lines = {}
               if #v > 0 then

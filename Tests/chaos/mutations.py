@@ -15,7 +15,7 @@ MUTATIONS = {
     "bulk": ("a bulk cancel ends newer pushes", [
         ("local function is_newer(at, timestamp) return not at or at > tonumber(timestamp) end",
          "local function is_newer(at, timestamp) return false end"),
-        ("  if pushed > made then return end\n", ""),
+        ("  if pushed > operation_at then return end\n", ""),
     ]),
     "permits": ("a free permit under max_running is found by a tick only", [
         ("local function offer_permit(settings, is_news)\n", "local function offer_permit(settings, is_news)\n  do return end\n"),
@@ -26,15 +26,15 @@ MUTATIONS = {
         ("      call('HSET', spec_key, 'renewed', element)\n", "      call('HSET', spec_key, 'spec', element)\n"),
     ]),
     "unserved": ("a removal with its file waits for a worker of its store", [
-        ("    elseif forgets(want) then\n      schedule_deletion(id, want == 'deleted')\n",
-         "    elseif want == 'deleted' then call('HSET', WANT, id, want .. ' ' .. whole(made))\n"
-         "    elseif forgets(want) then\n      schedule_deletion(id, want == 'deleted')\n"),
+        ("    elseif removes_job(want) then\n      schedule_deletion(id, want == 'deleted')\n",
+         "    elseif want == 'deleted' then call('HSET', WANT, id, want .. ' ' .. integer_text(operation_at))\n"
+         "    elseif removes_job(want) then\n      schedule_deletion(id, want == 'deleted')\n"),
     ]),
     "continuation": ("a continuation right behind a pause is lost", [
         ("  if state == 'running' and job.want and (not at or at > tonumber(job.want_at or 0)) then return 'next_push' end\n", ""),
     ]),
     "kept": ("a push that was kept behind a pause runs after a later cancel", [
-        ("  if is_kept then drop_next_push(id, job, ends(want)) end\n", ""),
+        ("  if is_kept then drop_next_push(id, job, ends_job(want)) end\n", ""),
     ]),
     "repeat": ("a producer's own repeat runs a cancelled job again", [
         ("  return at and (at <= tonumber(job.settled_until or 0) or at == tonumber(job.ahead))\n", "  return false\n"),
@@ -44,11 +44,11 @@ MUTATIONS = {
          "  return at and at <= tonumber(job.settled_until or 0)\n"),
     ]),
     "whole": ("a control operation for a batch reaches no member", [
-        ("  local function apply_to_members(name, want, made, cursor, tick)\n",
-         "  local function apply_to_members(name, want, made, cursor, tick)\n    do return '0' end\n"),
+        ("  local function apply_to_members(name, want, operation_at, cursor, tick)\n",
+         "  local function apply_to_members(name, want, operation_at, cursor, tick)\n    do return '0' end\n"),
     ]),
     "newer": ("a control operation for a batch counts as newer than all pushes", [
-        ("    local operation = (want == 'retried' and 'running' or want) .. ' ' .. made\n",
+        ("    local operation = (want == 'retried' and 'running' or want) .. ' ' .. operation_at\n",
          "    local operation = want == 'retried' and 'running' or want\n"),
     ]),
     "counted": ("a member that is cancelled counts as before", [

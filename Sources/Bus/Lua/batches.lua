@@ -34,18 +34,19 @@ do
     return touched
   end
 
-  -- Records the `size` and `reply_to` that a push gives for a batch. known: what the batch has already, if that was read.
+  -- Records the `size` and `reply_to` that a push gives for a batch. known: what the batch has already, if that was
+  -- read.
   local function learn(name, about, known)
     if not about or not (about.size or about.reply_to) then return end
-    if known and (not about.size or known.size == whole(about.size)) and (not about.reply_to or has(known.reply_to, about.reply_to)) then
+    if known and (not about.size or known.size == integer_text(about.size)) and (not about.reply_to or has(known.reply_to, about.reply_to)) then
       return
     end
     local touched = touch_batch(name)
     touched.size, touched.reply_to = about.size or touched.size, about.reply_to or touched.reply_to
   end
 
-  -- Counts a job in a state. If a key has another type, nothing is counted, and the job continues. Writes members:<name>,
-  -- batch:<name>.
+  -- Counts a job in a state. If a key has another type, nothing is counted, and the job continues. Writes
+  -- members:<name>, batch:<name>.
   local function move(id, name, state)
     local members = members_of(name)
     local before = redis.pcall('HGET', members, id)
@@ -70,11 +71,11 @@ do
   -- batches of the new push. is_begun: whether the job runs as it is pushed here. set: adds a pair for job:<id>. Sets
   -- job.batch. Writes job:<id> (batch), members:<name>, batch:<name>.
   function batches.begin(id, job, parsed, is_begun, set)
-    local is_anew = is_begun and (not job.state or IS_FINAL[job.state])
-    if not parsed.batch and not (is_anew and job.batch) then return end
+    local has_new_job = is_begun and (not job.state or IS_FINAL[job.state])
+    if not parsed.batch and not (has_new_job and job.batch) then return end
     local names, about = read_batch(parsed.batch)
     learn(names, about, job.of_batch)
-    if not is_anew then return batches.enter(id, job, names) end
+    if not has_new_job then return batches.enter(id, job, names) end
     if not names then call('HDEL', key(id), 'batch') elseif names ~= job.batch then set('batch', names) end
     job.batch = names
     if names then batches.move(id, names, 'pending') end
@@ -164,11 +165,11 @@ do
   -- it. fields: gets the pairs `seq` and `epoch` for the batch's hash.
   local function announce_end(name, batch, names, is_private, fields)
     local seq = math.max(batch.seq, now) + 1
-    fields[#fields + 1], fields[#fields + 2], fields[#fields + 3], fields[#fields + 4] = 'seq', whole(seq), 'epoch', current_epoch()
+    fields[#fields + 1], fields[#fields + 2], fields[#fields + 3], fields[#fields + 4] = 'seq', integer_text(seq), 'epoch', current_epoch()
     local counts = ''
     for n = 2, #STATES do counts = counts .. ',"' .. STATES[n] .. '":' .. batch[STATES[n]] end
     local json = '{"v":1,"event":"batch_ended","batch":"' .. name .. '","queue":"' .. QUEUE
-      .. '","epoch":' .. current_epoch() .. ',"seq":' .. whole(seq) .. ',"at":' .. NOW .. ',"round":' .. batch.round .. ',"size":' .. batch.size
+      .. '","epoch":' .. current_epoch() .. ',"seq":' .. integer_text(seq) .. ',"at":' .. NOW .. ',"round":' .. batch.round .. ',"size":' .. batch.size
       .. counts .. '}'
     outbox[#outbox + 1] = { id = 'batch/' .. name, published = json, reply_to = names, is_private = is_private, event = 'batch_ended',
       json = json }
@@ -202,7 +203,7 @@ do
     end
     if touched.size and touched.size ~= batch.size then
       batch.size = touched.size
-      set('size', whole(batch.size))
+      set('size', integer_text(batch.size))
     end
     local names, new = join(reply_to or nil, touched.reply_to)
     if new then set('reply_to', names) end
@@ -238,20 +239,20 @@ do
     retried = function(counted_as, state) return counted_as == 'failed' and state == 'failed' end,
   }
 
-  -- Hands an operation to about 50 members: writes it into `want` for each. An operation that a member has there is done
-  -- first, since it may be newer. cursor: where to continue. Returns the next cursor, '0' at the end. Writes want, and
-  -- what apply_operation() writes.
-  local function apply_to_members(name, want, made, cursor, tick)
+  -- Hands an operation to about 50 members: writes it into `want` for each. An operation that a member has there is
+  -- done first, since it may be newer. cursor: where to continue. Returns the next cursor, '0' at the end. Writes want,
+  -- and what apply_operation() writes.
+  local function apply_to_members(name, want, operation_at, cursor, tick)
     local reply = redis.pcall('HSCAN', members_of(name), string.match(cursor, '^%d+'), 'COUNT', 50)
     if reply.err then return '0' end
-    local operation = (want == 'retried' and 'running' or want) .. ' ' .. made
+    local operation = (want == 'retried' and 'running' or want) .. ' ' .. operation_at
     local pairs_of, first, next_cursor = reply[2], 1, reply[1]
     local count = #pairs_of / 2
     -- Redis returns a small hash at once: up to 512 members. They are handed out from the last one on, because a member
     -- that is deleted meanwhile moves only those behind it.
     if string.sub(cursor, 1, 1) == '0' and next_cursor == '0' then
       count = math.min(count, tonumber(string.match(cursor, '^0%.(%d+)$') or count))
-      if count > 50 then first, next_cursor = 2 * (count - 50) + 1, '0.' .. whole(count - 50) end
+      if count > 50 then first, next_cursor = 2 * (count - 50) + 1, '0.' .. integer_text(count - 50) end
     end
     tick.handed = tick.handed + count - (first - 1) / 2
     for n = first, 2 * count, 2 do
@@ -272,16 +273,16 @@ do
     return next_cursor
   end
 
-  -- Records an operation that is in force for members that join later. Returns false if a newer operation is in force, or
-  -- if there is no batch to which it could apply. Writes batch:<name>.
-  local function record_operation(name, want, made)
+  -- Records an operation that is in force for members that join later. Returns false if a newer operation is in force,
+  -- or if there is no batch to which it could apply. Writes batch:<name>.
+  local function record_operation(name, want, operation_at)
     local values = redis.pcall('HMGET', hash_of(name), 'want_at', 'created')
     local want_at, created = unpack(values)
-    if values.err or made < (tonumber(number(want_at)) or 0) then return false end
+    if values.err or operation_at < (tonumber(number(want_at)) or 0) then return false end
     if want == 'retried' then return true end
     local stops = want ~= 'running'
     if not created and not stops then return false end
-    call('HSET', hash_of(name), 'want_at', whole(made))
+    call('HSET', hash_of(name), 'want_at', integer_text(operation_at))
     if stops then call('HSET', hash_of(name), 'want', want) else call('HDEL', hash_of(name), 'want') end
     -- An operation for an unknown batch waits an hour for the first member.
     if not created then call('PEXPIRE', hash_of(name), 3600000) end
@@ -303,20 +304,20 @@ do
     if time ~= '' and (tonumber(time) < TIMESTAMPS.min or tonumber(time) > TIMESTAMPS.max) then
       return reject(value, 'want: the time ' .. TIMESTAMPS.rule)
     end
-    local made = whole(math.min(tonumber(time) or now, now))
+    local operation_at = integer_text(math.min(tonumber(time) or now, now))
     local cursor, run = string.match(rest, '^ @(%d+%.?%d*) (%x+)$')
     if not cursor then
-      if not record_operation(name, want, tonumber(made)) then return end
+      if not record_operation(name, want, tonumber(operation_at)) then return end
       cursor = '0'
     elseif run ~= identity() then cursor = '0' end
-    -- The members' operations must not delay those for single jobs. Ticks do 150 in a fraction of a second. If more wait,
-    -- and this call has found an operation for a single job among those that it picked at random, there may be many of
-    -- them. A call hands operations to some 50 members, however many batches have one.
+    -- The members' operations must not delay those for single jobs. Ticks do 150 in a fraction of a second. If more
+    -- wait, and this call has found an operation for a single job among those that it picked at random, there may be
+    -- many of them. A call hands operations to some 50 members, however many batches have one.
     if tick.handed < 50 and (tick.wanted < 150 or not tick.has_single) then
-      cursor = apply_to_members(name, want, made, cursor, tick)
+      cursor = apply_to_members(name, want, operation_at, cursor, tick)
       if cursor == '0' then return end
     end
-    call('HSET', WANT, 'batch/' .. name, want .. ' ' .. made .. ' @' .. cursor .. ' ' .. identity())
+    call('HSET', WANT, 'batch/' .. name, want .. ' ' .. operation_at .. ' @' .. cursor .. ' ' .. identity())
     tick.more = true
   end
 end

@@ -1,4 +1,5 @@
--- Claims the next jobs for a worker with free slots. A worker that waits sends it immediately after its BLMOVE or BLPOP.
+-- Claims the next jobs for a worker with free slots. A worker that waits sends it immediately after its BLMOVE or
+-- BLPOP.
 --
 -- ARGV: nonce, worker, session (is_current()), lease (ms), retention of completed, failed and cancelled jobs (ms), a
 -- token for each job that is wanted
@@ -15,9 +16,8 @@
 --       is_limited  '1' if the fleet limits the job's connections (hosts.lua)
 --       defaults    the queue's, as pairs of a field and its JSON (defaults.lua)
 -- If there are fewer jobs than tokens, a last entry has one of these answers: 'empty', 'paused', 'full' (at
--- max_running, or no start is left), 'quiet' (this worker claims no more jobs), 'more' (call again), 'stale' (the worker
--- has registered again since, or is not known).
--- Writes what claim_elements() writes, and permits.
+-- max_running, or no start is left), 'quiet' (this worker claims no more jobs), 'more' (call again), 'stale' (the
+-- worker has registered again since, or is not known). Writes what claim_elements() writes, and permits.
 define('claim', {}, function()
   local settings, held, waiting = touch(ARGV[2])
   local retention = retention_of(settings, 5)

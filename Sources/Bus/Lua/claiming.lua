@@ -2,16 +2,16 @@
 
 -- How much one call does, in bytes, since what an element costs Redis grows with what is read and written for it. An
 -- element, the start of its job, a control operation that waits for its job, and its end each have a cost of their own.
-local MAX_BYTES, BYTES_OF_ELEMENT, BYTES_OF_START, BYTES_OF_OPERATION, BYTES_OF_END = 8192, 60, 150, 500, 600
+local COST = { max = 8192, element = 60, start = 150, operation = 500, job_end = 600 }
 
 -- Reads an element. Returns its table, the id of its job, a reason if it is not a valid push, and the element with its
 -- `url` made absolute. The rule for the id is that of Queue+Producing.swift.
 local function identify(element)
   local parsed, reason = read(element)
   -- Nothing but the URL is checked again.
-  local whole = reason and string.find(reason, '^url: ') and fleet.based(element, parsed)
-  if whole then
-    element = whole
+  local absolute = reason and string.find(reason, '^url: ') and defaults.with_absolute_url(element, parsed)
+  if absolute then
+    element = absolute
     reason = #element > LARGEST.element and 'element: ' .. LARGEST.element_rule or fault(parsed, element)
   end
   local id = parsed and parsed.id
@@ -37,8 +37,8 @@ local function remember(id, job)
 end
 
 -- Starts a run under `token`, and returns the claim, if the job is to run now. Otherwise returns nil: the job is
--- postponed, overdue, stopped by a control operation that waited for it, or waits for its host. is_begun: whether the job
--- runs as it is pushed here.
+-- postponed, overdue, stopped by a control operation that waited for it, or waits for its host. is_begun: whether the
+-- job runs as it is pushed here.
 local function start(id, job, parsed, element, is_begun, worker, token, lease, retention)
   local job_key, previous = key(id), job.state
   local due = (parsed.url or parsed.urls) and parsed.delay and after_push(parsed, parsed.delay) or 0
@@ -54,7 +54,7 @@ local function start(id, job, parsed, element, is_begun, worker, token, lease, r
   local rule
   if runs then
     local admitted
-    admitted, rule = fleet.admits(id, parsed, element)
+    admitted, rule = hosts.admits(id, parsed, element)
     if not admitted then return end
     -- The first write of a start: a key of another type raises its error here.
     call('HSET', WORKER, token, id)
@@ -65,7 +65,7 @@ local function start(id, job, parsed, element, is_begun, worker, token, lease, r
     -- A push without `at` that an operation has stopped counts as not newer than it.
     local timestamp = stop and not parsed.at and job.want_at or timestamp_of(parsed.at)
     if tonumber(timestamp) > tonumber(job.pushed or 0) then set('pushed', timestamp) end
-    if parsed.at and parsed.at > now then set('ahead', whole(parsed.at)) end
+    if parsed.at and parsed.at > now then set('ahead', integer_text(parsed.at)) end
   end
   if had_operation and not stop then call('HDEL', job_key, 'want', 'want_at', 'want_next') end
   if not runs then
@@ -78,7 +78,7 @@ local function start(id, job, parsed, element, is_begun, worker, token, lease, r
   end
   leave_state(id, job)
   history.count('claimed')
-  local is_limited = fleet.begin(id, rule)
+  local is_limited = hosts.count_start(id, rule)
   if is_limited then set('host', rule.host) end
   local n = #fields
   fields[n + 1], fields[n + 2], fields[n + 3], fields[n + 4] = 'state', 'running', 'token', token
@@ -86,16 +86,16 @@ local function start(id, job, parsed, element, is_begun, worker, token, lease, r
   fields[n + 9], fields[n + 10] = 'updated', NOW
   call('HSET', job_key, unpack(fields))
   if job.ticket or job.waiting then call('HDEL', job_key, 'ticket', 'waiting') end
-  call('ZADD', LEASES, whole(now + lease), id)
+  call('ZADD', LEASES, integer_text(now + lease), id)
   if not previous then
     -- A tombstone may name a file that has to be deleted (`pending_deletion`).
     local known = job.is_known and call('HGETALL', job_key) or job.deadline and { 'deadline_at', job.deadline } or {}
-    return named { answer = 'job', id = id, token = token, spec = element, now = NOW, hash = known, defaults = fleet.used_defaults(),
+    return named { answer = 'job', id = id, token = token, spec = element, now = NOW, hash = known, defaults = defaults.as_list(),
       is_limited = is_limited and '1' }
   end
   local pushed = is_begun and { element } or call('HMGET', spec(id), 'spec', 'renewed')
   return named { answer = 'job', id = id, token = token, spec = pushed[1], renewed = pushed[2], previous = previous, now = NOW,
-    hash = call('HGETALL', job_key), offsets = call('HGETALL', offsets(id)), before = before, defaults = fleet.used_defaults(),
+    hash = call('HGETALL', job_key), offsets = call('HGETALL', offsets(id)), before = before, defaults = defaults.as_list(),
     is_limited = is_limited and '1' }
 end
 
@@ -104,13 +104,14 @@ end
 local function known(id, exists, turn, retention)
   local value = turn.has_operations and call('HGET', WANT, id)
   if value then
-    -- The operation may put the job at the front of the queue, where its element is. So the element is moved away first.
+    -- The operation may put the job at the front of the queue, where its element is. So the element is moved away
+    -- first.
     if turn.list == JOBS then
       call('LMOVE', JOBS, HELD, 'RIGHT', 'LEFT')
       turn.list = HELD
     end
     call('HDEL', WANT, id)
-    produced = produced + BYTES_OF_OPERATION
+    produced = produced + COST.operation
     apply_operation(id, value, retention, last_applied())
   elseif not exists then
     return { crashes = 0, attempt = 0, seq = 0 }
@@ -124,38 +125,38 @@ end
 -- that has the element, and `has_operations`, whether any control operations wait.
 local function claim_element(element, turn, worker, token, lease, retention)
   if element == VOID then return end
-  local parsed, id, reason, whole = identify(element)
+  local parsed, id, reason, full_element = identify(element)
   -- A later version may know this kind of job.
   local kind = reason and kinds.named(parsed)
   if kind and not kinds.rules[kind] then return kinds.defer(element, kind, parsed) end
   -- Most jobs are new and have no hash, so nothing has to be read.
   local fields = not reason and size(key(id))
-  if not reason and fields ~= 0 and is_strange(id) then reason = strange(id) end
+  if not reason and fields ~= 0 then reason = wrong_type(id) end
   if reason then
     return reject_element(element, reason, is_id(id) and id or nil, parsed)
   end
-  fleet.complete(parsed)
+  defaults.complete(parsed)
   local job = known(id, fields > 0, turn, retention)
   local word, reason, since = verdict(job, push_of(id, job, parsed))
-  local instead = NOT_STARTED[word]
-  if instead then return instead(id, job, parsed, whole, retention, reason, since) end
+  local handler = NOT_STARTED[word]
+  if handler then return handler(id, job, parsed, full_element, retention, reason, since) end
   kind = (word == 'begin' and parsed.kind or word ~= 'begin' and job.kind) or 'download'
   if not kinds.does(kind) then return kinds.defer(element, kind, parsed) end
-  return start(id, job, parsed, whole, word == 'begin', worker, token, lease, retention)
+  return start(id, job, parsed, full_element, word == 'begin', worker, token, lease, retention)
 end
 
 -- Rejects an element that caused an error. wrong: the text of the error.
 local function isolate_element(element, token, wrong)
   local parsed, id, reason = identify(element)
   local is_invalid = reason ~= nil
-  if not is_invalid and is_strange(id) then reason = strange(id) end
+  if not is_invalid then reason = wrong_type(id) end
   call('HDEL', WORKER, token)
   reject_element(element, reason or 'element: cannot be claimed: ' .. wrong, not is_invalid and id or nil, parsed)
 end
 
 -- Claims the next jobs for `worker`, one for each of `tokens`. lease: in ms. settings, held, waiting: the results of
 -- touch(); `held` and `waiting` are nil if the lists have changed since.
--- Returns the claims (claim.lua). If there are fewer than tokens, the last entry says why. It is 'more' once MAX_BYTES
+-- Returns the claims (claim.lua). If there are fewer than tokens, the last entry says why. It is 'more' once COST.max
 -- of elements and of what they have produced are counted, because Redis serves no other client meanwhile.
 -- Writes jobs, held:<worker>, worker:<worker>, leases, want, job:<id>, spec:<id>, and what the elements do.
 local function claim_elements(worker, tokens, lease, retention, settings, held, waiting)
@@ -166,7 +167,7 @@ local function claim_elements(worker, tokens, lease, retention, settings, held, 
   end
   -- The events of a settle in the same call do not count. The jobs that it has ended do.
   local bytes, turn = -produced, { has_operations = call('HLEN', WANT) > 0 }
-  while bytes + produced + fleet.ended * BYTES_OF_END < MAX_BYTES do
+  while bytes + produced + ended_count * COST.job_end < COST.max do
     -- No round of this loop leaves more in the `held` list than it found.
     if held == nil then held = call('LINDEX', HELD, -1) end
     if waiting == nil and not held then waiting = call('LINDEX', JOBS, -1) end
@@ -183,7 +184,7 @@ local function claim_elements(worker, tokens, lease, retention, settings, held, 
         if not element then return ended('empty') end
         turn.list = HELD
       end
-      bytes = bytes + #element + BYTES_OF_ELEMENT
+      bytes = bytes + #element + COST.element
       local fine, claim = isolated(claim_element, element, turn, worker, token, lease, retention)
       if not fine then
         local is_rejected, caught = pcall(isolate_element, element, token, claim)
@@ -194,7 +195,7 @@ local function claim_elements(worker, tokens, lease, retention, settings, held, 
       -- RPOP would copy a large element once more, into its reply.
       if #element > 4096 then call('LTRIM', turn.list, 0, -2) else call('RPOP', turn.list) end
       if fine and claim then
-        bytes = bytes + BYTES_OF_START
+        bytes = bytes + COST.start
         claims[#claims + 1] = claim
         token = tokens[#claims + 1]
         if not token then return claims end

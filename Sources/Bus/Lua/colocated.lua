@@ -1,9 +1,9 @@
 -- Tasks of the tick: workers on one machine notice the end of each other's process before its lease ends. The host
--- identity stands for the machine since its boot, and the namespaces in which process numbers mean the same; it is '' if
--- it is unknown. `process` describes a worker's process: 'instance number start'.
+-- identity stands for the machine since its boot, and the namespaces in which process numbers mean the same; it is ''
+-- if it is unknown. `process` describes a worker's process: 'instance number start'.
 
--- Adds to tick.silent the name and process of each worker with this host identity that was silent for longer than a tick.
--- This worker then checks whether that process still exists. Writes host:<identity>.
+-- Adds to tick.silent the name and process of each worker with this host identity that was silent for longer than a
+-- tick. This worker then checks whether that process still exists. Writes host:<identity>.
 local function register_colocated(tick)
   local silent = tick.silent
   if tick.host_identity == '' or not tick.is_known then return end
@@ -25,7 +25,7 @@ end
 
 -- Requeues the jobs and elements of workers whose processes have ended, as this worker has found. ARGV from `first` on:
 -- their number, then name and process of each. Writes worker:<worker>, held:<worker>, jobs, host:<identity>, and what
--- lose() and fleet.end_leases() write.
+-- lose() and hosts.end_rate_leases() write.
 local function reap_gone(tick, first)
   local last = first + 2 * tonumber(ARGV[first])
   for argument = first + 1, last, 2 do
@@ -34,7 +34,7 @@ local function reap_gone(tick, first)
     local instance = redis.pcall('HGET', hash, 'instance')
     -- Another process may have taken the name since. Its jobs stay.
     if call('HGET', host, worker) == process and instance == string.match(process, '^%S+') then
-      fleet.end_leases(instance)
+      hosts.end_rate_leases(instance)
       -- The hash has fewer than 20 fields besides the claims.
       local max, tokens, held = budget(tick), {}, {}
       local claims = call('HRANDFIELD', hash, max + 20, 'WITHVALUES')
@@ -47,7 +47,7 @@ local function reap_gone(tick, first)
       end
       -- A job that causes an error here is reaped when its lease ends.
       each(held, function(id)
-        local job = not is_strange(id) and read_job(id) or {}
+        local job = not wrong_type(id) and read_job(id) or {}
         if job.state == 'running' and job.token == tokens[id] then reap(tick, id, job) end
       end, function() end)
       spend(tick, #held, max)

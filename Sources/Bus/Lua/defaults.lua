@@ -6,10 +6,10 @@
 -- (Contract/Job+Defaults.swift).
 
 -- Whether the queue has any defaults or limits of hosts. It is read once in a call. Writes no key.
-function fleet.is_used()
-  if fleet.used == nil then fleet.used = call('EXISTS', PREFIX .. KEY.defaults, PREFIX .. KEY.limits, PREFIX .. KEY.hosts, PREFIX .. KEY.deferredHosts,
+function defaults.or_limits_exist()
+  if defaults.or_limits_cached == nil then defaults.or_limits_cached = call('EXISTS', PREFIX .. KEY.defaults, PREFIX .. KEY.limits, PREFIX .. KEY.hosts, PREFIX .. KEY.deferredHosts,
     PREFIX .. KEY.backoff) > 0 end
-  return fleet.used
+  return defaults.or_limits_cached
 end
 
 do
@@ -25,28 +25,28 @@ do
   end
 
   -- The queue's defaults, read once in a call: `values` and `texts` by field, and `base`. false if there are none.
-  local function known()
-    if fleet.known ~= nil then return fleet.known end
-    fleet.known = false
-    if not fleet.is_used() then return false end
+  local function of_queue()
+    if defaults.known ~= nil then return defaults.known end
+    defaults.known = false
+    if not defaults.or_limits_exist() then return false end
     local all = redis.pcall('HGETALL', PREFIX .. KEY.defaults)
     -- A key of another type counts as no defaults.
     if all.err or #all == 0 then return false end
-    local defaults = { values = {}, texts = {} }
+    local known = { values = {}, texts = {} }
     for n = 1, #all, 2 do
       local name, text = all[n], all[n + 1]
       local value
-      if #text <= LARGEST.default and (fleet.defaultable[name] or name == 'base') then value = value_of(text) end
-      if name == 'base' then defaults.base = is_url(value) and value or nil
-      elseif value ~= nil then defaults.values[name], defaults.texts[name] = value, text end
+      if #text <= LARGEST.default and (defaults.allowed_fields[name] or name == 'base') then value = value_of(text) end
+      if name == 'base' then known.base = is_url(value) and value or nil
+      elseif value ~= nil then known.values[name], known.texts[name] = value, text end
     end
-    fleet.known = defaults
-    return defaults
+    defaults.known = known
+    return known
   end
 
   -- Whether a job of a kind may have a default.
-  local function fits(name, defaults, kind, parsed)
-    return kinds.fields[kind][name] and CHECKS[name](defaults.values[name], defaults.texts[name], parsed, kind)
+  local function fits(name, known, kind, parsed)
+    return kinds.fields[kind][name] and CHECKS[name](known.values[name], known.texts[name], parsed, kind)
   end
 
   -- A path with its . and .. segments removed (RFC 3986, section 5.2.4).
@@ -63,7 +63,7 @@ do
 
   -- The URL of a relative reference at `base` (RFC 3986, section 5.2.2); nil if the reference is empty, absolute or
   -- invalid.
-  function fleet.resolved(base, reference)
+  local function resolved(base, reference)
     if reference == '' or #reference > 8192 or string.find(reference, '^[%a][%w+.-]*:') or string.find(reference, '[%c ]') then return nil end
     local scheme, authority, path, query = string.match(base, '^(%a+):(//[^/?#]*)([^?#]*)([^#]*)')
     if string.sub(reference, 1, 2) == '//' then return scheme .. ':' .. reference end
@@ -76,35 +76,41 @@ do
     return scheme .. ':' .. authority .. tidy(own_path) .. rest
   end
 
+  -- The element with another value, given as JSON, for a member that it has.
+  local function with_value(element, name, value)
+    local raw, at = raw_member(element, name)
+    return string.sub(element, 1, at - 1) .. value .. string.sub(element, at + #raw)
+  end
+
   -- The element with its relative `url` made absolute by the queue's `base`; nil if the result is not a valid URL.
   -- parsed: the element as a table, whose `url` becomes absolute as well. Writes no key.
-  function fleet.based(element, parsed)
-    local defaults = parsed and type(parsed.url) == 'string' and known()
-    if not defaults or not defaults.base then return nil end
-    local url = fleet.resolved(defaults.base, parsed.url)
+  function defaults.with_absolute_url(element, parsed)
+    local known = parsed and type(parsed.url) == 'string' and of_queue()
+    if not known or not known.base then return nil end
+    local url = resolved(known.base, parsed.url)
     if not url or not is_url(url) then return nil end
     parsed.url = url
-    return fleet.replaced(element, 'url', quoted(url))
+    return with_value(element, 'url', quoted(url))
   end
 
   -- Puts the defaults that the claim needs into an element's table, where the element lacks them. Writes no key.
-  function fleet.complete(parsed)
-    local defaults = known()
-    if not defaults or not (parsed.url or parsed.urls) then return end
+  function defaults.complete(parsed)
+    local known = of_queue()
+    if not known or not (parsed.url or parsed.urls) then return end
     local kind = parsed.kind or 'download'
     for _, name in ipairs(USED_BY_CLAIM) do
-      if parsed[name] == nil and defaults.values[name] ~= nil and fits(name, defaults, kind, parsed) then parsed[name] = defaults.values[name] end
+      if parsed[name] == nil and known.values[name] ~= nil and fits(name, known, kind, parsed) then parsed[name] = known.values[name] end
     end
   end
 
-  -- The JSON of a job's `meta`: the element's own, or the default. fleet.complete() must have been called before.
-  function fleet.meta(element) return RAW(element, 'meta') or fleet.known and fleet.known.texts.meta end
+  -- The JSON of a job's `meta`: the element's own, or the default. defaults.complete() must have been called before.
+  function defaults.meta(element) return raw_member(element, 'meta') or defaults.known and defaults.known.texts.meta end
 
   -- The defaults as the claim returns them to the worker: a list of field, JSON, …
-  function fleet.used_defaults()
-    local defaults, reported = known(), {}
-    if not defaults then return reported end
-    for name, text in pairs(defaults.texts) do reported[#reported + 1], reported[#reported + 2] = name, text end
+  function defaults.as_list()
+    local known, reported = of_queue(), {}
+    if not known then return reported end
+    for name, text in pairs(known.texts) do reported[#reported + 1], reported[#reported + 2] = name, text end
     return reported
   end
 end

@@ -1,7 +1,7 @@
 -- Queues a job's files, which no longer have a use, for a worker of their store to unlink. with_file: whether the
 -- finished file is deleted, too. The finished file is identified by its inode, size and time, so that no other file is
--- deleted instead. If the job is pushed again before that, the next run deletes the file first: `pending_deletion` names it.
--- Writes deletions:<store>, job:<id> (pending_deletion).
+-- deleted instead. If the job is pushed again before that, the next run deletes the file first: `pending_deletion`
+-- names it. Writes deletions:<store>, job:<id> (pending_deletion).
 schedule_deletion = function(id, with_file)
   local store, file, generation, inode, mtime, received, bytes = unpack(call('HMGET', key(id), 'store', 'file', 'generation', 'inode',
     'mtime', 'received', 'bytes'))
@@ -33,8 +33,8 @@ local function is_file(reported)
   return true
 end
 
--- A task of the tick: assigns this worker some files of its store to unlink. When a file is unlinked, the worker removes
--- its entry from `deleting`. Unlinking a file twice does no harm. Writes deletions:<store>, deleting:<store>.
+-- A task of the tick: assigns this worker some files of its store to unlink. When a file is unlinked, the worker
+-- removes its entry from `deleting`. Unlinking a file twice does no harm. Writes deletions:<store>, deleting:<store>.
 local function claim_deletions(tick)
   local queued, deleting = PREFIX .. KEY.deletions .. tick.store, PREFIX .. KEY.deleting .. tick.store
   if call('EXISTS', queued, deleting) == 0 then return end

@@ -16,7 +16,7 @@ local function expire(tick)
     ended = ended + 1
   end
   each(ids, function(id)
-    local job = is_strange(id) and {} or read_job(id)
+    local job = wrong_type(id) and {} or read_job(id)
     if job.state == 'queued' or job.state == 'scheduled' or job.state == 'paused' then
       overdue(id, job, tick.retention)
       ended = ended + 1

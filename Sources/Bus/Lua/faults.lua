@@ -1,6 +1,6 @@
--- The reason for refusing a value, where a field has several rules: it names the one that the value breaks. The order is
--- that of Contract/FieldFault.swift and Contract/URLRule.swift. Only a refused value comes here, so that the checks of
--- the others stay fast. `kinds.faults` has the texts.
+-- The reason for refusing a value, where a field has several rules: it names the one that the value breaks. The order
+-- is that of Contract/FieldFault.swift and Contract/URLRule.swift. Only a refused value comes here, so that the checks
+-- of the others stay fast. `kinds.faults` has the texts.
 
 -- Functions by kind of value. Each may return nil if only the field's whole rule tells what is wrong.
 local REASONS = {}

@@ -1,6 +1,7 @@
 -- Reads and checks an element before anything is written. What is not a valid job or continuation is rejected,
--- with a reason that names the field. The result is that of Contract/Job+Reading.swift: both are tested with the same cases
--- and with random ones (BusTests/GrammarTests). Gate.swift makes the table of fields from Contract/JobField.swift.
+-- with a reason that names the field. The result is that of Contract/Job+Reading.swift: both are tested with the same
+-- cases and with random ones (BusTests/GrammarTests). Gate.swift makes the table of fields from
+-- Contract/JobField.swift.
 --
 -- KINDS has a check for each kind of value. Its arguments: the value, the element as text, the element as a table, the
 -- kind of job.
@@ -154,7 +155,7 @@ end
 -- In a job the field `t` has no meaning, so anything is accepted.
 function KINDS.ticket(ticket, _, parsed) return (parsed.url or parsed.urls) ~= nil or type(ticket) == 'string' and #ticket <= 64 end
 
-function KINDS.meta(_, element) return #element <= 4096 or #(RAW(element, 'meta') or '') <= 4096 end
+function KINDS.meta(_, element) return #element <= 4096 or #(raw_member(element, 'meta') or '') <= 4096 end
 
 local function checker(kind)
   if type(kind) == 'string' then return KINDS[kind] end

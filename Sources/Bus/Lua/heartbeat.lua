@@ -1,5 +1,5 @@
--- A task of the tick: records that the worker lives. ARGV from `first` on: number of its own fields, then pairs of them.
--- Does nothing if another process has the name now. Writes workers, worker:<worker>, held:<worker>, jobs.
+-- A task of the tick: records that the worker lives. ARGV from `first` on: number of its own fields, then pairs of
+-- them. Does nothing if another process has the name now. Writes workers, worker:<worker>, held:<worker>, jobs.
 local function heartbeat(tick, first)
   local count = tonumber(ARGV[first])
   if not tick.is_known then return end
@@ -11,7 +11,7 @@ local function heartbeat(tick, first)
   call('ZADD', WORKERS, NOW, tick.worker)
   call('HSET', WORKER, unpack(mine))
   call('PEXPIRE', WORKER, 86400000)
-  -- A BLMOVE on a lost connection may have moved an element that no claim followed. If a claim does follow, it finds the
-  -- element in the queue.
+  -- A BLMOVE on a lost connection may have moved an element that no claim followed. If a claim does follow, it finds
+  -- the element in the queue.
   if not return_elements(HELD, 50) then tick.more = true end
 end

@@ -8,8 +8,8 @@ do
   -- In ms: an hour's key is kept for two days after the hour.
   local LIFE = 49 * 3600000
 
-  -- Counts received bytes. reported: how many bytes the worker has received since it began. before: what it reported last.
-  -- Both are texts, or nil or false. Writes no key.
+  -- Counts received bytes. reported: how many bytes the worker has received since it began. before: what it reported
+  -- last. Both are texts, or nil or false. Writes no key.
   function history.receive(reported, before)
     local more = (tonumber(number(reported)) or 0) - (tonumber(number(before)) or 0)
     if more > 0 then history.count('received', more) end
@@ -21,12 +21,12 @@ do
     if not counts then return end
     history.counts[PREFIX] = nil
     local minute = math.floor(now / 60000)
-    local hour, is_kept = PREFIX .. KEY.history .. whole(math.floor(minute / 60)), false
+    local hour, is_kept = PREFIX .. KEY.history .. integer_text(math.floor(minute / 60)), false
     for what, more in pairs(counts) do
       -- If a key has another type, the counts are lost. No job is affected.
-      redis.pcall('HINCRBY', PREFIX .. KEY.totals, what, whole(more))
+      redis.pcall('HINCRBY', PREFIX .. KEY.totals, what, integer_text(more))
       if IN_MINUTES[what] then
-        redis.pcall('HINCRBY', hour, whole(minute % 60) .. ' ' .. what, whole(more))
+        redis.pcall('HINCRBY', hour, integer_text(minute % 60) .. ' ' .. what, integer_text(more))
         is_kept = true
       end
     end

@@ -1,17 +1,17 @@
 -- Limits of hosts that the whole fleet shares: how many of the queue's jobs run on a host at once, how many start in a
 -- period (starts.lua), and for how long no worker contacts a host that asked for a pause.
 --
--- If a host's connections are limited, each of its jobs has one connection. The job is in the set `busy:<host>` from its
--- claim to the end of its run. A lost worker's jobs leave the set when they are requeued. So workers hold no part of the
--- limit that would have to be reclaimed. If a host's limit is reached, its elements are deferred to the host's own queue,
--- the list `deferred_host:<host>`, and take no slot. A call that releases a connection returns the oldest element to the
--- front of the queue. Ticks do this where limits have changed, or where a time has passed.
+-- If a host's connections are limited, each of its jobs has one connection. The job is in the set `busy:<host>` from
+-- its claim to the end of its run. A lost worker's jobs leave the set when they are requeued. So workers hold no part
+-- of the limit that would have to be reclaimed. If a host's limit is reached, its elements are deferred to the host's
+-- own queue, the list `deferred_host:<host>`, and take no slot. A call that releases a connection returns the oldest
+-- element to the front of the queue. Ticks do this where limits have changed, or where a time has passed.
 --
 -- The sorted set `deferred_hosts` has each host with such a queue, by when (ms) a tick checks it next. So a tick checks
 -- only hosts with waiting elements, none before it may be contacted again, and each of them in turn. The string
--- `backoff:<host>` says until when (ms) no worker contacts that host, and expires then; `backoff` exists as long as there
--- may be one of these. The hash `hosts` has `returned <host>`, a digest of the element that was returned last, and
--- `waiting`, how many elements are in all these queues.
+-- `backoff:<host>` says until when (ms) no worker contacts that host, and expires then; `backoff` exists as long as
+-- there may be one of these. The hash `hosts` has `returned <host>`, a digest of the element that was returned last,
+-- and `waiting`, how many elements are in all these queues.
 --
 -- A rule is the table that read_rule() returns.
 
@@ -21,11 +21,11 @@ do
 
   -- Whether any limit of hosts may apply. It is read once in a call.
   local function are_limited()
-    if fleet.limited == nil then
-      if fleet.max_connections == nil then fleet.max_connections = tonumber(number(call('HGET', SETTINGS, 'host_connections'))) or false end
-      fleet.limited = fleet.max_connections and true or fleet.is_used()
+    if hosts.limits_exist == nil then
+      if hosts.max_connections == nil then hosts.max_connections = tonumber(number(call('HGET', SETTINGS, 'host_connections'))) or false end
+      hosts.limits_exist = hosts.max_connections and true or defaults.or_limits_exist()
     end
-    return fleet.limited
+    return hosts.limits_exist
   end
 
   -- The host of a URL in lower case, and the host with its port.
@@ -46,12 +46,12 @@ do
   local function read_rule(host, text)
     local fine, own = pcall(decode, type(text) == 'string' and text or '')
     if not fine or type(own) ~= 'table' then own = {} end
-    return { host = host, max = bounded(own.connections, 0, 1000000) or fleet.max_connections or nil, interval = fleet.interval(own.starts),
+    return { host = host, max = bounded(own.connections, 0, 1000000) or hosts.max_connections or nil, interval = starts.interval(own.starts),
       rate = bounded(own.rate, 1, 99999999999999) }
   end
 
   -- The limit of rate of a host, or of a host and port, in bytes per second; nil without one. Writes no key.
-  function fleet.rate_of(host) return read_rule(host, redis.pcall('HGET', PREFIX .. KEY.limits, host)).rate end
+  function hosts.rate_of(host) return read_rule(host, redis.pcall('HGET', PREFIX .. KEY.limits, host)).rate end
 
   local function limit_of(host)
     are_limited()
@@ -81,23 +81,24 @@ do
     local busy = rule.max and redis.pcall('SCARD', PREFIX .. KEY.busy .. rule.host)
     local free = type(busy) == 'number' and math.max(0, rule.max - busy) or nil
     if free == 0 or not rule.interval then return free, false end
-    return math.min(free or math.huge, fleet.startable(rule.host, rule.interval)), true, has_queue(rule.host)
+    return math.min(free or math.huge, starts.available(rule.host, rule.interval)), true, has_queue(rule.host)
   end
 
   -- Whether older elements of the host wait. A start becomes free with time, and must not go to the newest element.
   local function has_older(rule)
-    if fleet.reserved(rule) > 0 then return false end
+    if starts.reserved(rule) > 0 then return false end
     local waiting = redis.pcall('LLEN', PREFIX .. KEY.deferredHost .. rule.host)
     return type(waiting) == 'number' and waiting > 0
   end
 
   -- Whether a job may start now, and the rule of its host. If the job may not, its element has been moved to the queue
   -- of its host. Writes hosts, deferred_hosts, deferred_host:<host>.
-  function fleet.admits(id, parsed, element)
+  function hosts.admits(id, parsed, element)
     if not are_limited() then return true end
     local name, authority = host_of(parsed.url or parsed.urls and parsed.urls[1] or call('HGET', key(id), 'url'))
-    -- Only the first element for a host is checked in a call. If the limit of its host is reached, the others follow it.
-    local rule, is_full = fleet.full[authority], true
+    -- Only the first element for a host is checked in a call. If the limit of its host is reached, the others follow
+    -- it.
+    local rule, is_full = hosts.full[authority], true
     if not rule then
       rule = rule_of(name, authority)
       produced = produced + BYTES_OF_CHECK
@@ -105,7 +106,7 @@ do
       local free, _, have_to_wait = startable_on(rule)
       is_full = (free == 0 or have_to_wait and has_older(rule))
         and type(redis.pcall('ZADD', PREFIX .. KEY.deferredHosts, 'NX', NOW, rule.host)) == 'number'
-      fleet.full[authority] = is_full and rule or nil
+      hosts.full[authority] = is_full and rule or nil
     end
     if is_full then
       local length = redis.pcall('LPUSH', PREFIX .. KEY.deferredHost .. rule.host, element)
@@ -119,31 +120,31 @@ do
 
   local function enter(id, host) redis.pcall('SADD', PREFIX .. KEY.busy .. host, id) end
 
-  -- Counts that a job starts. rule: from fleet.admits(). Returns whether the job is counted at its host: then the caller
-  -- sets its `host`. Writes starts, busy:<host>.
-  function fleet.begin(id, rule)
-    if fleet.start_interval then fleet.record_start('*', fleet.start_interval) end
+  -- Counts that a job starts. rule: from hosts.admits(). Returns whether the job is counted at its host: then the
+  -- caller sets its `host`. Writes starts, busy:<host>.
+  function hosts.count_start(id, rule)
+    if starts.queue_interval then starts.record('*', starts.queue_interval) end
     if not rule then return false end
-    if rule.interval then fleet.record_start(rule.host, rule.interval) end
+    if rule.interval then starts.record(rule.host, rule.interval) end
     if rule.max then enter(id, rule.host) end
     return rule.max ~= nil
   end
 
-  -- Returns at most `max` of a host's elements to the front of the queue, in their order. Returns how many. Writes jobs,
-  -- deferred_host:<host>, hosts, starts.
+  -- Returns at most `max` of a host's elements to the front of the queue, in their order. Returns how many. Writes
+  -- jobs, deferred_host:<host>, hosts, starts.
   local function return_to_queue(rule, max)
     local host = rule.host
-    local deferred, hosts = PREFIX .. KEY.deferredHost .. host, PREFIX .. KEY.hosts
+    local deferred, hosts_key = PREFIX .. KEY.deferredHost .. host, PREFIX .. KEY.hosts
     local elements = redis.pcall('LRANGE', deferred, -max, -1)
     if elements.err or #elements == 0 then return 0 end
     call('RPUSH', JOBS, unpack(elements))
     call('LTRIM', deferred, 0, -1 - #elements)
     local count = 0
     for _, element in ipairs(elements) do if element ~= VOID then count = count + 1 end end
-    if redis.pcall('HINCRBY', hosts, 'waiting', -count) == 0 then call('HDEL', hosts, 'waiting') end
-    redis.pcall('HSET', hosts, 'returned ' .. host, redis.sha1hex(elements[#elements]))
-    if rule.interval then fleet.reserve(rule, fleet.reserved(rule) + #elements) end
-    fleet.moved = true
+    if redis.pcall('HINCRBY', hosts_key, 'waiting', -count) == 0 then call('HDEL', hosts_key, 'waiting') end
+    redis.pcall('HSET', hosts_key, 'returned ' .. host, redis.sha1hex(elements[#elements]))
+    if rule.interval then starts.reserve(rule, starts.reserved(rule) + #elements) end
+    hosts.has_returned = true
     return #elements
   end
 
@@ -163,34 +164,34 @@ do
     local front = redis.pcall('LINDEX', JOBS, -1)
     if type(front) ~= 'string' then return false end
     if redis.pcall('HGET', PREFIX .. KEY.hosts, 'returned ' .. rule.host) == redis.sha1hex(front) then return true end
-    return rule.interval and fleet.reserved(rule) > 0 and is_of(front, rule.host)
+    return rule.interval and starts.reserved(rule) > 0 and is_of(front, rule.host)
   end
 
   -- Releases the connection of a counted job whose run has ended, and returns an element that waits for it. Writes
   -- busy:<host>, job:<id> (host), jobs, deferred_host:<host>, hosts, starts.
-  function fleet.release_host(id, host)
+  function hosts.release(id, host)
     redis.pcall('SREM', PREFIX .. KEY.busy .. host, id)
-    fleet.full = {}
+    hosts.full = {}
     call('HDEL', key(id), 'host')
     if not has_queue(host) then return end
     local rule = limit_of(host)
     if startable_on(rule) ~= 0 then return_to_queue(rule, 1) end
   end
 
-  -- Records that a job's host asked for a pause of `delay` ms. The fleet pauses for a minute at most, since the host may
-  -- mean one of its resources only. Writes backoff:<host>, backoff.
-  function fleet.back_off(id, delay)
+  -- Records that a job's host asked for a pause of `delay` ms. The fleet pauses for a minute at most, since the host
+  -- may mean one of its resources only. Writes backoff:<host>, backoff.
+  function hosts.back_off(id, delay)
     local host = rule_of(host_of(call('HGET', key(id), 'url'))).host
     delay = math.min(delay, 60000)
-    fleet.used, fleet.limited, fleet.full = true, true, {}
+    defaults.or_limits_cached, hosts.limits_exist, hosts.full = true, true, {}
     if delay < 1 or backoff_until(host) >= now + delay then return end
-    redis.pcall('SET', PREFIX .. KEY.hostBackoff .. host, whole(now + delay), 'PX', whole(delay))
-    -- Without this key or limits no claim checks hosts (fleet.is_used).
+    redis.pcall('SET', PREFIX .. KEY.hostBackoff .. host, integer_text(now + delay), 'PX', integer_text(delay))
+    -- Without this key or limits no claim checks hosts (defaults.or_limits_exist).
     redis.pcall('SET', PREFIX .. KEY.backoff, NOW, 'PX', 60000)
   end
 
   -- Counts a run that began before its host had a limit. Writes job:<id> (host), busy:<host>.
-  function fleet.count(id, job)
+  function hosts.count(id, job)
     if job.host or not are_limited() then return end
     local rule = rule_of(host_of(call('HGET', key(id), 'url')))
     if not rule.max then return end
@@ -214,7 +215,7 @@ do
     local free, waits = startable_on(rule)
     local moved = 0
     if free ~= 0 and left > 0 and not is_awaited(rule) then
-      if rule.interval and fleet.reserved(rule) > 0 then fleet.reserve(rule, 0) end
+      if rule.interval and starts.reserved(rule) > 0 then starts.reserve(rule, 0) end
       moved = return_to_queue(rule, math.min(free or left, left))
     end
     if redis.pcall('LLEN', PREFIX .. KEY.deferredHost .. host) == 0 then
@@ -222,19 +223,19 @@ do
       redis.pcall('HDEL', PREFIX .. KEY.hosts, 'returned ' .. host)
       return moved
     end
-    call('ZADD', PREFIX .. KEY.deferredHosts, whole(math.max(backoff_until(host), now + 1)), host)
-    return moved, waits and fleet.next_start(host, rule.interval, moved) or nil
+    call('ZADD', PREFIX .. KEY.deferredHosts, integer_text(math.max(backoff_until(host), now + 1)), host)
+    return moved, waits and starts.next_in(host, rule.interval, moved) or nil
   end
 
-  -- A task of the tick, and part of pace(): returns as many elements as may start, at most `left`. Returns in how many ms
-  -- the next one may start; nil if none waits for a start. Writes jobs, deferred_host:<host>, busy:<host>,
-  -- hosts, deferred_hosts, starts.
-  function fleet.return_all(left)
+  -- A task of the tick, and part of pace(): returns as many elements as may start, at most `left`. Returns in how many
+  -- ms the next one may start; nil if none waits for a start. Writes jobs, deferred_host:<host>, busy:<host>, hosts,
+  -- deferred_hosts, starts.
+  function hosts.return_startable(left)
     if not are_limited() then return end
-    local hosts = redis.pcall('ZRANGEBYSCORE', PREFIX .. KEY.deferredHosts, '-inf', NOW, 'LIMIT', 0, 50)
-    if hosts.err then return end
+    local due = redis.pcall('ZRANGEBYSCORE', PREFIX .. KEY.deferredHosts, '-inf', NOW, 'LIMIT', 0, 50)
+    if due.err then return end
     local wait
-    for _, host in ipairs(hosts) do
+    for _, host in ipairs(due) do
       local moved, after = maintain_host(host, left)
       left = left - moved
       wait = after and math.min(after, wait or after) or wait

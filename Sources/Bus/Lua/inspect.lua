@@ -43,9 +43,9 @@ function INSPECT.absent(check)
     elseif there then check.found('index without job', function() call('ZREM', index, id) end) end
   end
   if call('ZSCORE', LEASES, id) then check.found('index without job', function() call('ZREM', LEASES, id) end) end
-  local counted = fleet.size_of_response(id)
+  local counted = responses.size_of(id)
   if not is_to_be_trimmed and counted ~= false and counted ~= 0 then
-    check.found('response', function() fleet.count_response(id, 0) end)
+    check.found('response', function() responses.count(id, 0) end)
   end
   if call('ZSCORE', DEADLINES, id) then check.found('deadline', function() call('ZREM', DEADLINES, id) end) end
 end
@@ -60,9 +60,9 @@ end
 
 -- What is counted of the response must be what the hash holds (responses.lua).
 function INSPECT.response(check)
-  local bytes, counted = 0, fleet.size_of_response(check.id)
+  local bytes, counted = 0, responses.size_of(check.id)
   for _, part in ipairs({ 'headers', 'body', 'body_base64' }) do bytes = bytes + call('HSTRLEN', check.key, part) end
-  if counted ~= false and counted ~= bytes then check.found('response', function() fleet.count_response(check.id, bytes) end) end
+  if counted ~= false and counted ~= bytes then check.found('response', function() responses.count(check.id, bytes) end) end
 end
 
 -- A control operation or a removal leaves a tombstone. Its fields must say so, and it must expire.

@@ -27,13 +27,14 @@ local function isolated(act, ...)
   local wrong = trouble(result)
   if not wrong then raise(result) end
   for n = #outbox, before + 1, -1 do
-    numbers[outbox[n].id] = outbox[n].before
+    seqs[outbox[n].id] = outbox[n].before
     outbox[n] = nil
   end
   return false, wrong
 end
 
--- Runs `act` for each of `ids`, each isolated. on_error: is called with the id and the text of the error if `act` fails.
+-- Runs `act` for each of `ids`, each isolated. on_error: is called with the id and the text of the error if `act`
+-- fails.
 local function each(ids, act, on_error)
   for _, id in ipairs(ids) do
     local fine, wrong = isolated(act, id)

@@ -1,6 +1,6 @@
 -- Kinds of jobs that not every worker does. A worker names its kinds when it registers. An element of another kind is
--- deferred, unchanged, in the list `deferred_kind:<kind>`. A worker that does this kind claims the element from there, or
--- returns it to the queue with its tick. So an old worker defers new kinds to newer workers.
+-- deferred, unchanged, in the list `deferred_kind:<kind>`. A worker that does this kind claims the element from there,
+-- or returns it to the queue with its tick. So an old worker defers new kinds to newer workers.
 --
 -- A kind that this library does not know may be a later version's, or a mistake. So that mistakes cannot fill Redis, at
 -- most 64 unknown kinds wait at a time, and of each at most 1000 elements, for a week. More are rejected.
@@ -12,7 +12,8 @@ kinds.max_unknown, kinds.max_elements, kinds.kept = 64, 1000, 604800000
 -- know cannot be done.
 function kinds.does(kind) return kinds.rules[kind] ~= nil and string.find(' ' .. kinds.done .. ' ', ' ' .. kind .. ' ', 1, true) ~= nil end
 
--- The kind that an element names; nil if it names none, or if the name is not valid. parsed: the element as a table, or nil.
+-- The kind that an element names; nil if it names none, or if the name is not valid. parsed: the element as a table, or
+-- nil.
 function kinds.named(parsed)
   local kind = parsed and parsed.kind
   return type(kind) == 'string' and #kind <= 32 and string.find(kind, '^[a-z][a-z_]*$') and kind or nil
@@ -30,8 +31,8 @@ local function why_full(kind)
   end
 end
 
--- Defers an element. The caller removes it from the list that it was in. An element of an unknown kind is rejected if too
--- many wait. parsed: the element as a table, or nil. Writes deferred_kind:<kind>, deferred_kinds, and what
+-- Defers an element. The caller removes it from the list that it was in. An element of an unknown kind is rejected if
+-- too many wait. parsed: the element as a table, or nil. Writes deferred_kind:<kind>, deferred_kinds, and what
 -- reject_element() writes.
 function kinds.defer(element, kind, parsed)
   local list, is_unknown = PREFIX .. KEY.deferredKind .. kind, not kinds.rules[kind]
@@ -41,7 +42,7 @@ function kinds.defer(element, kind, parsed)
   if is_unknown then call('PEXPIRE', list, kinds.kept) else call('PERSIST', list) end
   redis.pcall('HSET', kinds.key, kind, NOW)
   -- A control operation for the job may have come before its element.
-  if parsed and is_id(parsed.id) and redis.pcall('EXISTS', key(parsed.id)) == 1 then fleet.recheck_soon() end
+  if parsed and is_id(parsed.id) and redis.pcall('EXISTS', key(parsed.id)) == 1 then rechecks.request() end
 end
 
 -- The kinds with deferred elements. Writes deferred_kinds (deletes others).
@@ -67,9 +68,9 @@ function kinds.claim_deferred()
   end
 end
 
--- A task of the tick: puts the kinds that this worker does not do into tick.deferred_kinds, for its log. While the queue
--- has elements, no claim reads the deferred ones, so 16 elements of each other kind return to the front of the queue.
--- Writes deferred_kind:<kind>, deferred_kinds, jobs.
+-- A task of the tick: puts the kinds that this worker does not do into tick.deferred_kinds, for its log. While the
+-- queue has elements, no claim reads the deferred ones, so 16 elements of each other kind return to the front of the
+-- queue. Writes deferred_kind:<kind>, deferred_kinds, jobs.
 function kinds.return_deferred(tick)
   local names = kinds.deferred_kinds()
   if #names == 0 then return end

@@ -1,10 +1,10 @@
 -- The one order of pushes and control operations: docs/reference/ordering.md.
 --
--- Each push and each control operation has a timestamp. The timestamp of a push is its `at`. Without `at`, or if `at` is
--- ahead of Redis' clock, it is when a worker claims the element. The timestamp of an operation is its time. An operation
--- without a time counts as made after the last tick that left no operation in `want`, and after everything that was
--- claimed of its job. An operation is applied by a tick, or by the call that claims an element of the same job, whichever
--- comes first.
+-- Each push and each control operation has a timestamp. The timestamp of a push is its `at`. Without `at`, or if `at`
+-- is ahead of Redis' clock, it is when a worker claims the element. The timestamp of an operation is its time. An
+-- operation without a time counts as made after the last tick that left no operation in `want`, and after everything
+-- that was claimed of its job. An operation is applied by a tick, or by the call that claims an element of the same
+-- job, whichever comes first.
 
 local last_applied, blocking_operation, set_want, apply_operation
 
@@ -19,16 +19,16 @@ do
   -- Whether a push is newer than an operation of `timestamp`. at: ms, or nil for a push without a time, which is newer.
   local function is_newer(at, timestamp) return not at or at > tonumber(timestamp) end
 
-  -- The operation that waits behind a cancel of which the run does not know yet: its word and its timestamp. nil if there
-  -- is none.
+  -- The operation that waits behind a cancel of which the run does not know yet: its word and its timestamp. nil if
+  -- there is none.
   local function next_want(job)
     local want, timestamp = string.match(job.want_next or '', '^(%a+) (%d+)$')
     return want, timestamp
   end
 
-  -- The operation that stops a push: any operation for a job that is not known, a pause for a job that has ended. nil if
-  -- there is none, or if the push is newer. at: the push's timestamp (ms), or nil. Deletes operations from `job` that the
-  -- push is newer than. Writes no key.
+  -- The operation that stops a push: any operation for a job that is not known, a pause for a job that has ended. nil
+  -- if there is none, or if the push is newer. at: the push's timestamp (ms), or nil. Deletes operations from `job`
+  -- that the push is newer than. Writes no key.
   function blocking_operation(job, at)
     if job.state and not IS_FINAL[job.state] then return nil end
     local function stops(timestamp) return at and not is_newer(at, timestamp) or not at and not job.state end
@@ -40,8 +40,8 @@ do
     return nil
   end
 
-  -- Keeps a push that came behind an operation of which the run does not know yet. apply_pending() does the push once the
-  -- operation is done. Writes job:<id> (next_push, ahead, want_next), spec:<id> (the `next_push` fields), and
+  -- Keeps a push that came behind an operation of which the run does not know yet. apply_pending() does the push once
+  -- the operation is done. Writes job:<id> (next_push, ahead, want_next), spec:<id> (the `next_push` fields), and
   -- batches.await().
   function NOT_STARTED.next_push(id, job, parsed, element)
     local job_key, spec_key = key(id), spec(id)
@@ -52,22 +52,22 @@ do
     local has_url = job.next_push and call('HGET', spec_key, 'next_push_has_url')
     local newest = is_job and (has_url and string.match(has_url, '%d+$') or '0') or job.next_push
     if parsed.at and tonumber(newest or 0) > parsed.at then return end
-    local made = timestamp_of(parsed.at)
-    if is_job and has_url and ends(job.want) then
-      call('HSET', spec_key, 'next_push_renewed', element, 'next_push_has_url', string.match(has_url, '^%d+') .. ' ' .. made)
+    local pushed_at = timestamp_of(parsed.at)
+    if is_job and has_url and ends_job(job.want) then
+      call('HSET', spec_key, 'next_push_renewed', element, 'next_push_has_url', string.match(has_url, '^%d+') .. ' ' .. pushed_at)
     elseif is_job or not has_url then
       call('HSET', spec_key, 'next_push', element)
-      if is_job then call('HSET', spec_key, 'next_push_has_url', made) end
+      if is_job then call('HSET', spec_key, 'next_push_has_url', pushed_at) end
     end
-    call('HSET', job_key, 'next_push', whole(math.max(tonumber(made), tonumber(job.next_push or 0))))
+    call('HSET', job_key, 'next_push', integer_text(math.max(tonumber(pushed_at), tonumber(job.next_push or 0))))
     record_future_push(id, parsed.at)
     local _, timestamp = next_want(job)
     -- Behind a cancel, a continuation has nothing to continue; only a job revokes the pause.
     if timestamp and is_job and is_newer(parsed.at, timestamp) then call('HDEL', job_key, 'want_next') end
   end
 
-  -- Drops the kept push, because a newer operation stops it. is_ending: whether that operation ends the job; if not, the
-  -- URLs and headers of the kept push are still used.
+  -- Drops the kept push, because a newer operation stops it. is_ending: whether that operation ends the job; if not,
+  -- the URLs and headers of the kept push are still used.
   local function drop_next_push(id, job, is_ending)
     local element, reply_to, batch = unpack(call('HMGET', spec(id), 'next_push', 'next_push_reply_to', 'next_push_batch'))
     local kept = job.next_push and element
@@ -79,61 +79,61 @@ do
     if parsed and (parsed.url or parsed.urls) then renew(id, job, parsed, kept, job.next_push) end
   end
 
-  -- Whether an operation of `made` (ms) that ends the job also ends the kept push, although something newer came behind
-  -- that push. A continuation cannot restart an ended job. A newer job can: it becomes the kept push, and the result is
-  -- false.
-  local function ends_next_push(id, made)
+  -- Whether an operation of `operation_at` (ms) that ends the job also ends the kept push, although something newer
+  -- came behind that push. A continuation cannot restart an ended job. A newer job can: it becomes the kept push, and
+  -- the result is false.
+  local function ends_next_push(id, operation_at)
     local first, newest = string.match(call('HGET', spec(id), 'next_push_has_url') or '', '^(%d+) ?(%d*)$')
-    if not first or tonumber(first) < TIMESTAMPS.min or tonumber(first) > made then return false end
-    if newest == '' or tonumber(newest) <= made then return true end
+    if not first or tonumber(first) < TIMESTAMPS.min or tonumber(first) > operation_at then return false end
+    if newest == '' or tonumber(newest) <= operation_at then return true end
     call('HSET', spec(id), 'next_push', call('HGET', spec(id), 'next_push_renewed') or '', 'next_push_has_url', newest)
     call('HDEL', spec(id), 'next_push_renewed')
     return false
   end
 
-  -- Records an operation that has to wait, for the run to learn of it or for the job to come. made: its timestamp (ms).
-  -- The operation may be older than one that waits already. At most one operation that ends the job waits, and behind it
-  -- a newer pause.
-  function set_want(id, job, want, made)
-    local job_key, waits, since = key(id), job.want, tonumber(job.want_at or 0)
+  -- Records an operation that has to wait, for the run to learn of it or for the job to come. operation_at: its
+  -- timestamp (ms). The operation may be older than one that waits already. At most one operation that ends the job
+  -- waits, and behind it a newer pause.
+  function set_want(id, job, want, operation_at)
+    local job_key, waiting_operation, waiting_at = key(id), job.want, tonumber(job.want_at or 0)
     local _, timestamp = next_want(job)
     if want == 'paused' then
       -- An ending operation cannot be revoked. A pause that is older than it has no effect.
-      if ends(waits) then
-        if made >= since and made > tonumber(timestamp or 0) then call('HSET', job_key, 'want_next', 'paused ' .. whole(made)) end
+      if ends_job(waiting_operation) then
+        if operation_at >= waiting_at and operation_at > tonumber(timestamp or 0) then call('HSET', job_key, 'want_next', 'paused ' .. integer_text(operation_at)) end
         return
       end
-      if made < since then return end
-    elseif waits == 'paused' and since > made and (job.state or not forgets(want)) then
-      call('HSET', job_key, 'want_next', 'paused ' .. whole(since), 'want', want, 'want_at', whole(made))
+      if operation_at < waiting_at then return end
+    elseif waiting_operation == 'paused' and waiting_at > operation_at and (job.state or not removes_job(want)) then
+      call('HSET', job_key, 'want_next', 'paused ' .. integer_text(waiting_at), 'want', want, 'want_at', integer_text(operation_at))
       return
     end
-    local is_kept = job.next_push and (tonumber(job.next_push) <= made or ends(want) and ends_next_push(id, made))
+    local is_kept = job.next_push and (tonumber(job.next_push) <= operation_at or ends_job(want) and ends_next_push(id, operation_at))
     if job.state then
       -- An operation that forgets the job wins, unless the job was pushed again since. A forgotten job cannot be
       -- continued.
-      local is_anew = is_kept and call('HEXISTS', spec(id), 'next_push_has_url') == 1
-      if forgets(waits) and want ~= 'deleted' and not is_anew then want = waits end
+      local has_new_job = is_kept and call('HEXISTS', spec(id), 'next_push_has_url') == 1
+      if removes_job(waiting_operation) and want ~= 'deleted' and not has_new_job then want = waiting_operation end
       -- The operation stops all pushes up to the newer of the two timestamps.
-      if ends(waits) then made = math.max(made, since) end
-    elseif waits then
-      -- The job is not known. If the older operation forgets, it settles the pushes before it at once; the newer operation
-      -- waits.
-      local older = made < since and { want, made } or { waits, since }
-      if forgets(older[1]) then call('HSET', job_key, 'settled_until', whole(math.max(older[2], tonumber(job.settled_until or 0)))) end
-      if older[2] == made and older[1] == want then return end
+      if ends_job(waiting_operation) then operation_at = math.max(operation_at, waiting_at) end
+    elseif waiting_operation then
+      -- The job is not known. If the older operation forgets, it settles the pushes before it at once; the newer
+      -- operation waits.
+      local older = operation_at < waiting_at and { want, operation_at } or { waiting_operation, waiting_at }
+      if removes_job(older[1]) then call('HSET', job_key, 'settled_until', integer_text(math.max(older[2], tonumber(job.settled_until or 0)))) end
+      if older[2] == operation_at and older[1] == want then return end
     end
-    call('HSET', job_key, 'want', want, 'want_at', whole(made))
-    if timestamp and tonumber(timestamp) <= made then call('HDEL', job_key, 'want_next') end
-    if is_kept then drop_next_push(id, job, ends(want)) end
+    call('HSET', job_key, 'want', want, 'want_at', integer_text(operation_at))
+    if timestamp and tonumber(timestamp) <= operation_at then call('HDEL', job_key, 'want_next') end
+    if is_kept then drop_next_push(id, job, ends_job(want)) end
   end
 
-  -- Does `running` of `made` (ms) for a running or an unknown job: revokes an older pause that waits.
-  local function revoke(id, job, made)
+  -- Does `running` of `operation_at` (ms) for a running or an unknown job: revokes an older pause that waits.
+  local function revoke(id, job, operation_at)
     local _, timestamp = next_want(job)
     -- A cancel may have reached the run already, so it cannot be revoked.
     if timestamp then
-      if tonumber(timestamp) <= made then call('HDEL', key(id), 'want_next') end
+      if tonumber(timestamp) <= operation_at then call('HDEL', key(id), 'want_next') end
     elseif job.want == 'paused' then
       call('HDEL', key(id), 'want', 'want_at')
       if job.next_push then drop_next_push(id, job, false) end
@@ -141,38 +141,39 @@ do
   end
 
   -- Does an operation for a job that has ended.
-  local function apply_to_final(id, job, want, made, retention)
+  local function apply_to_final(id, job, want, operation_at, retention)
     local job_key = key(id)
     if want == 'running' then
       -- A newer pause is for the job that continues now.
-      if job.want and tonumber(job.want_at) <= made then
+      if job.want and tonumber(job.want_at) <= operation_at then
         call('HDEL', job_key, 'want', 'want_at')
         job.want = nil
       end
       if job.want_next then call('HDEL', job_key, 'want_next') end
       if call('HEXISTS', spec(id), 'spec') == 1 then
-        call('HDEL', job_key, 'crashes', 'attempt', unpack(OF_END))
-        call('HSET', job_key, 'retried', whole(made))
+        call('HDEL', job_key, 'crashes', 'attempt', unpack(END_FIELDS))
+        call('HSET', job_key, 'retried', integer_text(operation_at))
         requeue(id, job, true, 'resumed', retention)
       end
-    elseif forgets(want) then
+    elseif removes_job(want) then
       schedule_deletion(id, want == 'deleted')
-      forget(id, made)
-    elseif made > tonumber(job.settled_until or 0) then
+      forget(id, operation_at)
+    elseif operation_at > tonumber(job.settled_until or 0) then
       -- It is for pushes that are older than it and still wait.
       if want == 'cancelled' then
-        settled_until(id, whole(made))
-        if job.want and tonumber(job.want_at) <= made then call('HDEL', job_key, 'want', 'want_at') end
-      elseif made > tonumber(job.want_at or 0) then call('HSET', job_key, 'want', want, 'want_at', whole(made)) end
+        settled_until(id, integer_text(operation_at))
+        if job.want and tonumber(job.want_at) <= operation_at then call('HDEL', job_key, 'want', 'want_at') end
+      elseif operation_at > tonumber(job.want_at or 0) then call('HSET', job_key, 'want', want, 'want_at', integer_text(operation_at)) end
     end
   end
 
   -- Does a control operation. value: the text from `want`, a word and perhaps a time (ms). applied_until: the result of
   -- last_applied(), for an operation without a time. An invalid operation is rejected.
-  -- Writes job:<id>, spec:<id>, rejected, and what schedule_deletion(), finish(), pause(), requeue() or forget() writes.
+  -- Writes job:<id>, spec:<id>, rejected, and what schedule_deletion(), finish(), pause(), requeue() or forget()
+  -- writes.
   function apply_operation(id, value, retention, applied_until)
     local want, time = string.match(value, '^(%a+) ?(%d*)$')
-    if not (want == 'running' or want == 'paused' or ends(want)) then
+    if not (want == 'running' or want == 'paused' or ends_job(want)) then
       return reject(value, 'want: must be paused, cancelled, running, removed or deleted, and perhaps unix ms behind a space',
         is_id(id) and id or nil)
     end
@@ -180,50 +181,51 @@ do
       return reject(value, 'want: the time ' .. TIMESTAMPS.rule, is_id(id) and id or nil)
     end
     if not is_id(id) then return reject(value, 'want: "' .. string.sub(id, 1, 128) .. '" is not a valid job id') end
-    if is_strange(id) then return reject(value, strange(id), id) end
+    local wrong = wrong_type(id)
+    if wrong then return reject(value, wrong, id) end
     local job, job_key = read_job(id), key(id)
     local state, pushed = job.state, tonumber(job.pushed or 0)
     local settled = math.max(tonumber(job.want_at or 0), tonumber(job.settled_until or 0))
-    -- No clock is ahead of Redis' own. An operation without a time was made after everything that was claimed of its job,
-    -- and after whatever it cannot undo.
+    -- No clock is ahead of Redis' own. An operation without a time was made after everything that was claimed of its
+    -- job, and after whatever it cannot undo.
     local given = time ~= '' and math.min(tonumber(time), now)
     local after_known = math.max(applied_until, pushed, tonumber(job.want_at or 0), tonumber(job.next_push or 0), tonumber(job.resumed or 0))
-    local made = given or math.max(after_known, settled)
+    local operation_at = given or math.max(after_known, settled)
     -- The job was pushed again after this operation, and that push has been claimed.
-    if pushed > made then return end
+    if pushed > operation_at then return end
     -- Whatever the job's state, an older push may wait for a host or for a worker of its kind.
-    if want ~= 'running' then fleet.recheck_soon() end
+    if want ~= 'running' then rechecks.request() end
     -- An operation cannot undo what is newer. A newer pause of a failed job is done after the retry.
-    if want == 'running' and made < tonumber(state == 'failed' and job.settled_until or settled) then return end
+    if want == 'running' and operation_at < tonumber(state == 'failed' and job.settled_until or settled) then return end
     local resumed = tonumber(job.resumed or 0)
-    if want == 'paused' and made < resumed then return end
+    if want == 'paused' and operation_at < resumed then return end
     -- The job had failed when this cancel was made, so the cancel is only for pushes that are older than it.
-    if want == 'cancelled' and made < tonumber(job.retried or 0) then return settled_until(id, whole(made)) end
-    if want == 'running' and state then call('HSET', job_key, 'resumed', whole(math.max(made, resumed))) end
+    if want == 'cancelled' and operation_at < tonumber(job.retried or 0) then return settled_until(id, integer_text(operation_at)) end
+    if want == 'running' and state then call('HSET', job_key, 'resumed', integer_text(math.max(operation_at, resumed))) end
     if not state then
       if want == 'running' then
-        revoke(id, job, made)
-      elseif made >= tonumber(job.settled_until or 0) then
+        revoke(id, job, operation_at)
+      elseif operation_at >= tonumber(job.settled_until or 0) then
         -- An operation may come before its job. A tombstone keeps it.
-        set_want(id, job, want, made)
+        set_want(id, job, want, operation_at)
         call('PEXPIRE', job_key, 3600000)
       end
     elseif state == 'running' then
-      if want == 'running' then revoke(id, job, made) else set_want(id, job, want, made) end
+      if want == 'running' then revoke(id, job, operation_at) else set_want(id, job, want, operation_at) end
     elseif IS_FINAL[state] then apply_to_final(id, job, want, given or after_known, retention)
     elseif want == 'running' then
       if state ~= 'queued' then requeue(id, job, true, 'resumed', retention) end
     elseif want == 'paused' then
-      settled_until(id, whole(made), job)
+      settled_until(id, integer_text(operation_at), job)
       if state ~= 'paused' then pause(id, job, retention) end
     else
       -- The job is paused by a newer pause. That pause stays in force for pushes between the two operations.
-      local later = state == 'paused' and settled > made and settled
-      if later then call('HSET', job_key, 'settled_until', whole(math.max(made, pushed))) else settled_until(id, whole(made), job) end
+      local newer_pause_at = state == 'paused' and settled > operation_at and settled
+      if newer_pause_at then call('HSET', job_key, 'settled_until', integer_text(math.max(operation_at, pushed))) else settled_until(id, integer_text(operation_at), job) end
       schedule_deletion(id)
-      job.want, job.want_at = want, whole(made)
+      job.want, job.want_at = want, integer_text(operation_at)
       finish(id, job, 'cancelled', retention, '')
-      if later then apply_operation(id, 'paused ' .. whole(later), retention, applied_until) end
+      if newer_pause_at then apply_operation(id, 'paused ' .. integer_text(newer_pause_at), retention, applied_until) end
     end
   end
 
@@ -237,11 +239,11 @@ do
       -- The push has no `at` here: it is newer than what has just been settled.
       local word, reason = verdict(job, { kind = (parsed.url or parsed.urls) and 'job' or 'continuation', has_spec = call('HEXISTS', spec(id), 'spec') == 1 })
       -- The run completed the job before it learned of the pause, so nothing is left to continue.
-      if job.state == 'completed' and not ends(kept.want) then word, reason = 'duplicate', 'done' end
-      fleet.complete(parsed)
+      if job.state == 'completed' and not ends_job(kept.want) then word, reason = 'duplicate', 'done' end
+      defaults.complete(parsed)
       parsed.reply_to, parsed.batch = kept.reply_to, kept.batch
-      local instead = NOT_STARTED[word]
-      if instead then instead(id, job, parsed, kept.element, retention, reason)
+      local handler = NOT_STARTED[word]
+      if handler then handler(id, job, parsed, kept.element, retention, reason)
       else
         local fields, set = record_push(id, job, parsed, kept.element, word == 'begin')
         if tonumber(kept.timestamp) > tonumber(job.pushed or 0) then set('pushed', kept.timestamp) end

@@ -1,9 +1,9 @@
 -- Permits of running jobs under `max_running`, and whether a job may start.
 --
--- A worker with a free slot waits at the queue. If `max_running` leaves no permit, the worker waits at the list `permits`
--- instead. A call that frees a permit without using it pushes one wake-up there, so that Redis wakes only the worker that
--- has waited longest. A wake-up is a hint: the worker that gets it still has to claim. It may be lost with a connection,
--- which is why ticks offer another one.
+-- A worker with a free slot waits at the queue. If `max_running` leaves no permit, the worker waits at the list
+-- `permits` instead. A call that frees a permit without using it pushes one wake-up there, so that Redis wakes only the
+-- worker that has waited longest. A wake-up is a hint: the worker that gets it still has to claim. It may be lost with
+-- a connection, which is why ticks offer another one.
 
 -- Whether a limit may make workers wait in `permits`.
 local function has_permits(settings) return settings.max_running or settings.interval end
@@ -19,7 +19,7 @@ local function closed_by(settings)
   if settings.is_paused then return 'paused' end
   local left = permits_left(settings)
   if left and left <= 0 then return 'full' end
-  if settings.interval and fleet.startable('*', settings.interval) == 0 then return 'full' end
+  if settings.interval and starts.available('*', settings.interval) == 0 then return 'full' end
 end
 
 -- Wakes one worker that waits for a permit, if a permit is free and jobs wait. is_news: wakes one even if no job waits,

@@ -8,30 +8,32 @@
 -- a call.
 --
 -- Functions are not transactions: an error in the middle keeps the writes before it. So touch() accesses the keys that
--- a call may write before the first write. A key of a wrong type raises its error there, and nothing has changed. read_job()
--- and is_strange() do this for a job's own keys; a job with such a key stops no other job (isolate.lua). Where touch()
--- does not cover the worker's hash or the list `rejected`, the function accesses them first.
+-- a call may write before the first write. A key of a wrong type raises its error there, and nothing has changed.
+-- read_job() and wrong_type() do this for a job's own keys; a job with such a key stops no other job (isolate.lua).
+-- Where touch() does not cover the worker's hash or the list `rejected`, the function accesses them first.
 --
--- In all files: the queue is the list `jobs`, and its right end is the front. `job` is a job as read_job() returns it, and
--- `parsed` is an element as read() returns it. `settings` and `retention` come from touch() and retention_of(); `tick` is
--- the table that tick.lua makes for its tasks.
+-- In all files: the queue is the list `jobs`, and its right end is the front. `job` is a job as read_job() returns it,
+-- and `parsed` is an element as read() returns it. `settings` and `retention` come from touch() and retention_of();
+-- `tick` is the table that tick.lua makes for its tasks.
 local call, ARGV, NONCE
 local JOBS, HELD, WANT, TICK, LEASES, SCHEDULED, REJECTED, WORKERS, WORKER, SETTINGS, DEADLINES, PERMITS
 local INDEX, PREFIX, QUEUE, EPOCH, UNANNOUNCED
 local now, NOW
 local ID = '^[A-Za-z0-9._:-]+$'
 -- Fields of a job's hash that say how its last run ended.
-local OF_END = { 'error', 'message', 'retryable', 'finished', 'seconds', 'unchanged', 'sent' }
+local END_FIELDS = { 'error', 'message', 'retryable', 'finished', 'seconds', 'unchanged', 'sent' }
 -- Fields of a job's hash that hold its result. They are deleted when the id is pushed as a job of another kind.
 kinds.results = { 'file', 'inode', 'mtime', 'checksum', 'validated', 'source', 'bytes', 'received', 'total', 'etag', 'last_modified',
   'digest', 'resource', 'final_url', 'generation', 'status', 'headers', 'body', 'body_base64', 'request_digest', 'method', 'files',
   'response_dropped' }
 -- An element that is done, until its list is tidied (recheck.lua). No producer writes it.
 local VOID = '{"void":true}'
-local outbox, numbers, tickets, epoch
+local outbox, seqs, ticket_count, epoch
 -- How many bytes of events, replies and entries of `rejected` this call has made so far, which limits what it claims
--- (claiming.lua). `fleet.ended` is the number of jobs that it has ended outside of their runs.
-local produced
+-- (claiming.lua), and how many jobs it has ended outside of their runs.
+local produced, ended_count
+-- The functions of hosts.lua, starts.lua, responses.lua and recheck.lua, and what a call has read or set for them.
+local hosts, starts, responses, rechecks = {}, {}, {}, {}
 -- The functions of batches.lua. `touched`: batches that this call has changed. `kept`: how long a batch is kept once
 -- nothing of it is pending, in ms.
 local batches = {}
@@ -39,7 +41,7 @@ local batches = {}
 local apply_pending, schedule_deletion
 
 -- A whole number as its digits. Redis may write a number argument as 1.7e+12.
-local function whole(number) return string.format('%d', number) end
+local function integer_text(number) return string.format('%d', number) end
 -- Redis' clock in unix ms, as text. A simulation replaces clock() and identity() (Functions.swift).
 local function clock()
   local time = call('TIME')
@@ -67,10 +69,12 @@ local function begin(keys, args)
       cancelled = PREFIX .. KEY.cancelled }
   end
   HELD, WORKER = keys[2], keys[3]
-  outbox, numbers, tickets, epoch, produced = {}, {}, 0, nil, 0
+  outbox, seqs, ticket_count, epoch, produced, ended_count = {}, {}, 0, nil, 0, 0
   batches.touched, batches.kept = nil, nil
-  fleet.known, fleet.max_connections, fleet.limited, fleet.used, fleet.moved, fleet.full, fleet.buckets = nil, nil, nil, nil, false, {}, {}
-  fleet.start_interval, fleet.is_full, fleet.is_recheck_due, fleet.ended = nil, nil, nil, 0
+  defaults.known, defaults.or_limits_cached = nil, nil
+  hosts.max_connections, hosts.limits_exist, hosts.has_returned, hosts.full = nil, nil, false, {}
+  starts.queue_interval, starts.buckets = nil, {}
+  responses.is_memory_full, rechecks.is_due = nil, nil
   -- The time as a number, and as the text that is written: Redis would format a number for each command.
   NOW = clock()
   now = tonumber(NOW)
@@ -105,31 +109,31 @@ local function is_current(session)
   return instance and known_session and instance .. ' ' .. known_session == session
 end
 
--- Returns `text` if it is a whole number, else nil, because any client may write into a hash. Lua writes no more than 14
--- digits exactly.
+-- Returns `text` if it is a whole number, else nil, because any client may write into a hash. Lua writes no more than
+-- 14 digits exactly.
 local function number(text) return type(text) == 'string' and #text <= 14 and string.find(text, '^%d+$') and text or nil end
 
 -- Whether a setting that is a switch is on.
 local function is_on(value) return value == '1' or value == 'true' end
 
 -- Reads the queue's settings, and accesses the keys that the call may write (see above). worker: the caller's name, if
--- the caller is a worker. Returns the settings by name, and the two results of next_elements(). Sets fleet.max_connections,
--- fleet.max_response_bytes and fleet.start_interval. Writes no key.
+-- the caller is a worker. Returns the settings by name, and the two results of next_elements(). Sets
+-- hosts.max_connections, responses.max_bytes and starts.queue_interval. Writes no key.
 local function touch(worker)
   -- ZINTER checks the type of each key. The first key never exists, so there is nothing to compute.
   call('ZINTER', 9, PREFIX .. 'none', UNANNOUNCED, LEASES, SCHEDULED, INDEX.paused, INDEX.completed, INDEX.failed, INDEX.cancelled, DEADLINES)
   local paused, max_running, keep_completed, keep_failed, keep_cancelled, quiet, host_connections, rate, max_responses_bytes,
-    starts, max_replies_bytes = unpack(call('HMGET', SETTINGS, 'paused', 'max_running', 'keep_completed', 'keep_failed',
+    starts_limit, max_replies_bytes = unpack(call('HMGET', SETTINGS, 'paused', 'max_running', 'keep_completed', 'keep_failed',
       'keep_cancelled', 'quiet:' .. (worker or ''), 'host_connections', 'rate', 'max_responses_bytes', 'starts', 'max_replies_bytes'))
-  fleet.max_connections = tonumber(number(host_connections)) or false
-  fleet.max_response_bytes = tonumber(number(max_responses_bytes)) or KEPT.responses
-  fleet.max_reply_bytes = tonumber(number(max_replies_bytes)) or KEPT.replies
+  hosts.max_connections = tonumber(number(host_connections)) or false
+  responses.max_bytes = tonumber(number(max_responses_bytes)) or KEPT.responses
+  responses.max_reply_bytes = tonumber(number(max_replies_bytes)) or KEPT.replies
   -- Milliseconds between the starts of any two jobs of the queue; nil without such a limit.
-  fleet.start_interval = starts and fleet.interval(starts)
+  starts.queue_interval = starts_limit and starts.interval(starts_limit)
   return { is_paused = is_on(paused), max_running = tonumber(number(max_running)), keep_completed = keep_completed,
     keep_failed = keep_failed, keep_cancelled = keep_cancelled, is_quiet = is_on(quiet),
-    has_rate = (tonumber(number(rate)) or 0) > 0, interval = fleet.start_interval,
-    texts = { max_running = max_running, host_connections = host_connections, rate = rate, starts = starts } }, next_elements()
+    has_rate = (tonumber(number(rate)) or 0) > 0, interval = starts.queue_interval,
+    texts = { max_running = max_running, host_connections = host_connections, rate = rate, starts = starts_limit } }, next_elements()
 end
 
 -- For how long ended jobs are kept: ms as text, by state. The settings (in seconds) come before the worker's values,
@@ -137,7 +141,7 @@ end
 local function retention_of(settings, first)
   local function kept(value, otherwise)
     local seconds = tonumber(number(value))
-    return seconds and seconds >= KEPT.min and seconds <= KEPT.max and whole(seconds * 1000) or otherwise
+    return seconds and seconds >= KEPT.min and seconds <= KEPT.max and integer_text(seconds * 1000) or otherwise
   end
   local retention = { completed = kept(settings.keep_completed, ARGV[first]), failed = kept(settings.keep_failed, ARGV[first + 1]),
     cancelled = kept(settings.keep_cancelled, ARGV[first + 2]) }
@@ -145,8 +149,8 @@ local function retention_of(settings, first)
   return retention
 end
 
--- A text as a JSON string, with its quotes. cjson is five times as fast as gsub. It also writes \/ for each slash, which
--- is valid everywhere, and is undone in short texts because people read them.
+-- A text as a JSON string, with its quotes. cjson is five times as fast as gsub. It also writes \/ for each slash,
+-- which is valid everywhere, and is undone in short texts because people read them.
 local function quoted(text)
   local json = cjson.encode(text)
   if #json <= 16384 and string.find(json, '/', 1, true) then json = string.gsub(json, '\\/', '/') end
@@ -161,7 +165,7 @@ local function current_epoch()
   local kept = redis.pcall('GET', EPOCH)
   local known, run = string.match(type(kept) == 'string' and kept or '', '^(%d+) (%x+)$')
   if run ~= identity() then
-    known = whole(math.max(now, tonumber(known or 0) + 1))
+    known = integer_text(math.max(now, tonumber(known or 0) + 1))
     call('SET', EPOCH, known .. ' ' .. identity())
   end
   epoch = known
@@ -189,17 +193,17 @@ local function without_response(members)
   return at and string.sub(members, 1, at - 1) .. ',"response_dropped":true'
 end
 
--- Puts an event into the outbox, which publish() sends after all other writes. Sets numbers[id], the event's `seq`.
+-- Puts an event into the outbox, which publish() sends after all other writes. Sets seqs[id], the event's `seq`.
 -- job: the job, for `meta` and `seq`. extra: further JSON members with a leading comma, or ''. worker: a name, or nil.
 -- reply_to: names of reply lists with blanks between them, or nil. is_private: the event goes only to those lists. An
 -- event with a large response is published without it.
 local function emit(id, job, event, extra, worker, reply_to, is_private)
   local meta = event ~= 'progress' and job.meta
-  local before = numbers[id]
+  local before = seqs[id]
   -- The first number is a time. So it is greater than the numbers of an earlier job of this id that was forgotten or
   -- has expired.
   local seq = (before or job.seq > 0 and job.seq or now) + 1
-  numbers[id] = seq
+  seqs[id] = seq
   local head = '{"v":1,"event":"' .. event .. '","id":"' .. id .. '","queue":"' .. QUEUE .. '","epoch":' .. current_epoch()
     .. ',"seq":' .. seq .. ',"at":' .. NOW .. (worker and worker ~= '' and ',"worker":"' .. worker .. '"' or '')
     .. (meta and ',"meta":' .. meta or '')
@@ -213,30 +217,30 @@ end
 
 -- Pushes an event (JSON) onto reply lists. names: their names, with blanks between them. brief: the event without its
 -- response, or nil if it has none. A list gets the brief event if the bytes of all replies are at their limit
--- (responses.lua). Writes reply:<name>, and what fleet.count_reply() writes.
+-- (responses.lua). Writes reply:<name>, and what responses.count_reply() writes.
 local function reply(names, event, brief)
   local bytes_left = LARGEST.replies
   for name in string.gmatch(names or '', '%S+') do
     local list, text = PREFIX .. KEY.reply .. name, event
     if brief then
       bytes_left = bytes_left - #event
-      if bytes_left < 0 or not fleet.may_keep_response(#event) then text = brief end
+      if bytes_left < 0 or not responses.may_be_in_reply(#event) then text = brief end
     end
     -- A producer may have put a key of another type there. Then only this list gets no event.
     if type(redis.pcall('LPUSH', list, text)) == 'number' then
       call('LTRIM', list, 0, 999)
       call('PEXPIRE', list, 86400000)
-      if brief and text == event then fleet.count_reply(name, #event) end
+      if brief and text == event then responses.count_reply(name, #event) end
     end
   end
 end
 
--- Ends a call that may have emitted events; a settle calls it after each run as well. Ends batches whose members have all
--- ended, writes the last `seq` and `epoch` of each job, and sends the outbox. Returns `result`.
--- Writes job:<id>, reply:<name>, batch:<name>, members:<name>, batches; publishes on events:<id>.
+-- Ends a call that may have emitted events; a settle calls it after each run as well. Ends batches whose members have
+-- all ended, writes the last `seq` and `epoch` of each job, and sends the outbox. Returns `result`. Writes job:<id>,
+-- reply:<name>, batch:<name>, members:<name>, batches; publishes on events:<id>.
 local function publish(result)
   if batches.touched then batches.update() end
-  for id, seq in pairs(numbers) do call('HSET', key(id), 'seq', seq, 'epoch', current_epoch()) end
+  for id, seq in pairs(seqs) do call('HSET', key(id), 'seq', seq, 'epoch', current_epoch()) end
   for _, entry in ipairs(outbox) do
     if not entry.is_private then
       call('PUBLISH', PREFIX .. KEY.events .. entry.id, entry.published)
@@ -245,7 +249,7 @@ local function publish(result)
     end
     if entry.reply_to then reply(entry.reply_to, entry.json, entry.brief) end
   end
-  outbox, numbers = {}, {}
+  outbox, seqs = {}, {}
   return result
 end
 
@@ -258,8 +262,8 @@ local function named(values)
   return reply
 end
 
--- Reads what decides about the end of a run and what its events need, which is less than read_job() reads. Returns nil for a
--- key of another type. Writes no key.
+-- Reads what decides about the end of a run and what its events need, which is less than read_job() reads. Returns nil
+-- for a key of another type. Writes no key.
 local function ending(id)
   local values = redis.pcall('HMGET', key(id), 'state', 'token', 'want', 'next_push', 'speed', 'meta', 'reply_to', 'deadline_at', 'seq',
     'want_next', 'want_at', 'host', 'batch')
@@ -271,8 +275,8 @@ local function ending(id)
 end
 
 -- Reads the fields that decide what may happen to a job, and those that its events need. A field that is absent, or
--- that must be a number and is not, is nil; `crashes`, `attempt` and `seq` are 0 then. Raises an error for a key of another
--- type.
+-- that must be a number and is not, is nil; `crashes`, `attempt` and `seq` are 0 then. Raises an error for a key of
+-- another type.
 local function read_job(id)
   local state, want, want_at, ticket, settled_until, token, next_push, worker, crashes, attempt, meta, reply_to, deadline, waiting, seq,
     pushed, active_token, ahead, want_next, resumed, kind, host, batch, retried = unpack(call('HMGET', key(id), 'state', 'want', 'want_at',
@@ -295,11 +299,10 @@ local function size(name)
   return type(count) == 'number' and count or nil
 end
 
--- Whether one of the job's keys does not hold a hash, because another client wrote another type. No call changes such a
--- job.
-local function is_strange(id) return not (size(key(id)) and size(spec(id)) and size(offsets(id))) end
-
--- The reason with which an element or a control operation of a strange job is rejected.
-local function strange(id)
+-- The reason with which an element or a control operation is rejected if one of its job's keys is not a hash, because
+-- another client wrote another type. nil if all of them are hashes or do not exist. No call changes a job with such a
+-- key.
+local function wrong_type(id)
+  if size(key(id)) and size(spec(id)) and size(offsets(id)) then return nil end
   return 'id: a key of job ' .. id .. ' is not a hash; run haul check to see which one, then push the job again'
 end

@@ -4,7 +4,7 @@ local function promote(tick)
   local due = call('ZRANGEBYSCORE', SCHEDULED, '-inf', NOW, 'LIMIT', 0, max)
   each(due, function(id)
     call('ZREM', SCHEDULED, id)
-    local job = is_strange(id) and {} or read_job(id)
+    local job = wrong_type(id) and {} or read_job(id)
     if job.state == 'scheduled' then
       call('HSET', key(id), 'state', 'queued', 'updated', NOW)
       call('HDEL', key(id), 'waiting')

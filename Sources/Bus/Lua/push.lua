@@ -29,16 +29,16 @@ local function reject(element, reason, id, names, meta)
   reply(names, event)
 end
 
--- Rejects an element. parsed: the element as a table, as far as it could be read, or nil. The rejection counts in its batch,
--- and goes to its `reply_to`. Writes what reject() and batches.refuse() write.
+-- Rejects an element. parsed: the element as a table, as far as it could be read, or nil. The rejection counts in its
+-- batch, and goes to its `reply_to`. Writes what reject() and batches.refuse() write.
 local function reject_element(element, reason, id, parsed)
   if parsed then batches.refuse(id, parsed, element) end
-  local meta = parsed and parsed.meta ~= nil and RAW(element, 'meta')
+  local meta = parsed and parsed.meta ~= nil and raw_member(element, 'meta')
   reject(element, reason, id, parsed and is_id(parsed.reply_to) and parsed.reply_to or nil, meta and #meta <= 4096 and meta or nil)
 end
 
 -- When a push was made, in ms as text. No clock is ahead of Redis' own. at: its time, or nil.
-local function timestamp_of(at) return whole(math.min(at or now, now)) end
+local function timestamp_of(at) return integer_text(math.min(at or now, now)) end
 
 -- When `seconds` after a push have passed, in ms. Writes no key.
 local function after_push(parsed, seconds) return math.min(parsed.at or now, now) + seconds * 1000 end
@@ -87,7 +87,7 @@ end
 
 -- Sets job.deadline (ms, as text) if the element has a deadline. Writes no key.
 local function set_deadline(job, parsed)
-  if parsed.deadline then job.deadline = whole(after_push(parsed, parsed.deadline)) end
+  if parsed.deadline then job.deadline = integer_text(after_push(parsed, parsed.deadline)) end
 end
 
 -- Records which reply lists get the end of a job that begins or continues. If the job begins after an end, only the new
@@ -105,11 +105,10 @@ local function record_reply_lists(id, job, parsed, is_begun, set)
   if left then emit(id, job, 'duplicate', duplicate(job, { reason = 'crowded' }), nil, left, true) end
 end
 
--- Records what a push says of a job that begins or continues. is_begun: all fields are those of the push; otherwise only
--- its URLs and headers are used. Sets the fields of `job` that events need. Returns the pairs for job:<id>, which the caller
--- writes, and a function that adds a pair.
--- Writes spec:<id>, deadlines, batches.begin(); deletes old fields of job:<id>. Emits `completed` if the job waited for
--- replicas.
+-- Records what a push says of a job that begins or continues. is_begun: all fields are those of the push; otherwise
+-- only its URLs and headers are used. Sets the fields of `job` that events need. Returns the pairs for job:<id>, which
+-- the caller writes, and a function that adds a pair. Writes spec:<id>, deadlines, batches.begin(); deletes old fields
+-- of job:<id>. Emits `completed` if the job waited for replicas.
 local function record_push(id, job, parsed, element, is_begun)
   local job_key, spec_key, fields = key(id), spec(id), {}
   -- Now, while `reply_to` still has the names that waited for this end.
@@ -121,13 +120,13 @@ local function record_push(id, job, parsed, element, is_begun)
     set('url', mask(parsed.url or parsed.urls[1]))
     if is_begun then
       call('HSET', spec_key, 'spec', element)
-      job.meta = parsed.meta ~= nil and fleet.meta(element) or nil
+      job.meta = parsed.meta ~= nil and defaults.meta(element) or nil
       set('created', NOW)
       if parsed.path then set('path', parsed.path) end
       local kind = parsed.kind ~= 'download' and parsed.kind or nil
       if kind ~= job.kind then
         if job.state then call('HDEL', job_key, 'kind', unpack(kinds.results)) end
-        if job.kind then fleet.forget_responses({ id }) end
+        if job.kind then responses.forget({ id }) end
         if kind then set('kind', kind) end
         job.kind = kind
       end
@@ -146,7 +145,7 @@ local function record_push(id, job, parsed, element, is_begun)
     -- From now on `received` counts bytes of another file. `bytes` keeps the size of the finished one.
     local bytes = job.state == 'completed' and call('HGET', job_key, 'received')
     if bytes then set('bytes', bytes) end
-    call('HDEL', job_key, 'crashes', 'attempt', unpack(OF_END))
+    call('HDEL', job_key, 'crashes', 'attempt', unpack(END_FIELDS))
     if is_begun then
       call('HDEL', spec_key, 'renewed')
       call('HDEL', job_key, not parsed.path and 'path' or '-', not job.meta and 'meta' or '-')
@@ -155,8 +154,8 @@ local function record_push(id, job, parsed, element, is_begun)
   return fields, set
 end
 
--- Renews the URLs and headers of an unfinished job by those of a newer push: signed URLs expire. timestamp: when the push
--- was made (ms, as text). Its reply lists and batches wait for the same end. Writes spec:<id>, job:<id>,
+-- Renews the URLs and headers of an unfinished job by those of a newer push: signed URLs expire. timestamp: when the
+-- push was made (ms, as text). Its reply lists and batches wait for the same end. Writes spec:<id>, job:<id>,
 -- batches.enter().
 local function renew(id, job, parsed, element, timestamp)
   local job_key = key(id)
@@ -170,7 +169,7 @@ end
 
 -- Records a time that is ahead of Redis' clock. A later push with the same time is a repeat. Writes job:<id> (ahead).
 local function record_future_push(id, at)
-  if at and at > now then call('HSET', key(id), 'ahead', whole(at)) end
+  if at and at > now then call('HSET', key(id), 'ahead', integer_text(at)) end
 end
 
 -- What a push does that starts nothing, by the word of verdict(). order.lua adds `next_push`.
@@ -188,8 +187,8 @@ local NOT_STARTED = {
     record_future_push(id, parsed.at)
   end,
   duplicate = function(id, job, parsed, element, retention, reason, since)
-    -- `pushed` records that the push was claimed. So an operation without a time that is applied later counts as newer, and
-    -- a repeat is recognised even after the job was forgotten.
+    -- `pushed` records that the push was claimed. So an operation without a time that is applied later counts as newer,
+    -- and a repeat is recognised even after the job was forgotten.
     local is_known = not parsed.at or not job.state or parsed.at == tonumber(job.ahead)
     record_future_push(id, parsed.at)
     if not is_known and tonumber(timestamp_of(parsed.at)) > tonumber(job.pushed or 0) then

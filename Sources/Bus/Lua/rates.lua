@@ -1,11 +1,11 @@
--- Rate limits that workers share: the queue's limit, and those of hosts. Each worker has a rate lease, a part of the limit
--- in bytes per second, which ends if it is not renewed.
+-- Rate limits that workers share: the queue's limit, and those of hosts. Each worker has a rate lease, a part of the
+-- limit in bytes per second, which ends if it is not renewed.
 --
--- The hash `rate_leases`, or `rate_leases:<host>` for a host, has a field for each worker's process, by its instance: the
--- number of its last request, the rate that it may be using, the rate that it wants, and until when (ms). The sum of what
--- may be in use never exceeds the limit. A lease that has to shrink counts in full until its worker reports that it uses
--- less, or until the lease ends. Only then may other leases grow. `epoch` is the epoch in which the hash began: a failover
--- may lose the last requests, so no lease grows for the length of a lease after it.
+-- The hash `rate_leases`, or `rate_leases:<host>` for a host, has a field for each worker's process, by its instance:
+-- the number of its last request, the rate that it may be using, the rate that it wants, and until when (ms). The sum
+-- of what may be in use never exceeds the limit. A lease that has to shrink counts in full until its worker reports
+-- that it uses less, or until the lease ends. Only then may other leases grow. `epoch` is the epoch in which the hash
+-- began: a failover may lose the last requests, so no lease grows for the length of a lease after it.
 --
 -- ARGV: nonce, worker, instance, number of the request, lease (ms), then for each limit: its name (a host, or * for the
 -- queue), the rate that the worker uses at most now (bytes per second), what it could use (bytes per second, 'all', or
@@ -52,9 +52,9 @@ do
     return known, since
   end
 
-  -- Leases `instance` a part of `limit`, which is kept in `key`. request: the request, with `number`, `lease` (ms), `keeps`,
-  -- `wants`, and `unknown`, how many other workers may want all of the limit. Returns the rate; nil for a request that is
-  -- not newer than the last one.
+  -- Leases `instance` a part of `limit`, which is kept in `key`. request: the request, with `number`, `lease` (ms),
+  -- `keeps`, `wants`, and `unknown`, how many other workers may want all of the limit. Returns the rate; nil for a
+  -- request that is not newer than the last one.
   local function lease_rate(key, limit, instance, request)
     local known, since = leases_of(key)
     local mine = known[instance]
@@ -68,7 +68,7 @@ do
     -- The field has the epoch, and until when no lease grows.
     local epoch, grace = string.match(since or '', '^(%d+) (%d+)$')
     if epoch ~= current_epoch() then
-      grace = epoch and whole(now + request.lease) or '0'
+      grace = epoch and integer_text(now + request.lease) or '0'
       call('HSET', key, 'epoch', current_epoch() .. ' ' .. grace)
     end
     local demands, others = { wants }, 0
@@ -84,24 +84,24 @@ do
       local free = math.max(0, limit - others - request.keeps)
       rate = tonumber(grace) > now and request.keeps or math.min(rate, request.keeps + free)
     end
-    call('HSET', key, instance, whole(request.number) .. ' ' .. whole(math.max(rate, request.keeps)) .. ' ' .. whole(wants) .. ' ' .. whole(now + request.lease))
+    call('HSET', key, instance, integer_text(request.number) .. ' ' .. integer_text(math.max(rate, request.keeps)) .. ' ' .. integer_text(wants) .. ' ' .. integer_text(now + request.lease))
     call('PEXPIRE', key, 86400000)
     return rate
   end
 
   -- The limit of a name in bytes per second, nil if there is none, and the key of its leases.
   local function limit_of(name)
-    if name ~= '*' then return fleet.rate_of(name), PREFIX .. KEY.hostRateLeases .. name end
+    if name ~= '*' then return hosts.rate_of(name), PREFIX .. KEY.hostRateLeases .. name end
     local limit = tonumber(number(call('HGET', SETTINGS, 'rate')))
     return limit and limit >= 1 and limit or nil, PREFIX .. KEY.rateLeases
   end
 
   -- Deletes all rate leases of a process that has ended. Writes rate_leases, rate_leases:<host>.
-  function fleet.end_leases(instance)
+  function hosts.end_rate_leases(instance)
     redis.pcall('HDEL', PREFIX .. KEY.rateLeases, instance)
     -- If there are more than 500 hosts, the leases of the others end by themselves.
-    local hosts = fleet.is_used() and redis.pcall('HRANDFIELD', PREFIX .. KEY.limits, 500) or {}
-    for _, host in ipairs(hosts) do redis.pcall('HDEL', PREFIX .. KEY.hostRateLeases .. host, instance) end
+    local limited = defaults.or_limits_exist() and redis.pcall('HRANDFIELD', PREFIX .. KEY.limits, 500) or {}
+    for _, host in ipairs(limited) do redis.pcall('HDEL', PREFIX .. KEY.hostRateLeases .. host, instance) end
   end
 
   define('lease_rates', { 'allow-oom' }, function()
@@ -112,11 +112,11 @@ do
       if not limit then call('DEL', key)
       else
         -- Any worker that has not sent a request yet may want all of the queue's limit.
-        local unknown = name == '*' and call('ZCOUNT', WORKERS, whole(now - 3000), '+inf') or 0
+        local unknown = name == '*' and call('ZCOUNT', WORKERS, integer_text(now - 3000), '+inf') or 0
         local rate = lease_rate(key, limit, ARGV[3],
           { number = tonumber(ARGV[4]), lease = tonumber(ARGV[5]), keeps = keeps, wants = ARGV[n + 2], unknown = unknown })
         if rate then
-          reported[#reported + 1], reported[#reported + 2], reported[#reported + 3] = name, whole(rate), rate < keeps and '1' or ''
+          reported[#reported + 1], reported[#reported + 2], reported[#reported + 3] = name, integer_text(rate), rate < keeps and '1' or ''
         end
       end
     end

@@ -1,8 +1,8 @@
 -- The raw text of a top-level member of valid JSON, without the blanks around it. So what a producer wrote is passed on
 -- without being encoded anew.
 
--- RAW(text, name) returns that text, or nil. Writes no key.
-local RAW
+-- raw_member(text, name) returns that text and where it begins, or nil. Writes no key.
+local raw_member
 
 do
   -- Where a name occurs from `at` on: the positions of its two quotes and of its value. `blotted` is the text with its
@@ -48,8 +48,8 @@ do
 
   local last_text, last_name, last_raw, last_at
 
-  function RAW(text, name)
-    if text == last_text and name == last_name then return last_raw end
+  function raw_member(text, name)
+    if text == last_text and name == last_name then return last_raw, last_at end
     local blotted = text
     if string.find(blotted, '\\', 1, true) then blotted = string.gsub(blotted, '\\["\\]', '__') end
     last_text, last_name, last_raw = text, name, nil
@@ -64,12 +64,6 @@ do
         at = last + 1
       end
     end
-    return last_raw
-  end
-
-  -- The text with another value, given as JSON, for a member that it has.
-  function fleet.replaced(text, name, value)
-    local raw = RAW(text, name)
-    return string.sub(text, 1, last_at - 1) .. value .. string.sub(text, last_at + #raw)
+    return last_raw, last_at
   end
 end

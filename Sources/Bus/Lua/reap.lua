@@ -11,7 +11,7 @@ local function reap_jobs(tick)
   local max = budget(tick)
   local lost = call('ZRANGEBYSCORE', LEASES, '-inf', NOW, 'LIMIT', 0, max)
   each(lost, function(id)
-    local job = is_strange(id) and {} or read_job(id)
+    local job = wrong_type(id) and {} or read_job(id)
     if job.state ~= 'running' then call('ZREM', LEASES, id) else reap(tick, id, job) end
   end, function(id) call('ZREM', LEASES, id) end)
   spend(tick, #lost, max)
@@ -22,9 +22,9 @@ end
 -- jobs, workers, settings.
 local function reap_elements(tick)
   if now < tick.grace then return end
-  local absent = call('ZCOUNT', WORKERS, '-inf', whole(now - tick.lease))
+  local absent = call('ZCOUNT', WORKERS, '-inf', integer_text(now - tick.lease))
   local first = absent > 200 and math.floor(now / 1000) * 200 % absent or 0
-  local names = call('ZRANGEBYSCORE', WORKERS, '-inf', whole(now - tick.lease), 'WITHSCORES', 'LIMIT', first, 200)
+  local names = call('ZRANGEBYSCORE', WORKERS, '-inf', integer_text(now - tick.lease), 'WITHSCORES', 'LIMIT', first, 200)
   local left = 50
   for n = 1, #names, 2 do
     local is_empty, moved = return_elements(PREFIX .. KEY.held .. names[n], left)

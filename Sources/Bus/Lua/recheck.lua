@@ -2,19 +2,19 @@
 -- ended the wait of some of them. No worker claims these elements before they may start, and a cancel must not wait for
 -- that.
 --
--- The hash `recheck` has `asked`, when a round was needed last (ms). During a round it also has for each list how many of
--- its elements, counted from its front, are still to be checked. `scan` is the cursor of the next hosts whose lists belong
--- to the round.
+-- The hash `recheck` has `asked`, when a round was needed last (ms). During a round it also has for each list how many
+-- of its elements, counted from its front, are still to be checked. `scan` is the cursor of the next hosts whose lists
+-- belong to the round.
 
 do
   -- What one call may cost. Reading an element as JSON costs READ times as much as finding its id.
   local BUDGET, READ, HOSTS = 400, 10, 100
 
   -- Asks for a round. Writes recheck.
-  function fleet.recheck_soon()
+  function rechecks.request()
     -- Nothing waits yet, but this call may still defer an element.
-    if fleet.is_recheck_due or call('EXISTS', PREFIX .. KEY.deferredHosts, kinds.key) == 0 then return end
-    fleet.is_recheck_due = true
+    if rechecks.is_due or call('EXISTS', PREFIX .. KEY.deferredHosts, kinds.key) == 0 then return end
+    rechecks.is_due = true
     call('HSET', PREFIX .. KEY.recheck, 'asked', NOW)
   end
 
@@ -43,7 +43,7 @@ do
 
   -- Cancels a job of a kind that this library cannot read, if a control operation ends it. Returns whether it did.
   local function cancel_unread(id, job, parsed, retention)
-    if job.state or not ends(job.want) or not blocking_operation({ want = job.want, want_at = job.want_at }, type(parsed.at) == 'number' and parsed.at or nil) then return false end
+    if job.state or not ends_job(job.want) or not blocking_operation({ want = job.want, want_at = job.want_at }, type(parsed.at) == 'number' and parsed.at or nil) then return false end
     job.reply_to = is_id(parsed.reply_to) and parsed.reply_to or nil
     settled_until(id, job.want_at)
     finish(id, job, 'cancelled', retention, '')
@@ -52,9 +52,9 @@ do
 
   -- Applies a push that starts nothing, as a claim would. Returns whether its element is done.
   local function do_push(element, retention)
-    local parsed, id, reason, whole = identify(element)
+    local parsed, id, reason, full_element = identify(element)
     id = id or parsed and is_id(parsed.id) and parsed.id
-    if not id or size(key(id)) == 0 or is_strange(id) then return false end
+    if not id or size(key(id)) == 0 or wrong_type(id) then return false end
     local job = read_job(id)
     job.is_known = true
     if reason then
@@ -63,15 +63,15 @@ do
       NOT_STARTED.duplicate(id, job, parsed, element, retention, 'settled', job.settled_until)
       return true
     end
-    fleet.complete(parsed)
+    defaults.complete(parsed)
     local word, why, since = verdict(job, push_of(id, job, parsed))
-    local instead = NOT_STARTED[word]
-    if instead then
-      instead(id, job, parsed, whole, retention, why, since)
+    local handler = NOT_STARTED[word]
+    if handler then
+      handler(id, job, parsed, full_element, retention, why, since)
       return true
     end
     if not blocking_operation({ state = job.state, want = job.want, want_at = job.want_at, want_next = job.want_next }, parsed.at) then return false end
-    start(id, job, parsed, whole, word == 'begin', nil, nil, nil, retention)
+    start(id, job, parsed, full_element, word == 'begin', nil, nil, nil, retention)
     return true
   end
 
@@ -89,8 +89,8 @@ do
     return false, 1
   end
 
-  -- Checks the next elements of a list. left: how many elements are still to be checked. Returns how many are left then,
-  -- and what that has cost. Writes the list, hosts, and what do_push() writes.
+  -- Checks the next elements of a list. left: how many elements are still to be checked. Returns how many are left
+  -- then, and what that has cost. Writes the list, hosts, and what do_push() writes.
   local function scan_list(list, left, retention, budget)
     local name = PREFIX .. list
     local page = redis.pcall('LRANGE', name, -left, -left + math.min(left, budget) - 1)
@@ -116,13 +116,13 @@ do
   end
 
   -- A task of the tick: continues a round, or begins the next one. Writes recheck, and what scan_list() writes.
-  function fleet.recheck(tick)
+  function rechecks.advance(tick)
     local recheck, budget = PREFIX .. KEY.recheck, BUDGET
     local all = redis.pcall('HRANDFIELD', recheck, 16, 'WITHVALUES')
     if all.err or #all == 0 then return end
     -- What this round ends was due before it, so it needs no further round.
-    local is_under_way, was_due = false, fleet.is_recheck_due
-    fleet.is_recheck_due = true
+    local is_under_way, was_due = false, rechecks.is_due
+    rechecks.is_due = true
     for n = 1, #all, 2 do
       local list = all[n]
       if list == 'scan' then is_under_way = true
@@ -138,7 +138,7 @@ do
         end
       end
     end
-    fleet.is_recheck_due = was_due
+    rechecks.is_due = was_due
     local cursor = call('HGET', recheck, 'scan')
     if cursor then add_hosts(recheck, cursor) elseif not is_under_way then begin_round(recheck) end
     if call('EXISTS', recheck) == 1 then tick.more = true end

@@ -1,6 +1,6 @@
--- Registers a worker on a new connection. Requeues the claims that it does not know, because their replies were lost and
--- their runs never began. If an earlier process had the name, all its jobs were lost with it. Also returns the elements
--- that the worker holds.
+-- Registers a worker on a new connection. Requeues the claims that it does not know, because their replies were lost
+-- and their runs never began. If an earlier process had the name, all its jobs were lost with it. Also returns the
+-- elements that the worker holds.
 --
 -- ARGV: nonce, worker, instance, session (grows with each registration of this process), crash limit, retention of
 -- completed, failed, cancelled jobs (ms), number of the worker's fields, pairs of them, then the tokens that the worker
@@ -15,7 +15,7 @@ define('register', { 'allow-oom' }, function()
   local retention = retention_of(settings, 6)
   local known_instance, seen, session = unpack(call('HMGET', WORKER, 'instance', 'seen', 'session'))
   if known_instance and known_instance ~= instance and now - tonumber(seen or 0) < 3000 then
-    return { 'taken', known_instance, whole(now - tonumber(seen or 0)) }
+    return { 'taken', known_instance, integer_text(now - tonumber(seen or 0)) }
   end
   -- The call was sent over a connection that was lost, and knows fewer tokens than the later registration.
   if known_instance == instance and tonumber(ARGV[4]) < tonumber(session or 0) then return 'old' end

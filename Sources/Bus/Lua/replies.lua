@@ -2,7 +2,7 @@
 -- its final event, with blanks between them.
 
 local IS_FINAL = { completed = true, failed = true, cancelled = true }
-local MOST_NAMES = 64
+local MAX_NAMES = 64
 
 -- Joins two texts of names with blanks between them; each may be nil. Returns all names, at most 64; those of `more`
 -- that are new; and those of the new ones that were too many. Each is a text, or nil if it is empty. Writes no key.
@@ -16,7 +16,7 @@ local function join(names, more)
     if not known[name] then
       known[name] = true
       new[#new + 1] = name
-      local list = #all < MOST_NAMES and all or left
+      local list = #all < MAX_NAMES and all or left
       list[#list + 1] = name
     end
   end
@@ -59,7 +59,7 @@ end
 -- The members of a `duplicate` event. why: `reason`, `made` (the push's `at`) and `since` (the timestamp that `at`
 -- would have to exceed). Writes no key.
 local function duplicate(job, why)
-  local function timestamp(name, value) return value and ',"' .. name .. '":' .. whole(tonumber(value)) or '' end
+  local function timestamp(name, value) return value and ',"' .. name .. '":' .. integer_text(tonumber(value)) or '' end
   return ',"state":"' .. (job.state or 'removed') .. '","reason":"' .. why.reason .. '"' .. timestamp('made', why.made)
     .. timestamp('since', why.since)
 end

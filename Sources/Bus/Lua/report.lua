@@ -1,8 +1,8 @@
 -- A run's report, in the arguments of tick.lua, report_runs.lua and settle.lua.
 --
--- From ARGV[first] on: the number of fields and pairs for the hash; the number of offsets (-1: unchanged) and pairs; the
--- number of events and pairs of name and members. Returns the index after the report, and the report. The offsets are not
--- copied: they are ARGV[report.first] to ARGV[report.last].
+-- From ARGV[first] on: the number of fields and pairs for the hash; the number of offsets (-1: unchanged) and pairs;
+-- the number of events and pairs of name and members. Returns the index after the report, and the report. The offsets
+-- are not copied: they are ARGV[report.first] to ARGV[report.last].
 local function read_report(first)
   local field_count = 2 * ARGV[first]
   local fields = { unpack(ARGV, first + 1, first + field_count) }

@@ -17,10 +17,10 @@ end
 local function write_run(run, worker)
   local id, report, fields = run.id, run.report, run.report.fields
   emit_report(id, run.job, report, worker)
-  local n, seq = #fields, numbers[id]
+  local n, seq = #fields, seqs[id]
   if seq then
     fields[n + 1], fields[n + 2], fields[n + 3], fields[n + 4] = 'seq', seq, 'epoch', current_epoch()
-    numbers[id] = nil
+    seqs[id] = nil
   end
   write_fields(id, fields)
   -- The keys may hold any value, which is replaced.
@@ -32,7 +32,7 @@ end
 -- tick.operations.
 -- Writes leases, job:<id>, offsets:<id>, busy:<host>.
 local function extend_runs(tick, first)
-  local argument, due, runs, leases = first + 1, whole(now + tick.lease), {}, {}
+  local argument, due, runs, leases = first + 1, integer_text(now + tick.lease), {}, {}
   for _ = 1, tonumber(ARGV[first]) do
     local run = { id = ARGV[argument], token = ARGV[argument + 1] }
     argument, run.report = read_report(argument + 2)
@@ -49,7 +49,7 @@ local function extend_runs(tick, first)
   call('ZADD', LEASES, unpack(leases))
   for _, run in ipairs(runs) do
     write_run(run, tick.worker)
-    fleet.count(run.id, run.job)
+    hosts.count(run.id, run.job)
     if run.job.want then
       tick.operations[#tick.operations + 1] = run.token
       tick.operations[#tick.operations + 1] = run.job.want

@@ -10,10 +10,9 @@
 --       parked                     delay (ms), then what the job waits for: 'disk' or 'store'
 --       released                   why
 --       rejected                   reason; its members are the claim's `before`, or ''
--- Returns names and values: `ends`, with 'done', 'fenced' or an error for each run, and `claims` (claiming.lua). A settle
--- that is sent again returns 'done' again. An error concerns one run; the other runs are settled.
--- Writes the keys of the jobs and their indexes (states.lua), worker:<worker>, leases, permits, and what
--- claim_elements() writes.
+-- Returns names and values: `ends`, with 'done', 'fenced' or an error for each run, and `claims` (claiming.lua). A
+-- settle that is sent again returns 'done' again. An error concerns one run; the other runs are settled. Writes the
+-- keys of the jobs and their indexes (states.lua), worker:<worker>, leases, permits, and what claim_elements() writes.
 
 do
   -- Undoes the push for which a job was claimed, because its worker cannot read the job: the push is rejected, and the
@@ -21,8 +20,8 @@ do
   local function return_job(id, token, reason, before, retention)
     call('LLEN', REJECTED)
     local job, was = read_job(id), before ~= '' and cmsgpack.unpack(before)
-    -- The failure of a job goes to all its reply lists. A job that is restored would never notify those that joined with
-    -- this push or later, so they get the rejection.
+    -- The failure of a job goes to all its reply lists. A job that is restored would never notify those that joined
+    -- with this push or later, so they get the rejection.
     local joined
     if was then
       local waited = {}
@@ -41,7 +40,7 @@ do
     local since = call('HGET', key(id), 'epoch') or '0'
     call('DEL', key(id), spec(id))
     call('HSET', key(id), unpack(was.hash))
-    fleet.keep_response(id, was.hash)
+    responses.keep(id, was.hash)
     call('HSET', key(id), 'settled', token, 'seq', job.seq, 'epoch', since)
     -- The claim has already published that the job was completed.
     if call('HDEL', key(id), 'unannounced') == 1 then call('HDEL', key(id), 'waiting') end
@@ -97,7 +96,7 @@ do
       return pause(run.id, job, retention, worker)
     end
     -- The pause was revoked, so the job resumes.
-    if not ends(job.want) then job.want = nil end
+    if not ends_job(job.want) then job.want = nil end
     requeue(run.id, job, true, 'resumed', retention)
   end
 
@@ -110,7 +109,7 @@ do
   local function postpone_run(run, retention, worker, event, waiting)
     local job = record_report(run, worker)
     local delay, asked = string.match(run.argument, '^(%d+) ?(%a*)$')
-    if asked == 'asked' then fleet.back_off(run.id, tonumber(delay)) end
+    if asked == 'asked' then hosts.back_off(run.id, tonumber(delay)) end
     if job.want then return requeue(run.id, job, true, 'wanted', retention) end
     if run.outcome == 'retry' then call('HSET', key(run.id), 'attempt', job.attempt + 1) end
     if run.outcome == 'carry-on' then call('HDEL', key(run.id), 'attempt') end
@@ -157,14 +156,14 @@ do
       local fine, reply = pcall(end_run, worker, retention, run)
       replies[n] = fine and reply or { err = text_of(reply) }
       -- The events of the failed run are dropped: the worker settles that run again.
-      if not fine then outbox, numbers = {}, {} end
+      if not fine then outbox, seqs = {}, {} end
       if fine and run.is_ours then ids[#ids + 1], tokens[#tokens + 1] = run.id, run.token end
     end
     if #ids > 0 then
       call('HDEL', WORKER, unpack(tokens))
       call('ZREM', LEASES, unpack(ids))
     end
-    if fleet.moved then held, waiting = nil, nil end
+    if hosts.has_returned then held, waiting = nil, nil end
     local claims = {}
     if next_argument <= #ARGV then
       claims = may_claim and claim_elements(worker, { unpack(ARGV, next_argument) }, lease, retention, settings, held, waiting) or { { 'answer', 'stale' } }
