@@ -28,10 +28,10 @@ package final class Checkpoints: Sendable {
         done: @escaping @Sendable (ResumePoint?, CheckpointSchedule.Due?, Duration) async -> Void
     ) -> CheckpointSchedule.Due? {
         let moved = activity.moved
-        let place = activity.location(otherThan: known)
+        let location = activity.location(otherThan: known)
         return state.withLock { state in
             guard state.current == nil, !state.hasEnded else { return nil }
-            let isWanted = place.map(found) ?? false
+            let isWanted = location.map(found) ?? false
             let due = state.pace.next(arrived: moved, interval: interval)
             guard due != nil || isWanted else { return nil }
             state.current = Task(executorPreference: activity.executor) {

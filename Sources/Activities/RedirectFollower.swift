@@ -45,17 +45,17 @@ struct RedirectFollower: Sendable {
     /// Follows redirects, and returns the final response with its URL.
     ///
     /// - Parameter finalURL: The end of an earlier chain, where this one starts.
-    func ask(
+    func send(
         _ mirror: Mirrors.Mirror, _ headers: [HeaderField], from finalURL: FinalURL? = nil
     ) async throws(TransferError) -> (Transfer, FinalURL) {
         guard let origin = finalURL?.origin ?? mirror.address else {
             throw .failed(Failure(.badJob, "\(MaskedURL.text(mirror.url)) is not a valid http or https URL"))
         }
-        return try await ask(origin, headers, from: finalURL)
+        return try await send(origin, headers, from: finalURL)
     }
 
     /// The same for a URL.
-    func ask(
+    func send(
         _ origin: WebURL, _ headers: [HeaderField], from finalURL: FinalURL? = nil
     ) async throws(TransferError) -> (Transfer, FinalURL) {
         var current = finalURL?.url ?? origin

@@ -52,18 +52,18 @@ import Testing
     @Test("the average is the mean at first, and then forgets old measurements") func average() throws {
         var average = RunningAverage()
         #expect(average.value == nil)
-        average.add(10, over: 0.5, age: 0.5, memory: 2)
-        average.add(20, over: 0.5, age: 1, memory: 2)
+        average.add(10, over: 0.5, age: 0.5, averagingTime: 2)
+        average.add(20, over: 0.5, age: 1, averagingTime: 2)
         #expect(average.value == 15)
-        for second in 2..<12 { average.add(100, over: 1, age: Double(second), memory: 2) }
+        for second in 2..<12 { average.add(100, over: 1, age: Double(second), averagingTime: 2) }
         let late = try #require(average.value)
         #expect(late > 99 && late < 100)
     }
 
-    @Test("a measurement longer than the memory replaces the average") func long() {
+    @Test("a measurement longer than the averaging time replaces the average") func long() {
         var average = RunningAverage()
-        average.add(10, over: 1, age: 1, memory: 2)
-        average.add(4, over: 3, age: 4, memory: 2)
+        average.add(10, over: 1, age: 1, averagingTime: 2)
+        average.add(4, over: 3, age: 4, averagingTime: 2)
         #expect(average.value == 4)
     }
 }

@@ -68,8 +68,8 @@ import Testing
 
     @Test("all connections of a job share its rate limit") func sharedLimit() throws {
         let download = try DownloadBench().download(job(["http://127.0.0.1/a"]) { $0.limitRate = 1_000_000 })
-        let first = try #require(download.exchange.template.limits.first)
-        #expect(download.exchange.template.limits.first === first)
+        let first = try #require(download.follower.template.limits.first)
+        #expect(download.follower.template.limits.first === first)
     }
 
     @Test("each interval of a download that was stopped repeatedly is continued, on several connections")

@@ -118,13 +118,13 @@ package final class Call: Activity {
         template.hostBuckets = assignment.hostBuckets
         template.isSentOnce = !request.isRepeatable
         template.sending = sending
-        let exchange = RedirectFollower(
+        let follower = RedirectFollower(
             engine: context.engine, template: template, custom: request.headers, digests: DigestSession(),
             cookies: assignment.cookies, trace: assignment.trace)
         let hasCoding = request.headers.contains { $0.name.lowercased() == "accept-encoding" }
         let transfer: Transfer
         do throws(TransferError) {
-            (transfer, _) = try await exchange.ask(url, (hasCoding ? [] : [.identity]) + conditions)
+            (transfer, _) = try await follower.send(url, (hasCoding ? [] : [.identity]) + conditions)
         } catch {
             if case .failed(let failure) = error, failure.code == .connect {
                 context.hosts.backOff(host, retryAfter: nil, isEntered: true)

@@ -6,7 +6,7 @@ import Synchronization
 
 // From the first request until all bytes have arrived.
 extension Download {
-    var exchange: RedirectFollower {
+    var follower: RedirectFollower {
         var template = HTTPRequest(url: "")
         template.method = job.method
         template.body = job.body.map(RequestBody.text)
@@ -84,7 +84,7 @@ extension Download {
         guard await turn.enter(host) else { throw .cancelled }
         do {
             let condition = assignment.existing?.modifiedSince.map { HeaderField("If-Modified-Since", $0) }
-            let (transfer, finalURL) = try await exchange.ask(
+            let (transfer, finalURL) = try await follower.send(
                 mirrors[mirror], [.identity] + [condition].compactMap(\.self))
             let answer = try await accept(transfer, finalURL, from: mirror, of: host)
             if case .finished = answer { context.hosts.leave(host) }
@@ -241,7 +241,7 @@ extension Download {
         let mirrors = mirrors
         var ends: Bool?
         do throws(TransferError) {
-            let (transfer, _) = try await exchange.ask(
+            let (transfer, _) = try await follower.send(
                 mirrors[mirrors.current], [.identity, HeaderField("Range", "bytes=\(total)-")],
                 from: mirrors[mirrors.current].finalURL)
             ends = ResponseExpectation.ends(at: total, transfer.head)

@@ -30,7 +30,7 @@ extension Download {
     private func isUnchanged(_ entity: Entity) async throws(TransferError) -> Bool {
         let conditions = Self.conditions(entity)
         for condition in conditions {
-            let (transfer, finalURL) = try await exchange.ask(
+            let (transfer, finalURL) = try await follower.send(
                 mirrors[mirrors.current], [condition, .identity])
             defer { transfer.cancel() }
             let expectation = ResponseExpectation(kind: .changed(entity), isProven: false, resource: finalURL.resource)

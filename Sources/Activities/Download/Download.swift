@@ -102,8 +102,8 @@ package final class Download: Activity {
     package func discard(soon: Bool = false) async {
         if let partial = generation?.partialInStore {
             await partial.discard(soon: soon)
-        } else if let place = partialLocation {
-            await context.store.discard(place)
+        } else if let location = partialLocation {
+            await context.store.discard(location)
         }
     }
 
@@ -125,7 +125,7 @@ package final class Download: Activity {
     }
 
     package var partialLocation: PartialLocation? {
-        if let place = generation?.partialInStore?.location { return place }
+        if let location = generation?.partialInStore?.location { return location }
         if let proof = state.withLock({ $0.proof }) { return proof }
         guard let resume, resume.store == context.store.id else { return nil }
         return PartialLocation(file: resume.file, key: assignment.key, generation: resume.generation)

@@ -2,7 +2,7 @@ import HaulExecutors
 
 /// Measures bytes per second over the last five seconds, and on average over the attempt.
 struct SpeedMeter {
-    private let watch = Stopwatch()
+    private let stopwatch = Stopwatch()
     private var window = RateWindow(length: 5)
     private var last: (time: Double, bytes: Int64) = (0, 0)
 
@@ -17,5 +17,5 @@ struct SpeedMeter {
     var average: Int64 { last.time > 0 ? Int64(Double(last.bytes) / last.time) : 0 }
 
     /// Seconds since the attempt began.
-    var seconds: Double { watch.seconds }
+    var seconds: Double { stopwatch.seconds }
 }

@@ -193,11 +193,11 @@ package final class Upload: Activity {
         template.isSentOnce = !plan.isRepeatable
         template.expectsContinue = true
         template.sending = sending
-        let exchange = RedirectFollower(
+        let follower = RedirectFollower(
             engine: context.engine, template: template, custom: custom, digests: digests,
             cookies: assignment.cookies, trace: assignment.trace, keepsBody: true)
         do throws(TransferError) {
-            let (transfer, end) = try await exchange.ask(url, [.identity] + headers, from: finalURL)
+            let (transfer, end) = try await follower.send(url, [.identity] + headers, from: finalURL)
             if [429, 503].contains(transfer.head.status) {
                 context.hosts.backOff(
                     url.hostAndPort, retryAfter: responseStorage.refusal(transfer.head).retryAfter, isEntered: true)

@@ -4,7 +4,7 @@ import HaulHTTP
 /// A request for a range of a known entity, to one of the job's mirrors.
 struct PartRequest: Sendable {
     /// The result of the request.
-    enum Answer: Sendable {
+    enum Response: Sendable {
         case part(Transfer, FinalURL, Entity, length: Int64)
         case refused(ResponseDecision)
         /// Nothing proves that this mirror has the same bytes as the others.
@@ -20,23 +20,23 @@ struct PartRequest: Sendable {
 
     /// Requests the URL where earlier redirects led, which is certainly the same resource. If that URL has expired or
     /// its host is gone, the original URL is requested.
-    func ask(_ download: Download) async throws(TransferError) -> Answer {
+    func send(for download: Download) async throws(TransferError) -> Response {
         guard let finalURL = download.mirrors[mirror].finalURL, finalURL.isElsewhere else {
-            return try await ask(download, from: nil)
+            return try await send(for: download, from: nil)
         }
         do throws(TransferError) {
-            let answer = try await ask(download, from: finalURL)
-            guard case .refused(let decision) = answer, decision.isFinal else { return answer }
+            let response = try await send(for: download, from: finalURL)
+            guard case .refused(let decision) = response, decision.isFinal else { return response }
         } catch {
             guard isOnly, case .failed(let failure) = error, Mirrors.isToBlame(for: failure.code), !Task.isCancelled
             else {
                 throw error
             }
         }
-        return try await ask(download, from: nil)
+        return try await send(for: download, from: nil)
     }
 
-    private func ask(_ download: Download, from finalURL: FinalURL?) async throws(TransferError) -> Answer {
+    private func send(for download: Download, from finalURL: FinalURL?) async throws(TransferError) -> Response {
         let mirrors = download.mirrors
         let mirror = mirrors[mirror]
         // The validators of other mirrors say nothing about this one.
@@ -48,7 +48,7 @@ struct PartRequest: Sendable {
         ]
         if let validator { headers.append(HeaderField("If-Range", validator)) }
         download.assignment.trace?("requests the bytes \(range.lowerBound) to \(range.upperBound - 1)")
-        let (transfer, finalURL) = try await download.exchange.ask(mirror, headers, from: finalURL)
+        let (transfer, finalURL) = try await download.follower.send(mirror, headers, from: finalURL)
         // The job's own checksum covers all mirrors. An only connection's bytes are verified once the file is whole.
         let needsDigest = !isOnly && self.mirror != mirrors.current && download.job.checksum == nil
         if needsDigest, transfer.head.status == 206, DigestFields.checksum(transfer.head) != entity.digest {

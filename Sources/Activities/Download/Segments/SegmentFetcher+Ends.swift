@@ -6,7 +6,7 @@ import Synchronization
 // What follows when a request gets its response, and when a response ends.
 extension SegmentFetcher {
     mutating func opened(
-        _ id: Int, _ result: Result<PartRequest.Answer, TransferError>, _ group: inout TaskGroup<Notice>
+        _ id: Int, _ result: Result<PartRequest.Response, TransferError>, _ group: inout TaskGroup<Notice>
     ) -> Result<Outcome, TransferError>? {
         guard let connection = connections[id] else { return nil }
         if case .success(.part(let transfer, let finalURL, let entity, let length)) = result {

@@ -16,7 +16,7 @@ struct SegmentFetcher {
         case tick
         /// Cancelled while it waited for a connection to its host. The host's limit does not count it.
         case waitCancelled(Int)
-        case opened(Int, Result<PartRequest.Answer, TransferError>)
+        case opened(Int, Result<PartRequest.Response, TransferError>)
         case ended(Int, Result<TransferEnd, TransferError>)
     }
 
@@ -35,21 +35,21 @@ struct SegmentFetcher {
     let partial: any Partial
     private let entity: Entity
     let total: Int64
-    private let isMany: Bool
-    private let watch = Stopwatch()
+    private let mayAddConnections: Bool
+    private let stopwatch = Stopwatch()
     var plan: SegmentPlan
     var connections: [Int: Connection] = [:]
     var failures: ConnectionFailures
     /// The number of extra connections opened so far.
-    private var asked = 0
+    private var extraCount = 0
     private var floor: SpeedFloor?
     private var holds: HoldRatio
 
     init(_ download: Download, _ generation: Generation, total: Int64, refusesRanges: Bool) {
         (self.download, partial, entity, self.total) = (download, generation.partial, generation.entity, total)
-        let isWorthIt = total >= 2 * SegmentPlan.smallestPart && download.isResumable && !refusesRanges
-        let limit = isWorthIt ? min(download.connectionLimit, partial.maxSinks) : 1
-        isMany = limit > 1
+        let isSplittable = total >= 2 * SegmentPlan.minPartBytes && download.isResumable && !refusesRanges
+        let limit = isSplittable ? min(download.connectionLimit, partial.maxSinks) : 1
+        mayAddConnections = limit > 1
         holds = HoldRatio(isExpected: partial.isHashing)
         plan = SegmentPlan(missing: partial.written.gaps(in: total), limit: limit, alignment: partial.alignment)
         floor = download.speedFloor
@@ -71,7 +71,7 @@ struct SegmentFetcher {
         return try result.get()
     }
 
-    var now: Double { watch.seconds }
+    var now: Double { stopwatch.seconds }
 
     private mutating func drive(
         _ first: FirstResponse?, _ group: inout TaskGroup<Notice>
@@ -80,11 +80,11 @@ struct SegmentFetcher {
             let id = plan.adopt(0..<total, now: now)
             connections[id] = Connection(
                 mirror: download.mirrors.current, start: 0, host: first.host, isOnly: true, transfer: first.transfer)
-            if first.transfer.head.isHTTP2 { plan.speaksHTTP2() }
+            if first.transfer.head.isHTTP2 { plan.limitForHTTP2() }
             if let path = first.transfer.progress.path { plan.recordPath(path, by: id, now: now) }
             receive(id, first.transfer, length: total, &group)
         }
-        if isMany || floor != nil { tick(&group) }
+        if mayAddConnections || floor != nil { tick(&group) }
         while true {
             decide(&group)
             if plan.isDone { return .success(.whole) }
@@ -136,7 +136,7 @@ struct SegmentFetcher {
     private mutating func decide(_ group: inout TaskGroup<Notice>) {
         let (download, entity) = (download, entity)
         let mirrors = download.mirrors
-        let offset = asked
+        let offset = extraCount
         let isHeld = holds.isLarge
         var extras: [Int] = []
         var actions = plan.actions(now: now) {
@@ -145,7 +145,7 @@ struct SegmentFetcher {
             extras.append(mirror)
             return true
         }
-        asked += extras.count
+        extraCount += extras.count
         // A connection that is opened because there is no other one has no entry in `extras`.
         while case .open(let id, let range)? = actions.last {
             actions.removeLast()
@@ -169,12 +169,12 @@ struct SegmentFetcher {
         let mirror = extra ?? download.mirrors.current
         let host = download.mirrors[mirror].host
         connections[id] = Connection(mirror: mirror, start: range.lowerBound, host: host, isOnly: isOnly)
-        let expectation = PartRequest(range: range, entity: entity, total: total, mirror: mirror, isOnly: isOnly)
+        let request = PartRequest(range: range, entity: entity, total: total, mirror: mirror, isOnly: isOnly)
         let download = download
         group.addTask {
             if isOnly, await !download.turn.enter(host) { return .waitCancelled(id) }
             do throws(TransferError) {
-                return .opened(id, .success(try await expectation.ask(download)))
+                return .opened(id, .success(try await request.send(for: download)))
             } catch {
                 return .opened(id, .failure(error))
             }

@@ -4,22 +4,22 @@ import HaulHTTP
 // The events of connections.
 extension SegmentPlan {
     /// Servers of HTTP/2 expect few connections, and more of them have only made downloads slower.
-    mutating func speaksHTTP2() { limit = min(limit, Self.few) }
+    mutating func limitForHTTP2() { limit = min(limit, Self.defaultFarConnections) }
 
     /// Records what TCP has measured on the path to a server.
     mutating func recordPath(_ path: TransferPath, by id: Int? = nil, now: Double = 0) {
         let isLossy = path.isLossy || self.path?.isLossy ?? false
         self.path = TransferPath(roundTrip: min(path.roundTrip, self.path?.roundTrip ?? .infinity), isLossy: isLossy)
         guard let id, let known = connections[id] else { return }
-        if path.window > (known.path?.window ?? 0) { connections[id]!.grown = now }
+        if path.window > (known.path?.window ?? 0) { connections[id]!.windowGrewAt = now }
         connections[id]!.path = path
     }
 
     /// Adds a response that exists already and delivers all of `range`, which is no longer unassigned. Returns its id.
     mutating func adopt(_ range: Range<Int64>, now: Double) -> Int {
-        take(range)
+        removeFromUnassigned(range)
         let id = add(range, owner: nil, now: now)
-        connections[id]!.opened = now
+        connections[id]!.openedAt = now
         return id
     }
 
@@ -29,23 +29,23 @@ extension SegmentPlan {
     mutating func opened(_ id: Int, length: Int64, now: Double) -> [Action] {
         guard var connection = connections[id] else { return [.drop(id: id)] }
         var actions: [Action] = []
-        let asked = connection.position..<connection.end
+        let requested = connection.position..<connection.end
         connection.end = connection.position + length
-        connection.opened = now
+        connection.openedAt = now
         connection.lastByte = now
-        responseTime = responseTime.map { ($0 + now - connection.asked) / 2 } ?? now - connection.asked
+        responseTime = responseTime.map { ($0 + now - connection.requestedAt) / 2 } ?? now - connection.requestedAt
         let owner = connection.owner.take()
-        if let owner, let owner = connections[owner], comesTwice(asked, of: owner, now) {
+        if let owner, let owner = connections[owner], duplicatesTooMuch(requested, of: owner, now) {
             connections[id] = nil
             return [.drop(id: id)]
         }
         connections[id] = connection
         if let owner {
             actions.append(.shorten(id: owner, to: connection.position))
-            cut(owner, for: asked)
+            cut(owner, for: requested)
         }
-        unassigned.insert(connection.end..<asked.upperBound)
-        if connections.values.count(where: \.isOpen) > acceptedCount { lastJoin = now }
+        unassigned.insert(connection.end..<requested.upperBound)
+        if connections.values.count(where: \.isOpen) > acceptedCount { lastAddedResponse = now }
         acceptedCount = max(acceptedCount, connections.values.count(where: \.isOpen))
         return actions
     }
@@ -56,27 +56,28 @@ extension SegmentPlan {
         let end = connections[owner]!.end
         connections[owner]!.end = range.lowerBound
         unassigned.insert(range.lowerBound..<max(range.lowerBound, end))
-        take(range)
+        removeFromUnassigned(range)
         for (taker, other) in connections where other.owner == owner && other.position >= range.lowerBound {
             connections[taker]!.owner = nil
-            take(other.position..<other.end)
+            removeFromUnassigned(other.position..<other.end)
         }
     }
 
     /// The connection has received `received` bytes so far.
     mutating func sample(_ id: Int, received: Int64, now: Double) {
-        let memory = isFar ? min(1, max(Self.memory, 4 * path!.roundTrip)) : 1
-        connections[id]?.sample(received, now: now, memory: memory)
+        let averagingTime = isFar ? min(1, max(Self.averagingTime, 4 * path!.roundTrip)) : 1
+        connections[id]?.sample(received, now: now, averagingTime: averagingTime)
     }
 
     /// Its response has ended at `position`, well or not. The bytes that it has not delivered become unassigned.
     mutating func ended(_ id: Int, at position: Int64, now: Double) -> [Action] {
         guard let connection = connections.removeValue(forKey: id) else { return [] }
         var actions: [Action] = []
-        if position == connection.askedEnd { idle += 1 }
-        if let opened = connection.opened, !connection.isEndless, position > connection.start, now > opened {
-            let average = Double(position - connection.start) / (now - opened)
-            pace = pace.map { ($0 + average) / 2 } ?? average
+        if position == connection.requestedEnd { idleCount += 1 }
+        if let openedAt = connection.openedAt, !connection.requestsAllBytes, position > connection.start, now > openedAt
+        {
+            let average = Double(position - connection.start) / (now - openedAt)
+            endedPartSpeed = endedPartSpeed.map { ($0 + average) / 2 } ?? average
         }
         unassigned.insert(position..<max(position, connection.end))
         for (taker, other) in connections where other.owner == id {
@@ -87,7 +88,7 @@ extension SegmentPlan {
             } else {
                 // The requested range now belongs to the other connection.
                 connections[taker]!.owner = nil
-                take(other.position..<other.end)
+                removeFromUnassigned(other.position..<other.end)
             }
         }
         return actions
@@ -96,7 +97,7 @@ extension SegmentPlan {
     /// The server refused, or could not be reached. For `delay` seconds (infinite: for ever) no connections are opened
     /// beyond those that the servers are known to accept.
     mutating func refused(_ id: Int, for delay: Double, now: Double) {
-        closedUntil = max(closedUntil, now + delay)
+        noAddedConnectionBefore = max(noAddedConnectionBefore, now + delay)
         let connection = connections.removeValue(forKey: id)
         if delay > 0 { acceptedCount = max(1, min(acceptedCount, connections.values.count(where: \.isOpen))) }
         guard let connection, connection.owner == nil else { return }
@@ -106,12 +107,13 @@ extension SegmentPlan {
     mutating func add(_ range: Range<Int64>, owner: Int?, now: Double) -> Int {
         lastID += 1
         connections[lastID] = Connection(
-            position: range.lowerBound, end: range.upperBound, start: range.lowerBound, asked: now,
-            isEndless: connections.isEmpty, askedEnd: range.upperBound, owner: owner, lastByte: now, sampled: now)
+            position: range.lowerBound, end: range.upperBound, start: range.lowerBound, requestedAt: now,
+            requestsAllBytes: connections.isEmpty, requestedEnd: range.upperBound, owner: owner, lastByte: now,
+            sampledAt: now)
         return lastID
     }
 
-    mutating func take(_ range: Range<Int64>) {
+    mutating func removeFromUnassigned(_ range: Range<Int64>) {
         guard !range.isEmpty else { return }
         var rest = ByteIntervals()
         for interval in unassigned.intervals {

@@ -1,46 +1,47 @@
 // The constants of the rules, in bytes and seconds.
 extension SegmentPlan {
     /// Fewer bytes are not worth a request.
-    static let smallestPart: Int64 = 512 << 10
+    static let minPartBytes: Int64 = 512 << 10
     /// The same for a far path, where connections are slow.
-    static let minPart: Int64 = 64 << 10
+    static let minFarPartBytes: Int64 = 64 << 10
     /// A part that its owner would receive within this time is not worth a request either.
-    static let shortest = 0.25
+    static let minPartTime = 0.25
     /// Another connection helps only if it saves several times what a request takes. This is how much while that is
     /// unknown, at least, and at most.
     static let worthwhile = (unknown: 2.0, min: 0.2, max: 2.0)
     /// From this round trip on slow start decides how long a download takes, not the speed of running connections. So
     /// more connections are opened before any speed is known.
-    static let far = 0.005
+    static let farRoundTrip = 0.005
     /// From this round trip on slow start takes so long that nothing waits for the speed of the first few connections.
-    static let distant = 0.05
+    static let distantRoundTrip = 0.05
     /// How many further connections may wait for a response at once, or as many as are open. So a host that accepts few
     /// connections refuses no more than these, and one that accepts more refuses no more than it accepts.
     static let maxUnanswered = 3
     /// The same on a distant path, where waiting for a response costs more than a refusal.
-    static let maxUnansweredOnFarPath = 7
-    /// On a far path this many connections join at once; more only for each `worthAConnection` bytes that are missing.
-    static let few = 4
-    static let worthAConnection: Int64 = 4 << 20
+    static let maxUnansweredOnDistantPath = 7
+    /// On a far path this many connections join at once; more only for each `bytesPerConnection` bytes that are
+    /// missing.
+    static let defaultFarConnections = 4
+    static let bytesPerConnection: Int64 = 4 << 20
     /// Round trips until slow start has ended, and until it shows whether a queue builds up.
-    static let slowStart = 8.0
-    static let queueShows = 5.0
+    static let slowStartRoundTrips = 8.0
+    static let queueingRoundTrips = 5.0
     /// How many connections are opened within a round trip on a distant path, one after the other. If several begin to
     /// send at the same time, each takes the others for a queue and ends its slow start too soon (HyStart).
     static let openingsPerRoundTrip = 8.0
-    /// The same as `worthAConnection` on a path that loses packets, where each connection stays slow.
-    static let worthALossyConnection: Int64 = 1 << 20
+    /// The same as `bytesPerConnection` on a path that loses packets, where each connection stays slow.
+    static let bytesPerLossyConnection: Int64 = 1 << 20
     /// A connection that receives nothing for this time is dropped while others receive something.
-    static let patience = 10.0
-    /// More connections join as long as they make the download faster by this factor within `trial`.
-    static let gain = 1.15
-    static let trial = 2.0
+    static let maxSilence = 10.0
+    /// More connections join as long as they make the download faster by this factor within `trialTime`.
+    static let minSpeedup = 1.15
+    static let trialTime = 2.0
     /// On a far path speeds are averages over at least this time.
-    static let memory = 0.25
+    static let averagingTime = 0.25
     /// A speed that is measured over a shorter time is ignored.
-    static let shortestSample = 0.02
+    static let minSampleTime = 0.02
     /// A part is worth taking if it has this many times the bytes that would arrive twice.
-    static let worthTwice: Int64 = 8
+    static let minPartPerDuplicateByte: Int64 = 8
     /// Until this many round trips have passed, the speed of a response says little about its later speed.
-    static let youth = 6.0
+    static let maturityRoundTrips = 6.0
 }

@@ -24,30 +24,30 @@ struct SegmentPlan {
     var limit: Int
     /// An owner's bytes are split at a multiple of this, if more than four times as many bytes are missing.
     let alignment: Int64
-    /// How many connections the servers are known to accept at once. Up to this number, `mayJoin` is not asked before a
-    /// connection is opened.
+    /// How many connections the servers are known to accept at once. Up to this number, `mayAddConnection` is not asked
+    /// before a connection is opened.
     var acceptedCount = 1
     var lastID = 0
     /// Before this time, no connections are opened beyond `acceptedCount`, because a server has refused one.
-    var closedUntil = 0.0
+    var noAddedConnectionBefore = 0.0
     /// The average time from a request to its response.
     var responseTime: Double?
     /// The shortest round trip that TCP has measured, and whether a connection has lost packets.
     var path: TransferPath?
     /// The average speed, in bytes per second, of connections that have ended. The first connection does not count,
     /// because it requests all bytes that are missing and not only a part.
-    var pace: Double?
+    var endedPartSpeed: Double?
     /// The number of TCP connections that can be used for another request.
-    var idle = 0
+    var idleCount = 0
     /// How many connections may share a far path. It is doubled as long as they do not fill the link.
-    var farLimit = Self.few
+    var farLimit = Self.defaultFarConnections
     /// When a connection beyond `acceptedCount` was last requested.
-    var lastOpening = -Double.infinity
+    var lastAddedRequest = -Double.infinity
     /// When a server last accepted such a connection.
-    var lastJoin = 0.0
+    var lastAddedResponse = 0.0
     /// The trial that shows whether more connections help: when it began, and the total speed and number of connections
     /// before it.
-    private var trialBegun: (time: Double, speed: Double, count: Int)?
+    private var trialStart: (time: Double, speed: Double, count: Int)?
 
     /// - Parameters:
     ///   - missing: The bytes to be fetched.
@@ -64,7 +64,7 @@ struct SegmentPlan {
     var speed: Double { connections.values.reduce(0) { $0 + ($1.speed ?? 0) } }
 
     /// The bytes that are still missing.
-    var left: Int64 {
+    var missingCount: Int64 {
         unassigned.count + connections.values.reduce(0) { $0 + ($1.owner == nil ? max(0, $1.end - $1.position) : 0) }
     }
 
@@ -74,22 +74,22 @@ struct SegmentPlan {
     ///
     /// - Parameter mayOpen: Called before each connection except the first. If it returns false, none is opened.
     mutating func actions(now: Double, mayOpen: () -> Bool = { true }) -> [Action] {
-        var actions = givingUp(now)
+        var actions = dropSilent(now)
         endTrial(now)
         raiseFarLimit(now)
         while connections.count < limit {
             // The first connection needs no permission: without it the download would not go on.
             let isExtra = !connections.isEmpty
             let isNew = connections.count >= acceptedCount
-            if isExtra, isNew, !mayJoin(now) { break }
+            if isExtra, isNew, !mayAddConnection(now) { break }
             guard let (range, owner) = nextPart(now) else { break }
             if isExtra, !mayOpen() { break }
-            if owner == nil { take(range) }
+            if owner == nil { removeFromUnassigned(range) }
             if isNew {
-                if trialBegun == nil { trialBegun = (now, speed, connections.count) }
-                lastOpening = now
+                if trialStart == nil { trialStart = (now, speed, connections.count) }
+                lastAddedRequest = now
             }
-            idle = max(0, idle - 1)
+            idleCount = max(0, idleCount - 1)
             let id = add(range, owner: owner, now: now)
             actions.append(.open(id: id, range: range))
         }
@@ -97,11 +97,11 @@ struct SegmentPlan {
     }
 
     /// Drops connections that receive nothing while others do.
-    private mutating func givingUp(_ now: Double) -> [Action] {
-        guard connections.values.contains(where: { now - $0.lastByte < Self.trial }) else { return [] }
+    private mutating func dropSilent(_ now: Double) -> [Action] {
+        guard connections.values.contains(where: { now - $0.lastByte < Self.trialTime }) else { return [] }
         var actions: [Action] = []
         for (id, connection) in connections.sorted(by: { $0.key < $1.key })
-        where connections.count > 1 && now - connection.lastByte > Self.patience {
+        where connections.count > 1 && now - connection.lastByte > Self.maxSilence {
             if connection.owner != nil {
                 connections[id] = nil
             } else {
@@ -112,11 +112,11 @@ struct SegmentPlan {
         return actions
     }
 
-    /// Ends a trial after `trial` seconds. Unless the added connections have increased the speed by the factor `gain`,
-    /// no more are opened.
+    /// Ends a trial after `trialTime` seconds. Unless the added connections have increased the speed by the factor
+    /// `minSpeedup`, no more are opened.
     private mutating func endTrial(_ now: Double) {
-        guard let begun = trialBegun, now - begun.time >= Self.trial else { return }
-        if connections.count > begun.count, speed < begun.speed * Self.gain { limit = connections.count }
-        trialBegun = nil
+        guard let begun = trialStart, now - begun.time >= Self.trialTime else { return }
+        if connections.count > begun.count, speed < begun.speed * Self.minSpeedup { limit = connections.count }
+        trialStart = nil
     }
 }
