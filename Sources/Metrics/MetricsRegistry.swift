@@ -18,7 +18,7 @@ package final class MetricsRegistry: MetricsFactory {
     private struct State: Sendable {
         var series: [Series] = []
         /// The index in `series`, by the series' name and labels.
-        var places: [String: Int] = [:]
+        var indexes: [String: Int] = [:]
         var collectors: [Collector] = []
     }
 
@@ -31,7 +31,7 @@ package final class MetricsRegistry: MetricsFactory {
         self.metrics = Dictionary(metrics.map { ($0.name, $0) }) { first, _ in first }
     }
 
-    package func collect(_ collector: @escaping Collector) { state.withLock { $0.collectors.append(collector) } }
+    package func addCollector(_ collector: @escaping Collector) { state.withLock { $0.collectors.append(collector) } }
 
     /// Runs all collectors, and adds all counters and histograms: the samples of one scrape.
     package func exposition() async -> Exposition {
@@ -65,9 +65,9 @@ package final class MetricsRegistry: MetricsFactory {
         guard let metric = metrics[name] else { preconditionFailure("the metric \(name) is not declared") }
         let key = ([name] + labels.flatMap { [$0.0, $0.1] }).joined(separator: "\u{0}")
         return state.withLock { state in
-            if let place = state.places[key], let known = state.series[place].cell as? C { return known }
+            if let index = state.indexes[key], let known = state.series[index].cell as? C { return known }
             let new = make(metric)
-            state.places[key] = state.series.count
+            state.indexes[key] = state.series.count
             state.series.append(
                 Series(metric: metric, labels: labels.map { (name: $0.0, value: $0.1) }, cell: new))
             return new

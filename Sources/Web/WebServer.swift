@@ -121,7 +121,7 @@ package final class WebServer: Sendable {
         var exposition = Exposition()
         exposition.add(.buildInfo, [("version", configuration.version)], 1)
         await exporter.add(to: &exposition)
-        ProcessFigures.add(to: &exposition)
+        ProcessMetrics.add(to: &exposition)
         return ServerResponse(200, Exposition.contentType, exposition.text)
     }
 

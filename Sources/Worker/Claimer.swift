@@ -24,7 +24,8 @@ final class Claimer: Sendable {
 
     /// Returns a claim, or why there is none, which is never `more`. Returns nil after a failure.
     ///
-    /// - Parameter claim: Claims this many jobs. Returns fewer replies if the last one says why, and nil after a failure.
+    /// - Parameter claim: Claims this many jobs. Returns fewer replies if the last one says why, and nil after a
+    ///   failure.
     func next(_ claim: @escaping @Sendable (Int) async -> [ClaimReply]?) async -> ClaimReply? {
         await withCheckedContinuation { continuation in
             let isCalling = state.withLock { state in
@@ -44,14 +45,14 @@ final class Claimer: Sendable {
             }
             if asked == 0 { return }
             let replies = await claim(min(asked, Self.maxClaims))
-            let answered = state.withLock { state in
+            let served = state.withLock { state in
                 // What ends the claims holds for all that had asked before the call, but not for those that have asked
                 // since: their own settles may have changed it.
                 let count = Self.answers(replies, asked: asked)
                 defer { state.waiting.removeFirst(count) }
                 return Array(state.waiting.prefix(count))
             }
-            for (n, slot) in answered.enumerated() {
+            for (n, slot) in served.enumerated() {
                 slot.resume(returning: replies.flatMap { n < $0.count ? $0[n] : $0.last })
             }
         }

@@ -21,7 +21,7 @@ struct HostProcess: Sendable, Equatable {
     var text: String { "\(id) \(start)" }
 
     /// Names the boot and the namespaces in which process ids mean what they mean here. nil if that is unknown.
-    static let place: String? = {
+    static let hostIdentity: String? = {
         // A /proc of other namespaces would show other processes.
         guard let boot = read("/proc/sys/kernel/random/boot_id"), readLink("/proc/self") == String(getpid()),
             let processes = inode("/proc/self/ns/pid"), current != nil
@@ -75,7 +75,7 @@ struct HostProcess: Sendable, Equatable {
     }
 
     private static func inode(_ path: String) -> UInt64? {
-        var facts = stat()
-        return stat(path, &facts) == 0 ? UInt64(facts.st_ino) : nil
+        var status = stat()
+        return stat(path, &status) == 0 ? UInt64(status.st_ino) : nil
     }
 }

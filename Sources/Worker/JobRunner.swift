@@ -58,7 +58,7 @@ struct JobRunner: Sendable {
         assignment.markSent = { await self.markSent(running, queueServer) }
         (assignment.isNew, assignment.isSettled) = (claim.previous == nil, claim.previous == .completed)
         assignment.workChanged = claim.wasLost ? reportNow : nil
-        assignment.committed = { queueServer.figures.commits.record($0) }
+        assignment.committed = { queueServer.metrics.commits.record($0) }
         guard let activity = activities.begin(assignment) else {
             let failure = Failure(.badJob, "this worker does no job of the kind \(job.kind.rawValue)")
             return End(runEnd: RunEnd(claim.run, .failed(failure, retryable: false, received: 0)), job: job)

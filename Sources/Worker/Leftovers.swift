@@ -13,20 +13,20 @@ import Synchronization
 /// was restarted, it is removed after less than a minute, if Redis still says that this run has completed the job.
 final class Leftovers: Sendable {
     private struct Entry {
-        let place: PartialLocation
+        let location: PartialLocation
         let job: Run
         /// The run id of the server that has the settle.
         let run: String
         let settled: ContinuousClock.Instant
         /// The server's replication offset some time after the settle.
-        var mark: Int64?
+        var settleOffset: Int64?
     }
 
     /// Longer than a client stays with a primary that sentinels have replaced.
     private static let age: Duration = .seconds(3)
-    private static let patience: Duration = .seconds(40)
-    private static let most = 10_000
-    private static let page = 500
+    private static let maxWait: Duration = .seconds(40)
+    private static let maxEntries = 10_000
+    private static let pageSize = 500
 
     private let queue: Queue
     private let store: any Store
@@ -42,17 +42,17 @@ final class Leftovers: Sendable {
     func cleanUp(_ run: Run, _ activity: any Activity, after settlement: Settlement?, isSoon: Bool = false) async {
         switch settlement {
         case .completed where await queue.redis.mayFailOver:
-            if let place = activity.partialLocation { await keep(place, of: run) }
+            if let location = activity.partialLocation { await keep(location, of: run) }
         case .completed: await activity.discard(soon: isSoon)
         // A response has no partial file.
         case .answered: break
         case .cancelled: await activity.discard(soon: false)
         case nil:
             // The other worker can continue only the generation that Redis knows. Any other one is of no use.
-            guard let place = activity.partialLocation, let known = try? await queue.jobs([run.id]),
-                known.first?["generation"] != place.generation
+            guard let location = activity.partialLocation, let known = try? await queue.jobs([run.id]),
+                known.first?["generation"] != location.generation
             else { return }
-            await store.discardUnplaced([place])
+            await store.discardUnplaced([location])
         default: break
         }
     }
@@ -61,10 +61,10 @@ final class Leftovers: Sendable {
     func unlink(_ dropped: [DroppedFile]) async {
         let near = dropped.filter { $0.store == store.id }
         for file in near { if let identity = file.finished { await store.delete(file.file, identity) } }
-        let places = near.filter { !$0.generation.isEmpty }.map { file in
+        let locations = near.filter { !$0.generation.isEmpty }.map { file in
             PartialLocation(file: file.file, key: PartialKey.of(file.id, in: queue.name), generation: file.generation)
         }
-        if !places.isEmpty { await store.discardUnplaced(places) }
+        if !locations.isEmpty { await store.discardUnplaced(locations) }
     }
 
     /// Deletes a finished file, as requested before its job was pushed again. False if the file is on another store.
@@ -75,9 +75,9 @@ final class Leftovers: Sendable {
     }
 
     /// Keeps the link for now. Must be called after the settle is answered.
-    func keep(_ place: PartialLocation, of job: Run) async {
+    func keep(_ location: PartialLocation, of job: Run) async {
         guard let run = await queue.redis.serverRun else { return }
-        let entry = Entry(place: place, job: job, run: run, settled: .now)
+        let entry = Entry(location: location, job: job, run: run, settled: .now)
         entries.withLock { $0.append(entry) }
     }
 
@@ -99,39 +99,40 @@ final class Leftovers: Sendable {
 
     /// Removes what is old enough. Returns whether a replica may yet confirm something of the rest.
     @discardableResult
-    func sweep(olderThan age: Duration, patience: Duration = Leftovers.patience) async -> Bool {
+    func sweep(olderThan age: Duration, maxWait: Duration = Leftovers.maxWait) async -> Bool {
         let asked = ContinuousClock.now
         guard entries.withLock({ !$0.isEmpty }), let replication = await queue.replication() else { return false }
-        let (due, doubtful, isLeft) = entries.withLock { entries in
-            for index in entries.indices where entries[index].mark == nil && entries[index].settled <= asked {
-                entries[index].mark = replication.offset
+        let (due, unconfirmed, isLeft) = entries.withLock { entries in
+            for index in entries.indices where entries[index].settleOffset == nil && entries[index].settled <= asked {
+                entries[index].settleOffset = replication.offset
             }
             let isDue = { (entry: Entry) in
                 // Replicas know nothing of a settle that another server has, or this server before a restart.
-                guard entry.run == replication.run, let mark = entry.mark, let acknowledged = replication.acknowledged
+                guard entry.run == replication.run, let settleOffset = entry.settleOffset,
+                    let acknowledged = replication.acknowledged
                 else { return false }
-                return mark <= acknowledged && asked - entry.settled >= age
+                return settleOffset <= acknowledged && asked - entry.settled >= age
             }
             let due = entries.filter(isDue)
             entries.removeAll(where: isDue)
-            let doubtful = entries.filter { asked - $0.settled >= patience }
-            entries.removeAll { asked - $0.settled >= patience }
+            let unconfirmed = entries.filter { asked - $0.settled >= maxWait }
+            entries.removeAll { asked - $0.settled >= maxWait }
             // Without a replica the entries wait, but no more than are worth remembering.
-            entries.removeFirst(max(0, entries.count - Self.most))
-            return (due, doubtful, replication.acknowledged != nil && entries.contains { $0.run == replication.run })
+            entries.removeFirst(max(0, entries.count - Self.maxEntries))
+            return (due, unconfirmed, replication.acknowledged != nil && entries.contains { $0.run == replication.run })
         }
-        let gone = due + (await stillCompleted(doubtful))
-        for entry in gone { await store.discard(entry.place) }
+        let gone = due + (await stillCompleted(unconfirmed))
+        for entry in gone { await store.discard(entry.location) }
         return isLeft
     }
 
     /// The entries whose jobs Redis knows as completed by these runs. The rest waits if Redis cannot be asked.
-    private func stillCompleted(_ doubtful: [Entry]) async -> [Entry] {
+    private func stillCompleted(_ unconfirmed: [Entry]) async -> [Entry] {
         var result: [Entry] = []
-        for start in stride(from: 0, to: doubtful.count, by: Self.page) {
-            let some = doubtful[start..<min(start + Self.page, doubtful.count)]
+        for start in stride(from: 0, to: unconfirmed.count, by: Self.pageSize) {
+            let some = unconfirmed[start..<min(start + Self.pageSize, unconfirmed.count)]
             guard let known = try? await queue.jobs(some.map(\.job.id)) else {
-                entries.withLock { $0 = doubtful[start...] + $0 }
+                entries.withLock { $0 = unconfirmed[start...] + $0 }
                 break
             }
             let runs = Set(

@@ -31,7 +31,7 @@ extension QueueServer {
                 entry.running.stopIfOverdue()
                 turns.record(
                     entry.running.checkpointIfDue(
-                        entry.activity, interval: turns.interval, took: { self.figures.checkpoints.record($0) },
+                        entry.activity, interval: turns.interval, took: { self.metrics.checkpoints.record($0) },
                         hurry: { self.hurry() }))
             }
         }
@@ -82,7 +82,7 @@ extension QueueServer {
                 }
                 let reply = try await settler.send(end, as: identity, next: next)
                 recordSuccess(of: .settling)
-                figures.settling.record(since: begun)
+                metrics.settling.record(since: begun)
                 if end.settlement.isCompleted { replicaWait?.record() }
                 let claim = reply.next.flatMap(accept)
                 if claim == nil, let next { state.withLock { $0.ledger.forget(next) } }

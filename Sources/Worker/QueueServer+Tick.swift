@@ -146,7 +146,7 @@ extension QueueServer {
     {
         let runs = some ?? running
         let sent = ContinuousClock.now
-        if extent == .queue { figures.recordTickStart() }
+        if extent == .queue { metrics.recordTickStart() }
         let reports = runs.map(report)
         let (isHeld, gone) = state.withLock { state in
             defer { if extent == .queue { state.gone = [] } }
@@ -175,8 +175,8 @@ extension QueueServer {
             return false
         }
         if extent == .queue {
-            figures.recordTickReply()
-            figures.ticks.record(since: sent)
+            metrics.recordTickReply()
+            metrics.ticks.record(since: sent)
         }
         recordSuccess(of: .ticking)
         if extent != .runs {
@@ -204,8 +204,8 @@ extension QueueServer {
     private func report(of running: RunningJob) -> RunReport {
         var report = running.takeReport()
         guard let activity = state.withLock({ $0.ledger.runs[running.run.token]?.activity }) else { return report }
-        Progress.add(activity.progress(), to: &report, of: running)
-        Progress.add(wait: activity.isWaitingForHost, to: &report, of: running)
+        ProgressReport.add(activity.progress(), to: &report, of: running)
+        ProgressReport.add(wait: activity.isWaitingForHost, to: &report, of: running)
         let isAtWork = activity.isAtWork
         if running.record(isAtWork: isAtWork) { report.set(isAtWork: isAtWork, of: running.run) }
         return report

@@ -87,7 +87,7 @@ final class QueueServer: Sendable {
         log[metadataKey: "queue"] = "\(name)"
         self.log = log
         if !configuration.logsJobs { log = Logger(label: log.label, factory: { _ in SwiftLogNoOpLogHandler() }) }
-        queueLog = QueueLogger(log: log, figures: QueueFigures(queue: "\(name)", in: registry))
+        queueLog = QueueLogger(log: log, metrics: QueueMetrics(queue: "\(name)", in: registry))
         replicaWait =
             configuration.settleReplicas == 0
             ? nil : ReplicaWait(queue, replicas: configuration.settleReplicas, worker: identity.name, log: log)
@@ -124,7 +124,7 @@ final class QueueServer: Sendable {
             let replies = await self.claiming(count) { tokens throws(RedisError) in
                 try await self.queue.claim(self.identity, tokens: tokens)
             }
-            if replies != nil { self.figures.claiming.record(since: begun) }
+            if replies != nil { self.metrics.claiming.record(since: begun) }
             return replies
         }
         guard let reply else { return (nil, false) }
@@ -198,7 +198,7 @@ final class QueueServer: Sendable {
 
     var isOutOfTime: Bool { state.withLock { $0.deadline.map { $0 < .now } ?? false } }
 
-    // MARK: Closing, errors and figures
+    // MARK: Closing, errors and metrics
 
     func close() async {
         // First return claims that Redis counts as ours but whose replies were lost.
@@ -226,7 +226,7 @@ final class QueueServer: Sendable {
 
     func record(_ error: RedisError, while what: RedisOperation) {
         guard !Task.isCancelled else { return }
-        figures.redisFailures.increment()
+        metrics.redisFailures.increment()
         let isNews = state.withLock { state in
             state.outage.failed(what.rawValue)
             return state.trouble.isNews(error.message)
@@ -243,7 +243,7 @@ final class QueueServer: Sendable {
         log.notice("Redis is back", metadata: ["seconds": .stringConvertible(outage.roundedSeconds)])
     }
 
-    var figures: QueueFigures { queueLog.figures }
+    var metrics: QueueMetrics { queueLog.metrics }
 
     var isQuiet: Bool { state.withLock { $0.ledger.isQuiet } }
 

@@ -21,7 +21,7 @@ package final class Worker: Sendable {
     private let store: any Store
     private let runner: JobRunner
     private let isDraining = Mutex(false)
-    private let figures: WorkerFigures
+    private let metrics: WorkerMetrics
     /// nil if the page has metrics of this worker alone.
     private let exporter: QueueExporter?
     private let downloads: Downloads
@@ -46,8 +46,8 @@ package final class Worker: Sendable {
             store: store.id)
         slots = Slots(limit: configuration.slots)
         var identity = WorkerIdentity(name: configuration.name, store: store.id)
-        if let place = HostProcess.place, let process = HostProcess.current {
-            (identity.hostIdentity, identity.process) = (place, "\(identity.instance) \(process.text)")
+        if let hostIdentity = HostProcess.hostIdentity, let process = HostProcess.current {
+            (identity.hostIdentity, identity.process) = (hostIdentity, "\(identity.instance) \(process.text)")
         }
         let registry = MetricsRegistry(Metric.ofWorker)
         let queueServers = configuration.queues.enumerated().map { [store, identity, log] index, queue in
@@ -56,7 +56,7 @@ package final class Worker: Sendable {
                 store: store, log: log, registry: registry)
         }
         queues = QueueSelector(queueServers, weights: configuration.queues.map(\.weight))
-        figures = WorkerFigures(
+        metrics = WorkerMetrics(
             name: configuration.name, registry: registry, slots: slots, queueServers: queueServers, store: store,
             engine: downloads.engine, hosts: downloads.hosts)
         exporter =
@@ -65,7 +65,7 @@ package final class Worker: Sendable {
                 configuration.queues.map { queue in
                     Queue(queue.name, redis: Redis(configuration.redis, name: "haul-\(configuration.name)-export"))
                 }) : nil
-        if let exporter { registry.collect { await exporter.add(to: &$0) } }
+        if let exporter { registry.addCollector { await exporter.add(to: &$0) } }
     }
 
     /// Applies the settings that may change while the worker runs, and reads the certificates again.
@@ -81,14 +81,14 @@ package final class Worker: Sendable {
     private var queueServers: [QueueServer] { queues.queueServers }
 
     /// The answers of this worker over HTTP.
-    package var page: WorkerPage { WorkerPage(figures) }
+    package var page: WorkerPage { WorkerPage(metrics) }
 
     /// Works until the task is cancelled. Then puts every running job back with its offsets, within the grace time.
     ///
     /// - Throws: `RedisError` if Redis cannot be reached at the start or refuses the worker for good, or if another
     ///   live worker has this name.
     package func run() async throws {
-        let probe = Task { await figures.probe() }
+        let probe = Task { await metrics.probe() }
         defer { probe.cancel() }
         for queueServer in queueServers { try await queueServer.enroll(fields, wasReached: queueServer.index > 0) }
         // Requests that were made while no worker ran come before the jobs that they are for.
@@ -109,7 +109,7 @@ package final class Worker: Sendable {
             ])
         // The ticks go on after the claiming has ended, so that leases hold until the last job is back in the queue.
         let ticks = queueServers.map { queueServer in Task { await queueServer.serve { self.fields } } }
-        figures.record(.working)
+        metrics.record(.working)
         let janitor = Task {
             var janitor = Janitor(store: store, queueServers: queueServers, log: log)
             await janitor.run()
@@ -233,10 +233,11 @@ package final class Worker: Sendable {
     /// A job that the disk has no space for is tried again after 5 s. If none comes back in this time, all have it.
     private static let shortage = Duration.seconds(12)
 
-    /// The disk is full, or the root cannot be written. No job is to blame, so no more are claimed until that has ended.
+    /// The disk is full, or the root cannot be written. No job is to blame, so no more are claimed until that has
+    /// ended.
     ///
-    /// If only one file is too large, the root can be written all the time. Then the worker takes other jobs between the
-    /// attempts of that one. Until they have ended, it reports that it is short, but not again for each attempt.
+    /// If only one file is too large, the root can be written all the time. Then the worker takes other jobs between
+    /// the attempts of that one. Until they have ended, it reports that it is short, but not again for each attempt.
     private func waitForRoot() {
         guard let isNew = slots.shut() else { return }
         Task {
@@ -259,7 +260,7 @@ package final class Worker: Sendable {
 
     private func shutDown(_ feed: AsyncStream<TakenJob>.Continuation) async {
         isDraining.withLock { $0 = true }
-        figures.record(.ending)
+        metrics.record(.ending)
         log.info("ending: returning the running jobs to the queue")
         let deadline = ContinuousClock.now + configuration.graceTime
         for queueServer in queueServers {

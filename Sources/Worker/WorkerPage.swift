@@ -9,30 +9,30 @@ package struct WorkerPage: Sendable {
         package let text: String
     }
 
-    private let figures: WorkerFigures
+    private let metrics: WorkerMetrics
 
     /// A loop or a queue's tick that has stood still for this long does not recover by itself.
     private static let standstill: Duration = .seconds(30)
     /// A Redis that has answered no tick for this long counts as gone.
     private static let silence: Duration = .seconds(10)
 
-    init(_ figures: WorkerFigures) { self.figures = figures }
+    init(_ metrics: WorkerMetrics) { self.metrics = metrics }
 
     /// The worker has started, and does not shut down.
-    package var isWorking: Bool { figures.phase == .working }
+    package var isWorking: Bool { metrics.phase == .working }
 
     /// The process need not be restarted.
     package var isHealthy: Bool { unhealthy.isEmpty }
 
     /// The worker's state in a few words, for a person.
     package var status: String {
-        switch figures.phase {
+        switch metrics.phase {
         case .starting: return "waiting for Redis"
         case .ending: return "returning the running jobs to the queue"
         case .working:
-            let slots = figures.slots.limit.map { " of \($0) slots" } ?? " slots"
-            return "\(figures.slots.taken)\(slots) taken"
-                + (figures.slots.isShort ? "; the store is short of space" : "")
+            let slots = metrics.slots.limit.map { " of \($0) slots" } ?? " slots"
+            return "\(metrics.slots.taken)\(slots) taken"
+                + (metrics.slots.isShort ? "; the store is short of space" : "")
         }
     }
 
@@ -42,7 +42,7 @@ package struct WorkerPage: Sendable {
         case "/healthz": return Self.answer(unhealthy)
         case "/readyz": return Self.answer(await unready)
         case "/metrics":
-            return Answer(status: 200, type: Exposition.contentType, text: await figures.exposition().text)
+            return Answer(status: 200, type: Exposition.contentType, text: await metrics.exposition().text)
         default: return nil
         }
     }
@@ -55,12 +55,12 @@ package struct WorkerPage: Sendable {
 
     /// Why the process should be restarted.
     private var unhealthy: [String] {
-        var reasons = figures.sinceTurns.filter { $0.ago > Self.standstill }.map {
+        var reasons = metrics.sinceTurns.filter { $0.ago > Self.standstill }.map {
             "the loop \($0.loop) has not turned for \($0.ago.components.seconds) s"
         }
-        guard figures.phase == .working else { return reasons }
-        for queueServer in figures.queueServers {
-            guard let ago = queueServer.figures.sinceTickStart, ago > Self.standstill else { continue }
+        guard metrics.phase == .working else { return reasons }
+        for queueServer in metrics.queueServers {
+            guard let ago = queueServer.metrics.sinceTickStart, ago > Self.standstill else { continue }
             reasons.append(
                 "the queue \(queueServer.queue.name) has not been looked after for \(ago.components.seconds) s")
         }
@@ -70,21 +70,21 @@ package struct WorkerPage: Sendable {
     /// Why the worker takes no jobs now.
     private var unready: [String] {
         get async {
-            switch figures.phase {
+            switch metrics.phase {
             case .starting: return ["the worker is starting: it is not registered with Redis yet"]
             case .ending: return ["the worker is ending"]
             case .working: break
             }
             var reasons: [String] = []
-            if figures.isQuiet { reasons.append("the worker is quiet: haul worker resume lets it take jobs again") }
-            for queueServer in figures.queueServers {
-                let isAnswered = queueServer.figures.sinceTickReply.map { $0 <= Self.silence } ?? false
+            if metrics.isQuiet { reasons.append("the worker is quiet: haul worker resume lets it take jobs again") }
+            for queueServer in metrics.queueServers {
+                let isAnswered = queueServer.metrics.sinceTickReply.map { $0 <= Self.silence } ?? false
                 if !isAnswered { reasons.append("Redis does not answer for the queue \(queueServer.queue.name)") }
             }
-            switch await figures.storeTrouble.answer() {
+            switch await metrics.storeTrouble.answer() {
             case .some(.some(let trouble)): reasons.append("the store cannot be used: \(trouble)")
             case .some(.none):
-                if figures.slots.isShort { reasons.append("the store had no space for a recent file") }
+                if metrics.slots.isShort { reasons.append("the store had no space for a recent file") }
             case .none: reasons.append("the store does not answer")
             }
             return reasons

@@ -89,7 +89,7 @@ import Testing
 
     @Test("a process exports its own CPU time, memory and file descriptors") func process() async throws {
         var exposition = Exposition()
-        ProcessFigures.add(to: &exposition)
+        ProcessMetrics.add(to: &exposition)
         for name in ["cpu_seconds_total", "resident_memory_bytes", "open_fds", "max_fds", "start_time_seconds"] {
             #expect(exposition.text.contains("\nprocess_\(name) "), "\(name)")
         }

@@ -11,7 +11,7 @@ import Testing
         let own = try #require(HostProcess.current)
         #expect(!own.isGone)
         #expect(HostProcess(own.text[...]) == own)
-        #expect(HostProcess.place?.isEmpty == false)
+        #expect(HostProcess.hostIdentity?.isEmpty == false)
     }
 
     @Test("a process that has ended is gone, whether its parent has waited for it or not") func gone() async throws {

@@ -145,13 +145,13 @@ import Testing
         #expect(root.names == [partial, "a"])
         // Another run has completed the job.
         try await queue.redis.send(Command("HSET", queue.keys.job("j"), "state", "completed", "token", "another"))
-        await leftovers.sweep(olderThan: .zero, patience: .zero)
+        await leftovers.sweep(olderThan: .zero, maxWait: .zero)
         #expect(root.names == [partial, "a"])
         try await queue.redis.send(Command("HSET", queue.keys.job("j"), "token", "t"))
         let place = PartialLocation(
             file: "a", key: PartialKey.of("j", in: .default), generation: TemporaryDirectory.generation)
         await leftovers.keep(place, of: Run(id: "j", token: "t"))
-        await leftovers.sweep(olderThan: .zero, patience: .zero)
+        await leftovers.sweep(olderThan: .zero, maxWait: .zero)
         #expect(root.names == ["a"])
     }
 
@@ -165,7 +165,7 @@ import Testing
         try await tick(queue)
         #expect(root.names == [partial, "a"])
         try await eventually("the partial file to be removed") {
-            await leftovers.sweep(olderThan: .zero, patience: .zero)
+            await leftovers.sweep(olderThan: .zero, maxWait: .zero)
             return root.names == ["a"]
         }
     }

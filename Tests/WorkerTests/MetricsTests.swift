@@ -119,8 +119,8 @@ import Testing
 
     @Test("error codes get at most 100 labels, and the others are counted together") func labels() async throws {
         let registry = MetricsRegistry(Metric.ofWorker)
-        let figures = QueueFigures(queue: "default", in: registry)
-        for status in 1...500 { figures.ended("failed", code: .http(status)) }
+        let metrics = QueueMetrics(queue: "default", in: registry)
+        for status in 1...500 { metrics.ended("failed", code: .http(status)) }
         let text = await registry.exposition().text
         #expect(text.split(separator: "\n").count { $0.hasPrefix("haul_runs_ended_total") } == 101)
         #expect(text.contains("code=\"other\"} 400\n"))

@@ -3,7 +3,7 @@ import HaulBus
 import HaulContract
 
 /// A run's progress in a tick's report: fields of the job's hash and, once a second, an event.
-enum Progress {
+enum ProgressReport {
     /// Reports when a run begins to wait for a connection to its host, and when the wait has ended.
     static func add(wait isWaiting: Bool, to report: inout RunReport, of running: RunningJob) {
         guard running.record(isWaiting: isWaiting) else { return }

@@ -1,7 +1,7 @@
 import Glibc
 
 /// The standard process metrics of Prometheus' client libraries, from /proc/self.
-package enum ProcessFigures {
+package enum ProcessMetrics {
     package static func add(to exposition: inout Exposition) {
         var usage = rusage()
         if getrusage(__rusage_who_t(RUSAGE_SELF.rawValue), &usage) == 0 {

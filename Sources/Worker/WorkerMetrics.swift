@@ -12,7 +12,7 @@ import Synchronization
 /// What a worker reports about itself to a scraper and to a health check.
 ///
 /// It has many stored properties: the parts of the worker that it asks, each only when a scrape or a check comes.
-final class WorkerFigures: Sendable {
+final class WorkerMetrics: Sendable {
     enum Phase { case starting, working, ending }
 
     private struct State {
@@ -44,7 +44,7 @@ final class WorkerFigures: Sendable {
         self.files = files
         space = SharedQuery { await files?.space() }
         storeTrouble = SharedQuery { await store.trouble() }
-        registry.collect { [weak self] in await self?.add(to: &$0) }
+        registry.addCollector { [weak self] in await self?.add(to: &$0) }
     }
 
     func record(_ phase: Phase) { state.withLock { $0.phase = phase } }
@@ -81,7 +81,7 @@ final class WorkerFigures: Sendable {
     /// Whether an operator has made the worker quiet in all of its queues.
     var isQuiet: Bool { !queueServers.isEmpty && queueServers.allSatisfy(\.isQuiet) }
 
-    // MARK: Figures that are read at a scrape
+    // MARK: Metrics that are read at a scrape
 
     private func add(to exposition: inout Exposition) async {
         exposition.add(.buildInfo, [("version", Version.text)], 1)
@@ -94,7 +94,7 @@ final class WorkerFigures: Sendable {
             let bytes = queueServer.bytes
             exposition.add(.receivedBytes, queue, bytes.received)
             exposition.add(.sentBytes, queue, bytes.sent)
-            if let timestamp = queueServer.figures.lastTickReply {
+            if let timestamp = queueServer.metrics.lastTickReply {
                 exposition.add(.lastTick, queue, Double(timestamp) / 1000)
             }
         }
@@ -109,7 +109,7 @@ final class WorkerFigures: Sendable {
         }
         if let files { exposition.add(.poolBytes, [("pool", "blocks")], files.blockBytes) }
         exposition.add(.poolBytes, [("pool", "receive")], await engine.receiveBufferBytes)
-        ProcessFigures.add(to: &exposition)
+        ProcessMetrics.add(to: &exposition)
     }
 
     private func addHosts(to exposition: inout Exposition) {

@@ -6,7 +6,7 @@ import Synchronization
 /// The metrics of one queue as this worker serves it.
 ///
 /// It has a stored property for each metric, so that counting needs no lookup.
-final class QueueFigures: Sendable {
+final class QueueMetrics: Sendable {
     /// How a run ended, and with which error.
     private struct End: Hashable {
         let result: String
@@ -29,8 +29,8 @@ final class QueueFigures: Sendable {
     private let queue: String
     private let registry: MetricsRegistry
     private let ends = Mutex<[End: Counter]>([:])
-    /// When the last tick of the whole queue began, and when Redis last answered one; nil before the first one.
-    private let tickTimes = Mutex<(begun: ContinuousClock.Instant?, answered: ContinuousClock.Instant?)>((nil, nil))
+    /// When the last tick of the whole queue began, and when Redis last replied to one; nil before the first one.
+    private let tickTimes = Mutex<(started: ContinuousClock.Instant?, replied: ContinuousClock.Instant?)>((nil, nil))
 
     /// The largest number of error codes that are counted separately. Servers can make up codes like `http_599`.
     private static let maxCodes = 100
@@ -70,16 +70,16 @@ final class QueueFigures: Sendable {
         }
     }
 
-    func recordTickStart() { tickTimes.withLock { $0.begun = .now } }
+    func recordTickStart() { tickTimes.withLock { $0.started = .now } }
 
-    func recordTickReply() { tickTimes.withLock { $0.answered = .now } }
+    func recordTickReply() { tickTimes.withLock { $0.replied = .now } }
 
     /// How long ago the last tick of the whole queue began; nil before the first one.
-    var sinceTickStart: Duration? { tickTimes.withLock { $0.begun }.map { .now - $0 } }
+    var sinceTickStart: Duration? { tickTimes.withLock { $0.started }.map { .now - $0 } }
 
     /// How long ago Redis last replied to a tick of the whole queue; nil before the first reply.
-    var sinceTickReply: Duration? { tickTimes.withLock { $0.answered }.map { .now - $0 } }
+    var sinceTickReply: Duration? { tickTimes.withLock { $0.replied }.map { .now - $0 } }
 
-    /// When Redis last answered a tick of the whole queue, in unix ms.
+    /// When Redis last replied to a tick of the whole queue, in unix ms.
     var lastTickReply: Int64? { sinceTickReply.map { UnixTime.milliseconds - Int64($0.milliseconds) } }
 }
