@@ -61,10 +61,10 @@ extension Inspection {
             let states = try await queue.values(["state", "waiting"], of: ids)
             let members = try await queue.redis.pipeline(
                 ids.map { .command(Command("HGET", queue.keys.members(name), $0)) })
-            return zip(ids, zip(states, members)).filter { _, facts in
-                let state = facts.0[0].flatMap { JobState(rawValue: String(decoding: $0, as: UTF8.self)) }
+            return zip(ids, zip(states, members)).filter { _, entry in
+                let state = entry.0[0].flatMap { JobState(rawValue: String(decoding: $0, as: UTF8.self)) }
                 // A completed job that waits for replicas is pending until its event is published.
-                return facts.1.string == BatchState.pending.rawValue && state?.isFinal ?? true && facts.0[1] == nil
+                return entry.1.string == BatchState.pending.rawValue && state?.isFinal ?? true && entry.0[1] == nil
             }.map(\.0)
         }
         var suspects = try await lost(ids)

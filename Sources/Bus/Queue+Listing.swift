@@ -13,7 +13,7 @@ package struct ListedJob: Sendable, Hashable {
     /// The batch that the element of a queued job names.
     package var batch: String?
     /// What a queued job waits for besides its turn, for people; nil for others.
-    package var waits: String?
+    package var waitReason: String?
 
     package init(id: String, maskedURL: String? = nil, timestamp: Int64? = nil, batch: String? = nil) {
         (self.id, self.maskedURL, self.timestamp, self.batch) = (id, maskedURL, timestamp, batch)
@@ -100,7 +100,7 @@ extension Queue {
 
     static func listed(_ element: WaitingElement) -> ListedJob? {
         var job = listed(element.bytes)
-        job?.waits = element.reason
+        job?.waitReason = element.reason
         return job
     }
 

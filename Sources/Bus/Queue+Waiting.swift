@@ -8,7 +8,7 @@ package struct WaitingPage: Sendable {
     /// How many elements the next call should read, if they are as long as these.
     package var next = Queue.minPageOfElements
     /// The jobs that may match, each with the index of its element in the page.
-    package var jobs: [(place: Int, job: ListedJob)] = []
+    package var jobs: [(position: Int, job: ListedJob)] = []
 
     package init(read: Int = 0) { self.read = read }
 }
@@ -37,11 +37,11 @@ extension Queue {
         try await page(in: lists, from: start, limit: limit) { elements throws(RedisError) in
             let ids = elements.map { ElementID.quick($0.bytes) }
             let known = try await known(ids)
-            return elements.enumerated().compactMap { place, element in
-                guard known[place / Self.hashesOfCall] || ids[place] == nil || isPossible(element.bytes) else {
+            return elements.enumerated().compactMap { position, element in
+                guard known[position / Self.hashesOfCall] || ids[position] == nil || isPossible(element.bytes) else {
                     return nil
                 }
-                return Self.listed(element).map { (place, $0) }
+                return Self.listed(element).map { (position, $0) }
             }
         }
     }
@@ -64,11 +64,11 @@ extension Queue {
         var (start, limit) = (0, Self.minPageOfElements)
         while !Task.isCancelled, start < lists.count, found.count < ids.count {
             let page = try await page(in: lists, from: start, limit: limit) { elements in
-                elements.enumerated().compactMap { place, element in
+                elements.enumerated().compactMap { position, element in
                     guard isMeant(element.bytes), let job = Self.listed(element), ids.contains(job.id) else {
                         return nil
                     }
-                    return (place, job)
+                    return (position, job)
                 }
             }
             for (_, job) in page.jobs { found[job.id] = found[job.id] ?? job }
@@ -84,7 +84,7 @@ extension Queue {
 
     /// Finds jobs among the elements of a piece, and returns each with the index of its element.
     private typealias Search =
-        @Sendable ([WaitingElement]) async throws(RedisError) -> [(place: Int, job: ListedJob)]
+        @Sendable ([WaitingElement]) async throws(RedisError) -> [(position: Int, job: ListedJob)]
 
     /// The results of `search` for a page of the lists, in the order in which the elements are claimed.
     private func page(
@@ -100,7 +100,7 @@ extension Queue {
                 }
             }
             var pieces: [Int: Piece] = [:]
-            for await piece in group { pieces[piece.place] = piece }
+            for await piece in group { pieces[piece.position] = piece }
             return pieces
         }
         var page = WaitingPage()
@@ -108,7 +108,7 @@ extension Queue {
         for first in starts {
             guard let piece = pieces[first] else { break }
             if let error = piece.error { throw error }
-            page.jobs += piece.found.map { ($0.place + first, $0.job) }
+            page.jobs += piece.found.map { ($0.position + first, $0.job) }
             // Some of its elements may have been claimed meanwhile.
             page.read = min(first + length, limit)
             read += piece.read
@@ -121,17 +121,17 @@ extension Queue {
     /// What was found in a piece of a page, or the error that stopped its reading.
     private struct Piece {
         /// Where the piece begins in the page. `read` is how many elements it had.
-        let place: Int
+        let position: Int
         var read = 0
         var bytes = 0
-        var found: [(place: Int, job: ListedJob)] = []
+        var found: [(position: Int, job: ListedJob)] = []
         var error: RedisError?
     }
 
     private func piece(
-        at place: Int, _ range: Range<Int>, in lists: WaitingLists, _ search: Search
+        at position: Int, _ range: Range<Int>, in lists: WaitingLists, _ search: Search
     ) async -> Piece {
-        var piece = Piece(place: place)
+        var piece = Piece(position: position)
         do throws(RedisError) {
             let elements = try await elements(in: lists, from: range.lowerBound, limit: range.count)
             piece.read = elements.count
@@ -170,24 +170,24 @@ enum ElementID {
         element.withUnsafeBufferPointer { bytes in
             var depth = 0
             var found: Range<Int>?
-            var place = 0
-            while place < bytes.count {
-                switch bytes[place] {
+            var position = 0
+            while position < bytes.count {
+                switch bytes[position] {
                 case UInt8(ascii: "\\"): return nil
                 case UInt8(ascii: "{"), UInt8(ascii: "["): depth += 1
                 case UInt8(ascii: "}"), UInt8(ascii: "]"): depth -= 1
                 case UInt8(ascii: "\""):
-                    guard let text = string(bytes, at: place) else { return nil }
-                    place = text.upperBound
+                    guard let text = string(bytes, at: position) else { return nil }
+                    position = text.upperBound
                     if depth == 1, let value = value(ofIDAt: text, bytes) {
                         // The JSON reader decides what two members `id` mean.
                         if found != nil { return nil }
                         found = value
-                        place = value.upperBound
+                        position = value.upperBound
                     }
                 default: break
                 }
-                place += 1
+                position += 1
             }
             return found.map { String(decoding: bytes[$0], as: UTF8.self) }
         }
@@ -208,15 +208,15 @@ enum ElementID {
         guard name.count == 2, bytes[name.lowerBound] == UInt8(ascii: "i"),
             bytes[name.lowerBound + 1] == UInt8(ascii: "d")
         else { return nil }
-        var place = name.upperBound + 1
+        var position = name.upperBound + 1
         func skipSpace() {
-            while place < bytes.count, [0x20, 0x09, 0x0a, 0x0d].contains(bytes[place]) { place += 1 }
+            while position < bytes.count, [0x20, 0x09, 0x0a, 0x0d].contains(bytes[position]) { position += 1 }
         }
         skipSpace()
-        guard place < bytes.count, bytes[place] == UInt8(ascii: ":") else { return nil }
-        place += 1
+        guard position < bytes.count, bytes[position] == UInt8(ascii: ":") else { return nil }
+        position += 1
         skipSpace()
-        guard place < bytes.count, bytes[place] == UInt8(ascii: "\"") else { return nil }
-        return string(bytes, at: place)
+        guard position < bytes.count, bytes[position] == UInt8(ascii: "\"") else { return nil }
+        return string(bytes, at: position)
     }
 }

@@ -18,7 +18,7 @@ package enum WaitingLocation: Sendable, Hashable {
 /// counted is missing elsewhere.
 package struct WaitingLists: Sendable {
     package struct List: Sendable {
-        package let place: WaitingLocation
+        package let location: WaitingLocation
         let key: String
         package fileprivate(set) var length = 0
         /// What the elements wait for, for people; nil if they only wait for their turn.
@@ -36,7 +36,7 @@ package struct WaitingLists: Sendable {
     package var deferred: WaitingLists {
         var some = self
         some.lists = lists.filter {
-            switch $0.place {
+            switch $0.location {
             case .queue, .held: false
             case .host, .kind: true
             }
@@ -47,7 +47,7 @@ package struct WaitingLists: Sendable {
     /// How many elements wait, and for what, by host.
     package var hosts: [(host: String, count: Int, reason: String)] {
         lists.compactMap { list in
-            guard case .host(let host) = list.place, list.length > 0 else { return nil }
+            guard case .host(let host) = list.location, list.length > 0 else { return nil }
             return (host, list.length, list.reason ?? "")
         }
     }
@@ -56,12 +56,12 @@ package struct WaitingLists: Sendable {
     package var kinds: [String: Int] {
         var kinds: [String: Int] = [:]
         for case let list in lists where list.length > 0 {
-            if case .kind(let kind) = list.place { kinds[kind] = list.length }
+            if case .kind(let kind) = list.location { kinds[kind] = list.length }
         }
         return kinds
     }
 
-    /// The parts of the lists that hold the elements after the first `start`, at most `limit`. Places count from the
+    /// The parts of the lists that hold the elements after the first `start`, at most `limit`. Positions count from the
     /// end of a list that is claimed first.
     func parts(from start: Int, limit: Int) -> [(list: List, range: Range<Int>)] {
         var parts: [(list: List, range: Range<Int>)] = []
@@ -92,25 +92,25 @@ extension Queue {
             .command(Command("HGETALL", keys.deferredKinds)), .command(Command("ZRANGE", keys[.deferredHosts], 0, -1)),
         ])
         // A worker of an earlier version records hosts in the hash.
-        let noted = names[1].dictionary.keys.compactMap { $0.hasPrefix("line ") ? String($0.dropFirst(5)) : nil }
-        let waited = Set(noted + (names[3].array?.compactMap(\.string) ?? [])).sorted()
+        let legacyHosts = names[1].dictionary.keys.compactMap { $0.hasPrefix("line ") ? String($0.dropFirst(5)) : nil }
+        let waitingHosts = Set(legacyHosts + (names[3].array?.compactMap(\.string) ?? [])).sorted()
         var found = WaitingLists()
         for name in names[0].array?.compactMap(\.string) ?? [] {
-            found.lists.append(WaitingLists.List(place: .held(worker: name), key: keys.held(name)))
+            found.lists.append(WaitingLists.List(location: .held(worker: name), key: keys.held(name)))
         }
-        found.lists.append(WaitingLists.List(place: .queue, key: keys.jobs))
-        for host in waited {
-            found.lists.append(WaitingLists.List(place: .host(host), key: keys[.deferredHost] + host))
+        found.lists.append(WaitingLists.List(location: .queue, key: keys.jobs))
+        for host in waitingHosts {
+            found.lists.append(WaitingLists.List(location: .host(host), key: keys[.deferredHost] + host))
         }
         for kind in names[2].dictionary.keys.sorted() {
             let reason = "a worker that does jobs of the kind \(kind)"
-            found.lists.append(WaitingLists.List(place: .kind(kind), key: keys.deferredKind(kind), reason: reason))
+            found.lists.append(WaitingLists.List(location: .kind(kind), key: keys.deferredKind(kind), reason: reason))
         }
         let lengths = try await redis.pipeline(found.lists.map { .command(Command("LLEN", $0.key)) })
         for (index, length) in lengths.enumerated() { found.lists[index].length = length.int ?? 0 }
-        let reasons = try await reasons(for: waited)
+        let reasons = try await reasons(for: waitingHosts)
         for index in found.lists.indices {
-            if case .host(let host) = found.lists[index].place { found.lists[index].reason = reasons[host] }
+            if case .host(let host) = found.lists[index].location { found.lists[index].reason = reasons[host] }
         }
         found.lists.removeAll { $0.length == 0 }
         return found
@@ -128,7 +128,7 @@ extension Queue {
         // A user that may not read the limits sees only the host.
         let limits = replies[0].array?.map(\.string) ?? hosts.map { _ in nil }
         var reasons: [String: String] = [:]
-        for ((host, limit), shut) in zip(zip(hosts, limits), replies.dropFirst(2)) {
+        for ((host, limit), backoff) in zip(zip(hosts, limits), replies.dropFirst(2)) {
             let limit = limit.flatMap { try? JSON($0) }
             var causes: [String] = []
             if let connections = limit?["connections"]?.integer {
@@ -139,7 +139,7 @@ extension Queue {
             if let starts = limit?["starts"]?.string ?? limit?["starts"]?.integer.map(String.init) {
                 causes.append("limit starts \(starts)")
             }
-            if let until = shut.string.flatMap({ Int64($0) }), until > now {
+            if let until = backoff.string.flatMap({ Int64($0) }), until > now {
                 causes = ["it asked to be left alone"]
             }
             reasons[host] = "host \(host)" + (causes.isEmpty ? "" : " (\(causes.joined(separator: ", ")))")

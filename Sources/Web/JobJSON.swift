@@ -45,7 +45,7 @@ enum JobJSON {
             json.set("host", host(of: url))
         }
         json.set("batch", job?.batch)
-        json.set("waiting", job?.waits)
+        json.set("waiting", job?.waitReason)
         json.set("offsets", json: "[]")
         return json.text
     }
@@ -60,7 +60,7 @@ enum JobJSON {
         json.set("host", host(of: url))
         if state != .running { json.set("timestamp", job.timestamp) }
         if fields["batch"] == nil { json.set("batch", job.batch) }
-        if fields["waiting"] == nil { json.set("waiting", job.waits) }
+        if fields["waiting"] == nil { json.set("waiting", job.waitReason) }
         for name in lineFields where name != "state" && name != "url" {
             if let value = fields[name], !value.isEmpty { set(name, value, in: &json) }
         }

@@ -23,7 +23,7 @@ struct Show: AsyncParsableCommand {
         if common.json { return Terminal.line(JobView(record: record).json) }
         if all { return Terminal.line(JobView(record: record).text) }
         let now = try await reaching { () throws(RedisError) in try await queue.now() }
-        for line in JobPage(record: record, now: now, waits: await reason(of: record, in: queue)).lines(
+        for line in JobPage(record: record, now: now, waitReason: await reason(of: record, in: queue)).lines(
             width: Terminal.width ?? 100)
         { Terminal.line(line) }
     }
@@ -31,7 +31,7 @@ struct Show: AsyncParsableCommand {
     /// What a queued job waits for; nil if it waits for its turn, or if the user may not read elements.
     private func reason(of record: JobRecord, in queue: Queue) async -> String? {
         guard record.state == .queued, let lists = try? await queue.waitingLists() else { return nil }
-        return (try? await queue.waiting(for: [id], in: lists.deferred))?[id]?.waits
+        return (try? await queue.waiting(for: [id], in: lists.deferred))?[id]?.waitReason
     }
 
     /// A job that no worker has claimed has no hash. Its element is shown.
@@ -45,11 +45,11 @@ struct Show: AsyncParsableCommand {
             object.set("id", id)
             object.set("state", "queued")
             object.set("url", url)
-            object.set("waiting", job.waits)
+            object.set("waiting", job.waitReason)
             return Terminal.line(object.text)
         }
         Terminal.line(id)
-        let state = job.waits.map { "queued, waits for \($0)" } ?? "queued; no worker has seen it yet"
+        let state = job.waitReason.map { "queued, waits for \($0)" } ?? "queued; no worker has seen it yet"
         Terminal.line("  state  \(state)".printable)
         if !url.isEmpty { Terminal.line("  url    \(url)".printable) }
     }

@@ -36,11 +36,11 @@ import Testing
         let none = try await fixture.queue.waiting(in: lists(), from: 0, limit: 10) { _ in false }
         #expect(none.read == 4 && none.jobs.isEmpty)
         let one = try await fixture.queue.waiting(in: lists(), from: 0, limit: 10) { $0.contains(UInt8(ascii: "2")) }
-        #expect(one.jobs.map { $0.job.id } == ["j2"] && one.jobs.map { $0.place } == [2])
+        #expect(one.jobs.map { $0.job.id } == ["j2"] && one.jobs.map { $0.position } == [2])
         try await fixture.push("no job at all")
         try await fixture.push(#"{"url":"http://h/5"}"#)
         let unnamed = try await fixture.queue.waiting(in: lists(), from: 3, limit: 10) { _ in false }
-        #expect(unnamed.read == 3 && unnamed.jobs.map { $0.place } == [2])
+        #expect(unnamed.read == 3 && unnamed.jobs.map { $0.position } == [2])
         try await fixture.redis.send(Command("HSET", fixture.queue.keys.job("j1"), "file", "f"))
         let known = try await fixture.queue.waiting(in: lists(), from: 0, limit: 4) { _ in false }
         #expect(known.jobs.map { $0.job.id } == ["j0", "j1", "j2", "j3"])

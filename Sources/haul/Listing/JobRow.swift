@@ -38,7 +38,7 @@ struct JobRow: Sendable, Equatable {
         speed = state == .running ? number("speed") ?? 0 : 0
         attempt = Int(number("attempt") ?? 0)
         worker = text("worker")
-        (error, message, waiting) = (text("error"), text("message"), fields["waiting"] ?? listed?.waits ?? "")
+        (error, message, waiting) = (text("error"), text("message"), fields["waiting"] ?? listed?.waitReason ?? "")
         since =
             state == .running
             ? number("started") : state == .queued ? number("updated") ?? listed?.timestamp : listed?.timestamp

@@ -8,7 +8,7 @@ struct JobPage {
     /// Redis' clock, unix ms.
     let now: Int64
     /// What a queued job waits for; nil if it waits for its turn.
-    var waits: String?
+    var waitReason: String?
 
     /// The job is a request. Its bytes are a response, of which no part is kept before the end.
     private var isRequest: Bool { record["kind"] == Job.Kind.request.rawValue }
@@ -50,7 +50,7 @@ struct JobPage {
 
     private var state: String {
         var text = record.state.rawValue
-        if let waiting = record["waiting"] ?? waits { text += ", waits for \(waiting)" }
+        if let waiting = record["waiting"] ?? waitReason { text += ", waits for \(waiting)" }
         switch record.state {
         case .running: return text + (record["worker"].map { " on \($0)" } ?? "") + age("started", " for ", "")
         case .completed, .cancelled: return text + age("finished", " ", " ago")
