@@ -97,7 +97,7 @@ extension API {
         let since = try query.integer("since", in: 0...JobField.largest, else: 0)
         let seconds = try query.integer("timeout", in: 0...60, else: 30)
         let end = ContinuousClock.now + .seconds(seconds)
-        let isOpen = caller.role == .operator
+        let isOperator = caller.role == .operator
         guard JobField.isID(path[3]) else { throw .notFound("a job of such an id") }
         while true {
             let record: JobRecord?
@@ -111,12 +111,13 @@ extension API {
                 throw APIError(error)
             }
             if let record, since > 0 ? record.hasEnded(since: since) : record.hasEnded {
-                return Self.json(200, JobJSON.whole(record, isOpen: isOpen))
+                return Self.json(200, JobJSON.allFields(record, showsResponse: isOperator))
             }
             guard .now < end, !Task.isCancelled else {
                 // A client that gives `since` knows that the job was pushed. Otherwise the line is searched once.
                 if record == nil, since == 0, !(await isWaiting(path[3], queue)) { throw .unseen(path[3]) }
-                return Self.json(202, record.map { JobJSON.whole($0, isOpen: isOpen) } ?? JobJSON.unseen(path[3]))
+                return Self.json(
+                    202, record.map { JobJSON.allFields($0, showsResponse: isOperator) } ?? JobJSON.unclaimed(path[3]))
             }
             try? await Task.sleep(for: .milliseconds(300))
         }
@@ -262,7 +263,7 @@ extension API {
         change = AuditLog.Change(action: action, queue: queue.name, details: ["batch": .string(name)])
         let counts = try await queue.batch(name)?.counts ?? [:]
         try await queue.request(request, ofBatch: name)
-        await reads.forget()
+        await reads.removeAll()
         return Self.json(
             202, #"{"requested":\#(counts[request == .retried ? .failed : .pending] ?? 0),"more":false}"#)
     }
@@ -275,8 +276,8 @@ extension API {
         change = AuditLog.Change(
             action: "set", queue: queue.name, details: ["settings": .string(AuditLog.cut(names, to: 500))])
         for change in changes { try await change.make(in: queue) }
-        await reads.forget()
-        return Self.json(200, SettingsJSON.text(try await queue.configuration(), isOpen: true))
+        await reads.removeAll()
+        return Self.json(200, SettingsJSON.text(try await queue.configuration(), isOperator: true))
     }
 
     private static func read(_ body: [UInt8]) throws(APIError) -> JSON {

@@ -77,14 +77,14 @@ extension API {
                 defer { withExtendedLifetime(hold) {} }
                 var memory: [String: String] = [:]
                 var spoken = ContinuousClock.now
-                var mailbox: ListenerBuffer?
+                var buffer: ListenerBuffer?
                 do {
                     // Listening begins only now, when the stream runs, so that it certainly ends with `leave`.
-                    if let topic { mailbox = try await hub.listen(to: topic, for: caller) }
+                    if let topic { buffer = try await hub.listen(to: topic, for: caller) }
                     try await writer.send("retry: 1000\n\n")
                     while !Task.isCancelled {
                         let begun = ContinuousClock.now
-                        try await piece(mailbox?.take() ?? ListenerBuffer.Content(), &memory) { text in
+                        try await piece(buffer?.take() ?? ListenerBuffer.Content(), &memory) { text in
                             guard !text.isEmpty else { return }
                             try await writer.send(text)
                             spoken = .now
@@ -99,7 +99,7 @@ extension API {
                 } catch let error as APIError {
                     try? await writer.send("event: trouble\ndata: \(error.json())\n\n")
                 } catch {}
-                if let topic, let mailbox { await hub.leave(topic, mailbox) }
+                if let topic, let buffer { await hub.leave(topic, buffer) }
             })
     }
 
@@ -132,7 +132,7 @@ extension API {
         for event in content.events {
             // Texts that are not JSON are dropped.
             guard let json = try? JSON(event) else { continue }
-            let line = JSON.onOneLine(caller.role == .operator ? event : JobJSON.closed(json))
+            let line = JSON.onOneLine(caller.role == .operator ? event : JobJSON.withoutResponse(json))
             text += (name.map { "event: \($0)\n" } ?? "") + "data: \(line)\n\n"
         }
         return text

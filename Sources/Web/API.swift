@@ -77,21 +77,21 @@ struct API: Sendable {
         case ("jobs", 4):
             let id = path[3]
             guard JobField.isID(id) else { throw .notFound("a job of such an id") }
-            let isOpen = caller.role == .operator
+            let isOperator = caller.role == .operator
             let searchesWaiting = try query.flag("line")
             guard !searchesWaiting || !isWatched else {
                 throw APIError(400, "bad_request", "the line is not looked at again and again")
             }
             return Resource(
-                key: "\(key) \(isOpen) \(searchesWaiting)", isSearch: searchesWaiting, age: .milliseconds(400)
+                key: "\(key) \(isOperator) \(searchesWaiting)", isSearch: searchesWaiting, age: .milliseconds(400)
             ) {
-                try await Self.job(id, of: reader.queue, isOpen: isOpen, searchesElements: searchesWaiting)
+                try await Self.job(id, of: reader.queue, isOperator: isOperator, searchesElements: searchesWaiting)
             }
         case ("history", 3): return try history(reader, key, query)
         case ("settings", 3):
-            let isOpen = caller.role == .operator
-            return Resource(key: "\(key) \(isOpen)", age: .milliseconds(900)) {
-                SettingsJSON.text(try await reader.queue.configuration(), isOpen: isOpen)
+            let isOperator = caller.role == .operator
+            return Resource(key: "\(key) \(isOperator)", age: .milliseconds(900)) {
+                SettingsJSON.text(try await reader.queue.configuration(), isOperator: isOperator)
             }
         case ("batches", 3):
             let start = Int(try query.integer("from", in: 0...100_000_000, else: 0))
@@ -108,10 +108,10 @@ struct API: Sendable {
             }
         case ("workers", 3): return Resource(key: key, age: .milliseconds(900)) { try await reader.workers() }
         case ("rejected", 3):
-            let isOpen = caller.role == .operator
+            let isOperator = caller.role == .operator
             let limit = Int(try query.integer("limit", in: 1...1000, else: 100))
-            return Resource(key: "\(key) \(isOpen) \(limit)", age: .milliseconds(900)) {
-                try await reader.rejected(limit: limit, withElements: isOpen)
+            return Resource(key: "\(key) \(isOperator) \(limit)", age: .milliseconds(900)) {
+                try await reader.rejected(limit: limit, withElements: isOperator)
             }
         default: return nil
         }
@@ -146,13 +146,13 @@ struct API: Sendable {
     }
 
     private static func job(
-        _ id: String, of queue: Queue, isOpen: Bool, searchesElements: Bool
+        _ id: String, of queue: Queue, isOperator: Bool, searchesElements: Bool
     ) async throws -> String {
-        if let record = try await queue.job(id) { return JobJSON.whole(record, isOpen: isOpen) }
+        if let record = try await queue.job(id) { return JobJSON.allFields(record, showsResponse: isOperator) }
         if searchesElements {
-            if let job = try await queue.waiting(for: id) { return JobJSON.unseen(id, job) }
+            if let job = try await queue.waiting(for: id) { return JobJSON.unclaimed(id, job) }
             // A worker may have taken the job in the meantime.
-            if let record = try await queue.job(id) { return JobJSON.whole(record, isOpen: isOpen) }
+            if let record = try await queue.job(id) { return JobJSON.allFields(record, showsResponse: isOperator) }
         }
         throw APIError.unseen(id)
     }

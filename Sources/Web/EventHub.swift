@@ -13,7 +13,7 @@ actor EventHub {
 
     private struct Feed {
         let task: Task<Void, Never>
-        let mailboxes: Listeners
+        let buffers: Listeners
     }
 
     private let queues: [String: Queue]
@@ -32,17 +32,17 @@ actor EventHub {
         guard let hold = quota.hold(topic, for: caller) else {
             throw APIError(429, "too_many", "too many jobs are watched at once: close the page of another job")
         }
-        let mailbox = ListenerBuffer(hold)
+        let buffer = ListenerBuffer(hold)
         if let feed = feeds[topic] {
-            feed.mailboxes.add(mailbox)
-            return mailbox
+            feed.buffers.add(buffer)
+            return buffer
         }
         guard let queue = queues[topic.queue] else { throw .notFound("the queue \(topic.queue)") }
         guard feeds.count < Self.maxFeeds else {
             throw APIError(503, "busy", "too many jobs are watched at once: try again in some seconds")
         }
         let listeners = Listeners()
-        listeners.add(mailbox)
+        listeners.add(buffer)
         let subscription = queue.events(of: topic.id.map { [$0] })
         let task = Task {
             for await element in subscription {
@@ -53,53 +53,53 @@ actor EventHub {
                 }
             }
         }
-        feeds[topic] = Feed(task: task, mailboxes: listeners)
-        return mailbox
+        feeds[topic] = Feed(task: task, buffers: listeners)
+        return buffer
     }
 
-    func leave(_ topic: Topic, _ mailbox: ListenerBuffer) {
-        guard let feed = feeds[topic], feed.mailboxes.remove(mailbox) else { return }
+    func leave(_ topic: Topic, _ buffer: ListenerBuffer) {
+        guard let feed = feeds[topic], feed.buffers.remove(buffer) else { return }
         feed.task.cancel()
         feeds[topic] = nil
     }
 }
 
-/// The mailboxes of one feed.
+/// The buffers of one feed.
 private final class Listeners: Sendable {
-    private let all = Mutex<(mailboxes: [ListenerBuffer], isOpen: Bool)>(([], false))
+    private let all = Mutex<(buffers: [ListenerBuffer], isOpen: Bool)>(([], false))
 
-    func add(_ mailbox: ListenerBuffer) {
+    func add(_ buffer: ListenerBuffer) {
         let isOpen = all.withLock {
-            $0.mailboxes.append(mailbox)
+            $0.buffers.append(buffer)
             return $0.isOpen
         }
-        if isOpen { mailbox.open() }
+        if isOpen { buffer.open() }
     }
 
-    /// Removes a mailbox. True if none is left.
-    func remove(_ mailbox: ListenerBuffer) -> Bool {
+    /// Removes a buffer. True if none is left.
+    func remove(_ buffer: ListenerBuffer) -> Bool {
         all.withLock {
-            $0.mailboxes.removeAll { $0 === mailbox }
-            return $0.mailboxes.isEmpty
+            $0.buffers.removeAll { $0 === buffer }
+            return $0.buffers.isEmpty
         }
     }
 
-    func post(_ event: String) { for mailbox in all.withLock({ $0.mailboxes }) { mailbox.post(event) } }
+    func post(_ event: String) { for buffer in all.withLock({ $0.buffers }) { buffer.post(event) } }
 
     func open() {
-        let mailboxes = all.withLock {
+        let buffers = all.withLock {
             $0.isOpen = true
-            return $0.mailboxes
+            return $0.buffers
         }
-        for mailbox in mailboxes { mailbox.open() }
+        for buffer in buffers { buffer.open() }
     }
 
     func lose() {
-        let mailboxes = all.withLock {
+        let buffers = all.withLock {
             $0.isOpen = false
-            return $0.mailboxes
+            return $0.buffers
         }
-        for mailbox in mailboxes { mailbox.lose() }
+        for buffer in buffers { buffer.lose() }
     }
 }
 
@@ -107,7 +107,7 @@ private final class Listeners: Sendable {
 final class ListenerBuffer: Sendable {
     struct Content {
         var events: [String] = []
-        /// Some events are missing: the subscription was interrupted, or the mailbox was full.
+        /// Some events are missing: the subscription was interrupted, or the buffer was full.
         var hasGap = false
         /// The subscription has become active since the last `take`.
         var isOpened = false
@@ -133,7 +133,7 @@ final class ListenerBuffer: Sendable {
     func open() { content.withLock { $0.isOpened = true } }
     func lose() { content.withLock { $0.hasGap = true } }
 
-    /// Returns everything in the mailbox, and empties it.
+    /// Returns everything in the buffer, and empties it.
     func take() -> Content { content.withLock { exchange(&$0) } }
 
     private func exchange(_ value: inout Content) -> Content {

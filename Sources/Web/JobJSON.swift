@@ -10,22 +10,23 @@ enum JobJSON {
         "deadline_at", "validated", "last_modified_strong", "status", "response_dropped",
     ]
     /// The fields with a server's response to a `request` job. They may be private, so viewers do not see them.
-    private static let answer: Set<String> = ["headers", "body", "body_base64"]
+    private static let responseFields: Set<String> = ["headers", "body", "body_base64"]
     /// The fields of a job's hash that a row of a list needs.
-    static let lineFields = Queue.summaryFields + ["kind", "method", "status", "batch"]
+    static let rowFields = Queue.summaryFields + ["kind", "method", "status", "batch"]
     /// Keeps the JSON small: no page draws more intervals than these.
     private static let maxIntervals = 4096
 
     /// All fields of a job, except for those that are empty or internal.
     ///
     /// - Parameter isOpen: True for an operator. A viewer sees only the status of a server's response.
-    static func whole(_ record: JobRecord, isOpen: Bool) -> String {
+    static func allFields(_ record: JobRecord, showsResponse: Bool) -> String {
         var json = JSONObject()
         json.set("id", record.id)
         json.set("host", host(of: record["url"]))
         json.set("ended", record.hasEnded)
         let shown = record.fields.filter {
-            !JobRecord.hidden.contains($0.key) && !$0.value.isEmpty && (isOpen || !answer.contains($0.key))
+            !JobRecord.hidden.contains($0.key) && !$0.value.isEmpty
+                && (showsResponse || !responseFields.contains($0.key))
         }
         for (name, value) in shown.sorted(by: { $0.key < $1.key }) { set(name, value, in: &json) }
         let intervals = record.offsets.intervals.prefix(maxIntervals)
@@ -35,7 +36,7 @@ enum JobJSON {
     }
 
     /// A pushed job without a hash, because no worker has claimed it yet. `job` is its element in the queue, if known.
-    static func unseen(_ id: String, _ job: ListedJob? = nil) -> String {
+    static func unclaimed(_ id: String, _ job: ListedJob? = nil) -> String {
         var json = JSONObject()
         json.set("id", id)
         json.set("state", JobState.queued.rawValue)
@@ -51,7 +52,7 @@ enum JobJSON {
     }
 
     /// A row of a list. `fields` come from the job's hash, and are empty if there is none.
-    static func line(_ job: ListedJob, state: JobState, _ fields: [String: String]) -> String {
+    static func row(_ job: ListedJob, state: JobState, _ fields: [String: String]) -> String {
         var json = JSONObject()
         json.set("id", job.id)
         json.set("state", fields["state"] ?? state.rawValue)
@@ -61,15 +62,15 @@ enum JobJSON {
         if state != .running { json.set("timestamp", job.timestamp) }
         if fields["batch"] == nil { json.set("batch", job.batch) }
         if fields["waiting"] == nil { json.set("waiting", job.waitReason) }
-        for name in lineFields where name != "state" && name != "url" {
+        for name in rowFields where name != "state" && name != "url" {
             if let value = fields[name], !value.isEmpty { set(name, value, in: &json) }
         }
         return json.text
     }
 
     /// An event for viewers, without the server's response.
-    static func closed(_ event: JSON) -> String {
-        (event.members ?? []).filter { !answer.contains($0.name) }
+    static func withoutResponse(_ event: JSON) -> String {
+        (event.members ?? []).filter { !responseFields.contains($0.name) }
             .reduce(into: JSONObject()) { $0.set($1.name, json: $1.raw) }.text
     }
 

@@ -8,11 +8,11 @@ extension QueueReaderCache {
     /// A page of batches, newest first.
     func batches(from start: Int, limit: Int) async throws -> String {
         let total = try await queue.batchCount()
-        let lines = try await queue.batches(from: start, limit: limit).map(Self.json)
+        let rows = try await queue.batches(from: start, limit: limit).map(Self.json)
         var json = JSONObject()
         json.set("total", total)
         json.set("next", start + limit < total ? start + limit : nil)
-        json.set("batches", json: "[\(lines.joined(separator: ","))]")
+        json.set("batches", json: "[\(rows.joined(separator: ","))]")
         return json.text
     }
 

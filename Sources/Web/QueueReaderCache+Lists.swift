@@ -94,14 +94,14 @@ extension QueueReaderCache {
             }
             position += page.read
         }
-        let hashes = try await queue.fields(JobJSON.lineFields, of: found.map(\.id))
-        let lines = zip(found, hashes).map { JobJSON.line($0, state: state, $1) }
+        let hashes = try await queue.fields(JobJSON.rowFields, of: found.map(\.id))
+        let rows = zip(found, hashes).map { JobJSON.row($0, state: state, $1) }
         var json = JSONObject()
         json.set("state", state.rawValue)
         json.set("total", total)
         json.set("examined", position - start)
         json.set("next", position < total ? position : nil)
-        json.set("jobs", json: "[\(lines.joined(separator: ","))]")
+        json.set("jobs", json: "[\(rows.joined(separator: ","))]")
         return json.text
     }
 

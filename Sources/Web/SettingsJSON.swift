@@ -9,7 +9,7 @@ enum SettingsJSON {
     /// - Parameter isOpen: True for an operator. A viewer does not see the values of header fields and queries, nor
     ///   secrets in URLs.
     static func text(
-        _ found: (settings: [String: String], defaults: [String: String], limits: [String: String]), isOpen: Bool
+        _ found: (settings: [String: String], defaults: [String: String], limits: [String: String]), isOperator: Bool
     ) -> String {
         var json = JSONObject()
         var ignored: [String] = []
@@ -28,9 +28,9 @@ enum SettingsJSON {
                 continue
             }
             if field == .base {
-                json.set(name, isOpen ? read.string : read.string.map(MaskedURL.text))
+                json.set(name, isOperator ? read.string : read.string.map(MaskedURL.text))
             } else {
-                defaults.set(name, json: isOpen || !secret.contains(name) ? value : masked(read))
+                defaults.set(name, json: isOperator || !secret.contains(name) ? value : masked(read))
             }
         }
         var limits = JSONObject()

@@ -336,7 +336,7 @@ import Testing
         }
         let event = try JSON(
             #"{"event":"completed","status":201,"headers":{"a":"b"},"body":"c","body_base64":"d","seq":3}"#)
-        #expect(JobJSON.closed(event) == #"{"event":"completed","status":201,"seq":3}"#)
+        #expect(JobJSON.withoutResponse(event) == #"{"event":"completed","status":201,"seq":3}"#)
     }
 
     @Test("a viewer sees no secret and changes nothing") func viewers() async throws {

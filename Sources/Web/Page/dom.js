@@ -60,7 +60,7 @@ export function rows(body, make) {
 
 let timer;
 /// Shows a message for six seconds. Screen readers read it out.
-export function tell(text) {
+export function showMessage(text) {
   const notice = document.getElementById("notice");
   notice.textContent = text;
   clearTimeout(timer);

@@ -2,14 +2,14 @@
 
 import { answer } from "./answer.js";
 import { get, inQueue, isID, patiently } from "./api.js";
-import { batchLinks, el, link, svg, table, tell, write } from "./dom.js";
+import { batchLinks, el, link, svg, table, showMessage, write } from "./dom.js";
 import { bytes, count, duration, progress, speed, time } from "./format.js";
 import { act, actions, title, waitsFor } from "./jobs.js";
 
-const moments = new Set(["created", "started", "updated", "finished", "deadline_at", "validated"]);
+const timestamps = new Set(["created", "started", "updated", "finished", "deadline_at", "validated"]);
 const sizes = new Set(["received", "total"]);
 const drawn = new Set(["id", "offsets", "ended", "state", "status", "headers", "body", "body_base64", "files", "kind"]);
-const MOST_LINES = 300;
+const MAX_LINES = 300;
 
 /// A bar with the durable intervals of the file.
 function pieces() {
@@ -52,40 +52,40 @@ function sentFiles() {
   };
 }
 
-/// Events as they arrive, and moments that the job's hash has.
+/// Events as they arrive, and timestamps that the job's hash has.
 function timeline() {
   const list = el("ol", { class: "timeline", tabindex: 0, "aria-label": "Timeline" });
-  const kept = new Map();
-  const heard = new Map();
+  const recorded = new Map();
+  const received = new Map();
   function draw() {
-    const entries = [...kept.values(), ...heard.values()].sort((one, other) => other.at - one.at || other.order - one.order);
-    list.replaceChildren(...entries.slice(0, MOST_LINES).map(({ at, name, note }) =>
+    const entries = [...recorded.values(), ...received.values()].sort((one, other) => other.at - one.at || other.order - one.order);
+    list.replaceChildren(...entries.slice(0, MAX_LINES).map(({ at, name, note }) =>
       el("li", {}, time(at), " ", el("strong", {}, name), note ? ` ${note}` : "")));
   }
   return {
     box: el("section", { class: "card" }, el("h2", {}, "Timeline"),
       el("p", { class: "dim" }, "What the job's record says, and events since this page was opened."), list),
-    keep(job) {
+    setJob(job) {
       for (const [order, name] of ["created", "started", "finished"].entries()) {
-        if (job[name]) kept.set(name, { at: job[name], order, name, note: name === "started" && job.worker ? `on ${job.worker}` : "" });
-        else kept.delete(name);
+        if (job[name]) recorded.set(name, { at: job[name], order, name, note: name === "started" && job.worker ? `on ${job.worker}` : "" });
+        else recorded.delete(name);
       }
       draw();
     },
-    hear(event) {
+    addEvent(event) {
       if (event.event === "progress") return;
       // The response is shown in a card of its own.
       const { v, event: name, id, queue, epoch, seq, at, meta, headers, body, body_base64, files, ...rest } = event;
       const note = Object.entries(rest).map(([key, value]) => `${key}: ${typeof value === "string" ? value : JSON.stringify(value)}`).join(", ");
-      heard.set(`${epoch} ${seq}`, { at, order: seq ?? 0, name, note });
-      if (heard.size > MOST_LINES) heard.delete(heard.keys().next().value);
+      received.set(`${epoch} ${seq}`, { at, order: seq ?? 0, name, note });
+      if (received.size > MAX_LINES) received.delete(received.keys().next().value);
       draw();
     },
   };
 }
 
 function value(name, content) {
-  if (moments.has(name)) return time(content);
+  if (timestamps.has(name)) return time(content);
   if (sizes.has(name)) return `${bytes(content)} (${count(content)} bytes)`;
   if (name === "speed") return speed(content);
   return typeof content === "object" ? JSON.stringify(content) : String(content);
@@ -132,7 +132,7 @@ export function job(context) {
     files.draw(data);
     bar.draw(data);
     reply.draw(data);
-    lines.keep(data);
+    lines.setJob(data);
     const names = Object.keys(data).filter((name) => !drawn.has(name)).sort();
     facts.replaceChildren(...names.flatMap((name) => [el("dt", {}, name), el("dd", {}, name === "batch" ? batchLinks(data[name], path) : value(name, data[name]))]));
     if (shownTools === data.state) return;
@@ -158,12 +158,12 @@ export function job(context) {
     write(state, "not known");
     write(trouble, "No worker has seen it, or it has been removed.");
     tools.replaceChildren();
-    lookInLine();
-  }]], [`${queue}/${id}`, lines.hear]);
+    lookInQueue();
+  }]], [`${queue}/${id}`, lines.addEvent]);
 
   // Looks for the job in the queue. This is done only once, since the server reads all waiting elements for it. When a
   // worker sees the job, the stream reports the change.
-  async function lookInLine() {
+  async function lookInQueue() {
     const data = await patiently(`${place}?line=true`).catch(() => null);
     if (!data || shownTools) return;
     draw(data);

@@ -1,7 +1,7 @@
 // Jobs by state: a page of rows, filters, and actions for many jobs at once.
 
 import { inQueue, isID, patiently, send, withQuery } from "./api.js";
-import { batchLinks, confirmed, el, field, link, rows, table, tell, write } from "./dom.js";
+import { batchLinks, confirmed, el, field, link, rows, table, showMessage, write } from "./dom.js";
 import { count, progress, speed, time } from "./format.js";
 
 const states = ["queued", "scheduled", "running", "paused", "completed", "failed", "cancelled"];
@@ -36,10 +36,10 @@ export async function act(queue, action, body, many, loss = "") {
   if (lasting[action] && !(await confirmed(`${names[action]} ${many}?`, `${lasting[action]} ${loss}`, verb))) return false;
   try {
     const answer = await send("POST", inQueue(queue, "control"), { action, ...body });
-    tell(`${names[action]}: asked for ${count(answer.requested)} ${answer.requested === 1 ? "job" : "jobs"}${answer.more ? "; there are more" : ""}.`);
+    showMessage(`${names[action]}: asked for ${count(answer.requested)} ${answer.requested === 1 ? "job" : "jobs"}${answer.more ? "; there are more" : ""}.`);
     return true;
   } catch (error) {
-    tell(`${names[action]}: ${error.message}`);
+    showMessage(`${names[action]}: ${error.message}`);
     return false;
   }
 }
@@ -189,7 +189,7 @@ export function jobs(context) {
       }
       isOver = true;
       draw();
-    } catch (error) { tell(error.message); } finally { isSearching = false; }
+    } catch (error) { showMessage(error.message); } finally { isSearching = false; }
   }
   const unique = (list) => [...new Map(list.map((job) => [job.id, job])).values()];
 

@@ -1,20 +1,20 @@
 // One stream with all changes. It reports a lost connection or a refusal, and connects again by itself. The server sends
 // everything again on each connection.
 
-const SILENCE = 12_000;
+const MAX_SILENCE = 12_000;
 
 export class Live {
   #source = null;
   #watches = new Map();
   #events = null;
-  #heard = 0;
+  #lastMessage = 0;
   #status;
   #retry = null;
 
   /// `status` is called with "live", "lost" or "refused", and perhaps a message.
   constructor(status) {
     this.#status = status;
-    setInterval(() => { if (this.#source && Date.now() - this.#heard > SILENCE) this.#again(0); }, 1000);
+    setInterval(() => { if (this.#source && Date.now() - this.#lastMessage > MAX_SILENCE) this.#reconnect(0); }, 1000);
   }
 
   /// Replaces everything that is watched. `watches` are [path, taker], `events` is [queue/id, taker].
@@ -32,13 +32,13 @@ export class Live {
     const query = new URLSearchParams();
     for (const path of this.#watches.keys()) query.append("watch", path);
     if (this.#events) query.append("events", this.#events[0]);
-    const place = `api/live?${query}`;
-    const source = new EventSource(place);
+    const url = `api/live?${query}`;
+    const source = new EventSource(url);
     this.#source = source;
-    this.#heard = Date.now();
+    this.#lastMessage = Date.now();
     const on = (name, body) => source.addEventListener(name, (message) => {
       if (source !== this.#source) return;
-      this.#heard = Date.now();
+      this.#lastMessage = Date.now();
       this.#status("live");
       body(JSON.parse(message.data));
     });
@@ -49,26 +49,26 @@ export class Live {
       this.#watches.get(trouble.watch)?.(null, trouble);
     });
     on("event", (event) => this.#events?.[1](event));
-    source.addEventListener("error", () => { if (source === this.#source) this.#explain(source, place); });
+    source.addEventListener("error", () => { if (source === this.#source) this.#explain(source, url); });
   }
 
   /// Asks why a stream has ended: an EventSource does not say whether the server has refused it.
-  async #explain(source, place) {
+  async #explain(source, url) {
     source.close();
-    const abortion = new AbortController();
+    const aborter = new AbortController();
     let [reason, seconds] = [null, 1];
     try {
-      const response = await fetch(place, { cache: "no-store", signal: abortion.signal });
+      const response = await fetch(url, { cache: "no-store", signal: aborter.signal });
       if (!response.ok) {
         reason = (await response.json()).message;
         seconds = Number(response.headers.get("Retry-After")) || 5;
       }
     } catch { /* The server does not answer. */ }
-    abortion.abort();
-    if (source === this.#source) this.#again(1000 * seconds, reason);
+    aborter.abort();
+    if (source === this.#source) this.#reconnect(1000 * seconds, reason);
   }
 
-  #again(delay, reason = null) {
+  #reconnect(delay, reason = null) {
     this.#status(reason ? "refused" : "lost", reason ?? undefined);
     this.#source?.close();
     this.#source = null;

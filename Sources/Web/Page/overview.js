@@ -8,7 +8,7 @@ import { history } from "./history.js";
 const states = ["queued", "scheduled", "running", "paused", "completed", "failed", "cancelled"];
 /// Samples of each queue since the page was opened: one a second, for an hour.
 const seen = new Map();
-const MOST = 3600;
+const MAX_SAMPLES = 3600;
 /// The most points of a chart. A screen shows no more.
 const POINTS = 300;
 
@@ -104,7 +104,7 @@ export function overview({ queue, live, body, path, title }) {
     write(facts.speed, `${speed(data.speed)}${share}`);
     if (!samples.length || samples[samples.length - 1].at < data.now) {
       samples.push({ at: data.now, speed: data.speed, waiting: data.counts.queued, running: data.counts.running });
-      if (samples.length > MOST) samples.shift();
+      if (samples.length > MAX_SAMPLES) samples.shift();
     }
     traffic.draw(samples, "speed", bytes);
     waiting.draw(samples, "waiting", count);

@@ -1,7 +1,7 @@
 // The settings of a queue: its live settings, the defaults of its jobs, and the limits of hosts.
 
 import { inQueue, send } from "./api.js";
-import { el, field, table, tell, write } from "./dom.js";
+import { el, field, table, showMessage, write } from "./dom.js";
 import { bytes, count, duration } from "./format.js";
 
 /// Settings with a value: a label, and a sentence about a value that is set. All but `starts` are numbers.
@@ -32,13 +32,13 @@ export function settings({ queue, live, body, title, isOperator }) {
   title(`Settings of ${queue}`);
 
   /// Sends a change. Returns whether it succeeded, and shows the server's message if it did not.
-  async function change(body, said) {
+  async function change(body, message) {
     try {
       draw(await send("PATCH", inQueue(queue, "settings"), body));
-      tell(said);
+      showMessage(message);
       return true;
     } catch (error) {
-      tell(error.message);
+      showMessage(error.message);
       return false;
     }
   }
@@ -58,7 +58,7 @@ export function settings({ queue, live, body, title, isOperator }) {
   numberForm.addEventListener("submit", async (event) => {
     event.preventDefault();
     const touched = Object.entries(inputs).filter(([, { isTouched }]) => isTouched());
-    if (!touched.length) return tell("Nothing was changed.");
+    if (!touched.length) return showMessage("Nothing was changed.");
     const values = touched.map(([name, { input }]) => [name, input.value === "" ? null : name === "starts" ? input.value.trim() : Number(input.value)]);
     if (!(await change(Object.fromEntries(values), "It is set."))) return;
     for (const [, { release }] of touched) release();
@@ -99,7 +99,7 @@ export function settings({ queue, live, body, title, isOperator }) {
     event.preventDefault();
     const place = host.value.trim();
     const given = Object.entries(ofHost).map(([name, input]) => [name, input.value.trim()]).filter(([, text]) => text !== "");
-    if (!given.length) return tell("Give at least one limit.");
+    if (!given.length) return showMessage("Give at least one limit.");
     const values = given.map(([name, text]) => [name, name === "starts" ? text : Number(text)]);
     // The host's other limits stay.
     if (await change({ limits: { [place]: { ...known[place], ...Object.fromEntries(values) } } }, "The limit is set.")) hostForm.reset();
