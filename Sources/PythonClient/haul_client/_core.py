@@ -127,7 +127,7 @@ class Core:
         self.reply_to = reply_to
         #: For how long a call tries to reach Redis: seconds.
         self.patience = patience
-        self._last_moment = 0
+        self._last_timestamp = 0
 
     # Commands
 
@@ -150,12 +150,12 @@ class Core:
         ((seconds, microseconds),) = yield from self.run(("TIME",))
         return int(seconds) * 1000 + int(microseconds) // 1000
 
-    def moment(self) -> Operation[int]:
+    def next_timestamp(self) -> Operation[int]:
         """Redis' time for a push or a control operation. Two of them within a millisecond get different ones."""
         now = yield from self.time()
-        if now <= self._last_moment < now + 1000:
-            now = self._last_moment + 1
-        self._last_moment = now
+        if now <= self._last_timestamp < now + 1000:
+            now = self._last_timestamp + 1
+        self._last_timestamp = now
         return now
 
     # Pushing
@@ -165,8 +165,8 @@ class Core:
         if not elements:
             return []
         if any(each.at is None for each in elements):
-            moment = yield from self.moment()
-            elements = [each.made(moment if each.at is None else each.at) for each in elements]
+            timestamp = yield from self.next_timestamp()
+            elements = [each.made(timestamp if each.at is None else each.at) for each in elements]
         else:
             elements = [each.made(each.at or 0) for each in elements]
         texts = [each.text for each in elements]
@@ -193,16 +193,16 @@ class Core:
             raise TypeError(f"ids must be a sequence of ids, not the text {ids!r}")
         if not ids:
             return
-        moment = yield from self.moment()
+        timestamp = yield from self.next_timestamp()
         for start in range(0, len(ids), contract.PAGE):
             page = ids[start : start + contract.PAGE]
-            pairs = [text for id in page for text in (id, f"{operation} {moment}")]
+            pairs = [text for id in page for text in (id, f"{operation} {timestamp}")]
             yield from self.run(("HSET", self.keys.want, *pairs))
             yield from self.run(*(("PUBLISH", self.keys.control, id) for id in page))
 
     def control_batch(self, operation: str, name: str) -> Operation[None]:
-        moment = yield from self.moment()
-        yield from self.run(("HSET", self.keys.want, Keys.batch_field(name), f"{operation} {moment}"))
+        timestamp = yield from self.next_timestamp()
+        yield from self.run(("HSET", self.keys.want, Keys.batch_field(name), f"{operation} {timestamp}"))
 
     # Reading
 
