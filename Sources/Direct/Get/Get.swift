@@ -39,7 +39,7 @@ package struct Get: AsyncParsableCommand {
     }
 
     package func run() async throws {
-        try source.checkCount()
+        try source.checkSingleFileOptions()
         let settings = try GetSettings(request, transfer, bucket)
         if source.isToStandardOutput { return try await writeToStandardOutput(settings) }
         var plan = try await GetPlan(source, request, settings, isVerbose: verbose)

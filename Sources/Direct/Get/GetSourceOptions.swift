@@ -49,18 +49,18 @@ struct GetSourceOptions: ParsableArguments {
 
     var isToStandardOutput: Bool { output == "-" }
 
-    private var mayBeSeveral: Bool { urls.count > 1 || !inputFile.isEmpty || !metalink.isEmpty || continues }
+    private var mayNameSeveralFiles: Bool { urls.count > 1 || !inputFile.isEmpty || !metalink.isEmpty || continues }
 
     /// Checks that options about one file are not given for several. This is not part of `validate`, because there the
     /// value of an unknown option still counts as a URL. The error would be about several URLs, not that option.
     ///
     /// - Throws: `ExitStatus.usage`; the reason has been printed.
-    func checkCount() throws {
+    func checkSingleFileOptions() throws {
         if checksum != nil, urls.count > 1 || !inputFile.isEmpty || !metalink.isEmpty {
             throw ExitStatus.because(
                 .usage, "--checksum is about one file, and several may be given: use --checksum-file for several")
         }
-        guard mayBeSeveral, let output else { return }
+        guard mayNameSeveralFiles, let output else { return }
         if output == "-" {
             throw ExitStatus.because(.usage, "-o - writes one file to standard output: give one URL")
         }
@@ -92,7 +92,7 @@ struct GetSourceOptions: ParsableArguments {
             throw ValidationError("-o names a file in the directory of -d: it can neither begin nor end with /.")
         }
         let place = directory.map { $0 + "/" + output } ?? output
-        guard !GetTarget.isOfAnotherKind(place) else {
+        guard !GetTarget.isSpecialFile(place) else {
             throw ValidationError("\(place) is neither a file nor a directory: choose another place.")
         }
         let name = output.split(separator: "/").last.map(String.init) ?? ""

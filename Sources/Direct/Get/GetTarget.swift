@@ -10,7 +10,7 @@ enum GetTarget {
     }
 
     /// Whether `path` is a device, a pipe or a socket. A download must not replace it: other programs use it.
-    static func isOfAnotherKind(_ path: String) -> Bool {
+    static func isSpecialFile(_ path: String) -> Bool {
         var status = stat()
         return stat(path, &status) == 0 && ![S_IFREG, S_IFDIR].contains(status.st_mode & S_IFMT)
     }

@@ -9,17 +9,17 @@ import Synchronization
 final class OutputPipe: Sendable {
     private struct State {
         var queue: [[UInt8]] = []
-        var queued = 0
+        var queuedBytes = 0
         var isWriting = false
         /// The offset after the last byte that was accepted.
         var position: Int64 = 0
         var error: TransferError?
-        var sleepers: [@Sendable () async -> Bool] = []
-        var flushers: [CheckedContinuation<Void, Never>] = []
+        var wakeUps: [@Sendable () async -> Bool] = []
+        var flushWaiters: [CheckedContinuation<Void, Never>] = []
     }
 
     /// The high-water mark, in bytes. At half of it waiting sinks are woken.
-    private static let most = 8 << 20
+    private static let highWaterMark = 8 << 20
     private let descriptor: Int32
     private let pool = BlockingPool(name: "stdout", limit: 1)
     private let state = Mutex(State())
@@ -36,21 +36,21 @@ final class OutputPipe: Sendable {
     ///   - offset: Must be the end of the bytes accepted so far.
     ///   - wake: Called when there is space again after `.wait` was returned. Without it the bytes are always accepted.
     func append(_ bytes: [UInt8], at offset: Int64, wake: (@Sendable () async -> Bool)? = nil) -> SinkResult {
-        let (answer, begins) = state.withLock { state -> (SinkResult, Bool) in
+        let (result, begins) = state.withLock { state -> (SinkResult, Bool) in
             if let error = state.error { return (.failed(error), false) }
-            guard offset == state.position else { return (.failed(Self.disorder), false) }
-            if let wake, state.queued >= Self.most {
-                state.sleepers.append(wake)
+            guard offset == state.position else { return (.failed(Self.outOfOrder), false) }
+            if let wake, state.queuedBytes >= Self.highWaterMark {
+                state.wakeUps.append(wake)
                 return (.wait, false)
             }
             state.queue.append(bytes)
-            state.queued += bytes.count
+            state.queuedBytes += bytes.count
             state.position += Int64(bytes.count)
             defer { state.isWriting = true }
             return (.taken, !state.isWriting)
         }
         if begins { pool.submit { self.write() } }
-        return answer
+        return result
     }
 
     /// Returns when all accepted bytes are written.
@@ -59,7 +59,7 @@ final class OutputPipe: Sendable {
     func flush() async throws(TransferError) {
         await withCheckedContinuation { continuation in
             let isIdle = state.withLock { state in
-                if state.isWriting { state.flushers.append(continuation) }
+                if state.isWriting { state.flushWaiters.append(continuation) }
                 return !state.isWriting
             }
             if isIdle { continuation.resume() }
@@ -73,7 +73,7 @@ final class OutputPipe: Sendable {
     func copy(_ path: String) async throws(TransferError) {
         try await pool.run { () throws(TransferError) in
             let file = open(path, O_RDONLY | O_CLOEXEC)
-            guard file >= 0 else { throw Self.broken(errno) }
+            guard file >= 0 else { throw Self.writeError(errno) }
             defer { close(file) }
             var bytes = [UInt8](repeating: 0, count: 1 << 20)
             while true {
@@ -84,7 +84,7 @@ final class OutputPipe: Sendable {
                     throw TransferError(.io, "the file cannot be read: \(String(cString: strerror(errno)))")
                 }
                 let code = self.writeAll(Array(bytes[..<count]))
-                if code != 0 { throw Self.broken(code) }
+                if code != 0 { throw Self.writeError(code) }
             }
         }
     }
@@ -94,27 +94,27 @@ final class OutputPipe: Sendable {
             let piece = state.withLock { state -> [UInt8]? in
                 guard !state.queue.isEmpty, state.error == nil else {
                     state.isWriting = false
-                    (state.queue, state.queued) = ([], 0)
+                    (state.queue, state.queuedBytes) = ([], 0)
                     return nil
                 }
                 return state.queue.removeFirst()
             }
             guard let piece else { break }
             let code = writeAll(piece)
-            let sleepers = state.withLock { state -> [@Sendable () async -> Bool] in
-                state.queued -= piece.count
-                if code != 0 { state.error = Self.broken(code) }
-                guard state.queued < Self.most / 2 || code != 0 else { return [] }
-                defer { state.sleepers = [] }
-                return state.sleepers
+            let wakeUps = state.withLock { state -> [@Sendable () async -> Bool] in
+                state.queuedBytes -= piece.count
+                if code != 0 { state.error = Self.writeError(code) }
+                guard state.queuedBytes < Self.highWaterMark / 2 || code != 0 else { return [] }
+                defer { state.wakeUps = [] }
+                return state.wakeUps
             }
-            for wake in sleepers { Task { _ = await wake() } }
+            for wake in wakeUps { Task { _ = await wake() } }
         }
-        let flushers = state.withLock { state in
-            defer { state.flushers = [] }
-            return state.flushers
+        let flushWaiters = state.withLock { state in
+            defer { state.flushWaiters = [] }
+            return state.flushWaiters
         }
-        for flusher in flushers { flusher.resume() }
+        for waiter in flushWaiters { waiter.resume() }
     }
 
     /// 0 or errno.
@@ -134,10 +134,10 @@ final class OutputPipe: Sendable {
         return 0
     }
 
-    private static let disorder = TransferError(
+    private static let outOfOrder = TransferError(
         .io, "bytes came out of order, and standard output cannot wait for them")
 
-    private static func broken(_ code: Int32) -> TransferError {
+    private static func writeError(_ code: Int32) -> TransferError {
         .failed(
             Failure(
                 .io,
