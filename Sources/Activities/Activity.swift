@@ -84,7 +84,7 @@ extension Activity {
 
 /// What an activity reports while it runs.
 package enum ActivityEvent: Sendable {
-    /// The server has answered. `total` is in bytes.
+    /// The server has responded. `total` is in bytes.
     case started(total: Int64?, resumable: Bool)
     /// The run continues: `offset` bytes are there already.
     case resumed(offset: Int64, total: Int64?)
@@ -97,7 +97,7 @@ package enum ActivityEvent: Sendable {
 package enum ActivityOutcome: Sendable {
     case completed(CompletedFile, seconds: Double, unchanged: Bool)
     /// The job is done, and the server's response is its result.
-    case answered(StoredResponse, seconds: Double, unchanged: Bool)
+    case responded(StoredResponse, seconds: Double, unchanged: Bool)
     case failed(Failure)
     /// The store can take no jobs at present. The string is the member `why` of the event `waiting`.
     case parked(String)

@@ -12,7 +12,7 @@ package struct Assignment: Sendable {
     package var resume: ResumePoint?
     package var completed: CompletedFile?
     /// The server's response when the job was completed before.
-    package var answered: StoredResponse?
+    package var storedResponse: StoredResponse?
     /// An earlier run may have sent the request already.
     package var wasSent = false
     /// Records that the request is about to be sent, so that no other run sends it. If it returns false, this run must

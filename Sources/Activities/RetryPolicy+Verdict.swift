@@ -6,7 +6,7 @@ extension RetryPolicy {
         /// Another attempt after this time. It counts as a retry.
         case retry(after: Duration)
         /// The same, but the failed attempt made progress, so it does not count and earlier failures are forgotten.
-        case carryOn(after: Duration)
+        case retryAfterProgress(after: Duration)
         /// No more attempts. `isRetryable`: if a person retries the job, it may succeed.
         case end(isRetryable: Bool)
     }
@@ -26,6 +26,6 @@ extension RetryPolicy {
         guard isRetryable, isFurther || attempt <= retries else { return .end(isRetryable: isRetryable) }
         var generator = SystemRandomNumberGenerator()
         let wait = delay(attempt: attempt, retryAfter: failure.retryAfter, using: &generator)
-        return isFurther ? .carryOn(after: wait) : .retry(after: wait)
+        return isFurther ? .retryAfterProgress(after: wait) : .retry(after: wait)
     }
 }

@@ -28,7 +28,7 @@ package struct Claim: Sendable {
     package let resume: ResumePoint?
     package let completed: CompletedFile?
     /// The response to an earlier run, of any status, if it is still kept.
-    package let answered: StoredResponse?
+    package let storedResponse: StoredResponse?
     /// An earlier run got a response, which may have been dropped since.
     package let hasResponse: Bool
     /// An earlier run has sent the request, or was about to send it, and its outcome is unknown.
@@ -59,7 +59,7 @@ package struct Claim: Sendable {
         deadline = hash["deadline_at"].flatMap { Int64($0) }
         resume = ResumePoint(hash: hash, offsets: reply["offsets"]?.dictionary ?? [:])
         completed = CompletedFile(hash: hash)
-        answered = StoredResponse(hash: hash)
+        storedResponse = StoredResponse(hash: hash)
         hasResponse = hash["status"]?.isEmpty == false
         wasSent = hash["sent"].map { !$0.isEmpty } ?? false
         pendingDeletion = hash["pending_deletion"].flatMap(PendingDeletion.init)

@@ -5,14 +5,14 @@ import HaulRedis
 package enum Settlement: Sendable {
     case completed(CompletedFile, seconds: Double, unchanged: Bool)
     /// A server's response has completed the job.
-    case answered(StoredResponse, seconds: Double, unchanged: Bool)
+    case responded(StoredResponse, seconds: Double, unchanged: Bool)
     case failed(Failure, retryable: Bool, received: Int64)
     case cancelled
     case paused
     /// Another attempt after `delay`.
     case retry(after: Duration, Failure)
     /// The same for a run that brought the file forward: the attempt is not counted, and earlier ones are forgotten.
-    case carryOn(after: Duration, Failure)
+    case retryAfterProgress(after: Duration, Failure)
     /// The job waits, without a slot, until its store can be written again.
     case parked(after: Duration, reason: String)
     /// The job goes back to the front of the queue. No attempt is counted.
@@ -30,14 +30,14 @@ package enum Settlement: Sendable {
     /// Whether the run's partial file has no further use.
     package var isLast: Bool {
         switch self {
-        case .completed, .answered, .cancelled: true
+        case .completed, .responded, .cancelled: true
         default: false
         }
     }
 
     package var isCompleted: Bool {
         switch self {
-        case .completed, .answered: true
+        case .completed, .responded: true
         default: false
         }
     }
@@ -49,12 +49,12 @@ package enum Settlement: Sendable {
 
     var outcome: String {
         switch self {
-        case .completed, .answered: "completed"
+        case .completed, .responded: "completed"
         case .failed: "failed"
         case .cancelled: "cancelled"
         case .paused: "paused"
         case .retry: "retry"
-        case .carryOn: "carry-on"
+        case .retryAfterProgress: "carry-on"
         case .parked: "parked"
         case .released: "released"
         case .rejected: "rejected"
@@ -63,7 +63,7 @@ package enum Settlement: Sendable {
 
     var argument: String {
         switch self {
-        case .retry(let delay, let failure), .carryOn(let delay, let failure):
+        case .retry(let delay, let failure), .retryAfterProgress(let delay, let failure):
             String(delay.milliseconds) + (failure.asksForPause ? " asked" : "")
         case .parked(let delay, let reason): "\(delay.milliseconds) \(reason)"
         case .released(let why): why
@@ -84,7 +84,7 @@ package enum Settlement: Sendable {
                 event.set("etag", file.entity.etag)
                 if unchanged { event.set("unchanged", true) }
             }
-        case .answered(let response, let seconds, let unchanged):
+        case .responded(let response, let seconds, let unchanged):
             Announcement(outcome) { event in
                 event.set("bytes", response.bytes)
                 event.set("seconds", seconds)
@@ -98,7 +98,7 @@ package enum Settlement: Sendable {
                 event.set("retryable", retryable)
                 event.set("received", received)
             }
-        case .retry(let delay, let failure), .carryOn(let delay, let failure):
+        case .retry(let delay, let failure), .retryAfterProgress(let delay, let failure):
             Announcement("retrying") { event in
                 event.set(failure)
                 event.set("delay", delay.secondsValue)
@@ -114,7 +114,7 @@ package enum Settlement: Sendable {
         case .completed(let file, let seconds, let unchanged):
             file.fields + [("error", ""), ("message", ""), ("seconds", "\(seconds)")]
                 + (unchanged ? [("unchanged", "1")] : [])
-        case .answered(let response, let seconds, let unchanged):
+        case .responded(let response, let seconds, let unchanged):
             response.fields
                 + [
                     ("error", ""), ("message", ""), ("sent", ""), ("generation", ""), ("store_state", ""),
@@ -125,7 +125,7 @@ package enum Settlement: Sendable {
             [
                 ("error", failure.code.rawValue), ("message", failure.message), ("retryable", retryable ? "1" : "0"),
             ]
-        case .retry(_, let failure), .carryOn(_, let failure):
+        case .retry(_, let failure), .retryAfterProgress(_, let failure):
             [("error", failure.code.rawValue), ("message", failure.message)]
         default: []
         }
@@ -159,7 +159,7 @@ package struct RunEnd: Sendable {
 
     /// About how many bytes the response adds to the call; 0 without a response.
     package var weight: Int {
-        if case .answered(let response, _, _) = settlement { return 4 * response.body.count }
+        if case .responded(let response, _, _) = settlement { return 4 * response.body.count }
         return 4 * (response?.body.count ?? 0)
     }
 

@@ -14,7 +14,8 @@ package struct JobField: Sendable {
 
     package let name: String
     package let kind: Kind
-    /// The error message for a wrong value, without the field's name. `reason(against:of:)` may name one rule of several.
+    /// The error message for a wrong value, without the field's name. `reason(against:of:)` may name one rule of
+    /// several.
     package let rule: String
     /// The kinds of jobs that may have this field.
     package let kinds: Set<Job.Kind>
@@ -29,7 +30,7 @@ package struct JobField: Sendable {
     /// for workers that know this kind (docs/reference/bus.md, "Kinds").
     package static let kindRule = "must be " + Job.Kind.allCases.map(\.rawValue).joined(separator: " or ")
     /// The kinds of jobs that keep a response.
-    private static let answered: Set<Job.Kind> = [.request, .upload]
+    private static let withResponse: Set<Job.Kind> = [.request, .upload]
     package static let bodyRule = "must be the only one of body, json, form and body_base64"
 
     /// The largest integer that every JSON parser keeps exact.
@@ -97,17 +98,17 @@ package struct JobField: Sendable {
         ),
         JobField("body", .text(largestElement), "must be a text", of: [.download, .request]),
         JobField("json", .json, "must be JSON", of: [.request]),
-        JobField("form", .items, "must be " + items, of: answered),
+        JobField("form", .items, "must be " + items, of: withResponse),
         JobField(
             "body_base64", .base64, "must be base 64 of the standard alphabet, with its padding", of: [.request]),
-        JobField("query", .items, "must be " + items, of: answered),
+        JobField("query", .items, "must be " + items, of: withResponse),
         JobField(
             "expect", .statuses,
-            "must be a list of 1 to 16 statuses from 100 to 599, or ranges of them like \"200-299\"", of: answered),
+            "must be a list of 1 to 16 statuses from 100 to 599, or ranges of them like \"200-299\"", of: withResponse),
         JobField(
             "max_response", .integer(0...Int64(Job.Request.largestResponse)),
-            "must be a whole number from 0 to \(Job.Request.largestResponse)", of: answered),
-        JobField("idempotent", .flag, "must be true or false", of: answered),
+            "must be a whole number from 0 to \(Job.Request.largestResponse)", of: withResponse),
+        JobField("idempotent", .flag, "must be true or false", of: withResponse),
         JobField("file", .file, "must be the path of a file, as for path, without / at its end", of: [.upload]),
         JobField(
             "files", .files,

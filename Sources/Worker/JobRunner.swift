@@ -52,7 +52,7 @@ struct JobRunner: Sendable {
                 confirm: { await self.mayCommit(running, queueServer) }),
             report: { self.announce($0, of: running, queueServer) })
         (assignment.resume, assignment.completed) = (claim.resume, claim.completed)
-        (assignment.answered, assignment.wasSent) = (claim.answered, claim.wasSent)
+        (assignment.storedResponse, assignment.wasSent) = (claim.storedResponse, claim.wasSent)
         assignment.limits = [queueServer.rates.queue.bucket]
         assignment.hostBuckets = queueServer.rates.hosts
         assignment.markSent = { await self.markSent(running, queueServer) }
@@ -157,8 +157,8 @@ struct JobRunner: Sendable {
         case .fenced: nil
         case .completed(let file, let seconds, let unchanged):
             .completed(file, seconds: seconds, unchanged: unchanged)
-        case .answered(let response, let seconds, let unchanged):
-            .answered(response, seconds: seconds, unchanged: unchanged)
+        case .responded(let response, let seconds, let unchanged):
+            .responded(response, seconds: seconds, unchanged: unchanged)
         case .parked(let reason): .parked(after: .seconds(5), reason: reason)
         case .failed(let failure): settlement(after: failure, running, activity)
         case .stopped:
@@ -184,7 +184,7 @@ struct JobRunner: Sendable {
             retries: running.job.retries ?? RetryPolicy.retries)
         return switch verdict {
         case .retry(let delay): .retry(after: delay, failure)
-        case .carryOn(let delay): .carryOn(after: delay, failure)
+        case .retryAfterProgress(let delay): .retryAfterProgress(after: delay, failure)
         case .end(let isRetryable):
             .failed(failure, retryable: isRetryable, received: activity.progress().received)
         }

@@ -45,7 +45,7 @@ final class Leftovers: Sendable {
             if let location = activity.partialLocation { await keep(location, of: run) }
         case .completed: await activity.discard(soon: isSoon)
         // A response has no partial file.
-        case .answered: break
+        case .responded: break
         case .cancelled: await activity.discard(soon: false)
         case nil:
             // The other worker can continue only the generation that Redis knows. Any other one is of no use.

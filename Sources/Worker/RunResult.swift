@@ -18,12 +18,12 @@ enum RunResult {
         case .unsettled: "unsettled"
         case .settled(let settlement):
             switch settlement {
-            case .completed(_, _, let unchanged), .answered(_, _, let unchanged): unchanged ? "unchanged" : "completed"
+            case .completed(_, _, let unchanged), .responded(_, _, let unchanged): unchanged ? "unchanged" : "completed"
             case .failed: "failed"
             case .cancelled: "cancelled"
             case .paused: "paused"
             case .retry: "retried"
-            case .carryOn: "continued"
+            case .retryAfterProgress: "continued"
             case .parked: "waiting"
             case .released: "released"
             case .rejected: "rejected"
@@ -38,12 +38,12 @@ enum RunResult {
         case .settled(let settlement):
             switch settlement {
             case .completed(_, _, let unchanged): unchanged ? "job completed: its file is unchanged" : "job completed"
-            case .answered(_, _, let unchanged):
+            case .responded(_, _, let unchanged):
                 unchanged ? "job completed: its response is unchanged" : "job completed"
             case .failed: "job failed"
             case .cancelled: "job cancelled"
             case .paused: "job paused"
-            case .retry, .carryOn: "job is tried again"
+            case .retry, .retryAfterProgress: "job is tried again"
             case .parked: "job waits for the store"
             case .released: "job returned to the queue"
             case .rejected: "job rejected"
@@ -57,8 +57,8 @@ enum RunResult {
         case .unsettled: .warning
         case .settled(let settlement):
             switch settlement {
-            case .completed, .answered, .cancelled, .paused, .released: .info
-            case .retry, .carryOn, .parked: .notice
+            case .completed, .responded, .cancelled, .paused, .released: .info
+            case .retry, .retryAfterProgress, .parked: .notice
             case .failed, .rejected: .warning
             }
         }
@@ -68,14 +68,14 @@ enum RunResult {
 
     var failure: Failure? {
         switch settlement {
-        case .failed(let failure, _, _), .retry(_, let failure), .carryOn(_, let failure): failure
+        case .failed(let failure, _, _), .retry(_, let failure), .retryAfterProgress(_, let failure): failure
         default: nil
         }
     }
 
     var delay: Duration? {
         switch settlement {
-        case .retry(let delay, _), .carryOn(let delay, _), .parked(let delay, _): delay
+        case .retry(let delay, _), .retryAfterProgress(let delay, _), .parked(let delay, _): delay
         default: nil
         }
     }
@@ -92,6 +92,6 @@ enum RunResult {
 
     var file: String? { completed?.file }
     var bytes: Int64? {
-        if case .answered(let response, _, _) = settlement { response.bytes } else { completed?.bytes }
+        if case .responded(let response, _, _) = settlement { response.bytes } else { completed?.bytes }
     }
 }

@@ -400,7 +400,7 @@ struct CallBoundTests {
             try await push(f, (0..<names).map { #"{"id":"\#(id)","url":"http://h/","reply_to":"\#(id)-\#($0)"}"# })
             while try await f.redis.send(Command("LLEN", f.queue.keys.jobs)).int ?? 0 > 0 { _ = try await f.claim() }
         }
-        try await f.settle(claim, .answered(Self.response(bytes), seconds: 1, unchanged: false))
+        try await f.settle(claim, .responded(Self.response(bytes), seconds: 1, unchanged: false))
     }
 
     @Test(
@@ -482,7 +482,7 @@ struct CallBoundTests {
         for (id, bytes) in [("s", 10_000), ("l", 100_000)] {
             try await push(f, [#"{"id":"\#(id)","kind":"request","url":"http://h/","reply_to":"\#(id)"}"#])
             let claim = try #require(try await f.claim())
-            try await f.settle(claim, .answered(Self.response(bytes), seconds: 1, unchanged: false))
+            try await f.settle(claim, .responded(Self.response(bytes), seconds: 1, unchanged: false))
             let reply = try #require(try await f.redis.send(Command("RPOP", f.queue.keys.reply(id))).bytes)
             #expect(Event(reply)?.responseBody?.count == bytes)
             #expect(try await f.queue.job(id).flatMap { StoredResponse(hash: $0.fields) }?.body.count == bytes)
@@ -501,7 +501,7 @@ struct CallBoundTests {
         try await push(f, [#"{"id":"r","kind":"request","url":"http://h/","reply_to":"a"}"#])
         let claim = try #require(try await f.claim())
         try await f.redis.send(Command("CONFIG", "SET", "maxmemory", 1_000_000))
-        try await f.settle(claim, .answered(Self.response(1 << 20), seconds: 1, unchanged: false))
+        try await f.settle(claim, .responded(Self.response(1 << 20), seconds: 1, unchanged: false))
         for key in [f.queue.keys.job("r"), f.queue.keys.reply("a")] {
             #expect(try await f.redis.send(Command("MEMORY", "USAGE", key)).int ?? .max < 4096)
         }

@@ -335,7 +335,7 @@ import Testing
     }
 
     @Test("an attempt that made progress is retried, and resets the count of failed attempts")
-    func carryOn() async throws {
+    func retryAfterProgress() async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
         let failure = Failure(.connect, "m")
@@ -347,7 +347,7 @@ import Testing
         try await eventually { try await queued() }
         let second = try #require(try await f.claim())
         #expect(second.attempt == 1)
-        try await f.settle(second, .carryOn(after: .zero, failure))
+        try await f.settle(second, .retryAfterProgress(after: .zero, failure))
         #expect(try await f.queue.job("1")?["error"] == "connect")
         try await eventually { try await queued() }
         #expect(try await f.claim()?.attempt == 0)

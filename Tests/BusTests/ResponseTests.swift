@@ -26,7 +26,7 @@ struct ResponseTests {
     }
 
     private func answer(_ id: String, _ bytes: Int, _ f: QueueFixture) async throws {
-        try await f.settle(try await claim(id, f), .answered(Self.response(bytes), seconds: 1, unchanged: false))
+        try await f.settle(try await claim(id, f), .responded(Self.response(bytes), seconds: 1, unchanged: false))
     }
 
     private func kept(_ f: QueueFixture) async throws -> [String] {
@@ -56,8 +56,8 @@ struct ResponseTests {
         let event = try #require(Event(reply))
         #expect(event.status == 200 && event["response_dropped"]?.bool == true && event.responseBody == nil)
         let again = try await claim("1", f, more: #","fresh_for":100"#)
-        #expect(again.answered == nil)
-        try await f.settle(again, .answered(Self.response(50), seconds: 1, unchanged: false))
+        #expect(again.storedResponse == nil)
+        try await f.settle(again, .responded(Self.response(50), seconds: 1, unchanged: false))
         #expect(try await f.queue.job("1")?.droppedResponse == nil)
         #expect(try await f.queue.keptResponses().bytes == 250)
         try await f.expectOrder()

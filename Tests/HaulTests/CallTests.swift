@@ -12,7 +12,7 @@ import Testing
         /// The server has the request, and has not answered.
         case sent
         /// The server has answered, and Redis does not have the result.
-        case answered
+        case responded
     }
 
     @Test("a POST is sent once, whenever its worker is killed", arguments: Stage.allCases)
@@ -32,7 +32,7 @@ import Testing
         switch stage {
         case .waiting: try await fleet.wait("post", for: "running")
         case .sent: try await eventually("the request") { origin.requests.contains { $0.path == "/post" } }
-        case .answered:
+        case .responded:
             try await eventually("the request") { origin.requests.contains { $0.path == "/post" } }
             // From now on Redis receives nothing.
             fleet.server.signal(SIGSTOP)
@@ -42,7 +42,7 @@ import Testing
         one.kill(SIGKILL)
         _ = try? await one.wait()
         latch.open()
-        if stage == .answered { fleet.server.signal(SIGCONT) }
+        if stage == .responded { fleet.server.signal(SIGCONT) }
         let two = try fleet.worker("two")
         try await eventually("the other worker to work", within: .seconds(40)) { two.standardError.contains("working") }
         let end = stage == .waiting ? "completed" : "failed"
@@ -50,7 +50,7 @@ import Testing
             ["completed", "failed"].contains(try await fleet.field("state", of: "post"))
         }
         // Redis may have received the settle before it was stopped.
-        if stage != .answered { #expect(try await fleet.field("state", of: "post") == end) }
+        if stage != .responded { #expect(try await fleet.field("state", of: "post") == end) }
         if try await fleet.field("state", of: "post") == "failed" {
             #expect(try await fleet.field("error", of: "post") == "outcome_unknown")
         }

@@ -58,8 +58,8 @@ package final class Call: Activity {
     // MARK: The run
 
     package func run() async -> ActivityOutcome {
-        if let answered = assignment.answered, isFresh(answered) {
-            return .answered(answered, seconds: 0, unchanged: true)
+        if let stored = assignment.storedResponse, isFresh(stored) {
+            return .responded(stored, seconds: 0, unchanged: true)
         }
         if assignment.wasSent, !request.isRepeatable {
             return .failed(ResponseStorage.lostRun)
@@ -76,7 +76,7 @@ package final class Call: Activity {
                 guard await mark() else { return Task.isCancelled ? .stopped : .fenced }
             }
             let (response, isUnchanged) = try await ask(url, host)
-            return .answered(response, seconds: (ContinuousClock.now - begun).secondsValue, unchanged: isUnchanged)
+            return .responded(response, seconds: (ContinuousClock.now - begun).secondsValue, unchanged: isUnchanged)
         } catch {
             let (response, status) = state.withLock { ($0.response, $0.transfer?.head.status) }
             return ResponseStorage.outcome(
@@ -85,19 +85,19 @@ package final class Call: Activity {
     }
 
     /// Whether this is a response to the same request that the job expects, and no older than the job allows.
-    private func isFresh(_ answered: StoredResponse) -> Bool {
-        guard let freshFor = job.freshFor, answered.requestDigest == request.digest,
-            job.request.expects(answered.status)
+    private func isFresh(_ stored: StoredResponse) -> Bool {
+        guard let freshFor = job.freshFor, stored.requestDigest == request.digest,
+            job.request.expects(stored.status)
         else { return false }
-        return .milliseconds(assignment.clock.milliseconds - answered.validated) < freshFor
+        return .milliseconds(assignment.clock.milliseconds - stored.validated) < freshFor
     }
 
     /// The stored response for a conditional request. Only a job with `fresh_for` has conditions in its request.
     private var known: StoredResponse? {
-        guard job.freshFor != nil, request.isConditional, let answered = assignment.answered,
-            answered.requestDigest == request.digest, answered.status == 200
+        guard job.freshFor != nil, request.isConditional, let stored = assignment.storedResponse,
+            stored.requestDigest == request.digest, stored.status == 200
         else { return nil }
-        return answered
+        return stored
     }
 
     private var conditions: [HeaderField] {

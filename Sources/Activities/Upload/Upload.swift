@@ -147,7 +147,7 @@ package final class Upload: Activity {
                 response = try await send(files, to: url)
             }
             response.uploaded = files.reduce(0) { $0 + $1.source.version.size }
-            return .answered(response, seconds: (ContinuousClock.now - begun).secondsValue, unchanged: false)
+            return .responded(response, seconds: (ContinuousClock.now - begun).secondsValue, unchanged: false)
         } catch {
             if case .failed(let failure) = error, [.sourceChanged, .sourceMissing].contains(failure.code) {
                 await terminate()

@@ -16,7 +16,7 @@ final class GetRun: Sendable {
         var record: GetRecord?
         /// The checkpoints of the attempt that is running.
         var checkpoints = Checkpoints()
-        /// A server has answered at least once.
+        /// A server has responded at least once.
         var isReached = false
         /// Bytes received in all attempts.
         var moved: Int64 = 0
@@ -142,7 +142,7 @@ final class GetRun: Sendable {
                 await downloadLog.remove(item.key)
                 return GetResult(end: .skipped, file: item.likelyPath)
             case .end: return await fail(failure)
-            case .carryOn(let delay): (wait, failed) = (delay, 0)
+            case .retryAfterProgress(let delay): (wait, failed) = (delay, 0)
             case .retry(let delay): (wait, failed) = (delay, failed + 1)
             }
             guard wait <= Self.longestWait else {
@@ -171,8 +171,8 @@ final class GetRun: Sendable {
         switch outcome {
         case .completed(let file, _, let isUnchanged):
             return .end(await complete(download, file, standing, isUnchanged: isUnchanged))
-        // Only requests and uploads end as answered.
-        case .stopped, .answered:
+        // Only requests and uploads end with a response.
+        case .stopped, .responded:
             await saveCheckpoint(download)
             return .end(GetResult(end: .stopped))
         case .fenced:

@@ -73,14 +73,14 @@ extension Get {
                 let wait: Duration
                 switch RetryPolicy.judge(failure, of: download, failed: failed, retries: retries) {
                 case .end: return GetResult(end: .failed(failure))
-                case .carryOn(let delay): (wait, failed) = (delay, 0)
+                case .retryAfterProgress(let delay): (wait, failed) = (delay, 0)
                 case .retry(let delay): (wait, failed) = (delay, failed + 1)
                 }
                 reporter.record("\(failure.message); again in \(Units.duration(wait.secondsValue))")
                 try? await Task.sleep(for: wait)
                 if Task.isCancelled { return GetResult(end: .stopped) }
-            // Only requests and uploads end as answered.
-            case .parked, .stopped, .fenced, .answered: return GetResult(end: .stopped)
+            // Only requests and uploads end with a response.
+            case .parked, .stopped, .fenced, .responded: return GetResult(end: .stopped)
             }
         }
     }

@@ -46,7 +46,7 @@ package struct Put: AsyncParsableCommand {
         let work = Task {
             await runner.run { run, end in
                 switch end {
-                case .answered(let response, let seconds):
+                case .responded(let response, let seconds):
                     if !isQuiet { reporter.line(Self.words(run.item.label, response, seconds).printable) }
                 case .failed(let failure, _):
                     reporter.complain("haul: \(run.item.label): \(failure.code): \(failure.message)")
@@ -60,7 +60,7 @@ package struct Put: AsyncParsableCommand {
         await reporter.flush()
         if body { ends.forEach(Self.printBody) }
         if work.isCancelled { throw ExitStatus.interrupted }
-        if ends.contains(where: { if case .answered = $0 { false } else { true } }) { throw ExitStatus.jobFailed }
+        if ends.contains(where: { if case .responded = $0 { false } else { true } }) { throw ExitStatus.jobFailed }
     }
 
     /// `film.bin  1.2 GiB in 12s (100.0 MiB/s): HTTP 201`
@@ -72,7 +72,7 @@ package struct Put: AsyncParsableCommand {
 
     private static func printBody(_ end: PutRun.End) {
         switch end {
-        case .answered(let response, _), .failed(_, let response?):
+        case .responded(let response, _), .failed(_, let response?):
             Terminal.write(String(decoding: response.body, as: UTF8.self))
         case .failed(_, nil), .stopped: break
         }

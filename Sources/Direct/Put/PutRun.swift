@@ -9,7 +9,7 @@ import Synchronization
 /// One upload of `haul put`, with as many attempts as it needs.
 final class PutRun: Sendable {
     enum End: Sendable {
-        case answered(StoredResponse, seconds: Double)
+        case responded(StoredResponse, seconds: Double)
         case failed(Failure, StoredResponse?)
         /// The upload was interrupted.
         case stopped
@@ -18,7 +18,7 @@ final class PutRun: Sendable {
     private struct State {
         var view: GetRun.View
         var activity: Upload?
-        /// The server has answered at least once.
+        /// The server has responded at least once.
         var isReached = false
         var resume: ResumePoint?
     }
@@ -50,8 +50,8 @@ final class PutRun: Sendable {
         while true {
             let (upload, outcome) = await attempt()
             guard case .failed(let failure) = outcome else {
-                if case .answered(let response, _, _) = outcome {
-                    return .answered(response, seconds: (ContinuousClock.now - begun).secondsValue)
+                if case .responded(let response, _, _) = outcome {
+                    return .responded(response, seconds: (ContinuousClock.now - begun).secondsValue)
                 }
                 return .stopped
             }
@@ -65,7 +65,7 @@ final class PutRun: Sendable {
             let wait: Duration
             switch RetryPolicy.judge(failure, of: upload, failed: failed, retries: retries) {
             case .end: return .failed(failure, upload.response)
-            case .carryOn(let delay): (wait, failed) = (delay, 0)
+            case .retryAfterProgress(let delay): (wait, failed) = (delay, 0)
             case .retry(let delay): (wait, failed) = (delay, failed + 1)
             }
             reporter.record("\(item.label): \(failure.message); again in \(Units.duration(wait.secondsValue))")

@@ -48,7 +48,7 @@ final class PutRunner: Sendable {
         state.withLock { state in
             state.running.removeAll { $0 === run }
             state.ends[index] = end
-            if case .answered(let response, _) = end {
+            if case .responded(let response, _) = end {
                 state.totals.done += 1
                 state.totals.doneBytes += response.uploaded ?? 0
             } else {

@@ -114,10 +114,10 @@ extension Simulation {
             .retry(
                 after: .seconds(Int64.random(in: 0...5, using: &random)),
                 Failure(random.chance(50) ? .connect : .http(429), "m"))
-        case 3: .carryOn(after: .seconds(Int64.random(in: 0...5, using: &random)), Failure(.connect, "m"))
+        case 3: .retryAfterProgress(after: .seconds(Int64.random(in: 0...5, using: &random)), Failure(.connect, "m"))
         case 4: .parked(after: .seconds(2), reason: "disk")
         case 5, 6: .released(why: "test")
-        case 7, 8: .answered(response(), seconds: 1, unchanged: false)
+        case 7, 8: .responded(response(), seconds: 1, unchanged: false)
         default: QueueFixture.done
         }
     }
@@ -214,8 +214,8 @@ extension Simulation {
 extension Settlement {
     fileprivate var keepsOffsets: Bool {
         switch self {
-        case .completed, .answered, .cancelled, .rejected: false
-        case .failed, .paused, .retry, .carryOn, .parked, .released: true
+        case .completed, .responded, .cancelled, .rejected: false
+        case .failed, .paused, .retry, .retryAfterProgress, .parked, .released: true
         }
     }
 

@@ -169,7 +169,7 @@ extension Story {
 
     mutating func settled(as settlement: Settlement, _ now: Int64, _ policy: QueuePolicy) -> JobState? {
         switch settlement {
-        case .completed, .answered: return ended(.completed, now, policy)
+        case .completed, .responded: return ended(.completed, now, policy)
         case .failed: return ended(.failed, now, policy)
         case .cancelled:
             let forgets = taken?.request.forgets ?? false
@@ -177,10 +177,10 @@ extension Story {
             if taken == nil { demand = nil }
             let timestamp = taken?.timestamp ?? now
             return stopped(by: Stop(request: forgets ? .removed : .cancelled, timestamp: timestamp), now, policy)
-        case .retry, .carryOn, .parked:
+        case .retry, .retryAfterProgress, .parked:
             guard taken == nil else { return putBack(now, policy) }
             if case .retry = settlement { attempts += 1 }
-            if case .carryOn = settlement { attempts = 0 }
+            if case .retryAfterProgress = settlement { attempts = 0 }
             return .scheduled
         case .paused, .released: return putBack(now, policy)
         case .rejected:
