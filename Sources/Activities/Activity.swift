@@ -25,7 +25,7 @@ package protocol Activity: AnyObject, Sendable {
     var isWaitingForHost: Bool { get }
 
     /// False while the run only waits for a connection to its host.
-    var isAtWork: Bool { get }
+    var isActive: Bool { get }
 
     /// Makes the progress so far durable and returns where another worker can continue. nil if nothing is new.
     func checkpoint() async -> ResumePoint?

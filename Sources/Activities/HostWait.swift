@@ -24,7 +24,7 @@ final class HostWait: Sendable {
         return isIn
     }
 
-    var isAwaited: Bool { waitingSince.withLock { $0 != nil } }
+    var isWaiting: Bool { waitingSince.withLock { $0 != nil } }
 
     /// Whether the wait has lasted for a second or longer.
     var hasWaitedLong: Bool {

@@ -33,8 +33,8 @@ package struct RunReport: Sendable {
 
     /// Reports whether the run is at work or only waits. If its worker is lost, only a run that was at work counts as a
     /// crash.
-    package mutating func set(isAtWork: Bool, of run: Run) {
-        fields.append(("active_token", isAtWork ? run.token : ""))
+    package mutating func set(isActive: Bool, of run: Run) {
+        fields.append(("active_token", isActive ? run.token : ""))
         // The end of a run deletes `active_token` only if the hash has a `speed`: finish_run() in Lua/states.lua.
         if !fields.contains(where: { $0.0 == "speed" }) { fields.append(("speed", "0")) }
     }

@@ -132,8 +132,8 @@ extension Job.Upload {
         1...255 ~= text.utf8.count && !text.utf8.contains { $0 < 32 || $0 == 127 }
     }
 
-    /// The value of a job's field `files`.
-    static func text(_ files: [File]) -> String {
+    /// The value of a job's field `files`, as JSON.
+    static func json(_ files: [File]) -> String {
         let objects = files.map { file in
             var object = JSONObject()
             object.set("file", file.file)

@@ -3,7 +3,8 @@ extension Job {
     /// ``init(element:)`` checks it.
     public var element: String {
         var object = JSONObject()
-        // `id` and `at` come first, so that even the kept beginning of a rejected element identifies the push.
+        // `id` and `at` come first, because the list `rejected` keeps only the beginning of a long element, and these
+        // two identify the push.
         object.set("id", id)
         object.set("at", at)
         if kind != .download { object.set("kind", kind.rawValue) }
@@ -55,7 +56,7 @@ extension Job {
 
     private func setUpload(in object: inout JSONObject) {
         object.set("file", upload.file)
-        if !upload.files.isEmpty { object.set("files", json: Upload.text(upload.files)) }
+        if !upload.files.isEmpty { object.set("files", json: Upload.json(upload.files)) }
         if upload.isEach { object.set("each", true) }
         object.set("protocol", upload.method?.rawValue)
         object.set("content_digest", upload.contentDigest?.rawValue)

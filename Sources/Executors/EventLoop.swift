@@ -48,7 +48,7 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
     private var watches: [Int32: Watch] = [:]
     private var generation: UInt32 = 0
     private var timers = TimerQueue()
-    private var endings: [() -> Void] = []
+    private var endOfTurnHandlers: [() -> Void] = []
     /// The jobs of this turn. The array is swapped with the inbox, so that both keep their memory.
     private var batch: [UnownedJob] = []
 
@@ -58,7 +58,7 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
     private static let gatheringThreshold = 64
     private static let gatheringMilliseconds: Int32 = 5
     /// How many batches of jobs a turn runs before it reads epoll's events, so that jobs cannot starve descriptors.
-    private static let rounds = 16
+    private static let maxBatchesPerTurn = 16
 
     /// Starts the loop's thread. Debuggers show `name` (15 bytes).
     package init(name: String) {
@@ -136,7 +136,7 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
     /// the loop sleeps. So the output of many jobs and events can be written in one system call.
     package func atEndOfTurn(_ handler: @escaping () -> Void) {
         checkIsolated()
-        endings.append(handler)
+        endOfTurnHandlers.append(handler)
     }
 
     // MARK: The thread
@@ -183,9 +183,9 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
         watch.handler(Readiness(rawValue: event.events))
     }
 
-    /// Runs the jobs of the inbox, and the jobs that these enqueue, for at most `rounds` batches.
+    /// Runs the jobs of the inbox, and the jobs that these enqueue, for at most `maxBatchesPerTurn` batches.
     private func runJobs() {
-        for _ in 0..<Self.rounds {
+        for _ in 0..<Self.maxBatchesPerTurn {
             inbox.withLock { swap(&$0, &batch) }
             if batch.isEmpty { return }
             for job in batch {
@@ -198,14 +198,14 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
 
     private func runTimers() {
         guard timers.count > 0 else { return }
-        // `lastID` leaves a timer that a handler schedules for the past to the next turn.
+        // If a handler schedules a timer for the past, its id is higher than `last`, so it fires in the next turn.
         let (now, last) = (ContinuousClock.now, timers.lastID)
         while let handler = timers.popDue(at: now, upTo: last) { handler() }
     }
 
     private func endTurn() {
-        while !endings.isEmpty {
-            for handler in exchange(&endings, with: []) { handler() }
+        while !endOfTurnHandlers.isEmpty {
+            for handler in exchange(&endOfTurnHandlers, with: []) { handler() }
         }
     }
 

@@ -44,7 +44,7 @@ struct TimerQueue {
     }
 
     /// Removes the next timer that is due at `now`, and returns its handler. nil if no timer is due, or if the next one
-    /// was scheduled after the timer `last`.
+    /// has a higher id than `last`, because it was scheduled later.
     mutating func popDue(at now: Instant, upTo last: UInt64) -> (() -> Void)? {
         dropCancelled()
         guard let first = heap.first, first.deadline <= now, first.id <= last else { return nil }

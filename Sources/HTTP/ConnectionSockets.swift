@@ -46,12 +46,12 @@ final class ConnectionSockets {
 
     /// Ends an idle connection that has received input, or its end, since the last response: the next request would
     /// take that input for its response. Returns whether the connection was ended.
-    func endIfStray(from localPort: UInt16, to peer: IPAddress?, _ peerPort: UInt16) -> Bool {
-        let stray = uses.keys.first { socket in
+    func endIfUnsolicited(from localPort: UInt16, to peer: IPAddress?, _ peerPort: UInt16) -> Bool {
+        let found = uses.keys.first { socket in
             self.localPort(of: socket) == localPort && Self.isPeer(socket, peer, peerPort) && Self.hasInput(socket)
         }
-        if let stray { end(stray) }
-        return stray != nil
+        if let found { end(found) }
+        return found != nil
     }
 
     /// The sockets of all open connections.

@@ -4,8 +4,8 @@ struct TransferConnection {
         case connecting
         /// An address is not allowed, or no socket could be opened. While connecting, the next address may work.
         case refused(TransferError)
-        /// A kept connection had unsolicited input, or another kept connection has just failed. Nothing was sent on it.
-        case stray
+        /// The reused connection had unsolicited input, or another reused one has just failed. Nothing was sent on it.
+        case stale
         /// The request is sent on this connection.
         case used(Peer)
     }
@@ -19,12 +19,12 @@ struct TransferConnection {
     }
 
     private(set) var phase = Phase.connecting
-    /// The sockets that were opened for the request; empty if it uses a kept connection.
+    /// The sockets that were opened for the request; empty if it reuses a connection.
     private(set) var sockets: Set<Int32> = []
 
     var peer: Peer? { if case .used(let peer) = phase { peer } else { nil } }
     var isConnected: Bool { peer != nil }
-    var isStray: Bool { if case .stray = phase { true } else { false } }
+    var isStale: Bool { if case .stale = phase { true } else { false } }
     /// Why there is no connection, if we refused it ourselves. libcurl only reports that there is none.
     var refusal: TransferError? { if case .refused(let error) = phase, sockets.isEmpty { error } else { nil } }
 
@@ -45,5 +45,5 @@ struct TransferConnection {
         sockets = []
     }
 
-    mutating func meetStrayInput() { phase = .stray }
+    mutating func markStale() { phase = .stale }
 }

@@ -41,8 +41,8 @@ extension TransferTask {
         // After a kept connection has failed, libcurl repeats the request by itself, on one kept connection after the
         // other. Once is enough, and then on a new one.
         let isRepeated = connection.isConnected
-        if connection.sockets.isEmpty, isRepeated || hasStrayInput(session, from: port, to: peer, remotePort) {
-            connection.meetStrayInput()
+        if connection.sockets.isEmpty, isRepeated || hasUnsolicitedInput(session, from: port, to: peer, remotePort) {
+            connection.markStale()
             return CURL_PREREQFUNC_ABORT
         }
         request.sending?.begin()
@@ -53,11 +53,11 @@ extension TransferTask {
     /// Whether an idle connection has input: an unsolicited response, which this request would take for its own. With
     /// HTTP/2 each response names its request. Other input on an idle TLS connection is rare, since session tickets
     /// precede the first response. Then a new connection costs little.
-    private func hasStrayInput(
+    private func hasUnsolicitedInput(
         _ session: TLSSession?, from port: UInt16, to peer: IPAddress?, _ remotePort: UInt16
     ) -> Bool {
         guard session?.isHTTP2 != true else { return false }
-        return shared.connections.endIfStray(from: port, to: peer, remotePort)
+        return shared.connections.endIfUnsolicited(from: port, to: peer, remotePort)
             || easy.map { TLSSession.hasUnreadInput($0) } ?? false
     }
 
@@ -72,7 +72,7 @@ extension TransferTask {
         if case .stopping(.failed(let error)) = state.phase { return HeadFailure(error: error) }
         let error: TransferError = if case .failed(let error) = end { error } else { .failed(self, code) }
         if outgoing?.isRequestRefused == true { return HeadFailure(error: error, remedy: .withoutExpect) }
-        if connection.isStray { return HeadFailure(error: error, remedy: .newConnection) }
+        if connection.isStale { return HeadFailure(error: error, remedy: .newConnection) }
         if code == CURLE_COULDNT_RESOLVE_HOST { return HeadFailure(error: error, remedy: .resolver) }
         return HeadFailure(
             error: error, remedy: seemsToNeedHTTP2(code) ? .http2 : nil,

@@ -10,9 +10,6 @@ import HaulExecutors
 /// disconnects, its handler is cancelled.
 ///
 /// Each connection starts at most one request in one turn of the loop, however many it has sent.
-///
-/// The actor has many properties because it owns what its connections share: the loop, the limits, the listening
-/// sockets and the receive buffer.
 package actor HTTPServer {
     package typealias Handler = @Sendable (ServerRequest) async -> Decision
 

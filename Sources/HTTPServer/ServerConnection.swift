@@ -2,9 +2,6 @@ import Glibc
 import HaulExecutors
 
 /// One client's connection and its state. Touched on the server's loop only.
-///
-/// The class has many properties: states that exclude each other are in `phase`; the others change independently
-/// (input, output, the waiting writer, the deadline).
 final class ServerConnection {
     enum Phase {
         /// Waiting for a request, or receiving one.

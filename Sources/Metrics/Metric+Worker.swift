@@ -23,7 +23,7 @@ extension Metric {
         help: "Runs by how they ended, and by error code, which is empty without an error. At most 100 codes are "
             + "counted separately; further ones are \"other\".")
     package static let runDuration = histogram(
-        "haul_run_duration_seconds", by: "queue", buckets: lengths,
+        "haul_run_duration_seconds", by: "queue", buckets: jobDurations,
         help: "From the claim of a run to the end of its settling.")
     package static let fenced = counter(
         "haul_fenced_total", by: "queue", help: "Runs that the worker lost because their leases had ended.")

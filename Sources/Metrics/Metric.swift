@@ -32,7 +32,7 @@ package struct Metric: Sendable, Hashable {
     /// Buckets for round trips and syncs, in seconds.
     static let latencies = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
     /// Buckets for whole jobs, in seconds.
-    static let lengths = [0.01, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800, 7200, 43200]
+    static let jobDurations = [0.01, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800, 7200, 43200]
 
     package static func == (one: Metric, other: Metric) -> Bool { one.name == other.name }
     package func hash(into hasher: inout Hasher) { hasher.combine(name) }

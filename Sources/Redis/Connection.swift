@@ -4,8 +4,7 @@ import HaulExecutors
 /// One connection: a non-blocking socket on the loop of all Redis connections, hiredis' reader, and the callers that
 /// wait for replies, in order. After any error the connection is closed for good, and `Redis` opens a new one.
 ///
-/// The commands of one turn of the loop are sent in one write at the end of the turn. The actor has more than eight
-/// stored properties: `phase` is its state; the others are its socket, its buffers and the waiting callers.
+/// The commands of one turn of the loop are sent in one write at the end of the turn.
 actor Connection {
     /// All Redis connections of a process share one thread.
     static let loop = EventLoop(name: "redis")

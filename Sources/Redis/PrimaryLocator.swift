@@ -5,9 +5,9 @@ struct PrimaryLocator: Sendable {
     let name: String
     /// The addresses to try in turn: those of the URL, and the cluster nodes that MOVED replies have named.
     private var addresses: [RedisURL.Address]
-    private var next = 0
+    private var nextIndex = 0
     /// The node that the last MOVED reply named.
-    private var moved: RedisURL.Address?
+    private var movedTo: RedisURL.Address?
 
     init(_ url: RedisURL, name: String) {
         (self.url, self.name) = (url, name)
@@ -21,7 +21,7 @@ struct PrimaryLocator: Sendable {
     /// - Throws: `.unreachable` if no sentinel names the primary.
     func find(timeout: Duration) async throws(RedisError) -> RedisURL.Address {
         if case .sentinel(let primary) = url.kind { return try await Self.ask(url, for: primary, name, timeout) }
-        return moved ?? addresses[next % addresses.count]
+        return movedTo ?? addresses[nextIndex % addresses.count]
     }
 
     /// Translates the error of a connection to the server that `find` returned. With sentinels `.unreachable` becomes
@@ -33,18 +33,18 @@ struct PrimaryLocator: Sendable {
 
     /// Records that the server did not answer. `find` continues with the next known address.
     mutating func failed() {
-        moved = nil
-        next += 1
+        movedTo = nil
+        nextIndex += 1
     }
 
     /// Follows a MOVED reply. Returns false if `error` is not a MOVED reply or names no address.
-    mutating func follow(_ error: RedisError, from asked: RedisURL.Address?) -> Bool {
+    mutating func follow(_ error: RedisError, from server: RedisURL.Address?) -> Bool {
         guard error.code == .moved, let target = error.redirectTarget,
-            let address = RedisURL.clusterAddress(target, of: asked)
+            let address = RedisURL.clusterAddress(target, of: server)
         else {
             return false
         }
-        moved = address
+        movedTo = address
         // This node can answer later, when the URL's own nodes are gone.
         if !addresses.contains(address) { addresses.append(address) }
         return true
@@ -59,8 +59,8 @@ struct PrimaryLocator: Sendable {
             do throws(RedisError) {
                 let connection = try await Connection.open(
                     sentinel, Login(sentinelOf: url, name: name), timeout: min(timeout, .seconds(1)))
-                let question = Command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", primary)
-                let reply = try await connection.call([question], timeout: .seconds(1))[0]
+                let query = Command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", primary)
+                let reply = try await connection.call([query], timeout: .seconds(1))[0]
                 await connection.close()
                 if case .error(let error) = reply { throw error }
                 if let parts = reply.array, parts.count == 2, let host = parts[0].string, let port = parts[1].string,

@@ -7,9 +7,6 @@ import HaulExecutors
 /// the caller decides whether to send the command again. All functions of the bus may be sent again. If a reply says
 /// that Redis has not executed the command (`LOADING`, `READONLY` after a failover, …), the client retries up to the
 /// call's timeout.
-///
-/// The actor has many properties: for finding the next connection, for watching the current one, and for the end of the
-/// client. They change together, so they belong to one actor.
 package actor Redis {
     /// Whether a caller whose task is cancelled still waits for its replies.
     package enum Replies: Sendable {

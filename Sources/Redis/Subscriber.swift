@@ -1,8 +1,5 @@
 /// One connection for any number of subscriptions. It is open while there are subscriptions, and is opened again after
 /// a failure.
-///
-/// The actor has many properties: what the members want, what the server has confirmed, and the connection between
-/// both. A member that leaves changes all three at once.
 package actor Subscriber {
     enum Topic: Hashable, Sendable {
         case channel(String)

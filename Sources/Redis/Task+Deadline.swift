@@ -1,16 +1,16 @@
 extension Task where Failure == Never {
     /// The task's value. nil if `deadline` passes or the calling task is cancelled first. This task itself continues.
     func value(until deadline: ContinuousClock.Instant) async -> Success? {
-        let (stream, feed) = AsyncStream<Success>.makeStream()
+        let (stream, continuation) = AsyncStream<Success>.makeStream()
         Task<Void, Never> {
-            feed.yield(await value)
-            feed.finish()
+            continuation.yield(await value)
+            continuation.finish()
         }
-        let clock = Task<Void, Never> {
+        let timer = Task<Void, Never> {
             try? await Task<Never, Never>.sleep(until: deadline, clock: .continuous)
-            feed.finish()
+            continuation.finish()
         }
-        defer { clock.cancel() }
+        defer { timer.cancel() }
         var values = stream.makeAsyncIterator()
         return await values.next()
     }

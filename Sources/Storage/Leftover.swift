@@ -1,12 +1,13 @@
 /// A partial file that was found in a store, and what shows whether a job still needs it.
 package struct Leftover: Sendable {
     package let path: String
-    /// Empty if this is not a partial file, but a short-lived file of a worker, such as a test of the disk.
+    /// The key of the job (`FileRequest.key`). Empty if this is not a partial file, but a short-lived file of a worker,
+    /// such as a test of the disk.
     package let key: String
     package let generation: String
     /// The token of the run that took the file over; nil if none did.
     package let holder: String?
-    /// The file has its final name or proves it, though that name may be gone.
+    /// The file has been given its final name, or proves that. The name may be gone since.
     package let isPlaced: Bool
     /// Changes with every change of the file.
     package let version: Version

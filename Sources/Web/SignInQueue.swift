@@ -4,10 +4,13 @@ import HaulHTTPServer
 /// Decides which password is checked next. A check takes a core for a third of a second, so one runs at a time, and
 /// guesses must not keep the right password waiting.
 ///
-/// Failures are counted by network, by name, and by both. After some failures a name waits a second between two checks
-/// in that network, and so do all unknown names together. Of those that wait, the name and the network with the fewest
-/// failures come first. Of equals one of the three newest comes first, in turns: guessers who come again at once are
-/// always among the newest, so a person who arrives beside them has a turn after a few of theirs, however many wait.
+/// Failures are counted for each network, for each name, and for each pair of them. After three failures, the checks of
+/// a pair are at least 125 ms apart, and up to a second after further ones. All unknown names count as one name here.
+///
+/// The attempt with the lowest penalty is checked first: unknown names come last, and among the others the name and the
+/// network with the fewest failures come first. Of attempts with the same penalty, the three newest take turns. A
+/// guesser who repeats attempts at once is always among these three, so a person who signs in meanwhile is checked
+/// after a few guesses, however many of them wait.
 actor SignInQueue {
     struct Attempt: Sendable {
         let name: String
@@ -29,7 +32,7 @@ actor SignInQueue {
 
     private struct Waiting {
         let attempt: Attempt
-        let begun: ContinuousClock.Instant
+        let arrived: ContinuousClock.Instant
         let continuation: CheckedContinuation<Bool, Never>
     }
 
@@ -39,33 +42,34 @@ actor SignInQueue {
     /// In the order of arrival.
     private var waiting: [Waiting] = []
     private var isChecking = false
-    private var turn = 0
-    private var wake: Task<Void, Never>?
+    private var checkCount = 0
+    private var wakeUp: Task<Void, Never>?
     private let pool = BlockingPool(name: "login", limit: 1)
-    private let patience: Duration
+    private let maxWait: Duration
 
     private static let maxWaiting = 64
     /// A network with many users makes some mistakes.
     private static let freeFailures = 3
     private static let maxPause: Duration = .seconds(1)
-    private static let memory: Duration = .seconds(600)
+    /// A failure counts for this time.
+    private static let failureLifetime: Duration = .seconds(600)
     private static let maxEntries = 4096
 
-    /// - Parameter patience: How long an attempt waits before it is turned away.
-    init(patience: Duration = .seconds(15)) { self.patience = patience }
+    /// - Parameter maxWait: An attempt that has waited for this time is refused.
+    init(maxWait: Duration = .seconds(15)) { self.maxWait = maxWait }
 
-    /// Runs `check` when it is the attempt's turn. nil if the attempt is turned away: too many wait.
+    /// Runs `check` when it is the attempt's turn. nil if the attempt is refused, because too many wait.
     func run(_ attempt: Attempt, _ check: @escaping @Sendable () -> Bool) async -> Bool? {
-        if waiting.count >= Self.maxWaiting { dropWorst(for: attempt) }
+        if waiting.count >= Self.maxWaiting { refuseWorst(for: attempt) }
         guard waiting.count < Self.maxWaiting else { return nil }
         let hasTurn = await withCheckedContinuation { continuation in
-            waiting.append(Waiting(attempt: attempt, begun: .now, continuation: continuation))
-            pump()
+            waiting.append(Waiting(attempt: attempt, arrived: .now, continuation: continuation))
+            checkNext()
         }
         guard hasTurn else { return nil }
         defer {
             isChecking = false
-            pump()
+            checkNext()
         }
         // The client of a guess may be gone already.
         guard !Task.isCancelled else { return nil }
@@ -74,12 +78,12 @@ actor SignInQueue {
         return isRight
     }
 
-    /// Gives the turn to the best of those that wait, if no check runs.
-    private func pump() {
+    /// Starts the check of the waiting attempt with the lowest penalty, if no check runs.
+    private func checkNext() {
         guard !isChecking else { return }
         let now = ContinuousClock.now
         waiting.removeAll { entry in
-            guard entry.begun + patience <= now else { return false }
+            guard entry.arrived + maxWait <= now else { return false }
             entry.continuation.resume(returning: false)
             return true
         }
@@ -87,7 +91,7 @@ actor SignInQueue {
         var next: ContinuousClock.Instant?
         for (index, entry) in waiting.enumerated() {
             if let start = start(of: entry.attempt), start > now {
-                next = min(next ?? start, start, entry.begun + patience)
+                next = min(next ?? start, start, entry.arrived + maxWait)
                 continue
             }
             let penalty = penalty(of: entry.attempt)
@@ -96,21 +100,21 @@ actor SignInQueue {
         }
         if !best.indices.isEmpty {
             isChecking = true
-            turn += 1
+            checkCount += 1
             let newest = best.indices.suffix(3)
-            let index = newest[newest.endIndex - 1 - turn % newest.count]
+            let index = newest[newest.endIndex - 1 - checkCount % newest.count]
             waiting.remove(at: index).continuation.resume(returning: true)
         } else if let next {
-            wake?.cancel()
-            wake = Task {
+            wakeUp?.cancel()
+            wakeUp = Task {
                 try? await Task.sleep(until: next, clock: .continuous)
-                if !Task.isCancelled { pump() }
+                if !Task.isCancelled { checkNext() }
             }
         }
     }
 
-    /// Turns away the oldest of the worst attempts, if it is worse than `attempt`, or as bad.
-    private func dropWorst(for attempt: Attempt) {
+    /// Refuses the oldest of the attempts with the highest penalty, unless the penalty of `attempt` is higher.
+    private func refuseWorst(for attempt: Attempt) {
         let penalties = waiting.map { penalty(of: $0.attempt) }
         guard let worst = penalties.max(), worst >= penalty(of: attempt), let index = penalties.firstIndex(of: worst)
         else { return }
@@ -147,7 +151,7 @@ actor SignInQueue {
     private static func count<Key>(_ key: Key, in table: inout [Key: Failures]) {
         let now = ContinuousClock.now
         if table.count >= maxEntries {
-            table = table.filter { $0.value.last + memory > now }
+            table = table.filter { $0.value.last + failureLifetime > now }
             // More networks than that fail at once: those with the most failures matter.
             if table.count >= maxEntries {
                 let kept = table.sorted { $0.value.count > $1.value.count }.prefix(maxEntries / 2)
@@ -155,7 +159,7 @@ actor SignInQueue {
             }
         }
         var failures = table[key] ?? Failures()
-        if failures.last + memory <= now { failures.count = 0 }
+        if failures.last + failureLifetime <= now { failures.count = 0 }
         (failures.count, failures.last) = (failures.count + 1, now)
         table[key] = failures
     }

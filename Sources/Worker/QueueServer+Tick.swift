@@ -115,7 +115,7 @@ extension QueueServer {
     /// of its worker is not counted as a crash.
     func reportActive(_ run: Run) async {
         var report = RunReport()
-        report.set(isAtWork: true, of: run)
+        report.set(isActive: true, of: run)
         var tick = Tick(identity, .runs, runs: [(run, report)])
         try? await queue.perform(&tick)
     }
@@ -206,8 +206,8 @@ extension QueueServer {
         guard let activity = state.withLock({ $0.ledger.runs[running.run.token]?.activity }) else { return report }
         ProgressReport.add(activity.progress(), to: &report, of: running)
         ProgressReport.add(wait: activity.isWaitingForHost, to: &report, of: running)
-        let isAtWork = activity.isAtWork
-        if running.record(isAtWork: isAtWork) { report.set(isAtWork: isAtWork, of: running.run) }
+        let isActive = activity.isActive
+        if running.record(isActive: isActive) { report.set(isActive: isActive, of: running.run) }
         return report
     }
 

@@ -11,8 +11,8 @@ import Synchronization
 
 /// One queue as this worker serves it: the wait for jobs, the ticks, and the active runs.
 ///
-/// It has many stored properties because it joins what serves the queue: two clients of Redis, the settler, the
-/// claimer, the leftovers and the wait for replicas. Only `state` changes.
+/// It joins what serves the queue: two clients of Redis, the settler, the claimer, the leftovers and the wait for
+/// replicas. Only `state` changes.
 final class QueueServer: Sendable {
     /// An active run and its activity.
     struct Entry {

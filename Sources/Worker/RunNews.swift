@@ -11,12 +11,12 @@ struct RunNews {
     private var firstEvent = ContinuousClock.now
     private var lastProgress: ContinuousClock.Instant
     /// What was last reported: whether the run waits for its host, and whether it is at work.
-    private var reported: (isWaiting: Bool, isAtWork: Bool)
+    private var reported: (isWaiting: Bool, isActive: Bool)
 
-    /// - Parameter isAtWork: Redis knows already that the run is at work.
-    init(resume: ResumePoint?, isAtWork: Bool, now: ContinuousClock.Instant = .now) {
+    /// - Parameter isActive: Redis knows already that the run is at work.
+    init(resume: ResumePoint?, isActive: Bool, now: ContinuousClock.Instant = .now) {
         (self.resume, lastProgress) = (resume, now)
-        reported = (false, isAtWork)
+        reported = (false, isActive)
     }
 
     /// Whether a tick that reports only runs with news has to report this one.
@@ -63,9 +63,9 @@ struct RunNews {
         return isWaiting != reported.isWaiting
     }
 
-    mutating func record(isAtWork: Bool) -> Bool {
-        defer { reported.isAtWork = isAtWork }
-        return isAtWork != reported.isAtWork
+    mutating func record(isActive: Bool) -> Bool {
+        defer { reported.isActive = isActive }
+        return isActive != reported.isActive
     }
 
     mutating func take() -> RunReport {
@@ -80,7 +80,7 @@ struct RunNews {
     mutating func putBack(_ report: RunReport) {
         if report.offsets != nil { isResumeNew = true }
         if report.reportsWaiting { reported.isWaiting.toggle() }
-        if report.reportsActivity { reported.isAtWork.toggle() }
+        if report.reportsActivity { reported.isActive.toggle() }
         events = report.events.filter { !["progress", "waiting"].contains($0.name) } + events
     }
 }

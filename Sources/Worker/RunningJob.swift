@@ -24,7 +24,7 @@ final class RunningJob: Sendable {
 
     init(claim: Claim, job: Job, lease: Lease) {
         (self.claim, self.job, self.lease) = (claim, job, lease)
-        state = Mutex(State(news: RunNews(resume: claim.resume, isAtWork: claim.wasLost)))
+        state = Mutex(State(news: RunNews(resume: claim.resume, isActive: claim.wasLost)))
     }
 
     var run: Run { claim.run }
@@ -59,8 +59,8 @@ final class RunningJob: Sendable {
 
     // MARK: Checkpoints
 
-    /// Begins a checkpoint if one is due; without `interval` only bytes make one due. Also records the location of a new
-    /// partial file, so that a worker that ends the job later knows what to remove. Returns what was due.
+    /// Begins a checkpoint if one is due; without `interval` only bytes make one due. Also records the location of a
+    /// new partial file, so that a worker that ends the job later knows what to remove. Returns what was due.
     ///
     /// - Parameters:
     ///   - took: Called with the time that a checkpoint took.
@@ -121,7 +121,7 @@ final class RunningJob: Sendable {
 
     func record(isWaiting: Bool) -> Bool { state.withLock { $0.news.record(isWaiting: isWaiting) } }
 
-    func record(isAtWork: Bool) -> Bool { state.withLock { $0.news.record(isAtWork: isAtWork) } }
+    func record(isActive: Bool) -> Bool { state.withLock { $0.news.record(isActive: isActive) } }
 
     func takeReport() -> RunReport { state.withLock { $0.news.take() } }
 

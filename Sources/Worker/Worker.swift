@@ -11,8 +11,7 @@ import Synchronization
 
 /// A worker: it claims jobs of its queues for its slots, and returns unfinished jobs to the queue at its shutdown.
 ///
-/// It has many stored properties because it joins the parts of the worker, each of which has its own file. Its only
-/// state of its own is `isDraining`.
+/// It joins the parts of the worker, each of which has its own file. Its only state of its own is `isDraining`.
 package final class Worker: Sendable {
     private let configuration: WorkerConfiguration
     private let log: Logger

@@ -11,7 +11,7 @@ import Synchronization
 
 /// What a worker reports about itself to a scraper and to a health check.
 ///
-/// It has many stored properties: the parts of the worker that it asks, each only when a scrape or a check comes.
+/// It asks the parts of the worker only when a scrape or a check comes.
 final class WorkerMetrics: Sendable {
     enum Phase { case starting, working, ending }
 

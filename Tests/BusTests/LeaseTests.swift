@@ -45,7 +45,7 @@ import Testing
         @discardableResult
         mutating func observe(_ index: Int) async throws -> Bool {
             var report = RunReport()
-            report.set(isAtWork: true, of: claim!.run)
+            report.set(isActive: true, of: claim!.run)
             let runs = index == 0 ? [(claim!.run, report)] : []
             next[index] = now + interval
             return try await !queue.tick(workers[index], fields: [], runs: runs).fenced.isEmpty

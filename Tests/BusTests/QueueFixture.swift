@@ -46,9 +46,9 @@ struct QueueFixture {
     }
 
     /// Reports that a run is at work, or that it only waits for its host.
-    func reportActive(_ claim: Claim, isAtWork: Bool = true) async throws {
+    func reportActive(_ claim: Claim, isActive: Bool = true) async throws {
         var report = RunReport()
-        report.set(isAtWork: isAtWork, of: claim.run)
+        report.set(isActive: isActive, of: claim.run)
         _ = try await queue.tick(worker, fields: [], runs: [(claim.run, report)])
     }
 

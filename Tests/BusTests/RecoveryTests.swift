@@ -202,7 +202,7 @@ import Testing
         let waiting = try await claim()
         #expect(waiting.wasLost)
         try await f.reportActive(waiting)
-        try await f.reportActive(waiting, isAtWork: false)
+        try await f.reportActive(waiting, isActive: false)
         try await restart()
         #expect(try await crashes() == "0")
         for count in ["1", "2"] {
@@ -213,7 +213,7 @@ import Testing
         // A checkpoint shows progress, and resets the count.
         let moving = try await claim()
         var report = RunReport()
-        report.set(isAtWork: true, of: moving.run)
+        report.set(isActive: true, of: moving.run)
         report.offsets = ByteIntervals([0..<9])
         _ = try await f.queue.tick(worker, fields: [], runs: [(moving.run, report)])
         try await restart()

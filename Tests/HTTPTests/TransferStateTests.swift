@@ -223,14 +223,14 @@ struct TransferConnectionTests {
         #expect(connection.isConnected && connection.peer?.localPort == 5)
     }
 
-    @Test("nothing is sent to a refused peer, or on a connection with stray input") func peer() {
+    @Test("nothing is sent to a refused peer, or on a connection with unsolicited input") func peer() {
         var connection = TransferConnection()
         connection.opened(7)
         connection.refusePeer(Self.refusal)
         #expect(connection.refusal == Self.refusal && !connection.isConnected && connection.sockets.isEmpty)
         connection = TransferConnection()
-        connection.meetStrayInput()
-        #expect(connection.isStray && !connection.isConnected && connection.refusal == nil)
+        connection.markStale()
+        #expect(connection.isStale && !connection.isConnected && connection.refusal == nil)
     }
 }
 

@@ -52,7 +52,7 @@ import Testing
 
     @Test("guesses of one network are slowed down, and another network's are not")
     func slowdown() async throws {
-        let queue = SignInQueue(patience: .milliseconds(400))
+        let queue = SignInQueue(maxWait: .milliseconds(400))
         // The pauses grow until they are longer than an attempt waits.
         var checks = 0
         while checks < 20, await queue.run(attempt("olga", from: "10.0.0.\(checks + 1)"), { false }) != nil {

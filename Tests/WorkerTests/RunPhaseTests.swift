@@ -55,7 +55,7 @@ import Testing
         offsets: ByteIntervals([0..<4]))
 
     @Test("a report that failed is sent again, without its progress events") func putBack() {
-        var news = RunNews(resume: nil, isAtWork: false)
+        var news = RunNews(resume: nil, isActive: false)
         #expect(!news.isAny && news.since == nil)
         news.record(Self.point)
         news.announce(Announcement("started"))
@@ -68,15 +68,15 @@ import Testing
         let found7 = news.record(isWaiting: true)
         #expect(found7)
         report.fields.append(("waiting", "host"))
-        let found8 = news.record(isAtWork: true)
+        let found8 = news.record(isActive: true)
         #expect(found8)
-        report.set(isAtWork: true, of: Self.run)
+        report.set(isActive: true, of: Self.run)
         news.announce(Announcement("warning"))
         news.putBack(report)
         // Neither counts as reported.
         let found9 = news.record(isWaiting: true)
         #expect(found9)
-        let found10 = news.record(isAtWork: true)
+        let found10 = news.record(isActive: true)
         #expect(found10)
         let again = news.take()
         #expect(again.events.map(\.name) == ["started", "warning"])
@@ -84,7 +84,7 @@ import Testing
     }
 
     @Test("a pending request is news until the next tick") func asked() {
-        var news = RunNews(resume: nil, isAtWork: false)
+        var news = RunNews(resume: nil, isActive: false)
         news.markControlPending()
         #expect(news.isAny)
         _ = news.take()
@@ -92,20 +92,20 @@ import Testing
     }
 
     @Test("the loss of bytes is reported if Redis may know of them, and only then") func forgotten() {
-        var known = RunNews(resume: Self.point, isAtWork: true)
+        var known = RunNews(resume: Self.point, isActive: true)
         known.forgetBytes()
         let found11 = known.take()
         #expect(found11.offsets?.isEmpty == true)
         var point = Self.point
         point.offsets = ByteIntervals()
-        var unknown = RunNews(resume: point, isAtWork: true)
+        var unknown = RunNews(resume: point, isActive: true)
         unknown.forgetBytes()
         let found12 = unknown.take()
         #expect(found12.offsets == nil)
     }
 
     @Test("the place of a partial file counts only if it replaces the expected generation") func place() {
-        var news = RunNews(resume: Self.point, isAtWork: true)
+        var news = RunNews(resume: Self.point, isActive: true)
         var place = Self.point
         place.generation = "h"
         let found13 = news.record(location: place, insteadOf: nil)
@@ -118,7 +118,7 @@ import Testing
 
     @Test("a progress event is due about once a second") func progress() {
         let begun = ContinuousClock.now
-        var news = RunNews(resume: nil, isAtWork: false, now: begun)
+        var news = RunNews(resume: nil, isActive: false, now: begun)
         var due: [Int] = []
         for tenth in 1...40 where news.isProgressDue(at: begun + .milliseconds(100 * tenth)) { due.append(tenth) }
         #expect(due == [9, 18, 27, 36])

@@ -18,13 +18,13 @@ package final class Call: Activity {
     private let request: CallRequest
     private let limit: TokenBucket?
     private let sending = SendingProgress()
-    private let turn: HostWait
+    private let hostWait: HostWait
     private let state = Mutex(State())
 
     package init(_ assignment: Assignment, context: DownloadContext) {
         (self.assignment, self.context) = (assignment, context)
         request = CallRequest(assignment.job)
-        turn = HostWait(context.hosts, workChanged: assignment.workChanged)
+        hostWait = HostWait(context.hosts, workChanged: assignment.workChanged)
         limit = assignment.job.limitRate.map { TokenBucket(bytesPerSecond: $0) }
     }
 
@@ -49,8 +49,8 @@ package final class Call: Activity {
 
     package var moved: Int64 { state.withLock { $0.transfer?.progress.received ?? 0 } }
 
-    package var isWaitingForHost: Bool { turn.hasWaitedLong }
-    package var isAtWork: Bool { !turn.isAwaited }
+    package var isWaitingForHost: Bool { hostWait.hasWaitedLong }
+    package var isActive: Bool { !hostWait.isWaiting }
     package var isRepeatable: Bool { request.isRepeatable || !sending.hasBegun }
     package var mustNotBeInterrupted: Bool { !isRepeatable }
     package var response: StoredResponse? { state.withLock { $0.response } }
@@ -70,12 +70,12 @@ package final class Call: Activity {
                 throw TransferError(.badJob, "\(MaskedURL.text(request.url)) is not a valid http or https URL")
             }
             let host = url.hostAndPort
-            guard await turn.enter(host) else { return .stopped }
+            guard await hostWait.enter(host) else { return .stopped }
             defer { context.hosts.leave(host) }
-            if !request.isRepeatable, let mark = assignment.markSent {
-                guard await mark() else { return Task.isCancelled ? .stopped : .fenced }
+            if !request.isRepeatable, let markSent = assignment.markSent {
+                guard await markSent() else { return Task.isCancelled ? .stopped : .fenced }
             }
-            let (response, isUnchanged) = try await ask(url, host)
+            let (response, isUnchanged) = try await send(url, host)
             return .responded(response, seconds: (ContinuousClock.now - begun).secondsValue, unchanged: isUnchanged)
         } catch {
             let (response, status) = state.withLock { ($0.response, $0.transfer?.head.status) }
@@ -93,7 +93,7 @@ package final class Call: Activity {
     }
 
     /// The stored response for a conditional request. Only a job with `fresh_for` has conditions in its request.
-    private var known: StoredResponse? {
+    private var conditionalResponse: StoredResponse? {
         guard job.freshFor != nil, request.isConditional, let stored = assignment.storedResponse,
             stored.requestDigest == request.digest, stored.status == 200
         else { return nil }
@@ -101,14 +101,15 @@ package final class Call: Activity {
     }
 
     private var conditions: [HeaderField] {
-        guard let known else { return [] }
+        guard let stored = conditionalResponse else { return [] }
         return [
-            known["etag"].flatMap { $0.isEmptyTag ? nil : HeaderField("If-None-Match", $0) },
-            known["last-modified"].map { HeaderField("If-Modified-Since", $0) },
+            stored["etag"].flatMap { $0.isEmptyTag ? nil : HeaderField("If-None-Match", $0) },
+            stored["last-modified"].map { HeaderField("If-Modified-Since", $0) },
         ].compactMap(\.self)
     }
 
-    private func ask(_ url: WebURL, _ host: String) async throws(TransferError) -> (StoredResponse, isUnchanged: Bool) {
+    private func send(_ url: WebURL, _ host: String) async throws(TransferError) -> (StoredResponse, isUnchanged: Bool)
+    {
         var template = HTTPRequest(url: "")
         template.method = request.method
         template.body = request.body.map(RequestBody.bytes)
@@ -136,9 +137,9 @@ package final class Call: Activity {
         var length: Int64?
         if case .bytes(let count) = head.length { length = count }
         assignment.report(.started(total: length, resumable: false))
-        if head.status == 304, let known, !conditions.isEmpty {
+        if head.status == 304, let stored = conditionalResponse, !conditions.isEmpty {
             await transfer.discard()
-            var response = known
+            var response = stored
             response.validated = assignment.clock.milliseconds
             return (response, true)
         }

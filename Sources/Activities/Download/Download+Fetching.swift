@@ -81,7 +81,7 @@ extension Download {
         state.withLock { $0.received.beginGeneration() }
         let mirrors = mirrors
         let (mirror, host) = (mirrors.current, mirrors[mirrors.current].host)
-        guard await turn.enter(host) else { throw .cancelled }
+        guard await hostWait.enter(host) else { throw .cancelled }
         do {
             let condition = assignment.existing?.modifiedSince.map { HeaderField("If-Modified-Since", $0) }
             let (transfer, finalURL) = try await follower.send(
@@ -236,7 +236,7 @@ extension Download {
         guard first.transfer.head.isHTTP2, job.method == "GET", job.size == nil,
             expectedDigest(of: first.generation.entity) == nil
         else { return }
-        guard await turn.enter(first.host) else { throw .cancelled }
+        guard await hostWait.enter(first.host) else { throw .cancelled }
         defer { context.hosts.leave(first.host) }
         let mirrors = mirrors
         var ends: Bool?

@@ -28,12 +28,12 @@ package final class Download: Activity {
     private let limit: TokenBucket?
     let headers: [HeaderField]
     let digests = DigestSession()
-    let turn: HostWait
+    let hostWait: HostWait
     let state: Mutex<State>
 
     package init(_ assignment: Assignment, context: DownloadContext) {
         (self.assignment, self.context) = (assignment, context)
-        turn = HostWait(context.hosts, workChanged: assignment.workChanged)
+        hostWait = HostWait(context.hosts, workChanged: assignment.workChanged)
         let job = assignment.job
         headers = job.requestHeaders
         limit = job.limitRate.map { TokenBucket(bytesPerSecond: $0) }
@@ -63,8 +63,8 @@ package final class Download: Activity {
         }
     }
 
-    package var isWaitingForHost: Bool { turn.hasWaitedLong }
-    package var isAtWork: Bool { !turn.isAwaited }
+    package var isWaitingForHost: Bool { hostWait.hasWaitedLong }
+    package var isActive: Bool { !hostWait.isWaiting }
 
     package var moved: Int64 { state.withLock { $0.received.inAll } }
 

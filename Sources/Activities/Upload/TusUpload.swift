@@ -129,29 +129,29 @@ struct TusServer: Sendable, Equatable {
 /// What a tus server's response says about an upload.
 enum TusResponse: Sendable {
     /// The server has this many bytes.
-    case at(Int64)
+    case offset(Int64)
     /// The server does not know the upload any more.
     case forgotten(String)
     /// The server has locked the upload for another request, perhaps for one of ours that it still waits for.
     case locked(Failure)
     /// The server accepts only smaller requests.
-    case tooMuch(Failure)
-    /// The offset is uncertain, so the server must be asked for it.
-    case unsure(Failure)
+    case tooLarge(Failure)
+    /// The response does not say how much the server has, so it must be asked.
+    case unknownOffset(Failure)
 }
 
-/// Counts how often a server forgets the upload, sends a doubtful response or has the upload locked, until that is an
+/// Counts how often a server forgets the upload, leaves its offset unknown or has the upload locked, until that is an
 /// error.
 struct TusFailureCounts {
     private var forgotten = 0
-    private var doubts = 0
+    private var unknownOffsets = 0
     private var locks = 0
-    private var furthest: Int64 = -1
+    private var highestOffset: Int64 = -1
 
-    /// Records the server's offset. If the offset has grown, earlier doubts and locks no longer count.
+    /// Records the server's offset. If the offset has grown, earlier unknown offsets and locks no longer count.
     mutating func record(offset: Int64) {
-        guard offset > furthest else { return }
-        (furthest, doubts, locks) = (offset, 0, 0)
+        guard offset > highestOffset else { return }
+        (highestOffset, unknownOffsets, locks) = (offset, 0, 0)
     }
 
     /// - Throws: `bad_response` when the server has forgotten the upload for the fourth time.
@@ -160,18 +160,18 @@ struct TusFailureCounts {
         guard forgotten <= 3 else {
             throw TransferError(.badResponse, "the server forgets the upload again and again: \(why)", isFinal: true)
         }
-        furthest = -1
+        highestOffset = -1
     }
 
-    mutating func recordDoubt(_ failure: Failure) throws(TransferError) {
-        doubts += 1
-        guard doubts <= 5 else { throw .failed(failure) }
+    mutating func recordUnknownOffset(_ failure: Failure) throws(TransferError) {
+        unknownOffsets += 1
+        guard unknownOffsets <= 5 else { throw .failed(failure) }
     }
 
     /// How long to wait for the lock: 0.25 s, then twice as long each time, up to 4 s.
     ///
     /// - Throws: `failure` after eight waits without progress.
-    mutating func wait(_ failure: Failure) throws(TransferError) -> Duration {
+    mutating func lockDelay(_ failure: Failure) throws(TransferError) -> Duration {
         locks += 1
         guard locks <= 8 else { throw .failed(failure) }
         return .milliseconds(125 << min(locks, 5))

@@ -16,42 +16,42 @@ extension Upload {
                 .sourceChanged,
                 "the file is not the one with which the upload began; push the job again to send the new version")
         }
-        var patience = TusFailureCounts()
-        var (isSure, isTold) = (false, false)
+        var failures = TusFailureCounts()
+        var (isOffsetKnown, isReported) = (false, false)
         while true {
             guard let upload = state.withLock({ $0.tus }) else {
                 try await create(source, at: url)
-                (isSure, isTold) = (true, true)
+                (isOffsetKnown, isReported) = (true, true)
                 assignment.report(.started(total: size, resumable: true))
                 continue
             }
-            if isSure, upload.offset == size, let response = response { return response }
-            let answer = isSure ? try await patch(upload, source, url) : try await head(upload, size, url)
-            switch answer {
-            case .at(let offset):
-                patience.record(offset: offset)
-                if !isTold { assignment.report(.resumed(offset: offset, total: size)) }
-                if isTold, offset < upload.offset {
+            if isOffsetKnown, upload.offset == size, let response = response { return response }
+            let tusResponse = isOffsetKnown ? try await patch(upload, source, url) : try await head(upload, size, url)
+            switch tusResponse {
+            case .offset(let offset):
+                failures.record(offset: offset)
+                if !isReported { assignment.report(.resumed(offset: offset, total: size)) }
+                if isReported, offset < upload.offset {
                     assignment.report(.warning("the server went back from byte \(upload.offset) to \(offset)"))
                 }
-                (isSure, isTold) = (true, true)
+                (isOffsetKnown, isReported) = (true, true)
                 state.withLock { $0.tus?.record(offset: offset) }
             case .forgotten(let why):
-                try patience.recordForgotten(why)
+                try failures.recordForgotten(why)
                 assignment.report(.restarted(why: why))
                 state.withLock { $0.tus = nil }
-            case .tooMuch(let failure):
+            case .tooLarge(let failure):
                 // A proxy may limit the size of a request, which the server behind it does not announce.
                 let smaller = min(upload.portion, size - upload.offset) / 4
                 guard smaller >= TusUpload.minPortion else { throw .failed(failure) }
                 state.withLock { $0.tus?.limit(to: smaller) }
-            case .unsure(let failure):
-                try patience.recordDoubt(failure)
-                isSure = false
+            case .unknownOffset(let failure):
+                try failures.recordUnknownOffset(failure)
+                isOffsetKnown = false
             case .locked(let failure):
-                let wait = try patience.wait(failure)
+                let wait = try failures.lockDelay(failure)
                 do { try await Task.sleep(for: wait) } catch { throw .cancelled }
-                isSure = false
+                isOffsetKnown = false
             }
         }
     }
@@ -140,7 +140,7 @@ extension Upload {
         if let length = response["upload-length"], length != String(size) {
             return .forgotten("the server's upload is one of \(length.clipped(to: 40)) bytes")
         }
-        return .at(offset)
+        return .offset(offset)
     }
 
     /// Sends the bytes that the server does not have, at most a portion of them.
@@ -173,21 +173,21 @@ extension Upload {
         switch response.status {
         case 200...299:
             guard let offset = response["upload-offset"].flatMap({ Int64($0) }) else {
-                return .unsure(
+                return .unknownOffset(
                     Failure(.badResponse, "the tus server does not send the offset of the upload (Upload-Offset)"))
             }
             guard offset > start, offset <= start + sent else {
-                return .unsure(
+                return .unknownOffset(
                     Failure(
                         .badResponse,
                         "the tus server has \(offset) bytes, though \(sent) were sent from \(start) on"))
             }
-            return .at(offset)
+            return .offset(offset)
         case 404, 410: return .forgotten("the server does not know the upload any more (\(response.status))")
-        case 409: return .unsure(failure)
+        case 409: return .unknownOffset(failure)
         // The checksum was wrong, and the server has dropped the bytes (extension checksum).
-        case 460: return .unsure(Failure(.checksumMismatch, "the server received other bytes than were sent"))
-        case 413: return .tooMuch(failure)
+        case 460: return .unknownOffset(Failure(.checksumMismatch, "the server received other bytes than were sent"))
+        case 413: return .tooLarge(failure)
         case 423: return .locked(failure)
         default: throw .failed(failure)
         }
@@ -203,12 +203,12 @@ extension Upload {
                 guard let (transfer, _) = try? await send(url, "DELETE", upload: upload) else { return }
                 await transfer.discard()
             }
-            let clock = Task {
+            let timer = Task {
                 try? await Task.sleep(for: .seconds(5))
                 work.cancel()
             }
             await work.value
-            clock.cancel()
+            timer.cancel()
         }.value
     }
 
@@ -226,10 +226,10 @@ extension Upload {
     ) async throws(TransferError) -> (Transfer, FinalURL) {
         var finalURL: FinalURL?
         if let upload {
-            guard let place = WebURL(upload.url) else {
+            guard let location = WebURL(upload.url) else {
                 throw TransferError(.badResponse, "the tus server's Location of the upload is not a valid URL")
             }
-            finalURL = FinalURL(url: place.withCredentials(of: url), origin: url, cookies: assignment.cookies)
+            finalURL = FinalURL(url: location.withCredentials(of: url), origin: url, cookies: assignment.cookies)
         }
         let custom = plan.headers.filter {
             !$0.isNamed("content-type") && (method == "POST" || !$0.isNamed(Self.metadataName))

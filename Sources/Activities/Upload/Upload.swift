@@ -33,14 +33,14 @@ package final class Upload: Activity {
     let context: DownloadContext
     let plan: UploadPlan
     private let limit: TokenBucket?
-    private let turn: HostWait
+    private let hostWait: HostWait
     private let digests = DigestSession()
     let state = Mutex(State())
 
     package init(_ assignment: Assignment, context: DownloadContext) {
         (self.assignment, self.context) = (assignment, context)
         plan = UploadPlan(assignment.job)
-        turn = HostWait(context.hosts, workChanged: assignment.workChanged)
+        hostWait = HostWait(context.hosts, workChanged: assignment.workChanged)
         limit = assignment.job.limitRate.map { TokenBucket(bytesPerSecond: $0) }
         // Known from the start, so that a run that fails before it sends anything does not make Redis forget the upload.
         let tus = resumed
@@ -75,8 +75,8 @@ package final class Upload: Activity {
 
     package var isSending: Bool { true }
 
-    package var isWaitingForHost: Bool { turn.hasWaitedLong }
-    package var isAtWork: Bool { !turn.isAwaited }
+    package var isWaitingForHost: Bool { hostWait.hasWaitedLong }
+    package var isActive: Bool { !hostWait.isWaiting }
     package var isRepeatable: Bool {
         plan.isRepeatable || state.withLock { !$0.isDoubtful && !($0.sending?.hasBegun ?? false) }
     }
@@ -133,7 +133,7 @@ package final class Upload: Activity {
             guard let url = WebURL(plan.url) else {
                 throw TransferError(.badJob, "\(MaskedURL.text(plan.url)) is not a valid http or https URL")
             }
-            guard await turn.enter(url.hostAndPort) else { return .stopped }
+            guard await hostWait.enter(url.hostAndPort) else { return .stopped }
             defer { context.hosts.leave(url.hostAndPort) }
             if !plan.isRepeatable, let mark = assignment.markSent {
                 guard await mark() else { return Task.isCancelled ? .stopped : .fenced }

@@ -8,7 +8,7 @@
 -- element to the front of the queue. Ticks do this where limits have changed, or where a time has passed.
 --
 -- The sorted set `deferred_hosts` has each host with such a queue, by when (ms) a tick checks it next. So a tick checks
--- only hosts with waiting elements, none before it may be contacted again, and each of them in turn. The string
+-- only hosts with waiting elements, none before it may be contacted again, and all of them cyclically. The string
 -- `backoff:<host>` says until when (ms) no worker contacts that host, and expires then; `backoff` exists as long as
 -- there may be one of these. The hash `hosts` has `returned <host>`, a digest of the element that was returned last,
 -- and `waiting`, how many elements are in all these queues.
@@ -74,8 +74,8 @@ do
     return due and type(due) ~= 'table'
   end
 
-  -- How many more of a host's jobs may start now, nil if any number may; whether they wait for nothing but a start; and
-  -- then whether elements wait for the host.
+  -- Returns how many more of a host's jobs may start now, nil if any number may; whether only the limit of starts can
+  -- hold them up; and, if so, whether elements wait for the host.
   local function startable_on(rule)
     if backoff_until(rule.host) > now then return 0, false end
     local busy = rule.max and redis.pcall('SCARD', PREFIX .. KEY.busy .. rule.host)
@@ -103,8 +103,8 @@ do
       rule = rule_of(name, authority)
       produced = produced + BYTES_OF_CHECK
       -- A key of another type limits nothing.
-      local free, _, have_to_wait = startable_on(rule)
-      is_full = (free == 0 or have_to_wait and has_older(rule))
+      local free, _, has_waiting = startable_on(rule)
+      is_full = (free == 0 or has_waiting and has_older(rule))
         and type(redis.pcall('ZADD', PREFIX .. KEY.deferredHosts, 'NX', NOW, rule.host)) == 'number'
       hosts.full[authority] = is_full and rule or nil
     end
@@ -159,8 +159,8 @@ do
     return name == host or authority == host
   end
 
-  -- Whether an element that was returned is still the next in the queue. Further elements would overtake it.
-  local function is_awaited(rule)
+  -- Whether the element that was returned last is still the next in the queue. Further elements would overtake it.
+  local function is_returned_element_next(rule)
     local front = redis.pcall('LINDEX', JOBS, -1)
     if type(front) ~= 'string' then return false end
     if redis.pcall('HGET', PREFIX .. KEY.hosts, 'returned ' .. rule.host) == redis.sha1hex(front) then return true end
@@ -200,7 +200,7 @@ do
   end
 
   -- Removes jobs without a lease from the count. They stay there if another client has written over a job's keys.
-  local function forget_strays(host)
+  local function remove_ended_jobs(host)
     local busy = PREFIX .. KEY.busy .. host
     local some = redis.pcall('SRANDMEMBER', busy, 8)
     if some.err then return end
@@ -210,11 +210,11 @@ do
   -- Maintains the queue of one host, and returns at most `left` elements. Returns how many, and in how many ms the next
   -- one may start; nil if none waits for a start. Records when a tick checks the host again.
   local function maintain_host(host, left)
-    forget_strays(host)
+    remove_ended_jobs(host)
     local rule = limit_of(host)
-    local free, waits = startable_on(rule)
+    local free, is_start_limited = startable_on(rule)
     local moved = 0
-    if free ~= 0 and left > 0 and not is_awaited(rule) then
+    if free ~= 0 and left > 0 and not is_returned_element_next(rule) then
       if rule.interval and starts.reserved(rule) > 0 then starts.reserve(rule, 0) end
       moved = return_to_queue(rule, math.min(free or left, left))
     end
@@ -224,7 +224,7 @@ do
       return moved
     end
     call('ZADD', PREFIX .. KEY.deferredHosts, integer_text(math.max(backoff_until(host), now + 1)), host)
-    return moved, waits and starts.next_in(host, rule.interval, moved) or nil
+    return moved, is_start_limited and starts.next_in(host, rule.interval, moved) or nil
   end
 
   -- A task of the tick, and part of pace(): returns as many elements as may start, at most `left`. Returns in how many

@@ -16,6 +16,7 @@ struct UnfinishedFile: Sendable {
     let written: ByteIntervals
     /// What the server has.
     let entity: Entity
+    /// The masked URL of the download.
     let source: String
 
     /// Copies the bytes into a partial file, and returns the checkpoint from which a run can continue.
@@ -38,8 +39,8 @@ struct UnfinishedFile: Sendable {
     }
 
     private func copy(_ range: Range<Int64>, of path: String, to partial: any Partial) async throws(TransferError) {
-        let (wakes, continuation) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
-        var turns = wakes.makeAsyncIterator()
+        let (wakeUps, continuation) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
+        var wakeUp = wakeUps.makeAsyncIterator()
         let sink = partial.sink(at: range.lowerBound) {
             continuation.yield()
             return true
@@ -56,7 +57,7 @@ struct UnfinishedFile: Sendable {
                 let part = rest.prefix(64 << 10)
                 switch part.withUnsafeBytes({ sink.append($0.baseAddress!, $0.count) }) {
                 case .taken: rest = rest.dropFirst(part.count)
-                case .wait: await turns.next()
+                case .wait: await wakeUp.next()
                 case .failed(let error):
                     sink.end()
                     throw error

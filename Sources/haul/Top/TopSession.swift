@@ -5,8 +5,7 @@ import HaulTerminal
 
 /// Runs `haul top`: connects keys, readings of Redis, and the screen. A reading never delays a key.
 ///
-/// It has many stored properties, because all parts meet here. `TopModel`, a value, decides what is shown and what keys
-/// do.
+/// `TopModel`, a value, decides what is shown and what keys do.
 final class TopSession {
     private enum Input: Sendable {
         case screen(FullScreen.Input)

@@ -70,7 +70,7 @@ extension Simulation {
         if claim.wasLost {
             record("told that they begin")
             var report = RunReport()
-            report.set(isAtWork: true, of: claim.run)
+            report.set(isActive: true, of: claim.run)
             _ = try await send(index, [(claim.run, report)], .runs)
         }
         if story.isPoison {
@@ -199,7 +199,7 @@ extension Simulation {
 
     mutating func report(of claim: Claim, chance: Int) -> RunReport {
         var report = RunReport()
-        if random.chance(60) { report.set(isAtWork: random.chance(80), of: claim.run) }
+        if random.chance(60) { report.set(isActive: random.chance(80), of: claim.run) }
         if random.chance(chance) {
             let start = Int64.random(in: 0...8, using: &random)
             report.set(
