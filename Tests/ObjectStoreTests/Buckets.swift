@@ -38,8 +38,9 @@ struct Bucket: Sendable {
         _ = try? await store.client.put(store.client.address.key(path), RequestMemory(bytes), md5: Digest.md5(bytes))
     }
 
-    /// The paths of all objects, and the number of uploads that were not ended.
+    /// The paths of all objects, and the number of uploads that were not ended, after the work in the background.
     func everything() async throws -> (objects: [String], uploads: Int) {
+        await store.runDeferredWork()
         let prefix = store.client.address.key("")
         let objects = try await store.client.list(prefix).objects.map { String($0.key.dropFirst(prefix.utf8.count)) }
         return (objects.filter { $0 != HiddenKeys.probe }, try await store.client.uploads(prefix).count)

@@ -20,19 +20,68 @@ import Testing
             var owner: [UInt8] = []
             var isWhole = false
             var refusals: Int
+            /// The claim of the name.
+            var claim: [(String, String)]?
+            /// What happens to the next requests that create the claim.
+            var claimFaults: [ClaimFault] = []
+            var completions = 0
         }
+
+        enum ClaimFault { case denied, unavailable, doneButUnanswered }
 
         private let state: Shared<State>
         let origin: OriginServer
 
-        init(refusals: Int, size: Int64, isEncrypted: Bool = false, isRefusingParts: Bool = false) throws {
-            let state = Shared(
-                State(isEncrypted: isEncrypted, isRefusingParts: isRefusingParts, refusals: refusals))
+        /// - Parameter ahead: Seconds by which the server's clock is ahead.
+        init(
+            refusals: Int, size: Int64, isEncrypted: Bool = false, isRefusingParts: Bool = false,
+            claimFaults: [ClaimFault] = [], ahead: Int64 = 0
+        ) throws {
+            var first = State(isEncrypted: isEncrypted, isRefusingParts: isRefusingParts, refusals: refusals)
+            first.claimFaults = claimFaults
+            let state = Shared(first)
             self.state = state
             origin = try OriginServer { request in
                 var reply = OriginReply(404)
-                state.change { reply = Self.reply(request, size, &$0) }
+                let now = UnixTime.seconds + ahead
+                if let signed = request.path.firstMatch(of: /X-Amz-Date=(\w+)/)?.1, signed < AmazonTime.stamp(now - 11)
+                {
+                    reply = Self.text("<Error><Code>AccessDenied</Code><Message>expired</Message></Error>", 403)
+                } else {
+                    state.change { reply = Self.reply(request, size, &$0) }
+                }
+                reply.headers.append(("Date", HTTPDate.text(now)))
                 return reply
+            }
+        }
+
+        var hasClaim: Bool { state.value.claim != nil }
+        var completions: Int { state.value.completions }
+
+        private static func replyAboutClaim(_ request: OriginRequest, _ state: inout State) -> OriginReply {
+            switch request.method {
+            case "PUT":
+                let fault = state.claimFaults.isEmpty ? nil : state.claimFaults.removeFirst()
+                if fault == .denied { return text("<Error><Code>AccessDenied</Code></Error>", 403) }
+                if fault == .unavailable { return text("<Error><Code>InternalError</Code></Error>", 500) }
+                let etag = state.claim?.last?.1
+                guard request.headers["if-none-match"] == nil ? request.headers["if-match"] == etag : etag == nil else {
+                    return text("<Error><Code>PreconditionFailed</Code></Error>", 412)
+                }
+                let md5 = Data(base64Encoded: request.headers["content-md5"] ?? "") ?? Data()
+                state.claim = marks(of: request) + [("ETag", "\"\(Hexadecimal.text(Array(md5)))\"")]
+                if fault == .doneButUnanswered { return text("<Error><Code>InternalError</Code></Error>", 500) }
+                return OriginReply(headers: Array(state.claim!.suffix(1)))
+            case "DELETE" where state.claim != nil:
+                state.claim = nil
+                return OriginReply(204)
+            default: return state.claim.map { OriginReply(headers: $0) } ?? OriginReply(404)
+            }
+        }
+
+        private static func marks(of request: OriginRequest) -> [(String, String)] {
+            ["haul-job", "haul-generation", "haul-time"].map {
+                ("x-amz-meta-" + $0, request.headers["x-amz-meta-" + $0] ?? "")
             }
         }
 
@@ -40,6 +89,7 @@ import Testing
         var isWhole: Bool { state.value.isWhole }
 
         private static func reply(_ request: OriginRequest, _ size: Int64, _ state: inout State) -> OriginReply {
+            if request.path.contains("/.haul/n.") { return replyAboutClaim(request, &state) }
             let isOfUpload = request.path.contains("uploadId=")
             switch request.method {
             case "HEAD" where state.isWhole:
@@ -67,6 +117,7 @@ import Testing
                 }
                 return OriginReply(headers: [("ETag", "\"\(etag)\"")])
             case "POST" where isOfUpload:
+                state.completions += 1
                 guard state.refusals == 0 else {
                     state.refusals -= 1
                     // The response of radosgw after its gateway was killed.
@@ -77,9 +128,7 @@ import Testing
                 state.isWhole = true
                 return text("<CompleteMultipartUploadResult/>")
             case "POST":
-                state.mark = ["haul-job", "haul-generation", "haul-time"].map {
-                    ("x-amz-meta-" + $0, request.headers["x-amz-meta-" + $0] ?? "")
-                }
+                state.mark = marks(of: request)
                 return text("<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>")
             default: return OriginReply(404)
             }
@@ -91,6 +140,13 @@ import Testing
     }
 
     private func commit(_ server: Server, _ file: FileBytes) async throws -> (any Partial, CommitOutcome?) {
+        let (partial, result) = try await tryToCommit(server, file)
+        return (partial, try? result.get())
+    }
+
+    private func tryToCommit(
+        _ server: Server, _ file: FileBytes
+    ) async throws -> (any Partial, Result<CommitOutcome, TransferError>) {
         let address = try BucketAddress("s3://films", endpoint: "http://127.0.0.1:\(server.origin.port)")
         let environment = ["AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"]
         let store = ObjectStore(address, environment: { environment[$0] }, isThere: { _ in false })
@@ -101,9 +157,37 @@ import Testing
         try await partial.open(total: file.count, hashing: nil, with: [])
         let sink = partial.sink(at: 0) { true }
         try await feed(file.all, to: sink)
-        let outcome = try? await partial.commit(
-            WholeFile(size: file.count, checksum: nil, authority: "the job", lastModified: nil))
-        return (partial, outcome)
+        let result: Result<CommitOutcome, TransferError>
+        do throws(TransferError) {
+            let whole = WholeFile(size: file.count, checksum: nil, authority: "the job", lastModified: nil)
+            result = .success(try await partial.commit(whole))
+        } catch { result = .failure(error) }
+        await store.runDeferredWork()
+        return (partial, result)
+    }
+
+    @Test(
+        "a claim is created again when the store could not do that, and is deleted after the commit",
+        arguments: [[.unavailable, .unavailable], [.doneButUnanswered], []] as [[Server.ClaimFault]],
+        [0, 330] as [Int64])
+    private func claim(_ faults: [Server.ClaimFault], _ ahead: Int64) async throws {
+        let file = FileBytes(seed: 1, count: 9 << 20)
+        let server = try Server(refusals: 1, size: file.count, claimFaults: faults, ahead: ahead)
+        guard case (_, .success(.stored)) = try await tryToCommit(server, file) else {
+            Issue.record("not stored")
+            return
+        }
+        #expect(server.isWhole && server.completions == 2 && !server.hasClaim)
+    }
+
+    @Test("a job whose claim the store denies fails as such, and completes nothing") func deniedClaim() async throws {
+        let file = FileBytes(seed: 1, count: 9 << 20)
+        let server = try Server(refusals: 0, size: file.count, claimFaults: [.denied])
+        guard case (_, .failure(.failed(let failure))) = try await tryToCommit(server, file) else {
+            Issue.record("stored")
+            return
+        }
+        #expect(failure.code == .permission && server.completions == 0 && !server.hasClaim)
     }
 
     @Test("an upload whose completion takes long loses no byte") func patience() async throws {

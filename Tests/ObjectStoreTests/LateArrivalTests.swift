@@ -125,30 +125,4 @@ struct LateArrivalTests: EpisodeTests {
         await partial.discard(soon: false)
         try await eventually("the object to be removed", within: .seconds(20)) { await good.read("films/film") == nil }
     }
-
-    @Test("of two jobs for one name only one becomes complete, even with a checksum")
-    func race() async throws {
-        // MiniStack compares conditions and completes in one step. docs/guides/buckets.md has the other servers.
-        guard ObjectServer.dialects.contains(.mini) else { return }
-        let bucket = try await Bucket(.mini)
-        for round in 0..<4 {
-            let winners = try await withThrowingTaskGroup(of: Bool.self) { group in
-                for run in ["c", "d"] {
-                    group.addTask {
-                        let request = FileRequest(
-                            key: String(repeating: run, count: 40), run: run, isNew: true, path: "r\(round)",
-                            ifExists: .fail, completed: nil, lease: RunLease(isHeld: { true }, confirm: { true }))
-                        let partial = bucket.store.begin(request, generation: "\(round)", suggested: "x")
-                        try await partial.open(total: Self.size, hashing: .sha256, with: [])
-                        try await receive(0..<Self.size, into: partial)
-                        let outcome = try? await partial.commit(whole(sha256))
-                        await partial.discard(soon: false)
-                        return outcome.map(isStored) ?? false
-                    }
-                }
-                return try await group.reduce(0) { $0 + ($1 ? 1 : 0) }
-            }
-            #expect(winners == 1)
-        }
-    }
 }

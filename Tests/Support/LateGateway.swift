@@ -7,6 +7,9 @@ package final class LateGateway: Sendable {
     private struct State {
         var isToKeep: (@Sendable (String) -> Bool)?
         var kept: [[UInt8]] = []
+        var isToPair: (@Sendable (String) -> Bool)?
+        var apart: UInt32 = 0
+        var paired = 0
     }
 
     private let server: RawServer
@@ -38,6 +41,11 @@ package final class LateGateway: Sendable {
                     (state.isToKeep, isKept) = (nil, true)
                     state.kept.append(request)
                 }
+                if state.value.isToPair?(head) ?? false {
+                    state.change { $0.paired += 1 }
+                    if state.value.paired > 1 { usleep(state.value.apart) }
+                    for _ in 0..<200 where state.value.paired < 2 { usleep(5000) }
+                }
                 if !isKept { connection.send(Self.exchange(request, port)) }
                 return
             }
@@ -50,6 +58,13 @@ package final class LateGateway: Sendable {
 
     /// Holds back the next request whose head `matches`. Its client sees the connection end.
     package func keep(_ matches: @escaping @Sendable (String) -> Bool) { state.change { $0.isToKeep = matches } }
+
+    /// Delays the next request whose head `matches` until another one has come, or for a second if none does.
+    ///
+    /// - Parameter apart: Microseconds by which that one is delayed.
+    package func pair(apart: UInt32, _ matches: @escaping @Sendable (String) -> Bool) {
+        state.change { ($0.isToPair, $0.apart, $0.paired) = (matches, apart, 0) }
+    }
 
     package var hasKept: Bool { !state.value.kept.isEmpty }
 

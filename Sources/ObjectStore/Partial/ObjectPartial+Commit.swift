@@ -129,5 +129,5 @@ extension ObjectPartial {
 }
 
 extension ObjectHead {
-    init(size: Int64, mark: ObjectMark) { (self.size, etag, self.mark) = (size, nil, mark) }
+    init(size: Int64, mark: ObjectMark) { (self.size, etag, self.mark, age) = (size, nil, mark, nil) }
 }

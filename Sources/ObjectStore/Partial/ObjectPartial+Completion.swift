@@ -41,7 +41,11 @@ extension ObjectPartial {
         if !isHidden {
             let name = state.withLock { $0.name }
             let naming: Naming
-            do throws(TransferError) { naming = try await assemble(upload, key, whole.size, name) } catch {
+            do throws(TransferError) {
+                naming = try await claiming(name) { (claim) throws(TransferError) in
+                    try await self.assemble(upload, key, whole.size, name, claim)
+                }
+            } catch {
                 if case .failed(let failure) = error, failure.code == .fileExists { await discard(soon: false) }
                 throw error
             }
@@ -52,7 +56,7 @@ extension ObjectPartial {
             }
         }
         if !state.withLock({ $0.isAssembled }) {
-            guard case .placed = try await assemble(upload, key, whole.size, nil) else { return .fenced }
+            guard case .placed = try await assemble(upload, key, whole.size, nil, nil) else { return .fenced }
             state.withLock { $0.isAssembled = true }
         }
         if !isJudged, let wanted = whole.checksum {
@@ -70,10 +74,10 @@ extension ObjectPartial {
     /// Completes the upload: under `name`, or under its hidden key if there is none. HEAD, not the response to the
     /// request, decides whether that has succeeded.
     private func assemble(
-        _ upload: String, _ key: String, _ size: Int64, _ name: ObjectName?
+        _ upload: String, _ key: String, _ size: Int64, _ name: ObjectName?, _ claim: NameClaim?
     ) async throws(TransferError) -> Naming {
         try await give(
-            name ?? ObjectName(chosen: hidden.whole, isGiven: true), isOther: false, looksFirst: true,
+            name ?? ObjectName(chosen: hidden.whole, isGiven: true), isOther: false, looksFirst: true, claim: claim,
             limits: Self.completion,
             isPossible: { () throws(TransferError) in
                 if try await self.isListed(upload, key, size) { return nil }
@@ -250,9 +254,12 @@ extension ObjectPartial {
                 parts = try await client.copy(source, size: whole.size, to: upload, key)
             } catch { throw error.error }
             state.withLock { $0.naming = upload }
-            let naming = try await give(name, isOther: number > 0, looksFirst: true, limits: Self.completion) {
-                (condition) throws(StoreRefusal) in
-                try await self.complete(upload, key, parts, whole.size, condition)
+            let naming = try await claiming(name) { (claim) throws(TransferError) in
+                try await self.give(
+                    name, isOther: number > 0, looksFirst: true, claim: claim, limits: Self.completion
+                ) { (condition) throws(StoreRefusal) in
+                    try await self.complete(upload, key, parts, whole.size, condition)
+                }
             }
             switch naming {
             case .placed(let head): return stored(head, checksum: checksum)

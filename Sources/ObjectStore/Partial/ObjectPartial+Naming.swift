@@ -40,10 +40,12 @@ extension ObjectPartial {
     /// - Parameters:
     ///   - isOther: True if a number was added to the name.
     ///   - looksFirst: False if the first try may find out by If-None-Match that the name is taken.
+    ///   - claim: Taken before the look at the name, and must be valid when the request is sent.
     ///   - isPossible: Called before each try. The result ends the tries, unless it is nil.
     ///   - request: Returns the object; nil if that does not exist after all.
     func give(
-        _ name: ObjectName, isOther: Bool, looksFirst: Bool, limits: NamingLimits = NamingLimits(),
+        _ name: ObjectName, isOther: Bool, looksFirst: Bool, claim: NameClaim? = nil,
+        limits: NamingLimits = NamingLimits(),
         isPossible: () async throws(TransferError) -> Naming? = { () throws(TransferError) in nil },
         _ request: (NameCondition) async throws(StoreRefusal) -> ObjectHead?
     ) async throws(TransferError) -> Naming {
@@ -54,6 +56,7 @@ extension ObjectPartial {
         var contradicted: ContinuousClock.Instant?
         for attempt in 1... {
             if let end = try await isPossible() { return end }
+            await claim?.take()
             if looksFirst || attempt > 1 {
                 let next: NameCondition
                 if let head = try await head(name.path) {
@@ -82,18 +85,12 @@ extension ObjectPartial {
             guard await mayName() else { return .fenced }
             if state.withLock({ $0.hasHidden }), try await !isStillOwner() { return .fenced }
             do throws(StoreRefusal) {
-                state.withLock { $0.unanswered.append(Unanswered(key: key, until: .now + Self.slowness)) }
-                let head = try await request(condition)
-                if let head {
-                    state.withLock { _ = $0.unanswered.popLast() }
+                try claim?.check()
+                if let head = try await recorded(key, { () throws(StoreRefusal) in try await request(condition) }) {
                     return .placed(head)
                 }
                 refusal = nil
-            } catch {
-                // The server has refused it, so it will not be executed.
-                if (400..<500).contains(error.status) { state.withLock { _ = $0.unanswered.popLast() } }
-                refusal = error
-            }
+            } catch { refusal = error }
             switch refusal?.meaning {
             case .unknownRequest where store.hasConditions: store.lacksConditions()
             case .unknownRequest, .denied, .noSuchBucket, .full, .cancelled, .final: throw refusal!.error
@@ -101,12 +98,20 @@ extension ObjectPartial {
             case .noSuchObject where condition == .absent || condition == .none: throw refusal!.error
             default: break
             }
-            let isBusy = refusal.map { $0.status >= 500 } ?? false
+            let isBusy = refusal.map { $0.status >= 500 || $0 == .claimed } ?? false
             let waited = ContinuousClock.now - begun
             guard
                 contradicted != nil || attempt < limits.tries && waited < limits.patience
                     || isBusy && waited < limits.busy
             else {
+                if refusal == .claimed {
+                    throw .failed(
+                        Failure(
+                            .io,
+                            "another job has claimed \(name.path), and has not completed it for "
+                                + "\(waited.components.seconds) s: if its worker has died, the claim ends after "
+                                + "\(NameClaim.staleness / 60) minutes"))
+                }
                 throw refusal?.error ?? .failed(Failure(.io, "the object store does not create \(name.path)"))
             }
             // The first refusal by a condition only means that another object has the name.
@@ -115,6 +120,22 @@ extension ObjectPartial {
             do { try await Task.sleep(for: pause) } catch { throw .cancelled }
         }
         return .fenced
+    }
+
+    /// Sends a request for a key, and records it as unanswered until it is known that it will not be executed later.
+    private func recorded(
+        _ key: String, _ request: () async throws(StoreRefusal) -> ObjectHead?
+    ) async throws(StoreRefusal) -> ObjectHead? {
+        state.withLock { $0.unanswered.append(Unanswered(key: key, until: .now + Self.slowness)) }
+        do throws(StoreRefusal) {
+            let head = try await request()
+            if head != nil { state.withLock { _ = $0.unanswered.popLast() } }
+            return head
+        } catch {
+            // The server has refused it.
+            if (400..<500).contains(error.status) { state.withLock { _ = $0.unanswered.popLast() } }
+            throw error
+        }
     }
 
     /// Removes objects of this generation that requests without a response still make after the job was cancelled or

@@ -172,19 +172,23 @@ final class ObjectPartial: Partial {
     }
 
     func discard(soon: Bool) async {
-        let (completed, mustPurge, work) = state.withLock { state in
+        let (completed, mustPurge, claimed, work) = state.withLock { state in
             let isPlaced = state.phase == .placed
             if !isPlaced { state.phase = state.phase == .unopened ? .unopened : .discarded }
             let isComplete = isPlaced || state.isAssembled
             let completed = [isComplete ? state.storeState.upload : nil, isPlaced ? state.naming : nil].compactMap(
                 \.self)
-            return (Set(completed), state.hasHidden || state.creating != nil, state.work.tasks)
+            // A request without a response has kept the claim of its name. The abort of the upload settles it.
+            let claimed = isPlaced || state.unanswered.isEmpty ? nil : state.name.path
+            return (Set(completed), state.hasHidden || state.creating != nil, claimed, state.work.tasks)
         }
         for task in work { task.cancel() }
         let purge: @Sendable () async -> Void = { [self] in
             await workIsDone()
             releaseAll()
-            if mustPurge { await store.purge(hidden, completed: completed) }
+            guard mustPurge else { return }
+            await store.purge(hidden, completed: completed)
+            if let claimed { await store.removeClaim(claimed, job: request.key, generation: generation) }
         }
         withdraw()
         if soon { store.deferWork(purge) } else { await purge() }

@@ -7,10 +7,14 @@ struct ObjectHead: Sendable {
     let etag: String?
     /// The job, the generation and the time of its writing; nil for an object that Haul did not write.
     let mark: ObjectMark?
+    /// Seconds since it was written, by the server's clock.
+    let age: Int64?
 
     init?(_ reply: StoreReply) {
         guard let size = reply.headers["content-length"].flatMap({ Int64($0) }) else { return nil }
         (self.size, etag, mark) = (size, reply.etag, ObjectMark(reply.headers))
+        let (now, modified) = (reply.headers["date"], reply.headers["last-modified"])
+        age = now.flatMap(HTTPDate.parse).flatMap { now in modified.flatMap(HTTPDate.parse).map { now - $0 } }
     }
 }
 
@@ -107,17 +111,18 @@ extension BucketClient {
         return try await send(request).etag
     }
 
-    /// Gives an object its name. The request is sent once, and expires.
+    /// Gives an object its name. The request is sent once, and expires. Returns the ETag, if the server sends one.
+    @discardableResult
     func name(
         _ key: String, _ memory: RequestMemory, md5: [UInt8], mark: ObjectMark, _ condition: NameCondition,
         age: Int64 = 0
-    ) async throws(StoreRefusal) {
+    ) async throws(StoreRefusal) -> String? {
         var request = StoreRequest("PUT", key)
         request.age = age
         request.headers = mark.fields + fields(of: condition)
         request.carry(memory, md5: md5)
         request.expire()
-        _ = try await send(request)
+        return try await send(request).etag
     }
 
     private func fields(of condition: NameCondition) -> [HeaderField] {

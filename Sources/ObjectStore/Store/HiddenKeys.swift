@@ -1,8 +1,10 @@
+import HaulContract
+
 /// The keys of unfinished objects, beneath `PREFIX/.haul/`: a folder for each generation of each job.
 ///
 /// `owner` holds the token of the run that has the generation. `u.<id>` stands for a multipart upload, and holds the
 /// key of its object. `c.<name>` holds the key of an upload that is about to begin. `t.<name>` is a tail. `whole` is a
-/// complete object whose digest is not verified yet.
+/// complete object whose digest is not verified yet. `n.<digest>` belongs to a name, and not to a generation.
 struct HiddenKeys: Sendable, Hashable {
     let job: String
     let generation: String
@@ -16,6 +18,10 @@ struct HiddenKeys: Sendable, Hashable {
 
     /// Written to find out whether the bucket accepts writes.
     static let probe = "\(root)probe"
+
+    private static let claims = "\(root)n."
+    static func claim(ofName path: String) -> String { claims + Hexadecimal.text(Digest.sha256(path.utf8)) }
+    static func isClaim(_ path: String) -> Bool { path.hasPrefix(claims) }
 
     var folder: String { "\(Self.root)\(job).\(generation)/" }
     var owner: String { folder + "owner" }

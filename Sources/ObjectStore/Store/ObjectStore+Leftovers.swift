@@ -35,9 +35,9 @@ extension ObjectStore {
         client.notify("leftovers at \(path) of \(client.address) remain for now: \(error.words)")
     }
 
-    private func parse(_ key: String) -> (keys: HiddenKeys, kind: HiddenKeys.Kind)? {
-        HiddenKeys.parse(String(key.dropFirst(client.address.key("").utf8.count)))
-    }
+    private func path(_ key: String) -> String { String(key.dropFirst(client.address.key("").utf8.count)) }
+
+    private func parse(_ key: String) -> (keys: HiddenKeys, kind: HiddenKeys.Kind)? { HiddenKeys.parse(path(key)) }
 
     private func remove(_ objects: [ListedObject], completed: Set<String>) async throws(StoreRefusal) {
         var known: Set<String> = []
@@ -74,6 +74,8 @@ extension ObjectStore {
 
     /// Marks the path of a leftover that is an upload without a `u.` object.
     private static let stray = "upload:"
+    /// Marks the path of a leftover that is the claim of a name.
+    private static let claim = "claim:"
 
     package func leftovers(olderThan age: Int64) async -> [Leftover] {
         var found: [Leftover] = []
@@ -82,6 +84,13 @@ extension ObjectStore {
             var known: Set<String> = []
             var folders: [HiddenKeys: [ListedObject]] = [:]
             for object in objects {
+                if HiddenKeys.isClaim(path(object.key)) {
+                    // No job needs it once it is stale, so it has no job's key.
+                    found.append(
+                        Leftover(
+                            path: Self.claim + object.key, key: "", generation: object.etag, isPlaced: false,
+                            version: .init(object.modified, 0), age: now - object.modified - NameClaim.staleness))
+                }
                 guard let (keys, kind) = parse(object.key) else { continue }
                 if case .upload(let id) = kind { known.insert(id) }
                 folders[keys, default: []].append(object)
@@ -117,6 +126,16 @@ extension ObjectStore {
 
     private func remove(_ found: Leftover) async -> Bool {
         do throws(StoreRefusal) {
+            if found.path.hasPrefix(Self.claim) {
+                // First takes it over, because another job may do so at the same time, and some servers delete without a
+                // condition.
+                let claim = NameClaim(
+                    self, key: String(found.path.dropFirst(Self.claim.count)), job: "sweep",
+                    generation: "sweep", stale: found.generation.isEmpty ? nil : found.generation)
+                await claim.take()
+                await claim.release()
+                return (try? claim.check()) != nil
+            }
             if found.path.hasPrefix(Self.stray) {
                 let parts = found.path.dropFirst(Self.stray.count).split(separator: "\n", maxSplits: 1)
                 guard parts.count == 2 else { return false }

@@ -53,6 +53,7 @@ extension ObjectStore: Store, SourceFolder {
         try await purge(job: request.key, but: resume.generation)
         let completed = Set([PartsRecord(resume.storeState)?.upload].compactMap(\.self))
         await purge(HiddenKeys(job: request.key, generation: resume.generation), completed: completed)
+        await removeClaim(placed.file, job: request.key, generation: resume.generation)
         return .placed(placed)
     }
 
@@ -110,6 +111,7 @@ extension ObjectStore: Store, SourceFolder {
     package func discard(_ place: PartialLocation) async {
         guard place.name != Self.nothingHidden else { return }
         await purge(HiddenKeys(job: place.key, generation: place.generation), completed: [])
+        await removeClaim(place.file, job: place.key, generation: place.generation)
     }
 
     package func discardUnplaced(_ places: [PartialLocation]) async { for place in places { await discard(place) } }

@@ -260,7 +260,9 @@ package struct StoreCheck: Sendable {
             Finding(
                 "complete If-None-Match", isConditional ? .good : .lacking, isConditional ? "refused" : "ignored",
                 isConditional
-                    ? "" : "if_exists looks with HEAD before it completes: an object that comes in between is replaced"),
+                    ? ""
+                    : "claims keep large files of one name apart, but an object of at most 8 MiB, or of another program, "
+                        + "that gets the name during the completion is replaced"),
             Finding(
                 "abort is a fence", late == nil ? .bad : .good, late?.words ?? "a part was accepted after it",
                 late == nil ? "a late worker's parts would stay" : ""),

@@ -1,0 +1,146 @@
+import HaulContract
+import HaulHTTP
+import HaulStorage
+import Synchronization
+
+/// The right of one run to complete an upload under a name: a hidden object that only one run can create.
+///
+/// Some servers ignore the condition of a completion, or compare it before a simultaneous completion has ended. All of
+/// them obey the condition of a PUT. So a run creates the claim, looks at the name, and then completes its upload.
+/// Other runs cannot create the claim until this one has deleted it, and then they see its object.
+final class NameClaim: Sendable {
+    /// How long after its creation a claim allows a request.
+    static let validity = Duration.seconds(300)
+    /// Seconds by the server's clock after which anybody may take a claim over. Its holder has sent no request for ten
+    /// minutes then: the last one has expired, or the server has executed it.
+    static let staleness: Int64 = 900
+
+    private struct State {
+        /// When the creation was requested; nil if this run does not hold the claim.
+        var since: ContinuousClock.Instant?
+        var etag: String?
+        var refusal: StoreRefusal?
+        /// A request was sent that may have created it.
+        var mayExist = false
+    }
+
+    private let store: ObjectStore
+    private let key: String
+    /// A random number instead of the time tells this claim apart from those of other runs of the job.
+    private let mark: ObjectMark
+    private let staleness: Int64
+    private let stale: String?
+    private let state: Mutex<State>
+
+    /// - Parameter stale: The ETag of a claim that is known to be stale.
+    init(
+        _ store: ObjectStore, key: String, job: String, generation: String, staleness: Int64 = NameClaim.staleness,
+        stale: String? = nil
+    ) {
+        (self.store, self.key, self.staleness, self.stale) = (store, key, staleness, stale)
+        mark = ObjectMark(job: job, generation: generation, time: .random(in: 0...(.max)))
+        state = Mutex(State(etag: stale))
+    }
+
+    private var isValid: Bool { state.withLock { $0.since.map { .now - $0 < Self.validity } ?? false } }
+
+    /// Creates or renews the claim, unless it is valid. `check` throws why that did not succeed.
+    func take() async {
+        guard store.hasConditions, !isValid else { return }
+        let condition = state.withLock { state in
+            (state.since, state.refusal, state.mayExist) = (nil, nil, true)
+            return state.etag.map(NameCondition.same) ?? .absent
+        }
+        do throws(StoreRefusal) { try await create(condition) } catch { state.withLock { $0.refusal = error } }
+    }
+
+    /// - Throws: `claimed` if another job has the claim; otherwise the refusal of the request that should have created
+    ///   it.
+    func check() throws(StoreRefusal) {
+        guard store.hasConditions, !isValid else { return }
+        throw state.withLock { $0.refusal } ?? .claimed
+    }
+
+    private func create(_ first: NameCondition) async throws(StoreRefusal) {
+        var condition = first
+        for _ in 0..<4 {
+            let sent = ContinuousClock.now
+            do throws(StoreRefusal) {
+                let etag = try await put(condition)
+                return state.withLock { ($0.since, $0.etag) = (sent, etag) }
+            } catch {
+                // Servers disagree about If-Match if there is no object.
+                guard error.meaning == .precondition || error.meaning == .noSuchObject && condition != .absent else {
+                    throw error
+                }
+            }
+            guard let head = try await store.client.head(key) else {
+                condition = .absent
+                continue
+            }
+            // Only one run has the job. What its earlier runs have sent is for the same upload, or for an aborted one.
+            guard let etag = head.etag,
+                head.mark?.job == mark.job || head.age ?? 0 > staleness || etag == stale
+            else { break }
+            if condition == .same(etag) { store.client.tryOtherQuotes() }
+            condition = .same(etag)
+        }
+        throw .claimed
+    }
+
+    private func put(_ condition: NameCondition) async throws(StoreRefusal) -> String {
+        // No two requests have the same bytes, so that each has another ETag.
+        let bytes = Array("\(mark.job)\n\(UInt64.random(in: 0...(.max)))\n".utf8)
+        let md5 = Digest.md5(bytes)
+        let etag = try await store.client.name(key, RequestMemory(bytes), md5: md5, mark: mark, condition)
+        return etag ?? Hexadecimal.text(md5)
+    }
+
+    /// Deletes the claim if this run has created it.
+    func release() async {
+        guard state.withLock({ $0.mayExist }) else { return }
+        await store.unname(key) { [mark] in $0.mark == mark }
+    }
+}
+
+extension StoreRefusal {
+    /// Another job has the claim of the name.
+    static let claimed = StoreRefusal(status: 409, code: "NameClaimed", message: "", meaning: .passing)
+}
+
+extension ObjectStore {
+    func claim(_ path: String, job: String, generation: String) -> NameClaim {
+        NameClaim(
+            self, key: client.address.key(HiddenKeys.claim(ofName: path)), job: job, generation: generation)
+    }
+
+    /// Removes the claim that any run of a generation has left, whose uploads were completed or aborted.
+    func removeClaim(_ path: String, job: String, generation: String) async {
+        await unname(client.address.key(HiddenKeys.claim(ofName: path))) {
+            $0.mark?.job == job && $0.mark?.generation == generation
+        }
+    }
+}
+
+extension ObjectPartial {
+    /// Runs `body` with a claim of `name`, and releases the claim unless a request may still be executed.
+    func claiming(
+        _ name: ObjectName, _ body: (NameClaim) async throws(TransferError) -> Naming
+    ) async throws(TransferError) -> Naming {
+        let (store, job, generation) = (store, request.key, generation)
+        let claim = store.claim(name.path, job: job, generation: generation)
+        var isPlaced = false
+        defer {
+            // In the background, because the job has its object already.
+            if isPlaced {
+                // The upload is complete, even if an earlier run of the job has done that.
+                store.deferWork { await store.removeClaim(name.path, job: job, generation: generation) }
+            } else if state.withLock({ $0.unanswered.isEmpty }) {
+                store.deferWork { await claim.release() }
+            }
+        }
+        let naming = try await body(claim)
+        if case .placed = naming { isPlaced = true }
+        return naming
+    }
+}
