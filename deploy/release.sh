@@ -68,6 +68,9 @@ build() {
     local binary
     binary=$(cd "$source" && swift build -c release --static-swift-stdlib --show-bin-path)/haul
     mkdir -p "$1"
+    # The hashes of the modules' code differ between builds whose code is the same, and the build's id is computed from
+    # them. Nothing reads either of them at run time.
+    objcopy --remove-section=.swift_modhash --remove-section=.note.gnu.build-id "$binary"
 
     local name=haul-$version-linux-$architecture
     install -D -m 755 "$binary" "$tree/bin/haul"
