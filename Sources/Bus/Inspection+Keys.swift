@@ -76,7 +76,7 @@ extension Inspection {
         }
         return Finding(
             key, "Haul 0.1 wrote it, and this version does not read it",
-            "finish what it holds with workers of 0.1, then delete it: docs/operate/upgrade.md")
+            "finish what it holds with workers of 0.1, then delete it: docs/operate/upgrade.md, \"From 0.1 to 0.2\"")
     }
 
     /// The types of keys; nil for a key that does not exist, or whose type this user may not read.
