@@ -9,7 +9,7 @@ public struct BatchHandle: Sendable, Identifiable {
 
     /// The current counts of the batch. nil until a worker has seen one of its jobs, and after the batch has expired.
     public func status() async throws(HaulError) -> BatchStatus? {
-        try await reaching { () throws(RedisError) in try await queue.queue.batch(id) }.map(BatchStatus.init)
+        try await mappingErrors { () throws(RedisError) in try await queue.queue.batch(id) }.map(BatchStatus.init)
     }
 
     /// Waits until the batch has ended: as many of its jobs have ended as its size says, and none is pending.
@@ -26,7 +26,7 @@ public struct BatchHandle: Sendable, Identifiable {
         let messages = queue.subscription(to: [channel]).makeAsyncIterator()
         let deadline = timeout.map { ContinuousClock.now + $0 }
         while true {
-            let known = try await Outcome.outlasting(until: deadline, status)
+            let known = try await Outcome.retrying(until: deadline, status)
             if let known, known.isOver, known.round > round { return known }
             if Task.isCancelled { throw .cancelled }
             if let deadline, deadline <= .now {
@@ -35,7 +35,7 @@ public struct BatchHandle: Sendable, Identifiable {
                     ?? "no worker has seen the batch \(id)"
                 throw HaulError(.timedOut, "\(what) when the time was over")
             }
-            let next = ContinuousClock.now + Outcome.patience
+            let next = ContinuousClock.now + Outcome.pollInterval
             let element = await messages.next(until: min(next, deadline ?? next))
             if messages.isFinished { throw .closed }
             if case .interrupted(let error) = element, HaulError(error).code == .refused { throw HaulError(error) }
@@ -43,18 +43,18 @@ public struct BatchHandle: Sendable, Identifiable {
     }
 
     /// Pauses the batch's jobs, and those that join the batch later, until ``resume()``.
-    public func pause() async throws(HaulError) { try await request(.paused) }
+    public func pause() async throws(HaulError) { try await write(.paused) }
     /// Resumes the batch's paused jobs.
-    public func resume() async throws(HaulError) { try await request(.running) }
+    public func resume() async throws(HaulError) { try await write(.running) }
     /// Runs the batch's failed jobs again.
-    public func retry() async throws(HaulError) { try await request(.retried) }
+    public func retry() async throws(HaulError) { try await write(.retried) }
     /// Cancels the batch's jobs that have not ended, including jobs that were pushed but not yet seen by a worker.
-    public func cancel() async throws(HaulError) { try await request(.cancelled) }
+    public func cancel() async throws(HaulError) { try await write(.cancelled) }
 
     private var channel: String { "batch/\(id)" }
 
-    private func request(_ request: BatchRequest) async throws(HaulError) {
-        try await reaching { () throws(RedisError) in try await queue.queue.request(request, ofBatch: id) }
+    private func write(_ operation: BatchRequest) async throws(HaulError) {
+        try await mappingErrors { () throws(RedisError) in try await queue.queue.request(operation, ofBatch: id) }
     }
 }
 

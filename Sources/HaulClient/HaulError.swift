@@ -95,6 +95,6 @@ public struct HaulError: Error, Sendable, Equatable, CustomStringConvertible {
 }
 
 /// Translates the errors of `body` into errors of this library.
-func reaching<T>(_ body: () async throws(RedisError) -> T) async throws(HaulError) -> T {
+func mappingErrors<T>(_ body: () async throws(RedisError) -> T) async throws(HaulError) -> T {
     do { return try await body() } catch { throw HaulError(error) }
 }

@@ -53,13 +53,13 @@ extension HaulQueue {
         var jobs = jobs
         for index in jobs.indices { jobs[index].id = try jobs[index].resolvedID }
         if jobs.contains(where: { $0.at == nil }) {
-            let timestamp = try await reaching { () throws(RedisError) in try await queue.timestamp() }
+            let timestamp = try await mappingErrors { () throws(RedisError) in try await queue.timestamp() }
             for index in jobs.indices where jobs[index].at == nil { jobs[index].at = timestamp }
         }
         var elements: [Element] = []
         for job in jobs { elements.append(try Element(checking: job)) }
         let replicas = durability.replicas
-        let acknowledged = try await reaching { [elements] () throws(RedisError) in
+        let acknowledged = try await mappingErrors { [elements] () throws(RedisError) in
             try await queue.push(
                 elements, toFront: place == .front, replicas: replicas, within: durability.wait, on: waiter)
         }

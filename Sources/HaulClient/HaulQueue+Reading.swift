@@ -72,7 +72,7 @@ extension HaulQueue {
         in state: JobState, skipping: Int = 0, limit: Int = 1000
     ) async throws(HaulError) -> [String] {
         guard limit > 0 else { return [] }
-        return try await reaching { () throws(RedisError) in
+        return try await mappingErrors { () throws(RedisError) in
             try await queue.ids(in: state, from: Swift.max(0, skipping), limit: limit)
         }
     }
@@ -89,7 +89,7 @@ extension HaulQueue {
     public func status(of ids: [String]) async throws(HaulError) -> [JobStatus] {
         var result: [JobStatus] = []
         for page in ids.pages(of: 500) {
-            result += try await reaching { () throws(RedisError) in try await queue.jobs(Array(page)) }.map(
+            result += try await mappingErrors { () throws(RedisError) in try await queue.jobs(Array(page)) }.map(
                 JobStatus.init)
         }
         return result
@@ -97,7 +97,7 @@ extension HaulQueue {
 
     /// How many jobs are in each state, and how many workers serve the queue.
     public func stats() async throws(HaulError) -> QueueStatistics {
-        let (stats, workers) = try await reaching { () throws(RedisError) in
+        let (stats, workers) = try await mappingErrors { () throws(RedisError) in
             (try await queue.stats(), try await queue.workerCount())
         }
         return QueueStatistics(
@@ -107,7 +107,7 @@ extension HaulQueue {
 
     /// The registered workers, including lost ones.
     public func workers() async throws(HaulError) -> [WorkerStatus] {
-        let (workers, now) = try await reaching { () throws(RedisError) in
+        let (workers, now) = try await mappingErrors { () throws(RedisError) in
             (try await queue.workers(), try await queue.now())
         }
         return workers.map { name, fields in

@@ -49,21 +49,23 @@ public struct JobEvents: AsyncSequence, Sendable {
 
         private mutating func take(_ event: Event) async throws(HaulError) -> JobUpdate? {
             // An event without a position is not part of the job's order.
-            guard let place = event.position else { return .event(event) }
-            guard place > position else { return nil }
-            guard place.follows(position) || position == .none else {
+            guard let newPosition = event.position else { return .event(event) }
+            guard newPosition > position else { return nil }
+            guard newPosition.follows(position) || position == .none else {
                 // Events before this one were missed. The hash is at least as new as this event.
                 if let update = try await catchUp() { return update }
-                return try await take(next: event, at: place)
+                return try await take(next: event, at: newPosition)
             }
-            return try await take(next: event, at: place)
+            return try await take(next: event, at: newPosition)
         }
 
-        private mutating func take(next event: Event, at place: EventPosition) async throws(HaulError) -> JobUpdate {
-            position = place
+        private mutating func take(next event: Event, at newPosition: EventPosition) async throws(HaulError)
+            -> JobUpdate
+        {
+            position = newPosition
             // The event may announce the end of an earlier push, while this push still waits. The hash decides.
             if event.finalState != nil || event.kind == .duplicate {
-                switch try await handle.read() {
+                switch try await handle.readEndState() {
                 case .ended, .removed: hasEnded = true
                 case .open: break
                 }
@@ -74,7 +76,7 @@ public struct JobEvents: AsyncSequence, Sendable {
         /// Reads the job's hash. nil if the hash is no newer than the last update.
         private mutating func catchUp() async throws(HaulError) -> JobUpdate? {
             let status: JobStatus
-            switch try await handle.read() {
+            switch try await handle.readEndState() {
             case .removed:
                 hasEnded = true
                 return nil

@@ -16,7 +16,7 @@ public struct JobHandle: Sendable, Identifiable {
 
     /// The job as in its hash. nil until a worker has seen the job, and after the job was removed or has expired.
     public func status() async throws(HaulError) -> JobStatus? {
-        try await reaching { () throws(RedisError) in try await queue.queue.job(id) }.map(JobStatus.init)
+        try await mappingErrors { () throws(RedisError) in try await queue.queue.job(id) }.map(JobStatus.init)
     }
 
     /// The events of the job until its end.
@@ -36,8 +36,9 @@ public struct JobHandle: Sendable, Identifiable {
     /// - Parameter timeout: nil waits without a limit.
     /// - Throws: ``HaulError/Code-swift.struct/timedOut`` if the job has not ended in time. The message gives the job's
     ///   state, and the job goes on. ``HaulError/Code-swift.struct/rejected`` if a worker found that the pushed element
-    ///   is not valid. If that happened before this call subscribed, only a Redis user who may read the rejected elements
-    ///   learns of it; with the role `service` the call times out then. A failed job is a result and not an error, unless you call ``JobResult/get()``.
+    ///   is not valid. If that happened before this call subscribed, only a Redis user who may read the rejected
+    ///   elements learns of it; with the role `service` the call times out then. A failed job is a result and not an
+    ///   error, unless you call ``JobResult/get()``.
     public func result(timeout: Duration? = nil) async throws(HaulError) -> JobResult {
         try await Outcome(handle: self, deadline: timeout.map { .now + $0 }).result()
     }
@@ -56,7 +57,7 @@ public struct JobHandle: Sendable, Identifiable {
 
 extension JobHandle {
     /// Whether the job's end that the handle waits for has come.
-    enum Knowledge {
+    enum EndState {
         case ended(JobStatus)
         case removed
         /// The job has not ended. The status is nil if no worker has seen the job.
@@ -64,14 +65,14 @@ extension JobHandle {
     }
 
     /// Reads the job's hash.
-    func read() async throws(HaulError) -> Knowledge {
-        let record = try await reaching { () throws(RedisError) in try await queue.queue.job(id) }
+    func readEndState() async throws(HaulError) -> EndState {
+        let record = try await mappingErrors { () throws(RedisError) in try await queue.queue.job(id) }
         if let record {
             let hasEnded = pushedAt.map(record.hasEnded(since:)) ?? record.hasEnded
             return hasEnded ? .ended(JobStatus(record)) : .open(JobStatus(record))
         }
         guard let pushedAt else { return .open(nil) }
-        let removed = try await reaching { () throws(RedisError) in try await queue.queue.removed([id: pushedAt]) }
+        let removed = try await mappingErrors { () throws(RedisError) in try await queue.queue.removed([id: pushedAt]) }
         return removed.isEmpty ? .open(nil) : .removed
     }
 }

@@ -7,26 +7,26 @@ struct Outcome {
     let deadline: ContinuousClock.Instant?
 
     /// The interval at which the hash is read even if no event arrives.
-    static let patience = Duration.seconds(15)
+    static let pollInterval = Duration.seconds(15)
 
     func result() async throws(HaulError) -> JobResult {
         let messages = handle.queue.subscription(to: [handle.id]).makeAsyncIterator()
         var known: JobStatus?
         // Look before the subscription is confirmed: a job that has ended already needs no wait.
-        switch try await readAgain() {
+        switch try await readUntilDeadline() {
         case .ended(let status): return JobResult(status)
         case .removed: return JobResult(removed: handle.id)
         case .open(let status): known = status
         }
-        var nextRead = ContinuousClock.now + Self.patience
+        var nextRead = ContinuousClock.now + Self.pollInterval
         while true {
             let element = await messages.next(until: min(nextRead, deadline ?? nextRead))
             if messages.isFinished { throw .closed }
             if Task.isCancelled { throw .cancelled }
             if element == nil, let deadline, deadline <= .now { throw await timedOut(known) }
             guard try requiresRead(element) else { continue }
-            nextRead = .now + Self.patience
-            switch try await readAgain() {
+            nextRead = .now + Self.pollInterval
+            switch try await readUntilDeadline() {
             case .ended(let status): return JobResult(status)
             case .removed: return JobResult(removed: handle.id)
             case .open(let status): known = status ?? known
@@ -36,12 +36,12 @@ struct Outcome {
     }
 
     /// Reads the job's hash. Retries until the deadline while Redis is unreachable.
-    private func readAgain() async throws(HaulError) -> JobHandle.Knowledge {
-        try await Self.outlasting(until: deadline, handle.read)
+    private func readUntilDeadline() async throws(HaulError) -> JobHandle.EndState {
+        try await Self.retrying(until: deadline, handle.readEndState)
     }
 
-    /// Calls `look`, and retries until the deadline while Redis is unreachable.
-    static func outlasting<T>(
+    /// Calls `read`, and retries until the deadline while Redis is unreachable.
+    static func retrying<T>(
         until deadline: ContinuousClock.Instant?, _ read: () async throws(HaulError) -> T
     ) async throws(HaulError) -> T {
         while true {

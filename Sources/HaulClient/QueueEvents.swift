@@ -37,7 +37,7 @@ public struct QueueEvents: AsyncSequence, Sendable {
         }
 
         /// The number of buffered messages.
-        package var waiting: Int { messages.waiting }
+        package var bufferedCount: Int { messages.bufferedCount }
 
         /// Waits for the next update. The sequence does not end by itself.
         public mutating func next(isolation actor: isolated (any Actor)?) async throws(HaulError) -> JobUpdate? {
@@ -63,15 +63,16 @@ public struct QueueEvents: AsyncSequence, Sendable {
 
         private mutating func take(_ event: Event) async throws(HaulError) -> JobUpdate? {
             // A batch has no job hash that could replace missed events.
-            guard let place = event.position, event.kind != .batchEnded else { return .event(event) }
+            guard let newPosition = event.position, event.kind != .batchEnded else { return .event(event) }
             if let position = positions[event.id] {
-                guard place > position else { return nil }
-                if !place.follows(position), let status = try await status(of: [event.id], after: positions).first {
+                guard newPosition > position else { return nil }
+                if !newPosition.follows(position), let status = try await status(of: [event.id], after: positions).first
+                {
                     record(status)
                     return .status(status)
                 }
             }
-            record(event.id, at: place, isFinal: event.finalState != nil)
+            record(event.id, at: newPosition, isFinal: event.finalState != nil)
             return .event(event)
         }
 
@@ -79,22 +80,22 @@ public struct QueueEvents: AsyncSequence, Sendable {
             record(status.id, at: status.position, isFinal: status.record.hasEnded)
         }
 
-        private mutating func record(_ id: String, at place: EventPosition, isFinal: Bool) {
+        private mutating func record(_ id: String, at newPosition: EventPosition, isFinal: Bool) {
             // No event of this run can follow the job's end. If the job runs again, its position is recorded again.
-            positions[id] = isFinal ? nil : place
+            positions[id] = isFinal ? nil : newPosition
             if positions.count > Self.maxKnown, let some = positions.keys.first { positions[some] = nil }
         }
 
         /// Reads the unfinished jobs, and those that ended or were paused while there was no subscription.
         private mutating func catchUp() async throws(HaulError) {
-            let now = try await reaching { () throws(RedisError) in try await queue.queue.time() }
+            let now = try await mappingErrors { () throws(RedisError) in try await queue.queue.time() }
             // The first time, only jobs since the beginning of the iteration count.
             let since =
                 lastEventTime.map { $0 - Self.slack } ?? now - Int64((ContinuousClock.now - begun) / .milliseconds(1))
             var ids = Set(positions.keys)
             for state in [JobState.completed, .failed, .cancelled, .paused] {
                 ids.formUnion(
-                    try await reaching { () throws(RedisError) in
+                    try await mappingErrors { () throws(RedisError) in
                         try await queue.queue.ids(in: state, since: since)
                     })
             }
@@ -112,7 +113,7 @@ public struct QueueEvents: AsyncSequence, Sendable {
         private func status(
             of ids: [String], after positions: [String: EventPosition]
         ) async throws(HaulError) -> [JobStatus] {
-            try await reaching { () throws(RedisError) in try await queue.queue.jobs(ids) }.map(JobStatus.init)
+            try await mappingErrors { () throws(RedisError) in try await queue.queue.jobs(ids) }.map(JobStatus.init)
                 .filter { $0.position > positions[$0.id] ?? .none }
         }
     }

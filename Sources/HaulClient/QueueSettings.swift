@@ -113,7 +113,7 @@ public struct HostLimits: Sendable, Equatable {
 extension HaulQueue {
     /// The settings of the queue.
     public func settings() async throws(HaulError) -> QueueSettings {
-        QueueSettings(try await reaching { () throws(RedisError) in try await queue.settings() })
+        QueueSettings(try await mappingErrors { () throws(RedisError) in try await queue.settings() })
     }
 
     /// Changes settings. Workers follow within a second. Writes only the settings that `change` modifies.
@@ -137,7 +137,7 @@ extension HaulQueue {
             }
         }
         for (setting, value) in changes {
-            try await reaching { () throws(RedisError) in try await queue.set(setting, to: value) }
+            try await mappingErrors { () throws(RedisError) in try await queue.set(setting, to: value) }
         }
         return after
     }
@@ -145,7 +145,7 @@ extension HaulQueue {
     /// The defaults of the queue's jobs by the field's name: docs/operate/queues.md. Leaves out
     /// defaults without an effect. The values of header fields may be secret.
     public func defaults() async throws(HaulError) -> [String: JSON] {
-        let found = try await reaching { () throws(RedisError) in try await queue.configuration() }.defaults
+        let found = try await mappingErrors { () throws(RedisError) in try await queue.configuration() }.defaults
         var result: [String: JSON] = [:]
         for (name, text) in found where name != QueueDefault.base.name {
             if QueueDefault(name: name)?.accepts(text) == true { result[name] = try? JSON(text) }
@@ -177,7 +177,7 @@ extension HaulQueue {
 
     /// The absolute URL against which the relative `url` of a job is resolved. nil if none is set.
     public func base() async throws(HaulError) -> String? {
-        let found = try await reaching { () throws(RedisError) in try await queue.configuration() }.defaults
+        let found = try await mappingErrors { () throws(RedisError) in try await queue.configuration() }.defaults
         return found[QueueDefault.base.name].flatMap {
             QueueDefault.base.accepts($0) ? (try? JSON($0))?.string : nil
         }
@@ -191,7 +191,7 @@ extension HaulQueue {
 
     /// The limits of single hosts, by `host` or `host:port`. Leaves out limits without an effect.
     public func hostLimits() async throws(HaulError) -> [String: HostLimits] {
-        let found = try await reaching { () throws(RedisError) in try await queue.configuration() }.limits
+        let found = try await mappingErrors { () throws(RedisError) in try await queue.configuration() }.limits
         var result: [String: HostLimits] = [:]
         for (host, text) in found where HostLimit.isHost(host) && HostLimit.accepts(text) {
             result[host] = HostLimits(try? JSON(text))
@@ -213,14 +213,14 @@ extension HaulQueue {
         if let text, !HostLimit.accepts(text) {
             throw HaulError(setting: "limits", "the limits of \(host): \(HostLimit.rule)")
         }
-        try await reaching { () throws(RedisError) in try await queue.setLimit(of: host, to: text) }
+        try await mappingErrors { () throws(RedisError) in try await queue.setLimit(of: host, to: text) }
     }
 
     private func set(_ field: QueueDefault, to value: String?) async throws(HaulError) {
         if let value, !field.accepts(value) {
             throw HaulError(setting: field.name, "\(field.name) \(field.rule), not \(value.prefix(200))")
         }
-        try await reaching { () throws(RedisError) in try await queue.set(field, to: value) }
+        try await mappingErrors { () throws(RedisError) in try await queue.set(field, to: value) }
     }
 
     private static func fieldWithDefault(_ name: String) throws(HaulError) -> QueueDefault {

@@ -46,7 +46,7 @@ package struct Subscription: AsyncSequence, Sendable {
         }
 
         /// The number of buffered elements.
-        package var waiting: Int { buffer.count }
+        package var bufferedCount: Int { buffer.count }
 
         /// The next element. nil at the end, and once the task is cancelled.
         package func next() async -> Element? { await buffer.next() }

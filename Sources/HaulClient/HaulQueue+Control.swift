@@ -6,16 +6,16 @@ import HaulRedis
 // says what each of them does.
 extension HaulQueue {
     /// Pauses jobs. What they have downloaded is kept.
-    public func pause(_ ids: [String]) async throws(HaulError) { try await request(.paused, ids) }
+    public func pause(_ ids: [String]) async throws(HaulError) { try await write(.paused, for: ids) }
 
     /// Resumes paused jobs. They run before all waiting jobs.
-    public func resume(_ ids: [String]) async throws(HaulError) { try await request(.running, ids) }
+    public func resume(_ ids: [String]) async throws(HaulError) { try await write(.running, for: ids) }
 
     /// Runs failed jobs again from their last checkpoint, before all waiting jobs.
-    public func retry(_ ids: [String]) async throws(HaulError) { try await request(.running, ids) }
+    public func retry(_ ids: [String]) async throws(HaulError) { try await write(.running, for: ids) }
 
     /// Cancels jobs, and removes their partial files.
-    public func cancel(_ ids: [String]) async throws(HaulError) { try await request(.cancelled, ids) }
+    public func cancel(_ ids: [String]) async throws(HaulError) { try await write(.cancelled, for: ids) }
 
     /// Removes jobs from Redis. Jobs that have not ended are cancelled first.
     ///
@@ -23,11 +23,11 @@ extension HaulQueue {
     ///   - ids: Jobs in any state.
     ///   - files: Whether to delete finished files as well.
     public func remove(_ ids: [String], files: Bool = false) async throws(HaulError) {
-        try await request(files ? .deleted : .removed, ids)
+        try await write(files ? .deleted : .removed, for: ids)
     }
 
-    private func request(_ request: ControlOperation, _ ids: [String]) async throws(HaulError) {
+    private func write(_ operation: ControlOperation, for ids: [String]) async throws(HaulError) {
         guard !ids.isEmpty else { return }
-        try await reaching { () throws(RedisError) in try await queue.request(request, of: ids) }
+        try await mappingErrors { () throws(RedisError) in try await queue.request(operation, of: ids) }
     }
 }
