@@ -27,7 +27,7 @@ package enum ExitStatus: Int32, Error {
     }
 
     /// Prints the sentence to standard error at once, and returns the status for the caller to throw.
-    package static func because(_ status: ExitStatus, _ sentence: String) -> ExitStatus {
+    package static func printing(_ status: ExitStatus, _ sentence: String) -> ExitStatus {
         let whole = sentence + sources(of: sentence)
         let isCollected = collected.withLock { texts in
             texts?.append(whole)
@@ -37,10 +37,10 @@ package enum ExitStatus: Int32, Error {
         return status
     }
 
-    /// The sentences that `because` does not print now; nil while it prints them.
+    /// The sentences that `printing` does not print now; nil while it prints them.
     private static let collected = Mutex<[String]?>(nil)
 
-    /// Runs `body`, and returns the sentences of `because` instead of printing them. One call at a time.
+    /// Runs `body`, and returns the sentences of `printing` instead of printing them. One call at a time.
     package static func collecting<T>(_ body: () throws -> T) -> (result: Result<T, any Error>, sentences: [String]) {
         collected.withLock { $0 = [] }
         let result = Result { try body() }

@@ -3,7 +3,7 @@ package enum NamedValue {
     /// - Throws: `ExitStatus.usage` if there is no `=`; the reason has been printed.
     package static func parts(of text: String) throws -> (String, String) {
         guard let equals = text.firstIndex(of: "=") else {
-            throw ExitStatus.because(.usage, "\"\(text)\" must have the form NAME=VALUE")
+            throw ExitStatus.printing(.usage, "\"\(text)\" must have the form NAME=VALUE")
         }
         return (String(text[..<equals]), String(text[text.index(after: equals)...]))
     }

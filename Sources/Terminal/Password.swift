@@ -13,7 +13,7 @@ package enum Password {
         return try HiddenInput.hiding(on: STDIN_FILENO) {
             let password = ask(prompt)
             guard ask("Once more: ") == password else {
-                throw ExitStatus.because(.usage, "the two passwords differ: run the command again")
+                throw ExitStatus.printing(.usage, "the two passwords differ: run the command again")
             }
             return password
         }

@@ -9,10 +9,10 @@ package enum Prompt {
     package static func confirm(_ question: String, isConfirmed: Bool) throws {
         if isConfirmed { return }
         guard isatty(STDIN_FILENO) == 1, isatty(STDERR_FILENO) == 1 else {
-            throw ExitStatus.because(.usage, "there is no terminal to ask on: give --yes. Nothing was done.")
+            throw ExitStatus.printing(.usage, "there is no terminal to ask on: give --yes. Nothing was done.")
         }
         Terminal.prompt("\(question) [y/N] ")
         let answer = (readLine() ?? "").lowercased()
-        guard answer == "y" || answer == "yes" else { throw ExitStatus.because(.jobFailed, "Nothing was done.") }
+        guard answer == "y" || answer == "yes" else { throw ExitStatus.printing(.jobFailed, "Nothing was done.") }
     }
 }

@@ -25,7 +25,8 @@ package enum TextFile {
             if count == 0 { return bytes }
             bytes += piece[..<count]
             guard bytes.count <= largest else {
-                throw ExitStatus.because(.usage, "\(name(path)) has more than \(largest >> 20) MiB, which is too large")
+                throw ExitStatus.printing(
+                    .usage, "\(name(path)) has more than \(largest >> 20) MiB, which is too large")
             }
         }
     }
@@ -43,7 +44,7 @@ package enum TextFile {
         for (number, line) in bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false).enumerated()
         {
             guard let text = String(validating: line.last == 13 ? line.dropLast() : line, as: UTF8.self) else {
-                throw ExitStatus.because(.usage, "\(name(path)), line \(number + 1): not UTF-8 text")
+                throw ExitStatus.printing(.usage, "\(name(path)), line \(number + 1): not UTF-8 text")
             }
             lines.append(text)
         }
@@ -57,6 +58,6 @@ package enum TextFile {
     }
 
     private static func refusal(_ path: String) -> ExitStatus {
-        ExitStatus.because(.usage, "\(name(path)) cannot be read: \(String(cString: strerror(errno)))")
+        ExitStatus.printing(.usage, "\(name(path)) cannot be read: \(String(cString: strerror(errno)))")
     }
 }

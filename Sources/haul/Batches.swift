@@ -36,7 +36,7 @@ struct Batches: AsyncParsableCommand {
         }
         let unknown = names.filter { name in !records.contains { $0.name == name } }
         if let name = unknown.first {
-            throw ExitStatus.because(
+            throw ExitStatus.printing(
                 .jobFailed,
                 "no batch \(name) is known in the queue \(queue.name): no worker has seen a job of it yet, or it was forgotten"
             )

@@ -24,7 +24,7 @@ struct Check: AsyncParsableCommand {
         if let root {
             let inspection: RootInspection
             do { inspection = try RootInspection(root: root, of: queue) } catch {
-                throw ExitStatus.because(.usage, error.message)
+                throw ExitStatus.printing(.usage, error.message)
             }
             findings += await inspection.run(repairing: repair)
         }

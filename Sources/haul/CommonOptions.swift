@@ -26,14 +26,14 @@ struct CommonOptions: ParsableArguments {
     func url() throws -> RedisURL {
         let text = try redis ?? Environment.text("HAUL_REDIS") ?? Self.fromFile("HAUL_REDIS_FILE")
         do { return try RedisURL(text ?? "redis://127.0.0.1:6379") } catch {
-            throw ExitStatus.because(error)
+            throw ExitStatus.printing(error)
         }
     }
 
     func queueName() throws -> QueueName {
         let text = queue ?? Environment.text("HAUL_QUEUE") ?? "default"
         guard let name = QueueName(text) else {
-            throw ExitStatus.because(
+            throw ExitStatus.printing(
                 .usage, "\"\(text)\" is not a valid queue name: use 1 to 64 of the characters A-Z a-z 0-9 . _ -")
         }
         return name
@@ -60,7 +60,7 @@ struct CommonOptions: ParsableArguments {
         guard let path = Environment.text(variable) else { return nil }
         guard let text = SettingsFile.text(of: path) else {
             let reason = String(cString: strerror(errno))
-            throw ExitStatus.because(.usage, "\(variable) names the file \(path), which cannot be read: \(reason)")
+            throw ExitStatus.printing(.usage, "\(variable) names the file \(path), which cannot be read: \(reason)")
         }
         return SettingsFile.trimmed(text)
     }
@@ -72,13 +72,13 @@ struct CommonOptions: ParsableArguments {
 func reaching<T>(_ body: () async throws(RedisError) -> T) async throws -> T {
     do { return try await body() } catch {
         if error.code == .cancelled { throw CancellationError() }
-        throw ExitStatus.because(error)
+        throw ExitStatus.printing(error)
     }
 }
 
 extension ExitStatus {
     /// Prints an error of Redis. The status is `.redisUnreachable`, or `.usage` for an invalid URL.
-    static func because(_ error: RedisError) -> ExitStatus {
-        because(error.code == .badURL ? .usage : .redisUnreachable, error.message)
+    static func printing(_ error: RedisError) -> ExitStatus {
+        printing(error.code == .badURL ? .usage : .redisUnreachable, error.message)
     }
 }

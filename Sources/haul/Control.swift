@@ -51,7 +51,7 @@ struct Selection: ParsableArguments {
 
     private func request(_ wanted: ControlVerb, ofBatch name: String, _ queue: Queue) async throws {
         guard let request = wanted.ofBatch else {
-            throw ExitStatus.because(
+            throw ExitStatus.printing(
                 .usage, "a batch cannot be asked to \(wanted.name): name its jobs, or use --all. Nothing was done.")
         }
         if wanted.destroys {

@@ -70,14 +70,14 @@ struct Haul: AsyncParsableCommand {
             return try check(words.dropFirst(), of: next, "\(path) \(word)")
         }
         if path == "haul", word.contains("://") {
-            throw ExitStatus.because(
+            throw ExitStatus.printing(
                 .usage,
                 "a command is missing before \(MaskedURL.shown(word)): haul get URL downloads it here, and haul push URL queues it for workers"
             )
         }
         let near = Suggestion.nearest(to: word, among: commands.map { $0._commandName })
         let suggestion = near.map { "Did you mean \(path) \($0)? " } ?? ""
-        throw ExitStatus.because(
+        throw ExitStatus.printing(
             .usage, "\"\(word)\" is not a command of \(path). \(suggestion)\(path) --help lists all of them.")
     }
 
@@ -86,7 +86,7 @@ struct Haul: AsyncParsableCommand {
     private static func checkArguments() throws {
         for index in 1..<max(1, Int(CommandLine.argc)) {
             guard let text = CommandLine.unsafeArgv[index], String(validatingCString: text) == nil else { continue }
-            throw ExitStatus.because(
+            throw ExitStatus.printing(
                 .usage, "argument \(index), \(String(cString: text)), is not UTF-8 text: write a URL's bytes as %XX")
         }
     }

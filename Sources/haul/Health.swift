@@ -17,23 +17,23 @@ struct Health: ParsableCommand {
 
     func run() throws {
         guard let text = address ?? Environment.text("HAUL_HTTP") else {
-            throw ExitStatus.because(
+            throw ExitStatus.printing(
                 .usage, "the address is missing: give the one of the worker's --http, or set HAUL_HTTP")
         }
         guard let place = HealthEndpoint(text) else {
-            throw ExitStatus.because(
+            throw ExitStatus.printing(
                 .usage, "\"\(text)\" is not an address: use HOST:PORT, [IPv6]:PORT, :PORT or unix:PATH")
         }
         guard (1...600).contains(timeout) else {
-            throw ExitStatus.because(.usage, "--timeout must be from 1 to 600 seconds, not \(timeout)")
+            throw ExitStatus.printing(.usage, "--timeout must be from 1 to 600 seconds, not \(timeout)")
         }
         let path = ready ? "/readyz" : "/healthz"
         let answer: HealthResponse
         do throws(HealthEndpoint.Unreachable) { answer = try place.ask(path, seconds: timeout) } catch {
-            throw ExitStatus.because(.jobFailed, "no response from \(text): \(error.reason)")
+            throw ExitStatus.printing(.jobFailed, "no response from \(text): \(error.reason)")
         }
         guard answer.status == 200 else {
-            throw ExitStatus.because(
+            throw ExitStatus.printing(
                 .jobFailed, answer.text.isEmpty ? "it responds with HTTP \(answer.status)" : answer.text)
         }
         Terminal.line(answer.text)

@@ -19,7 +19,7 @@ struct KnownJobs {
             }
         } catch {
             // Without permission to read the waiting jobs, these ids count as unknown.
-            guard error.code == .noPermission else { throw ExitStatus.because(error) }
+            guard error.code == .noPermission else { throw ExitStatus.printing(error) }
         }
         return known
     }
@@ -29,7 +29,7 @@ struct KnownJobs {
     /// - Parameter advice: What the user can do. It is printed with the last id.
     static func complain(_ ids: [String], in queue: Queue, _ advice: String) -> ExitStatus {
         for id in ids.dropLast() { Terminal.complain("haul: no job \(id) is known in the queue \(queue.name)") }
-        return ExitStatus.because(
+        return ExitStatus.printing(
             .jobFailed, "no job \(ids.last ?? "") is known in the queue \(queue.name) (\(advice))")
     }
 }

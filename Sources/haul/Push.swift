@@ -50,10 +50,10 @@ struct Push: AsyncParsableCommand {
     private func elements() throws -> [Element] {
         guard urls == ["-"] else {
             if urls.contains("-") {
-                throw ExitStatus.because(.usage, "- reads all jobs from standard input: leave out the other URLs")
+                throw ExitStatus.printing(.usage, "- reads all jobs from standard input: leave out the other URLs")
             }
             if id != nil, urls.count > 1 {
-                throw ExitStatus.because(.usage, "--id names one job, but several URLs are given: leave out --id")
+                throw ExitStatus.printing(.usage, "--id names one job, but several URLs are given: leave out --id")
             }
             try checkPath(of: urls.count)
             return try elements(urls.map { ([("url", JSON.quoted($0))], "") })
@@ -61,7 +61,7 @@ struct Push: AsyncParsableCommand {
         let elements = try elements(readJobs())
         try checkPath(of: elements.count)
         if let id, elements.count(where: { $0.id == id }) > 1 {
-            throw ExitStatus.because(.usage, "--id names one job, but several lines are given. Nothing was pushed.")
+            throw ExitStatus.printing(.usage, "--id names one job, but several lines are given. Nothing was pushed.")
         }
         return elements
     }
@@ -92,14 +92,14 @@ struct Push: AsyncParsableCommand {
             let place = "line \(number): "
             // `readLine` replaces bytes that are not UTF-8 by this character. The job would have another URL.
             guard !text.unicodeScalars.contains("\u{FFFD}") else {
-                throw ExitStatus.because(.usage, "\(place)is not UTF-8 text. Nothing was pushed.")
+                throw ExitStatus.printing(.usage, "\(place)is not UTF-8 text. Nothing was pushed.")
             }
             guard text.hasPrefix("{") else {
                 jobs.append(([("url", JSON.quoted(String(text)))], place))
                 continue
             }
             do { jobs.append((try JSON(String(text)).members?.map { ($0.name, $0.raw) } ?? [], place)) } catch {
-                throw ExitStatus.because(.usage, "\(place)is not JSON: \(error). Nothing was pushed.")
+                throw ExitStatus.printing(.usage, "\(place)is not JSON: \(error). Nothing was pushed.")
             }
         }
         return jobs
@@ -108,7 +108,7 @@ struct Push: AsyncParsableCommand {
     /// Refuses one file name for several jobs: they would get the same file.
     private func checkPath(of count: Int) throws {
         guard let path, count > 1, !path.hasSuffix("/") else { return }
-        throw ExitStatus.because(
+        throw ExitStatus.printing(
             .usage,
             "-o \(path) names one file, but \(count) jobs are given: end it in / for a directory. Nothing was pushed.")
     }
@@ -119,17 +119,17 @@ struct Push: AsyncParsableCommand {
         do {
             let job = try Job(json: json)
             if let unknown = job.unknownFields.first {
-                throw ExitStatus.because(
+                throw ExitStatus.printing(
                     .usage,
                     "\(place)\(unknown): no such field (docs/reference/fields.md lists them). Nothing was pushed.")
             }
             if let url = job.unreadableURL {
-                throw ExitStatus.because(.usage, "\(place)url: \(url) has an invalid host name. Nothing was pushed.")
+                throw ExitStatus.printing(.usage, "\(place)url: \(url) has an invalid host name. Nothing was pushed.")
             }
             return try Element(json)
         } catch let error as Job.Invalid {
             let url = error.field == "url" ? json["url"]?.string.map { " (\(MaskedURL.shown($0)))" } ?? "" : ""
-            throw ExitStatus.because(.usage, "\(place)\(error)\(url). Nothing was pushed.")
+            throw ExitStatus.printing(.usage, "\(place)\(error)\(url). Nothing was pushed.")
         }
     }
 
@@ -145,7 +145,7 @@ struct Push: AsyncParsableCommand {
         add("retries", retries.map { String($0) })
         for (name, seconds) in [("delay", delay), ("deadline", deadline)] {
             guard seconds?.isFinite ?? true else {
-                throw ExitStatus.because(
+                throw ExitStatus.printing(
                     .usage, "--\(name) must be a number of seconds, not \(seconds ?? 0). Nothing was pushed.")
             }
             add(name, seconds.map { String($0) })
@@ -153,7 +153,7 @@ struct Push: AsyncParsableCommand {
         add("reply_to", replyTo.map(JSON.quoted))
         if let meta {
             guard (try? JSON(meta)) != nil else {
-                throw ExitStatus.because(.usage, "--meta must be JSON. Nothing was pushed.")
+                throw ExitStatus.printing(.usage, "--meta must be JSON. Nothing was pushed.")
             }
             add("meta", meta)
         }
@@ -161,7 +161,7 @@ struct Push: AsyncParsableCommand {
             let fields = try header.map { line in
                 let parts = line.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
                 guard parts.count == 2 else {
-                    throw ExitStatus.because(
+                    throw ExitStatus.printing(
                         .usage, "--header must be \"Name: value\", not \"\(line)\". Nothing was pushed.")
                 }
                 return (String(parts[0]), JSON.quoted(String(parts[1].drop { $0 == " " })))
@@ -175,7 +175,7 @@ struct Push: AsyncParsableCommand {
     private func batch(of count: Int) throws -> String? {
         guard let batch else {
             guard batchSize == nil, batchReplyTo == nil else {
-                throw ExitStatus.because(
+                throw ExitStatus.printing(
                     .usage, "--batch-size and --batch-reply-to require --batch. Nothing was pushed.")
             }
             return nil

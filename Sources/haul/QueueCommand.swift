@@ -41,7 +41,7 @@ struct QueueCommand: AsyncParsableCommand {
         func run() async throws {
             let limit = Int(most)
             guard most == "none" || limit.map({ $0 >= 0 }) == true else {
-                throw ExitStatus.because(
+                throw ExitStatus.printing(
                     .usage, "the limit must be a whole number, 0 or more, or none, not \"\(most)\"")
             }
             let queue = try await common.connect()

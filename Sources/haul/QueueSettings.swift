@@ -40,7 +40,7 @@ enum QueueEntry {
 
     private static func unknown(_ name: String, _ reason: String) -> ExitStatus {
         let nearest = Suggestion.nearest(to: name, among: names).map { "Did you mean \($0)?" }
-        return .because(.usage, "\(reason). \(nearest ?? "haul queue set --help names all")")
+        return .printing(.usage, "\(reason). \(nearest ?? "haul queue set --help names all")")
     }
 
     var name: String {
@@ -100,7 +100,7 @@ extension QueueCommand {
         func run() async throws {
             let entry = try QueueEntry(name: name)
             guard let kept = entry.kept(value) else {
-                throw ExitStatus.because(.usage, "\(name) \(entry.rule), not \(value)")
+                throw ExitStatus.printing(.usage, "\(name) \(entry.rule), not \(value)")
             }
             let queue = try await common.connect()
             try await entry.set(to: kept, in: queue)

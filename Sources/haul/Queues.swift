@@ -30,7 +30,7 @@ struct Queues: AsyncParsableCommand {
             do throws(RedisError) { stats = try await queue.stats() } catch {
                 await queue.redis.close()
                 guard error.code == .noPermission, names.count > refused.count + 1 else {
-                    throw ExitStatus.because(error)
+                    throw ExitStatus.printing(error)
                 }
                 refused.append(name.text)
                 continue

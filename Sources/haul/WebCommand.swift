@@ -58,7 +58,7 @@ struct WebCommand: AsyncParsableCommand {
             if let logFormat { return logFormat }
             guard let text = Environment.text("HAUL_LOG_FORMAT") else { return .logfmt }
             guard let format = LogFormat(rawValue: text) else {
-                throw ExitStatus.because(.usage, "HAUL_LOG_FORMAT must be logfmt or json, not \"\(text)\"")
+                throw ExitStatus.printing(.usage, "HAUL_LOG_FORMAT must be logfmt or json, not \"\(text)\"")
             }
             return format
         }
@@ -95,7 +95,7 @@ struct WebCommand: AsyncParsableCommand {
                 watchdog.cancel()
             }
             do { try await work.value } catch let error as ServerError {
-                throw ExitStatus.because(.usage, error.description)
+                throw ExitStatus.printing(.usage, error.description)
             } catch is CancellationError {}
         }
 
@@ -108,7 +108,7 @@ struct WebCommand: AsyncParsableCommand {
             var queues: [QueueName] = []
             for text in names {
                 guard let name = QueueName(text) else {
-                    throw ExitStatus.because(
+                    throw ExitStatus.printing(
                         .usage, "\"\(text)\" is not a valid queue name: use 1 to 64 of the characters A-Z a-z 0-9 . _ -"
                     )
                 }
@@ -116,7 +116,7 @@ struct WebCommand: AsyncParsableCommand {
             }
             let addresses = try listen.map { text in
                 guard let address = ListenAddress(text) else {
-                    throw ExitStatus.because(
+                    throw ExitStatus.printing(
                         .usage,
                         "--listen must be an IP address and a port, like 127.0.0.1:8484, or unix:/PATH, not \"\(text)\""
                     )
@@ -135,13 +135,13 @@ struct WebCommand: AsyncParsableCommand {
             if let path = auth ?? Environment.text("HAUL_WEB_AUTH") {
                 result.accounts = try accounts(path)
             }
-            if let problem = result.problem { throw ExitStatus.because(.usage, problem) }
+            if let problem = result.problem { throw ExitStatus.printing(.usage, problem) }
             return result
         }
 
         private func accounts(_ path: String) throws -> Accounts {
             guard let text = SettingsFile.text(of: path) else {
-                throw ExitStatus.because(.usage, "--auth \(path): \(String(cString: strerror(errno)))")
+                throw ExitStatus.printing(.usage, "--auth \(path): \(String(cString: strerror(errno)))")
             }
             var status = stat()
             if stat(path, &status) == 0, status.st_mode & S_IFMT == S_IFREG, status.st_mode & S_IROTH != 0 {
@@ -149,7 +149,7 @@ struct WebCommand: AsyncParsableCommand {
                     "haul: --auth \(path): every user of this machine can read the hashes: chmod o-r \(path)")
             }
             do { return try Accounts(text) } catch {
-                throw ExitStatus.because(.usage, "--auth \(path): \(error)")
+                throw ExitStatus.printing(.usage, "--auth \(path): \(error)")
             }
         }
     }
@@ -165,12 +165,12 @@ struct WebCommand: AsyncParsableCommand {
 
         func run() throws {
             guard let role = Role(rawValue: role) else {
-                throw ExitStatus.because(.usage, "--role must be viewer or operator, not \"\(role)\"")
+                throw ExitStatus.printing(.usage, "--role must be viewer or operator, not \"\(role)\"")
             }
             guard !name.isEmpty, !name.hasPrefix("#"),
                 name.utf8.allSatisfy({ $0 > 32 && $0 != 127 && $0 != UInt8(ascii: ":") })
             else {
-                throw ExitStatus.because(
+                throw ExitStatus.printing(
                     .usage, "a name must not have spaces or a colon, or begin with #, unlike \"\(name)\"")
             }
             if token {
@@ -179,7 +179,7 @@ struct WebCommand: AsyncParsableCommand {
                 return Terminal.line("\(name) \(role.rawValue) \(Accounts.hash(token: token))")
             }
             let password = try Password.read("Password for \(name): ")
-            if let problem = PasswordHash.problem(of: password) { throw ExitStatus.because(.usage, problem) }
+            if let problem = PasswordHash.problem(of: password) { throw ExitStatus.printing(.usage, problem) }
             Terminal.line("\(name) \(role.rawValue) \(PasswordHash(password: password).text)")
         }
     }

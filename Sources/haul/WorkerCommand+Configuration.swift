@@ -17,7 +17,7 @@ extension WorkerCommand {
         let url = try common.url()
         var result = try configuration(url, name: name ?? "\(Host.name)-\(Host.processID)")
         guard JobField.isID(result.name) else {
-            throw ExitStatus.because(.usage, "--name must be 1 to 128 of the characters A-Z a-z 0-9 . _ : -")
+            throw ExitStatus.printing(.usage, "--name must be 1 to 128 of the characters A-Z a-z 0-9 . _ : -")
         }
         result.queues = try namedQueues()
         result.slots = try slotCount()
@@ -40,14 +40,14 @@ extension WorkerCommand {
         result.certificateAuthorities = certificates
         guard client.certificate == nil || !client.hosts.isEmpty else {
             // Any producer may push a job, whose server would see the certificate.
-            throw ExitStatus.because(
+            throw ExitStatus.printing(
                 .usage,
                 "--client-cert of a worker requires --client-cert-host HOST for each host that may see the certificate"
             )
         }
         result.clientCertificate = client.certificate
         guard http != nil || !exportQueues else {
-            throw ExitStatus.because(.usage, "--export-queues requires --http, the address at which to serve them")
+            throw ExitStatus.printing(.usage, "--export-queues requires --http, the address at which to serve them")
         }
         result.exportsQueues = exportQueues
         return result
@@ -57,7 +57,7 @@ extension WorkerCommand {
         let queues = try (queue.isEmpty ? [Environment.text("HAUL_QUEUE") ?? "default"] : queue).map(
             Self.queue)
         guard Set(queues.map(\.name)).count == queues.count else {
-            throw ExitStatus.because(.usage, "--queue names a queue twice: give it once, with a weight if need be")
+            throw ExitStatus.printing(.usage, "--queue names a queue twice: give it once, with a weight if need be")
         }
         return queues
     }
@@ -66,7 +66,7 @@ extension WorkerCommand {
     private func slotCount() throws -> Int? {
         if slots == "unlimited" { return nil }
         guard let count = Int(slots), count > 0 else {
-            throw ExitStatus.because(.usage, "--slots must be 1 or more, or unlimited, not \"\(slots)\"")
+            throw ExitStatus.printing(.usage, "--slots must be 1 or more, or unlimited, not \"\(slots)\"")
         }
         return count
     }
@@ -76,20 +76,21 @@ extension WorkerCommand {
             try text.split(separator: ",").map { word in
                 guard let kind = Job.Kind(rawValue: String(word)) else {
                     let known = Job.Kind.allCases.map(\.rawValue).joined(separator: ", ")
-                    throw ExitStatus.because(
+                    throw ExitStatus.printing(
                         .usage, "--kinds must be some of \(known), separated by commas, not \"\(word)\"")
                 }
                 return kind
             }
         }
-        if named?.isEmpty == true { throw ExitStatus.because(.usage, "--kinds must name at least one kind") }
+        if named?.isEmpty == true { throw ExitStatus.printing(.usage, "--kinds must name at least one kind") }
         return named
     }
 
     private func permissions() throws -> UInt32? {
         try fileMode.map { text in
             guard let mode = UInt32(text, radix: 8), mode <= 0o777 else {
-                throw ExitStatus.because(.usage, "--file-mode must be permissions in octal, 0 to 0777, not \"\(text)\"")
+                throw ExitStatus.printing(
+                    .usage, "--file-mode must be permissions in octal, 0 to 0777, not \"\(text)\"")
             }
             return mode
         }
@@ -98,7 +99,7 @@ extension WorkerCommand {
     private func networks() throws -> [Network] {
         try allowAddress.map { text in
             guard let network = Network(text) else {
-                throw ExitStatus.because(
+                throw ExitStatus.printing(
                     .usage, "--allow-address must be an address or a network like 10.0.0.0/8, not \"\(text)\"")
             }
             return network
@@ -107,23 +108,23 @@ extension WorkerCommand {
 
     private func checkRanges() throws {
         guard lease >= 2, lease <= 3600 else {
-            throw ExitStatus.because(.usage, "--lease must be from 2 to 3600 seconds, not \(lease)")
+            throw ExitStatus.printing(.usage, "--lease must be from 2 to 3600 seconds, not \(lease)")
         }
         guard grace >= 0, grace <= 3600 else {
-            throw ExitStatus.because(.usage, "--grace must be from 0 to 3600 seconds, not \(grace)")
+            throw ExitStatus.printing(.usage, "--grace must be from 0 to 3600 seconds, not \(grace)")
         }
         guard (0...100).contains(settleReplicas) else {
-            throw ExitStatus.because(.usage, "--settle-replicas must be from 0 to 100, not \(settleReplicas)")
+            throw ExitStatus.printing(.usage, "--settle-replicas must be from 0 to 100, not \(settleReplicas)")
         }
         let sizes = 1...JobField.largest
         guard [limitRate, maxFileSize].compactMap(\.self).allSatisfy({ sizes.contains($0.bytes) }) else {
-            throw ExitStatus.because(.usage, "--limit-rate and --max-file-size must be whole numbers, 1 or more")
+            throw ExitStatus.printing(.usage, "--limit-rate and --max-file-size must be whole numbers, 1 or more")
         }
         guard (0...JobField.largest).contains(keepFree.bytes) else {
-            throw ExitStatus.because(.usage, "--keep-free must be a whole number, 0 or more")
+            throw ExitStatus.printing(.usage, "--keep-free must be a whole number, 0 or more")
         }
         guard (1...16).contains(connections), connectionsPerHost >= 1 else {
-            throw ExitStatus.because(
+            throw ExitStatus.printing(
                 .usage,
                 "--connections must be from 1 to 16, and --connections-per-host 1 or more, not \(connections) and \(connectionsPerHost)"
             )
@@ -137,27 +138,27 @@ extension WorkerCommand {
         case (nil, let store?):
             var result = WorkerConfiguration(redis: redis, bucket: try bucket.address(of: store), name: name)
             guard (64 << 20...1 << 40).contains(storeMemory.bytes) else {
-                throw ExitStatus.because(.usage, "--store-memory must be 64M or more, not \(storeMemory.bytes) bytes")
+                throw ExitStatus.printing(.usage, "--store-memory must be 64M or more, not \(storeMemory.bytes) bytes")
             }
             result.storeMemory = Int(storeMemory.bytes)
             return result
         case (nil, nil):
-            throw ExitStatus.because(
+            throw ExitStatus.printing(
                 .usage,
                 "a worker requires --root, the directory for its downloads, or --store, a bucket of an object store")
-        default: throw ExitStatus.because(.usage, "--root and --store both say where downloads go: give one of them")
+        default: throw ExitStatus.printing(.usage, "--root and --store both say where downloads go: give one of them")
         }
     }
 
     private static func queue(_ text: String) throws -> (name: QueueName, weight: Int?) {
         let parts = text.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
         guard let name = QueueName(String(parts[0])) else {
-            throw ExitStatus.because(
+            throw ExitStatus.printing(
                 .usage, "\"\(parts[0])\" is not a valid queue name: use 1 to 64 of the characters A-Z a-z 0-9 . _ -")
         }
         guard parts.count > 1 else { return (name, nil) }
         guard let weight = Int(parts[1]), (1...1000).contains(weight) else {
-            throw ExitStatus.because(
+            throw ExitStatus.printing(
                 .usage, "the weight of the queue \(name) must be a whole number from 1 to 1000, not \"\(parts[1])\"")
         }
         return (name, weight)

@@ -83,13 +83,13 @@ struct WorkerCommand: AsyncParsableCommand {
         let output = LogOutput(descriptor: STDERR_FILENO, format: format)
         var log = Logger(label: "haul", factory: { _ in LineLogHandler(format, to: output) })
         guard let level = Logger.Level(rawValue: logLevel) else {
-            throw ExitStatus.because(
+            throw ExitStatus.printing(
                 .usage, "--log-level must be trace, debug, info, notice, warning or error, not \"\(logLevel)\"")
         }
         log.logLevel = level
         for doubt in Settings.ofThisProcess?.doubts ?? [] { log.warning("\(doubt)") }
         let worker: Worker
-        do { worker = try Worker(configuration, log: log) } catch { throw ExitStatus.because(.usage, error.message) }
+        do { worker = try Worker(configuration, log: log) } catch { throw ExitStatus.printing(.usage, error.message) }
         try await WorkerService(
             worker, log: log, output: output, grace: configuration.graceTime, address: address
         ) {
@@ -101,7 +101,7 @@ struct WorkerCommand: AsyncParsableCommand {
     private func address() throws -> ListenAddress? {
         try http.map { text in
             guard let address = ListenAddress(text) else {
-                throw ExitStatus.because(
+                throw ExitStatus.printing(
                     .usage, "--http must be an IP address and a port, or unix:/PATH, not \"\(text)\"")
             }
             return address
@@ -115,7 +115,7 @@ struct WorkerCommand: AsyncParsableCommand {
         do {
             return try WorkerCommand.parse(Array(arguments.dropFirst()))
         } catch {
-            throw ExitStatus.because(.usage, WorkerCommand.message(for: error))
+            throw ExitStatus.printing(.usage, WorkerCommand.message(for: error))
         }
     }
 

@@ -19,7 +19,7 @@ struct WorkerSelection: ParsableArguments {
         let known = try await reaching { () throws(RedisError) in try await queue.workers() }
         for name in names where !known.contains(where: { $0.name == name }) {
             let near = Suggestion.nearest(to: name, among: known.map(\.name)).map { " Did you mean \($0)?" } ?? ""
-            throw ExitStatus.because(
+            throw ExitStatus.printing(
                 .jobFailed,
                 "no worker \(name) serves the queue \(queue.name).\(near) haul workers lists them.".printable)
         }

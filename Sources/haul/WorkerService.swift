@@ -39,7 +39,7 @@ struct WorkerService {
         }
         let result = await work.result
         await server?.stop()
-        do { try result.get() } catch let error as RedisError { throw ExitStatus.because(error) }
+        do { try result.get() } catch let error as RedisError { throw ExitStatus.printing(error) }
     }
 
     /// Serves metrics and health. It begins before the worker is registered, so that waiting for Redis is visible.
@@ -64,7 +64,7 @@ struct WorkerService {
         do {
             let place = try await server.listen(on: address)
             log.info("serving metrics and health", metadata: ["address": "\(place)"])
-        } catch { throw ExitStatus.because(.usage, "--http: \(error)") }
+        } catch { throw ExitStatus.printing(.usage, "--http: \(error)") }
         return server
     }
 

@@ -24,13 +24,13 @@ package struct BucketOptions: ParsableArguments {
     package func address(of store: String) throws -> BucketAddress {
         let environment = Environment.text
         guard style == nil || style == "path" || style == "virtual" else {
-            throw ExitStatus.because(.usage, "--s3-style must be path or virtual, not \"\(style ?? "")\"")
+            throw ExitStatus.printing(.usage, "--s3-style must be path or virtual, not \"\(style ?? "")\"")
         }
         do {
             return try BucketAddress(
                 store, endpoint: endpoint ?? environment("AWS_ENDPOINT_URL_S3") ?? environment("AWS_ENDPOINT_URL"),
                 region: region ?? environment("AWS_REGION") ?? environment("AWS_DEFAULT_REGION"),
                 isPathStyle: style.map { $0 == "path" })
-        } catch { throw ExitStatus.because(.usage, error.message) }
+        } catch { throw ExitStatus.printing(.usage, error.message) }
     }
 }

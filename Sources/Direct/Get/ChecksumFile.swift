@@ -14,7 +14,7 @@ struct ChecksumFile {
                 checksums[name] = checksum
             }
             guard checksums.count > before else {
-                throw ExitStatus.because(.usage, "\(TextFile.name(file)) has no line like \"<checksum>  <file name>\"")
+                throw ExitStatus.printing(.usage, "\(TextFile.name(file)) has no line like \"<checksum>  <file name>\"")
             }
         }
     }

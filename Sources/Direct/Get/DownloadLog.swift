@@ -7,9 +7,9 @@ import Synchronization
 /// The records of downloads, for this and later runs of `haul get`, and locks, so that no two runs work on the same
 /// download.
 ///
-/// All records are in one file (`DownloadLogFile`): a file for each record would cost more than a small download itself. A
-/// record is written after the bytes that it describes are durable. If a record is lost, its download restarts. The
-/// `async` methods do not block the caller's thread.
+/// All records are in one file (`DownloadLogFile`): a file for each record would cost more than a small download
+/// itself. A record is written after the bytes that it describes are durable. If a record is lost, its download
+/// restarts. The `async` methods do not block the caller's thread.
 final class DownloadLog: Sendable {
     /// `$XDG_STATE_HOME/haul/get`, only for its owner.
     let directory: String
@@ -33,9 +33,10 @@ final class DownloadLog: Sendable {
             Environment.text("XDG_STATE_HOME"), Environment.text("HOME").map { $0 + "/.local/state" },
             getpwuid(getuid()).map { String(cString: $0.pointee.pw_dir) + "/.local/state" },
         ]
-        // The XDG specification says to ignore relative paths. /tmp is not a fallback because all users can write there.
+        // The XDG specification says to ignore relative paths. /tmp is not a fallback because all users can write
+        // there.
         guard let home = places.compactMap(\.self).first(where: { $0.hasPrefix("/") }) else {
-            throw ExitStatus.because(.usage, "there is no home directory: set XDG_STATE_HOME to a directory of yours")
+            throw ExitStatus.printing(.usage, "there is no home directory: set XDG_STATE_HOME to a directory of yours")
         }
         try self.init(in: home + "/haul/get")
     }
@@ -46,7 +47,7 @@ final class DownloadLog: Sendable {
         file = Mutex(DownloadLogFile(in: directory, room: room))
         GetTarget.makeDirectories(directory, mode: 0o700)
         guard access(directory, W_OK) == 0 else {
-            throw ExitStatus.because(
+            throw ExitStatus.printing(
                 .usage,
                 "\(directory) cannot be written (\(String(cString: strerror(errno)))): set XDG_STATE_HOME to a directory that can"
             )

@@ -84,7 +84,7 @@ package struct Get: AsyncParsableCommand {
         for record in await left.records(besides: []) {
             let store: any Store
             do { store = try await settings.stores.store(record.root) } catch {
-                throw ExitStatus.because(.usage, error.message)
+                throw ExitStatus.printing(.usage, error.message)
             }
             await left.forget(record, in: store)
             reporter.record("removed the unfinished \(UnfinishedDownloads.name(of: record)) (\(record.root))")

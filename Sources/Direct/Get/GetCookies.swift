@@ -23,7 +23,7 @@ struct GetCookies: Sendable {
                     }
                     stored.append(cookie)
                 } catch {
-                    throw ExitStatus.because(
+                    throw ExitStatus.printing(
                         .usage,
                         "\(option), line \(number + 1): not a cookie in Netscape's format (seven fields separated by tabs)"
                     )

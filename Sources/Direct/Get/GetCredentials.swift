@@ -24,7 +24,7 @@ struct GetCredentials: Sendable {
             guard
                 let home = Environment.text("NETRC")
                     ?? Environment.text("HOME").map({ $0 + "/.netrc" })
-            else { throw ExitStatus.because(.usage, "there is no home directory: name the file with --netrc-file") }
+            else { throw ExitStatus.printing(.usage, "there is no home directory: name the file with --netrc-file") }
             netrc = try Netrc(home)
         } else {
             netrc = nil
@@ -53,7 +53,7 @@ struct GetCredentials: Sendable {
     private static func ask(_ question: String) throws -> String {
         let terminal = open("/dev/tty", O_RDWR | O_CLOEXEC)
         guard terminal >= 0 else {
-            throw ExitStatus.because(
+            throw ExitStatus.printing(
                 .usage, "--user has no password, and there is no terminal to ask for it: give USER:PASSWORD")
         }
         defer { close(terminal) }

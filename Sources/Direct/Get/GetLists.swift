@@ -46,7 +46,7 @@ struct GetLists: Sendable {
                         ("url", JSON.quoted(credentials.apply(to: url))), ("path", JSON.quoted(name)),
                         ("max_bytes", String(RemoteList.maxBytes)),
                     ])))
-        } catch { throw ExitStatus.because(.usage, "\(TextFile.name(url)): \(error)") }
+        } catch { throw ExitStatus.printing(.usage, "\(TextFile.name(url)): \(error)") }
         job.headers = headers.map { HeaderField($0.0, $0.1) }
         return GetItem(job: job, root: root, members: [])
     }

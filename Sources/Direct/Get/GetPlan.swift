@@ -81,7 +81,7 @@ struct GetPlan {
             guard let before = first.updateValue(index, forKey: "\(item.root)/\(path)") else { continue }
             guard item.ifExists == .rename, items[before].ifExists == .rename else {
                 let origins = [items[before], item].map { $0.origin ?? MaskedURL.shown($0.urls.first ?? "") }
-                throw ExitStatus.because(
+                throw ExitStatus.printing(
                     .usage,
                     "\(origins[0]) and \(origins[1]) both name their file \(path): give each a name of its own (out= in a list), or choose --if-exists rename"
                 )
@@ -105,7 +105,7 @@ struct GetPlan {
         if let server = entry.server { try RemoteList.confine(&entry, of: server) }
         for url in entry.urls {
             guard let scheme = Self.foreignScheme(of: url) else { continue }
-            throw ExitStatus.because(
+            throw ExitStatus.printing(
                 .usage, "\(place)url: must begin with http:// or https://, not \(scheme): (\(MaskedURL.shown(url)))")
         }
         let isSchemeAssumed = entry.urls.contains { Self.completed($0) != $0 }
@@ -121,7 +121,7 @@ struct GetPlan {
             guard let name = Self.name(entry.urls, path), let checksum = checksums.checksum(of: name) else {
                 let name =
                     Self.name(entry.urls, path) ?? entry.urls.first.map(MaskedURL.shown) ?? "a file without a name"
-                throw ExitStatus.because(
+                throw ExitStatus.printing(
                     .usage,
                     "\(place)\(name) is not in \(source.checksumFile.joined(separator: ", ")) and cannot be verified")
             }
@@ -134,13 +134,13 @@ struct GetPlan {
             let isAboutURL = error.field == "url" || error.field == "urls"
             let url = isAboutURL ? entry.urls.first.map { " (\(MaskedURL.shown($0)))" } ?? "" : ""
             let sentence = error.field == "checksum" ? Self.explained(error, entry) : "\(error)\(url)"
-            throw ExitStatus.because(.usage, "\(place)\(sentence)")
-        } catch { throw ExitStatus.because(.usage, "\(place)\(error)") }
+            throw ExitStatus.printing(.usage, "\(place)\(sentence)")
+        } catch { throw ExitStatus.printing(.usage, "\(place)\(error)") }
         if let url = job.unreadableURL {
-            throw ExitStatus.because(.usage, "\(place)url: \(url) has an invalid host name")
+            throw ExitStatus.printing(.usage, "\(place)url: \(url) has an invalid host name")
         }
         guard job.unknownFields.isEmpty else {
-            throw ExitStatus.because(
+            throw ExitStatus.printing(
                 .usage,
                 "\(place)unknown fields: \(job.unknownFields.joined(separator: ", ")); "
                     + "docs/reference/fields.md lists those that exist"
@@ -206,7 +206,7 @@ struct GetPlan {
 
     static func header(_ text: String) throws -> (String, String) {
         guard let colon = text.utf8.firstIndex(of: UInt8(ascii: ":")), colon != text.startIndex else {
-            throw ExitStatus.because(.usage, "-H requires \"Name: value\", not \"\(text)\"")
+            throw ExitStatus.printing(.usage, "-H requires \"Name: value\", not \"\(text)\"")
         }
         let name = String(text[..<colon])
         let value = text[text.utf8.index(after: colon)...].trimmed
@@ -218,7 +218,7 @@ struct GetPlan {
                         ("url", "\"http://h/\""), ("headers", JSON.object([(name, JSON.quoted(value))])),
                     ])))
         } catch {
-            throw ExitStatus.because(
+            throw ExitStatus.printing(
                 .usage, "-H \(name): haul sets this header itself, or it has characters that cannot be sent")
         }
         return (name, value)

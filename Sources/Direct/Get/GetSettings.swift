@@ -41,7 +41,7 @@ struct GetSettings: Sendable {
                 try TransferEngine.check(proxy: proxy)
             }
             engine = TransferEngine(configuration: configuration)
-        } catch { throw ExitStatus.because(.usage, error.message) }
+        } catch { throw ExitStatus.printing(.usage, error.message) }
         cookies = try GetCookies(request.cookie)
         limit = transfer.limitRate.map { TokenBucket(bytesPerSecond: $0.bytes) }
         hosts = HostLimits(maxPerHost: Self.connectionsPerHost)

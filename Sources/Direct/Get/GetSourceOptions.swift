@@ -57,15 +57,15 @@ struct GetSourceOptions: ParsableArguments {
     /// - Throws: `ExitStatus.usage`; the reason has been printed.
     func checkSingleFileOptions() throws {
         if checksum != nil, urls.count > 1 || !inputFile.isEmpty || !metalink.isEmpty {
-            throw ExitStatus.because(
+            throw ExitStatus.printing(
                 .usage, "--checksum is about one file, and several may be given: use --checksum-file for several")
         }
         guard mayNameSeveralFiles, let output else { return }
         if output == "-" {
-            throw ExitStatus.because(.usage, "-o - writes one file to standard output: give one URL")
+            throw ExitStatus.printing(.usage, "-o - writes one file to standard output: give one URL")
         }
         guard GetTarget.isDirectory(output) else {
-            throw ExitStatus.because(
+            throw ExitStatus.printing(
                 .usage,
                 "-o \(output) names one file, and several may be given: end it in / for a directory, or use -d")
         }

@@ -28,16 +28,16 @@ enum GetTarget {
         }
         makeDirectories(path, mode: 0o777)
         guard let real = realpath(path, nil) else {
-            throw ExitStatus.because(
+            throw ExitStatus.printing(
                 .usage, "\(path): \(String(cString: strerror(errno))); name a directory that can be made")
         }
         defer { free(real) }
         var status = stat()
         guard stat(real, &status) == 0, status.st_mode & S_IFMT == S_IFDIR else {
-            throw ExitStatus.because(.usage, "\(path): Not a directory; name a directory that can be made")
+            throw ExitStatus.printing(.usage, "\(path): Not a directory; name a directory that can be made")
         }
         guard access(real, W_OK | X_OK) == 0 else {
-            throw ExitStatus.because(
+            throw ExitStatus.printing(
                 .usage, "nothing can be written to \(path): \(String(cString: strerror(errno))); name another directory"
             )
         }

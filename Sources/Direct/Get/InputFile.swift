@@ -14,7 +14,7 @@ enum InputFile {
             if text.isEmpty || text.hasPrefix("#") { continue }
             if line.first == " " || line.first == "\t" {
                 guard !entries.isEmpty else {
-                    throw ExitStatus.because(
+                    throw ExitStatus.printing(
                         .usage, "\(origin): an indented line is an option of the URL before it, and there is none")
                 }
                 try set(text, of: &entries[entries.count - 1], origin)
@@ -38,10 +38,10 @@ enum InputFile {
 
     private static func job(_ text: String, _ origin: String, of server: String?) throws -> GetPlan.Entry {
         let members: [JSON.Member]
-        do { members = try JSON(text).members ?? [] } catch { throw ExitStatus.because(.usage, "\(origin): \(error)") }
+        do { members = try JSON(text).members ?? [] } catch { throw ExitStatus.printing(.usage, "\(origin): \(error)") }
         var entry = GetPlan.Entry(origin: origin, server: server)
         if let kind = members.first(where: { $0.name == "kind" }), kind.value.string != "download" {
-            throw ExitStatus.because(
+            throw ExitStatus.printing(
                 .usage,
                 "\(origin): kind: \(kind.raw) cannot be done here, only \"download\": haul put uploads files, and haul call sends requests"
             )
@@ -49,7 +49,7 @@ enum InputFile {
         let unknown = members.map(\.name).filter { !honoured.contains($0) }
         guard unknown.isEmpty else {
             let isOfBus = unknown.allSatisfy { JobField.byName[$0] != nil }
-            throw ExitStatus.because(
+            throw ExitStatus.printing(
                 .usage,
                 isOfBus
                     ? "\(origin): \(unknown.joined(separator: ", ")) would have no effect in haul get: remove it"
@@ -59,7 +59,7 @@ enum InputFile {
             switch member.name {
             case "path":
                 guard let path = member.value.string else {
-                    throw ExitStatus.because(.usage, "\(origin): path must be a text, not \(member.raw)")
+                    throw ExitStatus.printing(.usage, "\(origin): path must be a text, not \(member.raw)")
                 }
                 entry.path = path
             case "if_exists": entry.ifExists = try policy(member.value.string ?? member.raw, origin)
@@ -77,13 +77,13 @@ enum InputFile {
         let (name, value) = (parts[0].trimmingSpace, parts.count > 1 ? parts[1].trimmingSpace : "")
         func number() throws -> String {
             guard let count = Units.count(value) else {
-                throw ExitStatus.because(.usage, "\(origin): \(name) must be a number, not \"\(value)\"")
+                throw ExitStatus.printing(.usage, "\(origin): \(name) must be a number, not \"\(value)\"")
             }
             return String(count)
         }
         func isTrue() throws -> Bool {
             guard let answer = ["true": true, "false": false][value] else {
-                throw ExitStatus.because(.usage, "\(origin): \(name) must be true or false, not \"\(value)\"")
+                throw ExitStatus.printing(.usage, "\(origin): \(name) must be true or false, not \"\(value)\"")
             }
             return answer
         }
@@ -109,7 +109,7 @@ enum InputFile {
         // Accepted, without effect: `haul get` needs none of these.
         case "continue", "gid", "always-resume", "file-allocation", "min-split-size": break
         default:
-            throw ExitStatus.because(
+            throw ExitStatus.printing(
                 .usage,
                 "\(origin): \"\(name)\" is not an option of a list (docs/guides/haul-get.md names those that are)")
         }
@@ -117,7 +117,7 @@ enum InputFile {
 
     private static func policy(_ text: String, _ origin: String) throws -> ExistingPolicy {
         guard let policy = ExistingPolicy(rawValue: text) else {
-            throw ExitStatus.because(
+            throw ExitStatus.printing(
                 .usage, "\(origin): if_exists must be reuse, overwrite, rename, fail or skip, not \(text)")
         }
         return policy
@@ -130,7 +130,7 @@ enum InputFile {
 
     private static func add(_ header: String, to entry: inout GetPlan.Entry, _ origin: String) throws {
         guard let colon = header.utf8.firstIndex(of: UInt8(ascii: ":")) else {
-            throw ExitStatus.because(.usage, "\(origin): header must be \"Name: value\", not \"\(header)\"")
+            throw ExitStatus.printing(.usage, "\(origin): header must be \"Name: value\", not \"\(header)\"")
         }
         let pair = (
             String(header[..<colon]), JSON.quoted(header[header.utf8.index(after: colon)...].trimmingSpace)

@@ -11,19 +11,19 @@ enum Metalink {
         let files: [File]
         let bytes = try lists.bytes(of: path)
         do throws(Malformed) { files = try read(bytes) } catch {
-            throw ExitStatus.because(.usage, "\(origin): \(error.why)")
+            throw ExitStatus.printing(.usage, "\(origin): \(error.why)")
         }
         if TextFile.isURL(path) { try RemoteList.admit(files.count, "files", of: path) }
         guard !files.isEmpty else {
-            throw ExitStatus.because(.usage, "\(origin) names no file: it is not a Metalink 4 file (RFC 5854)")
+            throw ExitStatus.printing(.usage, "\(origin) names no file: it is not a Metalink 4 file (RFC 5854)")
         }
         return try files.map { file in
             let place = "\(origin), \(file.name)"
             // Other URLs are torrents, or have schemes that Haul does not support.
             let urls = file.urls.filter { $0.url.lowercased().hasPrefix("http") }.sorted { $0.priority < $1.priority }
-            guard !urls.isEmpty else { throw ExitStatus.because(.usage, "\(place): no http or https URL") }
+            guard !urls.isEmpty else { throw ExitStatus.printing(.usage, "\(place): no http or https URL") }
             if file.checksum == nil, file.hasHashes {
-                throw ExitStatus.because(
+                throw ExitStatus.printing(
                     .usage,
                     "\(place): haul verifies sha-256, sha-512, sha-1 and md5 of whole files, and this file has only other checksums or checksums of pieces"
                 )

@@ -14,7 +14,7 @@ enum RemoteList {
     /// - Throws: `ExitStatus.usage`; the reason has been printed.
     static func admit(_ entries: Int, _ what: String, of path: String) throws {
         guard entries > maxEntries else { return }
-        throw ExitStatus.because(
+        throw ExitStatus.printing(
             .usage,
             "\(TextFile.name(path)) has more than \(maxEntries) \(what), which is refused in a list from a server: look at the list, and give it as a file if it is right"
         )
@@ -32,7 +32,7 @@ enum RemoteList {
     static func confine(_ entry: inout GetPlan.Entry, of server: String) throws {
         let place = entry.origin.map { "\($0): " } ?? ""
         func refuse(_ what: String) -> ExitStatus {
-            ExitStatus.because(
+            ExitStatus.printing(
                 .usage,
                 "\(place)\(what) is refused in a list from a server: look at the list, and give it as a file if it is right"
             )

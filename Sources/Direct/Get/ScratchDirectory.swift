@@ -14,7 +14,7 @@ struct ScratchDirectory {
     init(names: [String]) throws {
         var template = Array(((Environment.text("TMPDIR") ?? "/tmp") + "/haul-get-XXXXXX").utf8CString)
         guard mkdtemp(&template) != nil else {
-            throw ExitStatus.because(
+            throw ExitStatus.printing(
                 .usage, "no directory for temporary files (\(String(cString: strerror(errno)))): set TMPDIR")
         }
         let place = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)

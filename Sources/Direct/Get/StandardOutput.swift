@@ -12,7 +12,7 @@ extension Get {
     func writeToStandardOutput(_ settings: GetSettings) async throws {
         let plan = try await GetPlan(source, request, settings, isVerbose: verbose)
         guard let item = plan.items.first, plan.items.count == 1 else {
-            throw ExitStatus.because(.usage, "-o - writes one file to standard output: give one URL")
+            throw ExitStatus.printing(.usage, "-o - writes one file to standard output: give one URL")
         }
         let reporter = makeReporter()
         if item.job.checksum != nil { return try await spool(item, settings, reporter) }
@@ -33,7 +33,7 @@ extension Get {
             }
             return
         }
-        throw ExitStatus.because(.jobFailed, "\(failure)")
+        throw ExitStatus.printing(.jobFailed, "\(failure)")
     }
 
     /// Makes as many attempts as needed. Each uses one connection, because bytes are written in their order.
@@ -114,6 +114,6 @@ extension Get {
         reporter.record("verified before the first byte: \(result.verified)")
         await reporter.flush()
         let pipe = OutputPipe(STDOUT_FILENO)
-        do { try await pipe.copy(scratch.path + "/file") } catch { throw ExitStatus.because(.jobFailed, "\(error)") }
+        do { try await pipe.copy(scratch.path + "/file") } catch { throw ExitStatus.printing(.jobFailed, "\(error)") }
     }
 }

@@ -36,7 +36,7 @@ package struct Put: AsyncParsableCommand {
         do throws(Failure) {
             context = settings.context(try await settings.stores.store(plan.root))
             context.sources = try SourceDirectory(plan.root)
-        } catch { throw ExitStatus.because(.usage, error.message) }
+        } catch { throw ExitStatus.printing(.usage, error.message) }
         let reporter = GetReporter(
             form: quiet ? .quiet : Terminal.isInteractive ? .bars : .lines, isVerbose: verbose, isOutputTaken: false,
             here: "/")

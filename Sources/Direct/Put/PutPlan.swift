@@ -30,7 +30,7 @@ struct PutPlan {
             return
         }
         guard files.count == 1 || Self.isDirectory(url) || options.tus else {
-            throw ExitStatus.because(
+            throw ExitStatus.printing(
                 .usage, "for several files give a URL that ends with / (their names are added), or --form, or --tus"
             )
         }
@@ -53,9 +53,9 @@ struct PutPlan {
         var job: Job
         do { job = try Job(json: try JSON(JSON.object(members))) } catch {
             let isAboutURL = (error as? Job.Invalid)?.field == "url"
-            throw ExitStatus.because(.usage, "\(error)\(isAboutURL ? " (\(MaskedURL.shown(url)))" : "")")
+            throw ExitStatus.printing(.usage, "\(error)\(isAboutURL ? " (\(MaskedURL.shown(url)))" : "")")
         }
-        if let url = job.unreadableURL { throw ExitStatus.because(.usage, "url: \(url) has an invalid host name") }
+        if let url = job.unreadableURL { throw ExitStatus.printing(.usage, "url: \(url) has an invalid host name") }
         job.urls = job.urls.map(credentials.apply)
         job.headers = try (options.request.header.map(GetPlan.header) + credentials.headers).map {
             HeaderField($0.0, $0.1)
@@ -74,11 +74,11 @@ struct PutPlan {
                 case S_IFSOCK: "is a socket"
                 default: "is a device"
                 }
-            throw ExitStatus.because(
+            throw ExitStatus.printing(
                 .usage, "\(path) \(what), and only files are sent: write its bytes to a file, and give the file")
         }
         guard let real = realpath(path, nil) else {
-            throw ExitStatus.because(.usage, "\(path): \(String(cString: strerror(errno)))")
+            throw ExitStatus.printing(.usage, "\(path): \(String(cString: strerror(errno)))")
         }
         defer { free(real) }
         return String(cString: real)

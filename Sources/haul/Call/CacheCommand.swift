@@ -101,10 +101,10 @@ private struct ShowCache: AsyncParsableCommand {
         let queue = try await common.connect()
         let record = try await reaching { () throws(RedisError) in try await queue.job(id) }
         if let record, let sentence = record.droppedResponse {
-            throw ExitStatus.because(.jobFailed, "\(id): \(sentence)")
+            throw ExitStatus.printing(.jobFailed, "\(id): \(sentence)")
         }
         guard let record, let response = StoredResponse(hash: record.fields) else {
-            throw ExitStatus.because(.jobFailed, "\(id) has no response here")
+            throw ExitStatus.printing(.jobFailed, "\(id) has no response here")
         }
         if common.json { return Terminal.line(JobView(record: record).json) }
         Terminal.write(response.text ?? Base64.encode(response.body))

@@ -51,5 +51,7 @@ struct CallBody {
         throw wrong("\(path) is too long: a job has at most \(JobField.largestElement) bytes in all")
     }
 
-    private static func wrong(_ sentence: String) -> ExitStatus { .because(.usage, "\(sentence). Nothing was pushed.") }
+    private static func wrong(_ sentence: String) -> ExitStatus {
+        .printing(.usage, "\(sentence). Nothing was pushed.")
+    }
 }

@@ -112,7 +112,7 @@ struct CallCommand: AsyncParsableCommand {
     private func open(_ path: String) throws -> Int32 {
         let descriptor = Glibc.open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0o666)
         guard descriptor >= 0 else {
-            throw ExitStatus.because(.usage, "\(path) cannot be written: \(String(cString: strerror(errno)))")
+            throw ExitStatus.printing(.usage, "\(path) cannot be written: \(String(cString: strerror(errno)))")
         }
         return descriptor
     }
@@ -129,7 +129,7 @@ struct CallCommand: AsyncParsableCommand {
                 continue
             }
             guard count > 0 else {
-                throw ExitStatus.because(
+                throw ExitStatus.printing(
                     .jobFailed, "the response cannot be written: \(String(cString: strerror(errno)))")
             }
             rest = rest.dropFirst(count)
@@ -138,7 +138,7 @@ struct CallCommand: AsyncParsableCommand {
 
     // MARK: The job
 
-    private func wrong(_ sentence: String) -> ExitStatus { .because(.usage, "\(sentence). Nothing was pushed.") }
+    private func wrong(_ sentence: String) -> ExitStatus { .printing(.usage, "\(sentence). Nothing was pushed.") }
 
     private func element(_ url: String, _ members: [(name: String, value: String)]) throws -> Element {
         var target = url

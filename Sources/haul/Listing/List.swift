@@ -68,7 +68,7 @@ struct List: AsyncParsableCommand {
                 continue
             }
             if !found.hasBegun, let after {
-                throw ExitStatus.because(.jobFailed, "no job \(after) is \(state.rawValue) in the queue \(queue.name)")
+                throw ExitStatus.printing(.jobFailed, "no job \(after) is \(state.rawValue) in the queue \(queue.name)")
             }
             rows += found.rows
             if let rest = rest(of: state, found) { rests.append(rest) }
@@ -85,7 +85,7 @@ struct List: AsyncParsableCommand {
         return try state.filter { $0 != "rejected" }.map { text in
             guard let state = JobState(rawValue: text) else {
                 let near = Suggestion.nearest(to: text, among: Self.states).map { " Did you mean \($0)?" } ?? ""
-                throw ExitStatus.because(
+                throw ExitStatus.printing(
                     .usage, "\"\(text)\" is not a state: use \(Self.states.joined(separator: ", ")).\(near)")
             }
             return state
@@ -97,7 +97,7 @@ struct List: AsyncParsableCommand {
     private func seen<T>(_ state: JobState, _ body: () async throws(RedisError) -> T) async throws -> T? {
         do throws(RedisError) { return try await body() } catch {
             guard error.code == .noPermission, state == .queued, self.state.isEmpty else {
-                throw ExitStatus.because(error)
+                throw ExitStatus.printing(error)
             }
             Terminal.complain(
                 "haul: this user may not read the waiting jobs: queued jobs are not listed (haul stats counts them)")

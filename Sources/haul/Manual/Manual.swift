@@ -29,7 +29,7 @@ struct Manual: ParsableCommand {
         }
         let name = command.map { "haul-\($0)" } ?? "haul"
         guard let page = pages.first(where: { $0.name == name }) else {
-            throw ExitStatus.because(
+            throw ExitStatus.printing(
                 .usage, "\"\(command ?? "")\" is not a command and has no manual page; haul --help lists the commands")
         }
         Terminal.write(page.text)
@@ -38,7 +38,7 @@ struct Manual: ParsableCommand {
     /// One page for `haul`, and one for each of its verbs.
     static func pages() throws -> [ManualPage] {
         let command = try JSON(Haul._dumpHelp())["command"]
-        guard let command else { throw ExitStatus.because(.jobFailed, "the help of haul cannot be read") }
+        guard let command else { throw ExitStatus.printing(.jobFailed, "the help of haul cannot be read") }
         return ManualPage.pages(of: command, version: Version.text, date: date)
     }
 
@@ -53,11 +53,11 @@ struct Manual: ParsableCommand {
 
     private static func write(_ text: String, to path: String) throws {
         guard let file = fopen(path, "w") else {
-            throw ExitStatus.because(.usage, "\(path) cannot be written: \(String(cString: strerror(errno)))")
+            throw ExitStatus.printing(.usage, "\(path) cannot be written: \(String(cString: strerror(errno)))")
         }
         let isWritten = fputs(text, file) >= 0
         guard fclose(file) == 0, isWritten else {
-            throw ExitStatus.because(.jobFailed, "\(path) cannot be written: \(String(cString: strerror(errno)))")
+            throw ExitStatus.printing(.jobFailed, "\(path) cannot be written: \(String(cString: strerror(errno)))")
         }
     }
 }

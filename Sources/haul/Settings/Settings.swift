@@ -140,7 +140,7 @@ struct Settings: Sendable {
     /// The text of a file, without white space at its ends: editors add a newline.
     private static func secret(_ path: String, _ source: Source) throws -> String {
         guard let text = SettingsFile.text(of: path) else {
-            throw ExitStatus.because(
+            throw ExitStatus.printing(
                 .usage, "\(source) names the file \(path), which cannot be read: \(String(cString: strerror(errno)))")
         }
         return SettingsFile.trimmed(text)
@@ -151,7 +151,7 @@ struct Settings: Sendable {
         case "true", "yes", "on", "1": return true
         case "false", "no", "off", "0": return false
         default:
-            throw ExitStatus.because(
+            throw ExitStatus.printing(
                 .usage, "\(setting.name) must be true or false; \(setting.source) says \"\(setting.values.last ?? "")\""
             )
         }

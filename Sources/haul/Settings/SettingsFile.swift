@@ -17,7 +17,7 @@ struct SettingsFile {
     /// - Throws: `ExitStatus.usage` at the first line that is wrong; the reason has been printed.
     init(_ path: String, for table: OptionTable) throws {
         guard let text = Self.text(of: path) else {
-            throw ExitStatus.because(
+            throw ExitStatus.printing(
                 .usage, "the file of settings, \(path), cannot be read: \(String(cString: strerror(errno)))")
         }
         self.path = path
@@ -27,7 +27,7 @@ struct SettingsFile {
                 continue
             }
             if !entry.option.isRepeating, let first = entries.first(where: { $0.option.name == entry.option.name }) {
-                throw ExitStatus.because(
+                throw ExitStatus.printing(
                     .usage, "\(path):\(entry.line): \(entry.option.name) is already set in line \(first.line)")
             }
             entries.append(entry)
@@ -41,7 +41,7 @@ struct SettingsFile {
         let line = trimmed(line)
         guard !line.isEmpty, !line.hasPrefix("#") else { return nil }
         guard let sign = line.firstIndex(of: "=") else {
-            throw ExitStatus.because(.usage, "\(place): \"\(line)\" is not a setting: write option = value")
+            throw ExitStatus.printing(.usage, "\(place): \"\(line)\" is not a setting: write option = value")
         }
         let name = trimmed(String(line[..<sign]))
         let value = trimmed(String(line[line.index(after: sign)...]))
@@ -50,7 +50,7 @@ struct SettingsFile {
             return Entry(option: option, value: value, line: number, isPath: true)
         }
         let near = Suggestion.nearest(to: name, among: table.options.map(\.name)).map { " Did you mean \($0)?" } ?? ""
-        throw ExitStatus.because(.usage, "\(place): \"\(name)\" is not an option of haul \(table.command).\(near)")
+        throw ExitStatus.printing(.usage, "\(place): \"\(name)\" is not an option of haul \(table.command).\(near)")
     }
 
     /// At most 1 MiB, UTF-8; nil with `errno` if it cannot be read.

@@ -50,7 +50,7 @@ final class ChildProgram: Sendable {
             }
         }
         guard let child else {
-            throw ExitStatus.because(.usage, "cannot start \(name): \(String(cString: strerror(reason)))")
+            throw ExitStatus.printing(.usage, "cannot start \(name): \(String(cString: strerror(reason)))")
         }
         return child
     }

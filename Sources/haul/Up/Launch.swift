@@ -49,7 +49,7 @@ final class Launch {
             let ending = failed?.ending
             await stop()
             if let failed, let ending {
-                throw ExitStatus.because(.jobFailed, "\(failed.name) \(ending); haul up has stopped the others")
+                throw ExitStatus.printing(.jobFailed, "\(failed.name) \(ending); haul up has stopped the others")
             }
         } catch {
             await stop()

@@ -30,7 +30,7 @@ struct PrivateDirectory {
         lock = open(path + "/lock", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
         guard lock >= 0 else { throw Self.failure(path + "/lock") }
         guard clinux_lock_byte(lock, 0) == 0 else {
-            throw ExitStatus.because(.usage, "another haul up serves \(root): end it first, or give another --root")
+            throw ExitStatus.printing(.usage, "another haul up serves \(root): end it first, or give another --root")
         }
         if let known = SettingsFile.text(of: path + "/password").map(SettingsFile.trimmed), !known.isEmpty {
             password = known
@@ -57,7 +57,7 @@ struct PrivateDirectory {
         var status = stat()
         guard lstat(path, &status) == 0 else { throw failure(path) }
         guard status.st_mode & S_IFMT == S_IFDIR, status.st_uid == geteuid(), status.st_mode & 0o077 == 0 else {
-            throw ExitStatus.because(
+            throw ExitStatus.printing(
                 .usage,
                 "\(path) must be a directory of this user that no other user can enter: see who made it, then "
                     + "chmod 700 it or give another --root")
@@ -70,12 +70,12 @@ struct PrivateDirectory {
     private static func checkSocketPath(below path: String) throws {
         // In the URL of a unix socket the query begins there.
         guard !path.contains("?") else {
-            throw ExitStatus.because(.usage, "\(path) must not have a ? in its name: give another --root")
+            throw ExitStatus.printing(.usage, "\(path) must not have a ? in its name: give another --root")
         }
         let socket = path + "/redis.sock"
         let length = socket.utf8.count
         guard length <= maxSocketPath else {
-            throw ExitStatus.because(
+            throw ExitStatus.printing(
                 .usage,
                 "\(socket) has \(length) bytes, and the path of a socket at most \(maxSocketPath): give a --root "
                     + "with a shorter path")
@@ -109,6 +109,6 @@ struct PrivateDirectory {
     }
 
     private static func failure(_ path: String) -> ExitStatus {
-        ExitStatus.because(.usage, "\(path): \(String(cString: strerror(errno)))")
+        ExitStatus.printing(.usage, "\(path): \(String(cString: strerror(errno)))")
     }
 }

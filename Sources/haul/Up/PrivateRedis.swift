@@ -31,7 +31,7 @@ struct PrivateRedis {
     /// - Throws: `ExitStatus`; the reason has been printed.
     func start(hasEnded: @escaping @Sendable (ChildProgram) -> Void) async throws -> ChildProgram {
         guard Self.isInstalled else {
-            throw ExitStatus.because(
+            throw ExitStatus.printing(
                 .usage,
                 "haul up needs redis-server, which is not in PATH: install the package redis-server, or name another "
                     + "Redis with --redis")

@@ -21,7 +21,8 @@ final class ReadinessSocket: Sendable {
             bind(socket, $0.assumingMemoryBound(to: sockaddr.self).baseAddress, socklen_t(address.count))
         }
         guard socket >= 0, status == 0 else {
-            throw ExitStatus.because(.usage, "cannot make a socket for the worker: \(String(cString: strerror(errno)))")
+            throw ExitStatus.printing(
+                .usage, "cannot make a socket for the worker: \(String(cString: strerror(errno)))")
         }
         descriptor = socket
         startThread(name: "readiness") {

@@ -28,13 +28,13 @@ struct Up: AsyncParsableCommand {
 
     func run() async throws {
         guard let address = ListenAddress(listen), address.port != 0 else {
-            throw ExitStatus.because(.usage, "--listen must be ADDRESS:PORT or PORT, not \"\(listen)\"")
+            throw ExitStatus.printing(.usage, "--listen must be ADDRESS:PORT or PORT, not \"\(listen)\"")
         }
         guard (1...65535).contains(redisPort) else {
-            throw ExitStatus.because(.usage, "--redis-port must be a number from 1 to 65535, not \(redisPort)")
+            throw ExitStatus.printing(.usage, "--redis-port must be a number from 1 to 65535, not \(redisPort)")
         }
         if redis != nil, exposeRedis {
-            throw ExitStatus.because(
+            throw ExitStatus.printing(
                 .usage, "--expose-redis opens the Redis that haul up starts, and --redis names another")
         }
         var common = CommonOptions()

@@ -61,7 +61,7 @@ struct Follower {
             switch input {
             case .element(.message(_, let payload)): handle(payload, &course)
             case .element(.interrupted(let error)):
-                if error.code == .authentication || error.code == .noPermission { throw ExitStatus.because(error) }
+                if error.code == .authentication || error.code == .noPermission { throw ExitStatus.printing(error) }
                 // Printed once. Events until the next `.subscribed` are missed.
                 if !course.isInterrupted { Terminal.complain("haul: \(error.message); trying again") }
                 course.isInterrupted = true
