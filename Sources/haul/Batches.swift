@@ -23,7 +23,7 @@ struct Batches: AsyncParsableCommand {
 
     func run() async throws {
         let queue = try await common.connect()
-        let records = try await reaching { () throws(RedisError) in
+        let records = try await printingErrors { () throws(RedisError) in
             if names.isEmpty { return try await queue.batches(limit: limit) }
             var records: [BatchRecord] = []
             for name in names { if let record = try await queue.batch(name) { records.append(record) } }

@@ -18,7 +18,7 @@ struct Check: AsyncParsableCommand {
 
     func run() async throws {
         let queue = try await common.connect()
-        var findings = try await reaching { () throws(RedisError) in
+        var findings = try await printingErrors { () throws(RedisError) in
             try await Inspection(queue).run(repairing: repair)
         }
         if let root {

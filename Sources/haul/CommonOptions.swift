@@ -46,7 +46,7 @@ struct CommonOptions: ParsableArguments {
     func connect(hint: String = "") async throws -> Queue {
         let redis = Redis(try url(), name: "haul-cli")
         let queue = Queue(try queueName(), redis: redis)
-        try await reaching { () throws(RedisError) in
+        try await printingErrors { () throws(RedisError) in
             do throws(RedisError) { try await redis.connect(timeout: .seconds(2)) } catch {
                 throw error.code == .unreachable ? RedisError(error.code, error.message + hint) : error
             }
@@ -69,7 +69,7 @@ struct CommonOptions: ParsableArguments {
 /// Runs `body`. Prints an error of Redis and throws the `ExitStatus` for it; a cancellation becomes a
 /// `CancellationError`.
 @discardableResult
-func reaching<T>(_ body: () async throws(RedisError) -> T) async throws -> T {
+func printingErrors<T>(_ body: () async throws(RedisError) -> T) async throws -> T {
     do { return try await body() } catch {
         if error.code == .cancelled { throw CancellationError() }
         throw ExitStatus.printing(error)

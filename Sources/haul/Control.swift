@@ -39,7 +39,7 @@ struct Selection: ParsableArguments {
         let known = try await KnownJobs.find(ids, in: queue)
         let unknown = ids.filter { known.states[$0] == nil }
         let asked = ids.filter { id in waitFor || known.states[id].map { wanted.states.contains($0) } ?? false }
-        try await reaching { () throws(RedisError) in try await queue.request(wanted.request, of: asked) }
+        try await printingErrors { () throws(RedisError) in try await queue.request(wanted.request, of: asked) }
         for id in asked { printResult(id, wanted) }
         for id in ids where !asked.contains(id) {
             guard let state = known.states[id] else { continue }
@@ -58,7 +58,7 @@ struct Selection: ParsableArguments {
             try Prompt.confirm(
                 "\(wanted.capitalName) the batch \(name) of the queue \(queue.name)?", isConfirmed: wanted.isConfirmed)
         }
-        try await reaching { () throws(RedisError) in try await queue.request(request, ofBatch: name) }
+        try await printingErrors { () throws(RedisError) in try await queue.request(request, ofBatch: name) }
         if common.json {
             Terminal.line("{\"batch\":\(JSON.quoted(name)),\"requested\":\"\(request.rawValue)\"}")
         } else {
@@ -69,7 +69,8 @@ struct Selection: ParsableArguments {
     private func requestAll(_ wanted: ControlVerb, _ queue: Queue) async throws {
         var ids: [String] = []
         for state in wanted.all {
-            ids += try await reaching { () throws(RedisError) in try await queue.ids(in: state, limit: 1_000_000) }
+            ids += try await printingErrors { () throws(RedisError) in try await queue.ids(in: state, limit: 1_000_000)
+            }
         }
         guard !ids.isEmpty else {
             return Terminal.complain("haul: the queue \(queue.name) has no job to \(wanted.name)")
@@ -78,7 +79,7 @@ struct Selection: ParsableArguments {
             try Prompt.confirm(
                 "\(wanted.capitalName) \(ids.count) jobs of the queue \(queue.name)?", isConfirmed: wanted.isConfirmed)
         }
-        try await reaching { () throws(RedisError) in try await queue.request(wanted.request, of: ids) }
+        try await printingErrors { () throws(RedisError) in try await queue.request(wanted.request, of: ids) }
         for id in ids { printResult(id, wanted) }
     }
 

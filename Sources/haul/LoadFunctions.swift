@@ -13,7 +13,7 @@ struct LoadFunctions: AsyncParsableCommand {
 
     func run() async throws {
         let queue = try await common.connect()
-        let count = try await reaching { () throws(RedisError) in try await queue.loadFunctions() }
+        let count = try await printingErrors { () throws(RedisError) in try await queue.loadFunctions() }
         let name = queue.nameOfFunctions
         if common.json {
             return Terminal.line(JSON.object([("library", JSON.quoted(name)), ("servers", String(count))]))

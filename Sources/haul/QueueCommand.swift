@@ -18,7 +18,7 @@ struct QueueCommand: AsyncParsableCommand {
         @OptionGroup var common: CommonOptions
         func run() async throws {
             let queue = try await common.connect()
-            try await reaching { () throws(RedisError) in try await queue.setSetting("paused", to: "1") }
+            try await printingErrors { () throws(RedisError) in try await queue.setSetting("paused", to: "1") }
             Terminal.line(common.json ? "{\"paused\":true}" : "the queue \(queue.name) is paused")
         }
     }
@@ -28,7 +28,7 @@ struct QueueCommand: AsyncParsableCommand {
         @OptionGroup var common: CommonOptions
         func run() async throws {
             let queue = try await common.connect()
-            try await reaching { () throws(RedisError) in try await queue.setSetting("paused", to: nil) }
+            try await printingErrors { () throws(RedisError) in try await queue.setSetting("paused", to: nil) }
             Terminal.line(common.json ? "{\"paused\":false}" : "the queue \(queue.name) is open")
         }
     }
@@ -45,7 +45,7 @@ struct QueueCommand: AsyncParsableCommand {
                     .usage, "the limit must be a whole number, 0 or more, or none, not \"\(most)\"")
             }
             let queue = try await common.connect()
-            try await reaching { () throws(RedisError) in
+            try await printingErrors { () throws(RedisError) in
                 try await queue.setSetting("max_running", to: limit.map(String.init))
             }
             if common.json { return Terminal.line("{\"max_running\":\(limit.map(String.init) ?? "null")}") }
@@ -64,7 +64,7 @@ struct QueueCommand: AsyncParsableCommand {
             let queue = try await common.connect()
             var hasComplained = false
             while true {
-                let stats = try await reaching { () throws(RedisError) in try await queue.stats() }
+                let stats = try await printingErrors { () throws(RedisError) in try await queue.stats() }
                 let left = [JobState.queued, .scheduled, .running].reduce(0) { $0 + (stats.counts[$1] ?? 0) }
                 if left == 0 { break }
                 if !hasComplained, stats.isPaused || stats.maxRunning.map({ $0 <= 0 }) ?? false {

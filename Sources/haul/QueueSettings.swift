@@ -73,7 +73,7 @@ enum QueueEntry {
     }
 
     func set(to value: String?, in queue: Queue) async throws {
-        try await reaching { () throws(RedisError) in
+        try await printingErrors { () throws(RedisError) in
             switch self {
             case .setting(let setting): try await queue.set(setting, to: value)
             case .ofJobs(let field): try await queue.set(field, to: value)
@@ -130,7 +130,7 @@ extension QueueCommand {
 
         func run() async throws {
             let queue = try await common.connect()
-            let found = try await reaching { () throws(RedisError) in try await queue.configuration() }
+            let found = try await printingErrors { () throws(RedisError) in try await queue.configuration() }
             var rows: [(name: String, value: String, isValid: Bool)] = []
             for (name, value) in found.settings {
                 rows.append((name, value, QueueSetting(name: name)?.accepts(value) ?? false))

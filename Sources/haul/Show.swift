@@ -17,12 +17,12 @@ struct Show: AsyncParsableCommand {
 
     func run() async throws {
         let queue = try await common.connect()
-        guard let record = try await reaching({ () throws(RedisError) in try await queue.job(id) }) else {
+        guard let record = try await printingErrors({ () throws(RedisError) in try await queue.job(id) }) else {
             return try await showWaiting(in: queue)
         }
         if common.json { return Terminal.line(JobView(record: record).json) }
         if all { return Terminal.line(JobView(record: record).text) }
-        let now = try await reaching { () throws(RedisError) in try await queue.now() }
+        let now = try await printingErrors { () throws(RedisError) in try await queue.now() }
         for line in JobPage(record: record, now: now, waitReason: await reason(of: record, in: queue)).lines(
             width: Terminal.width ?? 100)
         { Terminal.line(line) }

@@ -60,8 +60,8 @@ struct CallCommand: AsyncParsableCommand {
         // Before anything is pushed: a response that cannot be written would be lost.
         let file = try output.map(open)
         let bus = try await common.connect(hint: " haul call requires Redis and a running worker")
-        if wait { _ = try await reaching { () throws(RedisError) in try await bus.jobs(elements.map(\.id)) } }
-        let pushed = try await reaching { () throws(RedisError) in try await bus.push(now: elements) }
+        if wait { _ = try await printingErrors { () throws(RedisError) in try await bus.jobs(elements.map(\.id)) } }
+        let pushed = try await printingErrors { () throws(RedisError) in try await bus.push(now: elements) }
         guard wait else {
             for element in elements { Terminal.line(element.id) }
             return

@@ -56,12 +56,12 @@ struct CallEnds {
             if case .rejected(let id, let reason) = input { ends[id] = .failure(.rejected(reason)) }
             await notice.refresh()
             let open = pushed.filter { ends[$0.key] == nil }
-            for record in try await reaching({ () throws(RedisError) in try await queue.jobs(Array(open.keys)) })
+            for record in try await printingErrors({ () throws(RedisError) in try await queue.jobs(Array(open.keys)) })
             where record.hasEnded(since: open[record.id] ?? 0) {
                 ends[record.id] = .success(record)
             }
             let left = open.filter { ends[$0.key] == nil }
-            for id in try await reaching({ () throws(RedisError) in try await queue.removed(left) }) {
+            for id in try await printingErrors({ () throws(RedisError) in try await queue.removed(left) }) {
                 ends[id] = .failure(.removed)
             }
             if ends.count == pushed.count { break }

@@ -60,7 +60,7 @@ struct List: AsyncParsableCommand {
         var lister = JobLister(queue: queue, order: sort, limit: limit, after: after)
         lister.filter = ListFilter(
             errors: error, hosts: host, workers: worker, older: older.flatMap(Age.milliseconds), match: match)
-        let now = try await reaching { () throws(RedisError) in try await queue.now() }
+        let now = try await printingErrors { () throws(RedisError) in try await queue.now() }
         if let by { return try await group(by, states, lister, now) }
         var (rows, rests): ([JobRow], [String]) = ([], [])
         for state in states {
@@ -135,7 +135,7 @@ struct List: AsyncParsableCommand {
     private func printJSON(_ rows: [JobRow], _ queue: Queue) async throws {
         for start in stride(from: 0, to: rows.count, by: 200) {
             let rows = rows[start..<min(start + 200, rows.count)]
-            let records = try await reaching { () throws(RedisError) in try await queue.jobs(rows.map(\.id)) }
+            let records = try await printingErrors { () throws(RedisError) in try await queue.jobs(rows.map(\.id)) }
             let known = Dictionary(records.map { ($0.id, $0) }) { one, _ in one }
             for row in rows {
                 if let record = known[row.id] {
@@ -153,8 +153,8 @@ struct List: AsyncParsableCommand {
     }
 
     private func listRejected(of queue: Queue) async throws {
-        let texts = try await reaching { () throws(RedisError) in try await queue.rejected(limit: limit) }
-        let now = try await reaching { () throws(RedisError) in try await queue.now() }
+        let texts = try await printingErrors { () throws(RedisError) in try await queue.rejected(limit: limit) }
+        let now = try await printingErrors { () throws(RedisError) in try await queue.now() }
         let elements = texts.compactMap(RejectedElement.init)
         if common.json {
             for element in elements { Terminal.line(element.json(isWhole: all)) }
@@ -165,7 +165,7 @@ struct List: AsyncParsableCommand {
                 Terminal.line(line)
             }
         }
-        let count = try await reaching { () throws(RedisError) in try await queue.stats().rejected }
+        let count = try await printingErrors { () throws(RedisError) in try await queue.stats().rejected }
         if count > texts.count { Terminal.complain("haul: \(count - texts.count) more elements: --limit \(count)") }
     }
 }
