@@ -7,7 +7,7 @@ enum JobJSON {
     /// Fields that become numbers. `inode` and `mtime` stay strings, because many JSON parsers would round them.
     private static let numbers: Set<String> = [
         "received", "total", "speed", "attempt", "crashes", "created", "started", "updated", "finished", "seq", "epoch",
-        "deadline_at", "validated", "last_modified_strong", "status", "response_dropped",
+        "deadline_at", "settled_until", "validated", "last_modified_strong", "status", "response_dropped",
     ]
     /// The fields with a server's response to a `request` job. They may be private, so viewers do not see them.
     private static let responseFields: Set<String> = ["headers", "body", "body_base64"]

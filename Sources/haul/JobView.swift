@@ -44,7 +44,7 @@ struct JobView {
     /// numbers this large.
     private static let raw: Set<String> = [
         "received", "total", "speed", "attempt", "crashes", "created", "started", "updated", "finished", "seq", "epoch",
-        "deadline_at", "validated", "response_dropped", "last_modified_strong", "meta",
+        "deadline_at", "settled_until", "validated", "response_dropped", "last_modified_strong", "meta",
     ]
 
     var json: String { json(of: shown) }

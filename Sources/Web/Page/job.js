@@ -6,7 +6,7 @@ import { batchLinks, el, link, svg, table, showMessage, write } from "./dom.js";
 import { bytes, count, duration, progress, speed, time } from "./format.js";
 import { act, actions, title, waitsFor } from "./jobs.js";
 
-const timestamps = new Set(["created", "started", "updated", "finished", "deadline_at", "validated"]);
+const timestamps = new Set(["created", "started", "updated", "finished", "deadline_at", "settled_until", "validated"]);
 const sizes = new Set(["received", "total"]);
 const drawn = new Set(["id", "offsets", "ended", "state", "status", "headers", "body", "body_base64", "files", "kind"]);
 const MAX_LINES = 300;
