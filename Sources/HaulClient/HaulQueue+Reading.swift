@@ -77,14 +77,6 @@ extension HaulQueue {
         }
     }
 
-    /// The jobs in `state`, oldest first, as in their hashes. Leaves out a queued job that no worker has seen, because
-    /// it has no hash yet. ``ids(in:skipping:limit:)`` includes it.
-    public func list(
-        _ state: JobState, skipping: Int = 0, limit: Int = 1000
-    ) async throws(HaulError) -> [JobStatus] {
-        try await status(of: ids(in: state, skipping: skipping, limit: limit))
-    }
-
     /// The jobs with these ids, as in their hashes, in the order of `ids`. Leaves out unknown jobs.
     public func status(of ids: [String]) async throws(HaulError) -> [JobStatus] {
         var result: [JobStatus] = []

@@ -60,11 +60,11 @@ struct ClientBench {
     }
 }
 
-/// All updates of a job until its end.
-func collect(_ events: JobEvents) async throws -> [JobUpdate] {
-    var updates: [JobUpdate] = []
-    for try await update in events { updates.append(update) }
-    return updates
+/// All elements of a sequence that ends.
+func collect<Elements: AsyncSequence>(_ sequence: Elements) async throws -> [Elements.Element] {
+    var elements: [Elements.Element] = []
+    for try await element in sequence { elements.append(element) }
+    return elements
 }
 
 extension JobUpdate {

@@ -14,7 +14,7 @@ import Testing
         // `printf 'http://h/a\nb/' | sha1sum`
         #expect(handles[0].id == "e28dc3fc240e0f21")
         #expect(try await queue.ids(in: .queued) == handles.map(\.id))
-        #expect(try await queue.list(.queued).isEmpty)
+        #expect(try await collect(queue.list(.queued)).isEmpty)
         await queue.close()
     }
 

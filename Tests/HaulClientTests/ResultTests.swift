@@ -32,7 +32,7 @@ import Testing
             return error?.code == .jobFailed && error?.jobError == .http(404)
         }
         #expect(try await queue.stats().counts[.failed] == 1)
-        #expect(try await queue.list(.failed).map(\.error) == [.http(404)])
+        #expect(try await collect(queue.list(.failed)).map(\.error) == [.http(404)])
         #expect(try await queue.workers().map(\.id) == ["w"])
         #expect(try await queue.workers().map(\.state) == [.working])
         #expect(try await bench.listeners("a") == 0)

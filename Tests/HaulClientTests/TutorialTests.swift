@@ -24,7 +24,7 @@ import Testing
         #expect(try await file(of: handles[0]) == "orders/7/a")
         #expect(try await file(of: handles[1]) == nil)
         try await retryWhatFailed(on: queue)
-        try await eventually("the failed job to be removed") { try await queue.list(.failed).isEmpty }
+        try await eventually("the failed job to be removed") { try await collect(queue.list(.failed)).isEmpty }
         let timestamp = try #require(handles[0].pushedAt)
         #expect(try await goOn(handles[0].id, pushedAt: timestamp, on: queue).state == .completed)
         await #expect(throws: HaulError.self) { try await push(["ftp://h"], for: 1, on: queue) }
@@ -126,9 +126,8 @@ func file(of handle: JobHandle) async throws -> String? {
 }
 
 func retryWhatFailed(on queue: HaulQueue) async throws {
-    let failed = try await queue.list(.failed, limit: 100)
-    try await queue.retry(failed.filter { $0.error == .connect }.map(\.id))
-    try await queue.remove(failed.filter { $0.error == .http(404) }.map(\.id))
+    for try await job in queue.list(.failed, where: .init(error: .connect)) { try await queue.retry([job.id]) }
+    for try await job in queue.list(.failed, where: .init(error: .http(404))) { try await queue.remove([job.id]) }
 }
 
 func goOn(_ id: String, pushedAt timestamp: Int64, on queue: HaulQueue) async throws -> JobResult {

@@ -1,0 +1,64 @@
+package import HaulContract
+package import HaulRedis
+
+/// A position in the index of a state, which stays right while jobs enter and leave the index.
+package struct IndexPosition: Sendable {
+    /// The last job that was read, with its score as Redis wrote it.
+    fileprivate var last: (id: String, score: String)?
+    /// How many jobs of this score were read. Some of them may have left the index since.
+    fileprivate var count = 0
+
+    /// The beginning of an index.
+    package init() {}
+
+    /// Redis sorts jobs of one score by the bytes of their ids, which are ASCII.
+    fileprivate func isBefore(_ entry: (id: String, score: String)) -> Bool {
+        last.map { $0.score != entry.score || $0.id < entry.id } ?? true
+    }
+}
+
+extension Queue {
+    /// The jobs of a state behind `position`, at most `limit`, oldest first; scheduled ones by due time. Only for states
+    /// whose index is sorted by a time that does not change: not for queued and running jobs.
+    ///
+    /// - Parameters:
+    ///   - position: Is moved behind the last job that is returned.
+    ///   - end: Jobs with a greater score are left out: unix ms, or nil.
+    package func ids(
+        in state: JobState, after position: inout IndexPosition, until end: Int64?, limit: Int
+    ) async throws(RedisError) -> [String] {
+        let from = position.last?.score ?? "-inf"
+        func entries(skipping skip: Int, _ count: Int) async throws(RedisError) -> [(id: String, score: String)] {
+            let reply = try await redis.send(
+                Command(
+                    "ZRANGE", keys.index(state), from, end.map { "\($0)" } ?? "+inf", "BYSCORE", "LIMIT", skip, count,
+                    "WITHSCORES"))
+            let texts = (reply.array ?? []).map { $0.string ?? "" }
+            return stride(from: 0, to: texts.count - 1, by: 2).map { (texts[$0], texts[$0 + 1]) }
+        }
+        var page = try await entries(skipping: max(0, position.count - 1), limit + 1)
+        if let first = page.first, first.id == position.last?.id {
+            page.removeFirst()
+        } else {
+            // Jobs of the last score have left the index. The position is somewhere before the counted one.
+            var (low, high) = (0, position.count)
+            while low < high {
+                let middle = (low + high) / 2
+                if let entry = try await entries(skipping: middle, 1).first, !position.isBefore(entry) {
+                    low = middle + 1
+                } else {
+                    high = middle
+                }
+            }
+            position.count = low
+            if low > 0 || position.last != nil { page = try await entries(skipping: low, limit) }
+        }
+        page = Array(page.prefix(limit))
+        if let last = page.last {
+            let same = page.reversed().prefix { $0.score == last.score }.count
+            position.count = last.score == position.last?.score ? position.count + same : same
+            position.last = last
+        }
+        return page.map(\.id)
+    }
+}
