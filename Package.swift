@@ -94,7 +94,8 @@ let package = Package(
         embedded("CLua"),
         module("Bus", ["CHaulLua", "HaulContract", "HaulRedis"], exclude: ["Lua"]),
         .target(
-            name: "HaulClient", dependencies: ["HaulBus", "HaulContract", "HaulRedis"], swiftSettings: settings),
+            name: "HaulClient", dependencies: ["HaulBus", "HaulContract", "HaulRedis", logging],
+            swiftSettings: settings),
 
         // The engine: HTTP, stores, and the activities that move bytes between the two.
         module("HTTP", ["CHaulCurl", "CHaulOpenSSL", "CHaulLinux", "HaulContract", "HaulExecutors"]),
@@ -172,7 +173,7 @@ let package = Package(
         tests("ContractTests", ["HaulContract"]),
         tests("RedisTests", ["HaulRedis"]),
         tests("BusTests", ["HaulBus", "HaulContract", "HaulRedis"]),
-        tests("HaulClientTests", ["HaulClient", "haul"]),
+        tests("HaulClientTests", ["HaulClient", "haul", logging]),
         tests("HTTPTests", ["HaulContract", "HaulExecutors", "HaulFileStore", "HaulHTTP"]),
         tests("FileStoreTests", ["HaulContract", "HaulExecutors", "HaulFileStore", "HaulHTTP", "HaulStorage"]),
         tests("ObjectStoreTests", ["HaulContract", "HaulExecutors", "HaulHTTP", "HaulObjectStore", "HaulStorage"]),

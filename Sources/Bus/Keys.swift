@@ -43,6 +43,8 @@ package struct Keys: Sendable {
     package var removed: String { self[.removed] }
     package var deadlines: String { self[.deadlines] }
     package func reply(_ name: String) -> String { self[.reply] + name }
+    /// Replies that consumers of this name have taken and not acknowledged. No worker writes there.
+    package func taken(_ name: String) -> String { reply(name) + ":taken" }
     package var control: String { prefix + ChannelName.control.rawValue }
     package func events(_ id: String) -> String { prefix + ChannelName.events.rawValue + id }
 

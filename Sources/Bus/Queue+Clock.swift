@@ -22,6 +22,9 @@ extension Queue {
         try Self.milliseconds(await redis.send(Command("TIME")))
     }
 
+    /// Connects if there is no connection, and waits for a reply.
+    package func ping() async throws(RedisError) { try await redis.send(Command("PING")) }
+
     /// Unix ms, from a reply to TIME.
     static func milliseconds(_ reply: RedisValue) throws(RedisError) -> Int64 {
         guard let parts = reply.array, parts.count == 2, let seconds = parts[0].int, let microseconds = parts[1].int

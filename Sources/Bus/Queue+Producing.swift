@@ -83,16 +83,4 @@ extension Queue {
         }
         return count
     }
-
-    /// Takes the oldest final event from a reply list; nil if none comes within `wait`.
-    ///
-    /// - Parameter waiter: A client that is used for nothing else, because BRPOP blocks its connection.
-    package func reply(
-        to name: String, within wait: Duration, on waiter: Redis
-    ) async throws(RedisError) -> [UInt8]? {
-        let seconds = String(max(0.01, wait.secondsValue))
-        let replies = try await waiter.pipeline(
-            [.command(Command("BRPOP", keys.reply(name), seconds))], blocking: wait)
-        return try replies[0].get().array?.last?.bytes
-    }
 }

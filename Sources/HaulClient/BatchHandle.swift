@@ -88,6 +88,15 @@ public struct BatchStatus: Sendable, Equatable, Identifiable {
         (cancelled, rejected) = (count(.cancelled), count(.rejected))
         (size, round, finished) = (record.size, record.round, record.finished)
     }
+
+    /// The counts in an event of the kind ``Event/Kind-swift.struct/batchEnded``.
+    init(_ event: Event) {
+        func count(_ member: String) -> Int { event[member]?.integer.map { Int($0) } ?? 0 }
+        id = event.batch ?? ""
+        (pending, completed, failed) = (0, count("completed"), count("failed"))
+        (cancelled, rejected) = (count("cancelled"), count("rejected"))
+        (size, round, finished) = (event["size"]?.integer.map { Int($0) }, event.round ?? 0, event.at)
+    }
 }
 
 extension HaulQueue {

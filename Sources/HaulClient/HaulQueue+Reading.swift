@@ -110,23 +110,4 @@ extension HaulQueue {
                 seen: fields["seen"].flatMap { Int64($0) })
         }
     }
-
-    /// Removes and returns the oldest final event of the list `haul:{QUEUE}:reply:<name>`. Waits if the list is empty.
-    ///
-    /// The final events of jobs with this ``Job/replyTo`` are pushed onto the list, even while this service is down.
-    /// Redis keeps the newest 1000 of each name for a day. If a service crashes after it has taken an event, the event
-    /// is lost: read the job's status instead.
-    ///
-    /// - Returns: nil if no event came in time.
-    public func reply(to name: String, timeout: Duration) async throws(HaulError) -> Event? {
-        // A connection for this call alone, because calls for several names may wait at the same time.
-        let client = Redis(queue.redis.url, name: "haul-client-replies")
-        let reply: [UInt8]?
-        do { reply = try await queue.reply(to: name, within: timeout, on: client) } catch {
-            await client.close()
-            throw HaulError(error)
-        }
-        await client.close()
-        return reply.flatMap { Event($0) }
-    }
 }

@@ -4,8 +4,8 @@ public struct JobResult: Sendable, Equatable, Identifiable {
     public let id: String
     /// `completed`, `failed` or `cancelled`.
     public let state: JobState
-    /// The job's kind.
-    public let kind: Job.Kind
+    /// The job's kind. nil if it is not known: a reply does not name it, and neither does a job that was removed.
+    public let kind: Job.Kind?
     /// The finished file, relative to the workers' root.
     public let file: String?
     /// The size of the finished file or of the response's body. For an upload the number of bytes that were sent.
@@ -71,11 +71,34 @@ public struct JobResult: Sendable, Equatable, Identifiable {
         kind = status.kind
     }
 
-    init(removed id: String) {
+    init(removed id: String, meta: JSON? = nil) {
         (self.id, state, wasRemoved, isUnchanged, isRetryable) = (id, .cancelled, true, false, false)
-        (file, bytes, seconds, checksum, etag, error, meta) = (nil, nil, nil, nil, nil, nil, nil)
-        (response, wasResponseDropped, files, kind) = (nil, false, [], .download)
+        (file, bytes, seconds, checksum, etag, error, self.meta) = (nil, nil, nil, nil, nil, nil, meta)
+        (response, wasResponseDropped, files, kind) = (nil, false, [], nil)
         message = "the job was removed"
+    }
+
+    /// nil if the event is not the end of a job.
+    init?(_ event: Event) {
+        guard let state = event.finalState else { return nil }
+        let isCompleted = state == .completed
+        (id, self.state, meta, wasRemoved, kind) = (event.id, state, event.meta, false, nil)
+        file = isCompleted ? event.file : nil
+        bytes = isCompleted ? event.bytes : nil
+        seconds = isCompleted ? event.seconds : nil
+        checksum = isCompleted ? event.checksum : nil
+        etag = isCompleted ? event.etag : nil
+        isUnchanged = isCompleted && event["unchanged"]?.bool == true
+        isRetryable = state == .failed && event.isRetryable == true
+        error = state == .failed ? event.error : nil
+        message = state == .failed ? event.message : nil
+        if let status = event.status, let headers = event.responseHeaders {
+            response = Response(status: status, headers: headers, body: event.responseBody ?? [])
+        } else {
+            response = nil
+        }
+        wasResponseDropped = event["response_dropped"]?.bool == true
+        files = event.files
     }
 
     /// Returns this result if the job is completed.

@@ -69,9 +69,8 @@ actor Connection {
 
     isolated deinit { close() }
 
-    var isOpen: Bool { failure == nil }
-
-    private var failure: RedisError? { if case .closed(let error) = phase { error } else { nil } }
+    /// The error that has ended the connection. nil while it is open.
+    var failure: RedisError? { if case .closed(let error) = phase { error } else { nil } }
 
     /// Whether the handshake has been accepted. Also true of a closed connection.
     private var isSignedIn: Bool {

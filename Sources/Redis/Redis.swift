@@ -39,12 +39,19 @@ package actor Redis {
     private var end: ContinuousClock.Instant?
     private var failures = 0
     package nonisolated let traffic = Traffic()
+    private var reports: ConnectionReports
 
     /// Does not connect yet.
     ///
-    /// - Parameter name: The client name in CLIENT LIST.
-    package init(_ url: RedisURL, name: String, replies: Replies = .wanted) {
+    /// - Parameters:
+    ///   - name: The client name in CLIENT LIST.
+    ///   - onChange: Called when the connection is lost, and when it is back. It must not block.
+    package init(
+        _ url: RedisURL, name: String, replies: Replies = .wanted,
+        onChange: (@Sendable (ConnectionChange) -> Void)? = nil
+    ) {
         (self.url, self.replies) = (url, replies)
+        reports = ConnectionReports(onChange)
         mayFailOver = url.kind != .single
         locator = PrimaryLocator(url, name: name)
     }
@@ -98,6 +105,7 @@ package actor Redis {
                 // After a cancellation the reply still comes, and other callers can use the connection. But a blocking
                 // command would delay their replies.
                 if error.code != .cancelled || blocking > .zero { drop(connection) }
+                if error.code != .cancelled, !isClosed { reports.lose(error) }
                 throw isClosed && error.code == .closed ? .clientClosed : error
             }
             for (index, answer) in answers.enumerated() {
@@ -172,8 +180,9 @@ package actor Redis {
             if isClosed { throw .clientClosed }
             if replies == .wanted, Task.isCancelled { throw .cancelled }
             if let live {
-                if await live.isOpen { return live }
+                guard let failure = await live.failure else { return live }
                 drop(live)
+                if !isClosed { reports.lose(failure) }
             }
             do {
                 return try await connect(within: min(.seconds(3), max(deadline - .now, .milliseconds(50))))
@@ -220,6 +229,7 @@ package actor Redis {
                 throw locator.meaning(of: error)
             }
             failures = 0
+            reports.recover()
             traffic.countConnect()
             server = address
             if await connection.serverSide.isOfCluster { mayFailOver = true }
@@ -228,6 +238,7 @@ package actor Redis {
             result = .success(connection)
         } catch {
             failures += 1
+            if !isClosed { reports.lose(error) }
             locator.failed()
             result = .failure(error)
         }

@@ -34,9 +34,15 @@ package actor Subscriber {
     /// The number of the current runner. An earlier runner was cancelled, but may not have ended yet.
     private var generation = 0
     private var isClosed = false
+    private var reports: ConnectionReports
 
-    /// - Parameter name: The client name in CLIENT LIST.
-    package init(_ url: RedisURL, name: String) { (self.url, self.name) = (url, name) }
+    /// - Parameters:
+    ///   - name: The client name in CLIENT LIST.
+    ///   - onChange: Called when the connection is lost, and when it is back. It must not block.
+    package init(_ url: RedisURL, name: String, onChange: (@Sendable (ConnectionChange) -> Void)? = nil) {
+        (self.url, self.name) = (url, name)
+        reports = ConnectionReports(onChange)
+    }
 
     /// Ends all subscriptions, and closes the connection.
     package func close() async {
@@ -101,6 +107,7 @@ package actor Subscriber {
     private func stopRunner() -> Connection? {
         runner?.cancel()
         runner = nil
+        reports.forget()
         return live.take()
     }
 
@@ -129,6 +136,7 @@ package actor Subscriber {
     }
 
     private func interrupt(_ error: RedisError) {
+        reports.lose(error)
         for topic in audiences.keys { audiences[topic]?.isConfirmed = false }
         for (id, member) in members {
             members[id]?.awaited = member.topics
@@ -223,9 +231,11 @@ package actor Subscriber {
             deliver(message, to: .pattern(parts[1].string ?? ""))
         case "subscribe" where parts.count == 3:
             reception.wasSubscribed = true
+            reports.recover()
             confirm(.channel(parts[1].string ?? ""))
         case "psubscribe" where parts.count == 3:
             reception.wasSubscribed = true
+            reports.recover()
             confirm(.pattern(parts[1].string ?? ""))
         default: break
         }

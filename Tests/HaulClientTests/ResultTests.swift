@@ -114,20 +114,4 @@ import Testing
         worker.kill(SIGTERM)
         _ = try await worker.wait()
     }
-
-    @Test("a reply stays on its list until the service takes it") func replies() async throws {
-        let bench = try await ClientBench()
-        let queue = try bench.queue()
-        var job = bench.job("/missing", id: "a")
-        job.replyTo = "billing"
-        let worker = try bench.worker()
-        let handle = try await queue.push(job)
-        #expect(try await handle.result(timeout: .seconds(30)).state == .failed)
-        let later = try bench.queue()
-        let event = try #require(try await later.reply(to: "billing", timeout: .seconds(5)))
-        #expect(event.id == "a" && event.kind == .failed && event.error == .http(404))
-        #expect(try await later.reply(to: "billing", timeout: .milliseconds(20)) == nil)
-        worker.kill(SIGTERM)
-        _ = try await worker.wait()
-    }
 }

@@ -11,7 +11,7 @@ import Testing
         let page = try String(contentsOf: catalogue, encoding: .utf8)
         let own = try String(contentsOf: URL(filePath: #filePath), encoding: .utf8)
         let steps = page.split(separator: "```swift step\n").dropFirst()
-        #expect(steps.count == 8)
+        #expect(steps.count == 9)
         for step in steps {
             let code = step[..<(try #require(step.firstRange(of: "```"))).lowerBound]
             #expect(own.contains(code), "\(code)")
@@ -38,6 +38,15 @@ import Testing
         let sent = try await queue.push(send("in/x", to: bench.origin.url("/ok/"))).result(timeout: .seconds(30))
         #expect(sent.state == .completed && sent.kind == .upload && sent.bytes == 5)
         #expect(try await sendAll(["in/x", "in/y"], to: bench.origin.url("/missing/"), on: queue) == ["in/x", "in/y"])
+        let orders = Orders()
+        for (id, path) in [("order-1", "/ok"), ("order-2", "/missing")] {
+            var job = bench.job(path, id: id)
+            job.replyTo = "shop"
+            let handle = try await queue.push(job)
+            await orders.add(id, pushedAt: try #require(handle.pushedAt))
+        }
+        try await settle(orders, on: queue)
+        #expect(await orders.outcomes == ["order-1": .completed, "order-2": .failed])
         await queue.close()
         worker.kill(SIGTERM)
         _ = try await worker.wait()
@@ -132,4 +141,29 @@ func retryWhatFailed(on queue: HaulQueue) async throws {
 
 func goOn(_ id: String, pushedAt timestamp: Int64, on queue: HaulQueue) async throws -> JobResult {
     try await queue.job(id, pushedAt: timestamp).result(timeout: .seconds(600))
+}
+
+actor Orders {
+    private var pushes: [String: Int64] = [:]
+    private(set) var outcomes: [String: JobState] = [:]
+
+    func add(_ id: String, pushedAt timestamp: Int64) { pushes[id] = timestamp }
+
+    func open(on queue: HaulQueue) -> [JobHandle] { pushes.map { queue.job($0.key, pushedAt: $0.value) } }
+
+    /// The end of an earlier push of this id, or a second delivery of the same end, changes nothing.
+    func close(_ id: String, endedAt timestamp: Int64, as state: JobState) {
+        guard let pushed = pushes[id], pushed <= timestamp else { return }
+        pushes[id] = nil
+        outcomes[id] = state
+    }
+}
+
+func settle(_ orders: Orders, on queue: HaulQueue) async throws {
+    for try await reply in try queue.replies(to: "shop", open: { await orders.open(on: queue) }) {
+        if let result = reply.result { await orders.close(reply.id, endedAt: reply.at, as: result.state) }
+        try await reply.acknowledge()
+        // A real service goes on.
+        if await orders.open(on: queue).isEmpty { return }
+    }
 }

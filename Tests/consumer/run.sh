@@ -13,7 +13,7 @@ compiled=$(find "$scratch/debug/" -path '*.build/*.o' -printf '%P\n' | sed 's/\.
 echo "compiled: $compiled"
 for module in $compiled; do
     case $module in
-        consumer | CHaulLinux | CHaulLua | HaulBus | HaulClient | HaulContract | HaulExecutors | HaulRedis) ;;
+        consumer | CHaulLinux | CHaulLua | HaulBus | HaulClient | HaulContract | HaulExecutors | HaulRedis | Logging) ;;
         *) echo "$module should not be compiled for a service" >&2; exit 1 ;;
     esac
 done

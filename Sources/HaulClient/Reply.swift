@@ -1,0 +1,125 @@
+import HaulBus
+import HaulRedis
+import Logging
+import Synchronization
+
+/// The end of a job or of a batch, as ``HaulQueue/replies(to:open:every:)`` delivers it.
+///
+/// Call ``acknowledge()`` once your own record of the end is durable. Until then the end is delivered again whenever
+/// a consumer of this name starts, for a week.
+public struct Reply: Sendable, Identifiable {
+    /// What has ended, and how.
+    public enum End: Sendable, Equatable {
+        /// A job is completed, has failed, or was cancelled or removed.
+        case job(JobResult)
+        /// All jobs of a batch have ended.
+        case batch(BatchStatus)
+        /// A worker found that an element is not a valid job. `meta` is the element's, if it could be read.
+        case rejected(reason: String, meta: JSON?)
+    }
+
+    /// What distinguishes an end from all others. The same end may come from the list and from the job's hash.
+    enum Identity: Hashable {
+        case event(id: String, EventPosition)
+        case removed(id: String, pushedAt: Int64?)
+        case text([UInt8])
+    }
+
+    /// What has ended, and how.
+    public let end: End
+    /// The id of the job, or the name of the batch. `unknown` for a rejected element without a valid id.
+    public let id: String
+    /// When it ended, in unix milliseconds by Redis' clock. If your push is newer, this is the end of an earlier push
+    /// of the job: acknowledge it, and wait for the next one.
+    public let at: Int64
+    let identity: Identity
+    /// The reply as it is on the list. nil if the end was read from the job's hash.
+    private let text: [UInt8]?
+    private let consumer: ReplyConsumer
+
+    /// How the job ended. nil for a batch and for a rejected element.
+    public var result: JobResult? { if case .job(let result) = end { result } else { nil } }
+
+    /// Removes the end from the list of those that were taken, so that it is not delivered again.
+    ///
+    /// Retries for a few seconds while Redis cannot be reached. After an error you may call this again, or do nothing:
+    /// then the end is delivered again.
+    public func acknowledge() async throws(HaulError) {
+        if let text { try await consumer.remove(text) }
+        consumer.acknowledged(identity)
+    }
+
+    init(_ end: End, id: String, at: Int64, _ identity: Identity, _ text: [UInt8]?, of consumer: ReplyConsumer) {
+        (self.end, self.id, self.at, self.identity) = (end, id, at, identity)
+        (self.text, self.consumer) = (text, consumer)
+    }
+
+    /// nil if the text is not an end.
+    init?(_ text: [UInt8], of consumer: ReplyConsumer) {
+        guard let event = Event(text) else { return nil }
+        let end: End
+        switch event.kind {
+        case .batchEnded: end = .batch(BatchStatus(event))
+        case .rejected: end = .rejected(reason: event.reason ?? "", meta: event.meta)
+        case .duplicate where event["state"]?.string == "removed":
+            end = .job(JobResult(removed: event.id, meta: event.meta))
+        default:
+            guard let result = JobResult(event) else { return nil }
+            end = .job(result)
+        }
+        let identity = event.position.map { Identity.event(id: event.id, $0) } ?? .text(text)
+        self.init(end, id: event.batch ?? event.id, at: event.at, identity, text, of: consumer)
+    }
+}
+
+/// What one iteration has delivered.
+final class ReplyConsumer: Sendable {
+    /// How many acknowledged ends are known. Later repeats of earlier ones are delivered.
+    private static let maxAcknowledged = 10_000
+
+    private struct State {
+        /// Delivered, and not acknowledged.
+        var delivered: Set<Reply.Identity> = []
+        var acknowledged: Set<Reply.Identity> = []
+        /// The same, oldest first, from `oldest` on.
+        var order: [Reply.Identity] = []
+        var oldest = 0
+    }
+
+    let queue: HaulQueue
+    /// The name of the list.
+    let name: String
+    private let state = Mutex(State())
+
+    init(_ queue: HaulQueue, name: String) { (self.queue, self.name) = (queue, name) }
+
+    func remove(_ text: [UInt8]) async throws(HaulError) {
+        try await Outcome.outlasting(until: .now + .seconds(5)) { () throws(HaulError) in
+            try await reaching { () throws(RedisError) in try await queue.queue.acknowledge(text, to: name) }
+        }
+    }
+
+    func acknowledged(_ identity: Reply.Identity) {
+        state.withLock { state in
+            state.delivered.remove(identity)
+            guard state.acknowledged.insert(identity).inserted else { return }
+            state.order.append(identity)
+            guard state.acknowledged.count > Self.maxAcknowledged else { return }
+            state.acknowledged.remove(state.order[state.oldest])
+            state.oldest += 1
+            // Now and then, so that the removal costs little for each end.
+            guard state.oldest > Self.maxAcknowledged else { return }
+            state.order.removeFirst(state.oldest)
+            state.oldest = 0
+        }
+    }
+
+    func isAcknowledged(_ identity: Reply.Identity) -> Bool {
+        state.withLock { $0.acknowledged.contains(identity) }
+    }
+
+    /// Whether the end is to be delivered: it was neither delivered nor acknowledged before.
+    func deliver(_ identity: Reply.Identity) -> Bool {
+        state.withLock { !$0.acknowledged.contains(identity) && $0.delivered.insert(identity).inserted }
+    }
+}
