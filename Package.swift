@@ -67,6 +67,7 @@ let package = Package(
     products: [
         .executable(name: "haul", targets: ["haul"]),
         .library(name: "HaulClient", targets: ["HaulClient"]),
+        .library(name: "HaulClientTesting", targets: ["HaulClientTesting"]),
     ],
     dependencies: [
         dependency("swift-argument-parser", from: "1.8.0", released: "1.8.2"),
@@ -95,6 +96,10 @@ let package = Package(
         module("Bus", ["CHaulLua", "HaulContract", "HaulRedis"], exclude: ["Lua"]),
         .target(
             name: "HaulClient", dependencies: ["HaulBus", "HaulContract", "HaulRedis", logging],
+            swiftSettings: settings),
+        // A queue without Redis, for the tests of a service.
+        .target(
+            name: "HaulClientTesting", dependencies: ["HaulClient", "HaulContract", "HaulExecutors"],
             swiftSettings: settings),
 
         // The engine: HTTP, stores, and the activities that move bytes between the two.
@@ -173,7 +178,7 @@ let package = Package(
         tests("ContractTests", ["HaulContract"]),
         tests("RedisTests", ["HaulRedis"]),
         tests("BusTests", ["HaulBus", "HaulContract", "HaulRedis"]),
-        tests("HaulClientTests", ["HaulClient", "haul", logging]),
+        tests("HaulClientTests", ["HaulClient", "HaulClientTesting", "haul", logging]),
         tests("HTTPTests", ["HaulContract", "HaulExecutors", "HaulFileStore", "HaulHTTP"]),
         tests("FileStoreTests", ["HaulContract", "HaulExecutors", "HaulFileStore", "HaulHTTP", "HaulStorage"]),
         tests("ObjectStoreTests", ["HaulContract", "HaulExecutors", "HaulHTTP", "HaulObjectStore", "HaulStorage"]),

@@ -47,7 +47,10 @@ import Testing
             ?? .init()
         where file.pathExtension == "swift" {
             let text = "\n" + (try String(contentsOf: file, encoding: .utf8))
-            for match in text.matches(of: /\n(?:[@\w]+ )*import Haul(\w+)/) { result.insert(String(match.1)) }
+            for match in text.matches(of: /\n(?:[@\w]+ )*import Haul(\w+)/) {
+                // Only HaulClient itself has the prefix in the name of its folder.
+                result.insert(match.1 == "Client" ? "HaulClient" : String(match.1))
+            }
         }
         return result
     }
