@@ -27,6 +27,8 @@ package struct Assignment: Sendable {
     /// Redis' clock. Times that other workers have recorded are compared with it.
     package let clock: SharedClock
     package let lease: RunLease
+    /// The operator allows jobs to replace files that are not theirs.
+    package var mayOverwrite = true
     /// Called when the run begins to wait for a connection to its host, and when the wait ends.
     package var workChanged: (@Sendable () async -> Void)?
     /// Called when the file is durable under its final name, with the time that the commit took.
@@ -58,6 +60,7 @@ package struct Assignment: Sendable {
             key: key, run: token, isNew: isNew, path: job.path, ifExists: job.ifExists, completed: completed,
             lease: lease)
         request.hasNoLeftovers = hasNoLeftovers
+        request.mayOverwrite = mayOverwrite
         return request
     }
 }

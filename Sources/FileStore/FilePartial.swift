@@ -81,7 +81,7 @@ final class FilePartial: Partial {
         try await store.onDisk { () throws(TransferError) in
             let target = try self.target()
             // `put` has no such check, because its file meets a conflict when it gets its name.
-            try target.check(self.request.ifExists, mayReplace: self.mayReplace)
+            try target.check(self.request, mayReplace: self.mayReplace)
             try self.create(target, total: total, hashing: digest, with: bytes)
         }
     }
@@ -216,7 +216,7 @@ final class FilePartial: Partial {
             opened.hidden, in: store, folder: target.folder, isDurable: store.options.durability == .disk)
         let isOwn: Bool
         do throws(Target.NamingError) {
-            isOwn = try target.place(&placing, request.ifExists) { found throws(TransferError) in
+            isOwn = try target.place(&placing, request) { found throws(TransferError) in
                 // A file that this job completed under a numbered name stays, and the next number is tried.
                 try found.name == opened.target.name
                     ? mayReplace(found)

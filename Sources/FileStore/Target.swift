@@ -65,11 +65,12 @@ struct Target: Sendable {
     ///
     /// - Throws: `file_exists`, and what `mayReplace` throws.
     func check(
-        _ policy: Job.IfExists, mayReplace: (Target) throws(TransferError) -> Bool
+        _ request: FileRequest, mayReplace: (Target) throws(TransferError) -> Bool
     ) throws(TransferError) {
+        let policy = request.ifExists
         guard let status = directory.status(of: name), try !mayReplace(self) else { return }
         if policy == .fail || policy == .reuse && isGiven || policy == .overwrite && status.isDirectory {
-            throw .failed(inTheWay)
+            throw .failed(conflict(request))
         }
     }
 
@@ -79,8 +80,9 @@ struct Target: Sendable {
     /// - Returns: Whether it replaced a file of this job's own. Then what earlier runs left must be unlinked, once the
     ///   name is synced.
     mutating func place(
-        _ file: inout Placement, _ policy: Job.IfExists, mayReplace: (Target) throws(TransferError) -> Bool
+        _ file: inout Placement, _ request: FileRequest, mayReplace: (Target) throws(TransferError) -> Bool
     ) throws(NamingError) -> Bool {
+        let policy = request.ifExists
         let chosen = name
         for number in 0...Self.maxNumber {
             if number > 0 { name = FileName.numbered(chosen, number) }
@@ -88,14 +90,16 @@ struct Target: Sendable {
             let isOwn: Bool
             do throws(TransferError) { isOwn = try mayReplace(self) } catch { throw .failed(error) }
             if isOwn {
-                try replace(&file)
+                try replace(&file, request)
                 return true
             }
             if policy == .overwrite {
-                try replace(&file)
+                try replace(&file, request)
                 return false
             }
-            guard policy == .rename || !isGiven && policy == .reuse else { throw .failed(.failed(inTheWay)) }
+            guard policy == .rename || !isGiven && policy == .reuse else {
+                throw .failed(.failed(conflict(request)))
+            }
         }
         throw .failed(
             .failed(
@@ -111,17 +115,13 @@ struct Target: Sendable {
         case failed(TransferError)
     }
 
-    private func replace(_ file: inout Placement) throws(NamingError) {
-        if directory.status(of: name)?.isDirectory == true { throw .failed(.failed(inTheWay)) }
+    private func replace(_ file: inout Placement, _ request: FileRequest) throws(NamingError) {
+        if directory.status(of: name)?.isDirectory == true { throw .failed(.failed(conflict(request))) }
         _ = try file.take(name, replacing: true)
     }
 
-    private var inTheWay: Failure {
-        let isDirectory = directory.status(of: name)?.isDirectory == true
-        return Failure(
-            .fileExists,
-            isDirectory
-                ? "\(path) is a directory: give the path of a file"
-                : "\(path) exists and is not this job's: choose another path, or if_exists overwrite or rename")
+    private func conflict(_ request: FileRequest) -> Failure {
+        directory.status(of: name)?.isDirectory == true
+            ? Failure(.fileExists, "\(path) is a directory: give the path of a file") : request.conflict(at: path)
     }
 }

@@ -13,8 +13,10 @@ package struct FileRequest: Sendable {
     /// A log beside the files says that no earlier run has left anything. Redis cannot say so, because it may have lost
     /// what it knew of a run.
     package var hasNoLeftovers = false
-    /// What to do if a file with this name exists.
-    package let ifExists: Job.IfExists
+    /// The job's own `if_exists`.
+    private let wanted: Job.IfExists
+    /// The operator allows jobs to replace files that are not theirs.
+    package var mayOverwrite = true
     /// The file that the job finished before.
     package let completed: CompletedFile?
     package let lease: RunLease
@@ -24,7 +26,22 @@ package struct FileRequest: Sendable {
         lease: RunLease
     ) {
         (self.key, self.run, self.isNew, self.path) = (key, run, isNew, path)
-        (self.ifExists, self.completed, self.lease) = (ifExists, completed, lease)
+        (wanted, self.completed, self.lease) = (ifExists, completed, lease)
+    }
+
+    /// What to do if a file with this name exists.
+    package var ifExists: Job.IfExists { isOverwriteRefused ? .fail : wanted }
+
+    private var isOverwriteRefused: Bool { wanted == .overwrite && !mayOverwrite }
+
+    /// The failure of a job whose file cannot have the name `path`, because another file has it.
+    package func conflict(at path: String) -> Failure {
+        let (cause, choice) =
+            isOverwriteRefused
+            ? ("the operator of this worker lets no job replace it (--no-overwrite)", "if_exists rename")
+            : ("is not this job's", "if_exists overwrite or rename")
+        return Failure(
+            .fileExists, "\(path) exists and \(cause): choose another path, or \(choice)")
     }
 
     /// Whether a number may be added to a name that is taken.

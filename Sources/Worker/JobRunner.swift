@@ -12,6 +12,8 @@ struct JobRunner: Sendable {
     let lease: Duration
     /// The id of this worker's store. Offsets on another store are of no use here.
     let store: String
+    /// Whether jobs may replace files that are not theirs.
+    let mayOverwrite: Bool
 
     /// What is left to do after a run.
     struct End: Sendable {
@@ -53,6 +55,7 @@ struct JobRunner: Sendable {
             report: { self.announce($0, of: running, queueServer) })
         (assignment.resume, assignment.completed) = (claim.resume, claim.completed)
         (assignment.storedResponse, assignment.wasSent) = (claim.storedResponse, claim.wasSent)
+        assignment.mayOverwrite = mayOverwrite
         assignment.limits = [queueServer.rates.queue.bucket]
         assignment.hostBuckets = queueServer.rates.hosts
         assignment.markSent = { await self.markSent(running, queueServer) }

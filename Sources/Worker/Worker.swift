@@ -42,7 +42,7 @@ package final class Worker: Sendable {
             configuration, into: store, sources: try Stores.sources(configuration, beside: store))
         runner = JobRunner(
             activities: downloads.activities(of: configuration.kinds), lease: configuration.policy.lease,
-            store: store.id)
+            store: store.id, mayOverwrite: !configuration.forbidsOverwrite)
         slots = Slots(limit: configuration.slots)
         var identity = WorkerIdentity(name: configuration.name, store: store.id)
         if let hostIdentity = HostProcess.hostIdentity, let process = HostProcess.current {

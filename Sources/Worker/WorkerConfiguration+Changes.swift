@@ -27,6 +27,7 @@ extension WorkerConfiguration {
         "policy": "lease", "graceTime": "grace", "settleReplicas": "settle-replicas", "limitRate": "limit-rate",
         "certificateAuthorities": "ca", "clientCertificate": "client-cert", "maxFileSize": "max-file-size",
         "bucket": "store", "storeMemory": "store-memory", "uploadFrom": "upload-from",
+        "forbidsOverwrite": "no-overwrite",
         "keptFree": "keep-free", "connectionsPerHost": "connections-per-host", "exportsQueues": "export-queues",
     ]
 }

@@ -30,6 +30,8 @@ package struct WorkerConfiguration: Sendable {
     package var fileMode: UInt32?
     /// Finished files get the server's Last-Modified as their time.
     package var keepsRemoteTime = false
+    /// No job may replace a file that is not its own.
+    package var forbidsOverwrite = false
     package var addressPolicy = AddressPolicy.restricted()
     package var policy = QueuePolicy()
     /// After SIGTERM all jobs are settled or back in the queue within this time.

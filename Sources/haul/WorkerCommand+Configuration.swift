@@ -26,6 +26,7 @@ extension WorkerCommand {
         result.durability = durability
         result.fileMode = try permissions()
         result.keepsRemoteTime = remoteTime
+        result.forbidsOverwrite = noOverwrite
         result.addressPolicy = .restricted(allowPrivate: allowPrivate, allowed: try networks())
         try checkRanges()
         result.policy.lease = .seconds(lease)

@@ -43,6 +43,8 @@ struct WorkerCommand: AsyncParsableCommand {
     @Option(help: "The permissions of finished files in octal, like 0640; without it 0666 less the umask.")
     var fileMode: String?
     @Flag(help: "Give finished files the time of the server's Last-Modified.") var remoteTime = false
+    @Flag(help: "Let no job replace a file that is not its own: if_exists overwrite counts as fail.")
+    var noOverwrite = false
     @Flag(help: "Allow the private address ranges.") var allowPrivate = false
     @Option(help: "Allow these addresses, even if they are private. May be repeated.") var allowAddress: [String] = []
     @Option(help: "Seconds without a heartbeat after which a worker's jobs run elsewhere, 2 or more.") var lease =

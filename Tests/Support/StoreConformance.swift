@@ -163,6 +163,13 @@ package struct StoreConformance: Sendable {
                 try await store.begin(rename, generation: rename.run, suggested: "x").put(bytes, whole())))
         #expect(renamed.file == "a/b (1)")
         #expect(await read("a/b") == foreign)
+        var forbidden = request(run: 4, ifExists: .overwrite)
+        forbidden.mayOverwrite = false
+        let kept = store.begin(forbidden, generation: forbidden.run, suggested: "x")
+        let no = await thrown { () throws(TransferError) in try await kept.put(bytes, whole()) }
+        #expect(no?.code == .fileExists && "\(no!)".contains("--no-overwrite"))
+        await kept.discard(soon: false)
+        #expect(await read("a/b") == foreign)
         let overwrite = request(run: 3, ifExists: .overwrite)
         _ = try #require(
             stored(

@@ -117,7 +117,7 @@ extension ObjectPartial {
             case .renumber: continue
             }
         }
-        throw chosen.inTheWay
+        throw conflict(at: chosen)
     }
 
     private func completedNameAtOnce(_ chosen: ObjectName) async -> ObjectName? {

@@ -185,7 +185,7 @@ extension ObjectPartial {
         let mayRename = request.mayNumber
         await discard(soon: false)
         if let why { return .failed(Failure(.io, why)) }
-        guard mayRename else { return name.inTheWay }
+        guard mayRename else { return conflict(at: name) }
         return .failed(
             Failure(.io, "\(name.path) was created during the commit: the file is fetched again under another name"))
     }
@@ -241,7 +241,7 @@ extension ObjectPartial {
                     state.withLock { $0.name = name }
                     return stored(head, checksum: checksum)
                 case .replace: break
-                case .refuse: throw name.inTheWay
+                case .refuse: throw conflict(at: name)
                 case .renumber: continue
                 }
             }
@@ -267,6 +267,6 @@ extension ObjectPartial {
             case .renumber: try? await client.abort(upload, key)
             }
         }
-        throw chosen.inTheWay
+        throw conflict(at: chosen)
     }
 }

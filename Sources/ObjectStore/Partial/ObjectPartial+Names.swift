@@ -29,6 +29,8 @@ extension ObjectPartial {
         return request.ifExists == .rename || !isGiven && request.ifExists == .reuse ? .renumber : .refuse
     }
 
+    func conflict(at name: ObjectName) -> TransferError { .failed(request.conflict(at: name.path)) }
+
     /// The first name that is free or may be replaced now. Another program may still take the name before the commit.
     ///
     /// - Throws: `file_exists` if the job allows no name.
@@ -40,11 +42,11 @@ extension ObjectPartial {
             guard let head = try await head(name.path) else { return name }
             switch collision(with: head, isOther: number > 0) {
             case .isOurs, .replace: return name
-            case .refuse: throw name.inTheWay
+            case .refuse: throw conflict(at: name)
             case .renumber: continue
             }
         }
-        throw chosen.inTheWay
+        throw conflict(at: chosen)
     }
 
     /// The numbered name that this job's previous file has, if that object is unchanged. It is replaced, so that the

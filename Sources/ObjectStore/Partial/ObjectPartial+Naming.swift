@@ -63,7 +63,7 @@ extension ObjectPartial {
                     switch collision(with: head, isOther: isOther) {
                     case .isOurs: return .placed(head)
                     case .renumber: return .renumber
-                    case .refuse: throw name.inTheWay
+                    case .refuse: throw conflict(at: name)
                     case .replace: next = head.etag.map(NameCondition.same) ?? .none
                     }
                 } else {

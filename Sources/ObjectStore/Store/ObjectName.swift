@@ -36,11 +36,4 @@ struct ObjectName: Sendable, Equatable {
         if number > 0 { result.name = FileName.numbered(name, number) }
         return result
     }
-
-    var inTheWay: TransferError {
-        .failed(
-            Failure(
-                .fileExists,
-                "\(path) exists and is not this job's: choose another path, or if_exists overwrite or rename"))
-    }
 }
