@@ -4,13 +4,15 @@ import HaulStorage
 
 // Hidden files beside the finished ones.
 extension FileStore {
-    /// The partial files that were not written to for `age` seconds. Blocks; walks the whole root.
+    /// The partial files that were not written to for `age` seconds. Blocks; walks the whole root, but no folder with an
+    /// id of its own: that is another store, whose jobs may be of queues that are not known here.
     func leftoversNow(olderThan age: Int64) -> [Leftover] {
         guard let now else { return [] }
         var found: [Leftover] = []
         var pending = [""]
         while let folder = pending.popLast() {
             guard let here = directory.beneath(folder), let entries = try? here.entries() else { continue }
+            if !folder.isEmpty, entries.contains(where: { $0.name == Self.idName }) { continue }
             for (name, kind) in entries {
                 // Most files need no status.
                 if kind == .file, !name.hasPrefix(HiddenName.prefix) { continue }

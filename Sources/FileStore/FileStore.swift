@@ -20,6 +20,9 @@ package final class FileStore: Sendable {
 
     package let root: String
     package let id: String
+    /// The root without the folder.
+    private let base: String
+    private let folder: String
     let options: Options
     /// How finished files get their names; nil if that could not be found out, for example because the disk was full.
     package let naming: NamingMethod?
@@ -31,15 +34,23 @@ package final class FileStore: Sendable {
 
     /// Opens the store. Blocks.
     ///
+    /// - Parameter folder: The path of a folder of `root` that is a store of its own, and is made if it is missing. No
+    ///   link may lead it out of `root`. "" for the root itself.
     /// - Throws: `io` with a sentence about what is wrong with the directory. A full disk is wrong only if the root has
     ///   no id yet.
-    package init(root: String, options: Options = Options(), path: WritePath = WritePath()) throws(Failure) {
-        let descriptor = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        guard descriptor >= 0 else {
-            throw Self.refusal("the root \(root) cannot be used: make it a directory that this worker may write", errno)
+    package init(
+        root base: String, folder: String = "", options: Options = Options(), path: WritePath = WritePath()
+    ) throws(Failure) {
+        let top = open(base, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard top >= 0 else {
+            throw Self.refusal("the root \(base) cannot be used: make it a directory that this worker may write", errno)
         }
-        (self.root, self.options, self.path) = (root, options, path)
-        let directory = Directory(owning: descriptor)
+        let directory: Directory
+        do throws(TransferError) { directory = try Directory(owning: top).descend(folder) } catch {
+            throw Self.refusal("the folder \(folder) of the root \(base) cannot be used", errno)
+        }
+        let (root, descriptor) = (folder.isEmpty ? base : "\(base)/\(folder)", directory.descriptor)
+        (self.base, self.folder, self.root, self.options, self.path) = (base, folder, root, options, path)
         id = try Self.identify(directory, root, as: options.id)
         // A program with one user may be killed at any time, and no other process cleans up after it. So no test file
         // is made where it is known what the file system supports.
@@ -62,9 +73,8 @@ package final class FileStore: Sendable {
 
     /// Opens the root again after it was gone. False if it does not exist, or if it has another id.
     func reopen() -> Bool {
-        let descriptor = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        guard descriptor >= 0 else { return false }
-        let directory = Directory(owning: descriptor)
+        let top = open(base, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard top >= 0, let directory = Directory(owning: top).beneath(folder) else { return false }
         guard options.id == id || Self.readID(directory) == id else { return false }
         current.replace(with: directory)
         return true

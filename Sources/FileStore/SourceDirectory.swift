@@ -9,12 +9,14 @@ package struct SourceDirectory: SourceFolder {
     private static let blocking = BlockingPool(name: "source", limit: 16)
 
     private let path: String
+    private let folder: String
 
     /// Blocks.
     ///
+    /// - Parameter folder: Only the files in this folder of the directory may be read; "" for all.
     /// - Throws: `io` with a sentence for the operator if it is not a directory that this process may read.
-    package init(_ path: String) throws(Failure) {
-        self.path = path
+    package init(_ path: String, folder: String = "") throws(Failure) {
+        (self.path, self.folder) = (path, folder)
         let descriptor = Glibc.open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard descriptor >= 0 else {
             let reason = String(cString: strerror(errno))
@@ -25,7 +27,10 @@ package struct SourceDirectory: SourceFolder {
 
     package func source(_ path: String) async throws(TransferError) -> any SourceFile {
         try await Self.blocking.run { () throws(TransferError) in
-            try FileSource(path, in: try self.open(), on: Self.blocking)
+            guard let directory = try self.open().beneath(self.folder) else {
+                throw TransferError(.sourceMissing, "there is no folder \(self.folder) in the directory of uploads")
+            }
+            return try FileSource(path, in: directory, on: Self.blocking)
         }
     }
 

@@ -17,8 +17,7 @@ final class Downloads: Sendable {
     let hosts: HostLimits
     private let state: Mutex<State>
 
-    /// - Parameter sources: The files that jobs may send.
-    init(_ configuration: WorkerConfiguration, into store: any Store, sources: (any SourceFolder)?) {
+    init(_ configuration: WorkerConfiguration, into store: any Store) {
         var settings = TransferEngine.Configuration()
         settings.policy = configuration.addressPolicy
         settings.proxy = configuration.proxy
@@ -30,20 +29,23 @@ final class Downloads: Sendable {
         var context = DownloadContext(
             store: store, engine: engine, hosts: hosts, connections: configuration.connections,
             connectTimeout: configuration.connectTimeout, stallTimeout: configuration.stallTimeout)
-        context.sources = sources
         context.limit = configuration.limitRate.map { TokenBucket(bytesPerSecond: $0) }
         context.maxFileSize = configuration.maxFileSize
         state = Mutex(State(context: context, configuration: configuration))
     }
 
-    var context: DownloadContext { state.withLock { $0.context } }
+    private func context(_ files: QueueFiles) -> DownloadContext {
+        var context = state.withLock { $0.context }
+        (context.store, context.sources) = (files.store, files.sources)
+        return context
+    }
 
-    /// The table of activities for these kinds, or for all kinds (nil).
-    func activities(of kinds: [Job.Kind]?) -> Activities {
+    /// The table of activities for these kinds, or for all kinds (nil), with the files of a queue.
+    func activities(of kinds: [Job.Kind]?, with files: QueueFiles) -> Activities {
         let all: [Job.Kind: Activities.Maker] = [
-            .download: { Download($0, context: self.context) },
-            .request: { Call($0, context: self.context) },
-            .upload: { Upload($0, context: self.context) },
+            .download: { Download($0, context: self.context(files)) },
+            .request: { Call($0, context: self.context(files)) },
+            .upload: { Upload($0, context: self.context(files)) },
         ]
         return Activities(all.filter { kinds?.contains($0.key) ?? true })
     }

@@ -4,27 +4,60 @@ import HaulObjectStore
 import HaulStorage
 import Logging
 
+/// The files that the jobs of a queue may reach.
+struct QueueFiles: Sendable {
+    /// Where downloads go.
+    let store: any Store
+    /// Where uploads are read from; nil if no job may send files.
+    let sources: (any SourceFolder)?
+}
+
 /// The only place of a worker that opens stores: a new kind of store is added here and to the options of the command.
 enum Stores {
     /// Bytes of the disk that downloads leave free, unless the operator says otherwise.
     static let keptFree = FileStore.Options().keptFree
 
-    /// Opens the store that the configuration names.
+    /// Opens the files of each queue that the configuration names, in the order of the queues. Queues with the same
+    /// folder share a store.
     ///
     /// - Throws: `Failure` with a sentence for the operator.
-    static func open(_ configuration: WorkerConfiguration, _ log: Logger) throws(Failure) -> any Store {
-        if let bucket = configuration.bucket { return open(bucket, configuration, log) }
+    static func open(_ configuration: WorkerConfiguration, _ log: Logger) throws(Failure) -> [QueueFiles] {
+        let bucket = configuration.bucket.map { open($0, configuration, log) }
+        let path = WritePath()
+        var known: [String: QueueFiles] = [:]
+        var files: [QueueFiles] = []
+        for folder in configuration.queues.map(\.folder) {
+            let next: QueueFiles
+            if let same = known[folder] {
+                next = same
+            } else if let bucket {
+                next = QueueFiles(
+                    store: folder.isEmpty ? bucket : try bucket.other("\(bucket.name)/\(folder)"),
+                    sources: try sources(configuration, folder, beside: bucket))
+            } else {
+                next = QueueFiles(
+                    store: try open(folder, configuration, path), sources: try sources(configuration, folder))
+            }
+            known[folder] = next
+            files.append(next)
+        }
+        return files
+    }
+
+    private static func open(
+        _ folder: String, _ configuration: WorkerConfiguration, _ path: WritePath
+    ) throws(Failure) -> any Store {
         var options = FileStore.Options()
         options.keptFree = configuration.keptFree
         options.durability = configuration.durability
         options.attributes.mode = configuration.fileMode
         options.attributes.keepsRemoteTime = configuration.keepsRemoteTime
-        return try FileStore(root: configuration.root, options: options)
+        return try FileStore(root: configuration.root, folder: folder, options: options, path: path)
     }
 
     private static func open(
         _ bucket: BucketAddress, _ configuration: WorkerConfiguration, _ log: Logger
-    ) -> any Store {
+    ) -> ObjectStore {
         var options = ObjectStore.Options()
         options.memory = configuration.storeMemory
         options.certificateAuthorities = configuration.certificateAuthorities
@@ -34,23 +67,23 @@ enum Stores {
 
     /// Opens the folder from which jobs may send files; nil if they may send none.
     ///
-    /// - Parameter store: The store that `open` has opened.
+    /// - Parameter bucket: Where downloads go, unless they go to a directory.
     /// - Throws: `Failure` with a sentence for the operator.
-    static func sources(
-        _ configuration: WorkerConfiguration, beside store: any Store
+    private static func sources(
+        _ configuration: WorkerConfiguration, _ folder: String, beside bucket: ObjectStore? = nil
     ) throws(Failure) -> (any SourceFolder)? {
-        guard let folder = configuration.uploadFrom else { return nil }
-        let isBucket = folder.hasPrefix(BucketAddress.scheme)
-        guard let bucket = store as? ObjectStore else {
+        guard let place = configuration.uploadFrom else { return nil }
+        let isBucket = place.hasPrefix(BucketAddress.scheme)
+        guard let bucket else {
             guard !isBucket else {
-                throw Failure(.badJob, "--upload-from must be a directory with --root, not \"\(folder)\"")
+                throw Failure(.badJob, "--upload-from must be a directory with --root, not \"\(place)\"")
             }
-            return try SourceDirectory(folder)
+            return try SourceDirectory(place, folder: folder)
         }
         guard isBucket else {
-            throw Failure(.badJob, "--upload-from must be s3://BUCKET/PREFIX with --store, not \"\(folder)\"")
+            throw Failure(.badJob, "--upload-from must be s3://BUCKET/PREFIX with --store, not \"\(place)\"")
         }
-        return try bucket.other(folder)
+        return try bucket.other("\(place)/\(folder)")
     }
 
     /// Opens a directory that workers have used before.
@@ -73,5 +106,13 @@ enum Stores {
                 file that appears at the same time as a finished one of its name may be replaced
                 """, metadata: root)
         }
+    }
+}
+
+extension [any Store] {
+    /// Why the first of them that has trouble can take no job; nil if nothing is wrong.
+    func trouble() async -> String? {
+        for store in self { if let trouble = await store.trouble() { return trouble } }
+        return nil
     }
 }

@@ -17,8 +17,10 @@ package final class Worker: Sendable {
     private let log: Logger
     private let slots: Slots
     private let queues: QueueSelector
-    private let store: any Store
-    private let runner: JobRunner
+    /// Each store once.
+    private let stores: [any Store]
+    /// In the order of the queues.
+    private let runners: [JobRunner]
     private let isDraining = Mutex(false)
     private let metrics: WorkerMetrics
     /// nil if the page has metrics of this worker alone.
@@ -37,26 +39,34 @@ package final class Worker: Sendable {
         log[metadataKey: "worker"] = .string(configuration.name)
         self.log = log
         try Downloads.check(configuration)
-        store = try Stores.open(configuration, log)
-        downloads = Downloads(
-            configuration, into: store, sources: try Stores.sources(configuration, beside: store))
-        runner = JobRunner(
-            activities: downloads.activities(of: configuration.kinds), lease: configuration.policy.lease,
-            store: store.id, mayOverwrite: !configuration.forbidsOverwrite)
-        slots = Slots(limit: configuration.slots)
-        var identity = WorkerIdentity(name: configuration.name, store: store.id)
-        if let hostIdentity = HostProcess.hostIdentity, let process = HostProcess.current {
-            (identity.hostIdentity, identity.process) = (hostIdentity, "\(identity.instance) \(process.text)")
+        let files = try Stores.open(configuration, log)
+        stores = files.map(\.store).reduce(into: []) { stores, store in
+            if !stores.contains(where: { $0.id == store.id }) { stores.append(store) }
         }
+        let downloads = Downloads(configuration, into: files[0].store)
+        self.downloads = downloads
+        runners = files.map { files in
+            JobRunner(
+                activities: downloads.activities(of: configuration.kinds, with: files),
+                lease: configuration.policy.lease, store: files.store.id,
+                mayOverwrite: !configuration.forbidsOverwrite)
+        }
+        slots = Slots(limit: configuration.slots)
+        let instance = Token.make()
         let registry = MetricsRegistry(Metric.ofWorker)
-        let queueServers = configuration.queues.enumerated().map { [store, identity, log] index, queue in
-            QueueServer(
+        let queueServers = configuration.queues.enumerated().map { [log] index, queue in
+            let store = files[index].store
+            var identity = WorkerIdentity(name: configuration.name, store: store.id, instance: instance)
+            if let hostIdentity = HostProcess.hostIdentity, let process = HostProcess.current {
+                (identity.hostIdentity, identity.process) = (hostIdentity, "\(instance) \(process.text)")
+            }
+            return QueueServer(
                 index: index, name: queue.name, identity: identity, configuration: configuration,
                 store: store, log: log, registry: registry)
         }
         queues = QueueSelector(queueServers, weights: configuration.queues.map(\.weight))
         metrics = WorkerMetrics(
-            name: configuration.name, registry: registry, slots: slots, queueServers: queueServers, store: store,
+            name: configuration.name, registry: registry, slots: slots, queueServers: queueServers, stores: stores,
             engine: downloads.engine, hosts: downloads.hosts)
         exporter =
             configuration.exportsQueues
@@ -76,6 +86,9 @@ package final class Worker: Sendable {
         slots.setLimit(new.slots)
         return result
     }
+
+    /// The root or bucket, for the log.
+    private var root: String { configuration.bucket.map { "\($0)" } ?? configuration.root }
 
     private var queueServers: [QueueServer] { queues.queueServers }
 
@@ -97,21 +110,24 @@ package final class Worker: Sendable {
             log.warning(
                 "this system has no certificate authorities: no https server can be trusted (install ca-certificates)")
         }
-        Stores.logNotes(of: store, log)
-        if await store.trouble() != nil { waitForRoot() }
+        for store in stores { Stores.logNotes(of: store, log) }
+        if await stores.trouble() != nil { waitForRoot() }
         log.info(
             "working",
             metadata: [
-                "root": "\(store.name)",
+                "root": "\(root)",
                 "slots": configuration.slots.map { .stringConvertible($0) } ?? "unlimited",
                 "durability": "\(configuration.durability)",
             ])
         // The ticks go on after the claiming has ended, so that leases hold until the last job is back in the queue.
         let ticks = queueServers.map { queueServer in Task { await queueServer.serve { self.fields } } }
         metrics.record(.working)
-        let janitor = Task {
-            var janitor = Janitor(store: store, queueServers: queueServers, log: log)
-            await janitor.run()
+        let janitors = stores.map { store in
+            Task { [log] in
+                let users = queueServers.filter { $0.identity.store == store.id }
+                var janitor = Janitor(store: store, queueServers: users, log: log)
+                await janitor.run()
+            }
         }
         let (claims, feed) = AsyncStream<TakenJob>.makeStream()
         await withDiscardingTaskGroup { group in
@@ -127,7 +143,7 @@ package final class Worker: Sendable {
                 group.addTask(executorPreference: Redis.executor) { await self.work(taken) }
             }
         }
-        janitor.cancel()
+        for janitor in janitors { janitor.cancel() }
         for task in ticks { task.cancel() }
         for task in ticks { await task.value }
         for queueServer in queueServers { await queueServer.close() }
@@ -181,7 +197,8 @@ package final class Worker: Sendable {
             while let taken = current {
                 // The call that claimed the job may have waited for it.
                 let begun = ContinuousClock.now
-                let end = await runner.run(taken.claim, for: taken.queueServer, sent: taken.sent)
+                let end = await runners[taken.queueServer.index].run(
+                    taken.claim, for: taken.queueServer, sent: taken.sent)
                 current = await finish(taken, end, since: begun, &unlinks)
             }
             slots.release()
@@ -240,14 +257,14 @@ package final class Worker: Sendable {
     private func waitForRoot() {
         guard let isNew = slots.shut() else { return }
         Task {
-            let trouble = await store.trouble()
+            let trouble = await stores.trouble()
             if isNew {
                 let why = trouble ?? "no space for this file"
-                log.warning("no more jobs are claimed for now", metadata: ["why": "\(why)", "root": "\(store.name)"])
+                log.warning("no more jobs are claimed for now", metadata: ["why": "\(why)", "root": "\(root)"])
             }
             repeat {
                 try? await Task.sleep(for: .seconds(2))
-            } while await store.trouble() != nil && !isDraining.withLock { $0 }
+            } while await stores.trouble() != nil && !isDraining.withLock { $0 }
             let number = slots.open()
             if trouble == nil { try? await Task.sleep(for: Self.shortage) }
             guard slots.endShortage(number) else { return }
@@ -281,7 +298,7 @@ package final class Worker: Sendable {
         [
             ("host", Host.name), ("pid", String(Host.processID)), ("version", Version.text),
             ("slots", slots.limit.map(String.init) ?? "unlimited"), ("running", String(slots.taken)),
-            ("lease", String(configuration.policy.lease.milliseconds)), ("kinds", runner.activities.kinds),
+            ("lease", String(configuration.policy.lease.milliseconds)), ("kinds", runners[0].activities.kinds),
         ]
     }
 }

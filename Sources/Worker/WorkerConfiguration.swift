@@ -9,7 +9,7 @@ package import HaulRedis
 package struct WorkerConfiguration: Sendable {
     package var redis: RedisURL
     /// In order of priority, or if any has a weight, drawn by weight.
-    package var queues: [(name: QueueName, weight: Int?)] = [(.default, nil)]
+    package var queues = [ServedQueue(.default)]
     /// The directory that downloads go to, unless they go to a bucket.
     package var root: String
     /// The bucket that downloads go to.
@@ -68,5 +68,18 @@ package struct WorkerConfiguration: Sendable {
     package init(redis: RedisURL, bucket: BucketAddress, name: String) {
         self.init(redis: redis, root: "", name: name)
         self.bucket = bucket
+    }
+}
+
+/// A queue that a worker serves.
+package struct ServedQueue: Sendable {
+    package let name: QueueName
+    package let weight: Int?
+    /// The folder of the root, or of the bucket's prefix, beneath which all files of the queue's jobs are; "" for all of
+    /// the root. It has no "/" at its end.
+    package let folder: String
+
+    package init(_ name: QueueName, weight: Int? = nil, folder: String = "") {
+        (self.name, self.weight, self.folder) = (name, weight, folder)
     }
 }

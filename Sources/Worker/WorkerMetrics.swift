@@ -24,7 +24,7 @@ final class WorkerMetrics: Sendable {
     let name: String
     let slots: Slots
     let queueServers: [QueueServer]
-    private let store: any Store
+    private let stores: [any Store]
     private let files: FileStore?
     private let registry: MetricsRegistry
     private let engine: TransferEngine
@@ -35,15 +35,16 @@ final class WorkerMetrics: Sendable {
     private let state = Mutex(State())
 
     init(
-        name: String, registry: MetricsRegistry, slots: Slots, queueServers: [QueueServer], store: any Store,
+        name: String, registry: MetricsRegistry, slots: Slots, queueServers: [QueueServer], stores: [any Store],
         engine: TransferEngine, hosts: HostLimits
     ) {
         (self.name, self.registry, self.slots, self.queueServers) = (name, registry, slots, queueServers)
-        (self.store, self.engine, self.hosts) = (store, engine, hosts)
-        let files = store as? FileStore
+        (self.stores, self.engine, self.hosts) = (stores, engine, hosts)
+        // The folders of queues are on the disk of the root, and share its blocks.
+        let files = stores.first as? FileStore
         self.files = files
         space = SharedQuery { await files?.space() }
-        storeTrouble = SharedQuery { await store.trouble() }
+        storeTrouble = SharedQuery { await stores.trouble() }
         registry.addCollector { [weak self] in await self?.add(to: &$0) }
     }
 
@@ -85,7 +86,7 @@ final class WorkerMetrics: Sendable {
 
     private func add(to exposition: inout Exposition) async {
         exposition.add(.buildInfo, [("version", Version.text)], 1)
-        exposition.add(.workerInfo, [("worker", name), ("store", store.id)], 1)
+        for store in stores { exposition.add(.workerInfo, [("worker", name), ("store", store.id)], 1) }
         exposition.add(.slots, slots.limit.map(Double.init) ?? .infinity)
         exposition.add(.slotsTaken, slots.taken)
         exposition.add(.accepting, phase == .working && !slots.isShort && !isQuiet ? 1 : 0)

@@ -54,13 +54,25 @@ extension WorkerCommand {
         return result
     }
 
-    private func namedQueues() throws -> [(name: QueueName, weight: Int?)] {
+    private func namedQueues() throws -> [ServedQueue] {
         let queues = try (queue.isEmpty ? [Environment.text("HAUL_QUEUE") ?? "default"] : queue).map(
             Self.queue)
         guard Set(queues.map(\.name)).count == queues.count else {
             throw ExitStatus.printing(.usage, "--queue names a queue twice: give it once, with a weight if need be")
         }
+        for queue in queues { try Self.check(queue, beside: queues) }
         return queues
+    }
+
+    /// Jobs of a queue must not reach the folder of another queue.
+    private static func check(_ queue: ServedQueue, beside others: [ServedQueue]) throws {
+        guard let inner = others.first(where: { $0.folder != queue.folder && $0.isBeneath(queue) }) else { return }
+        throw ExitStatus.printing(
+            .usage,
+            queue.folder.isEmpty
+                ? "the queue \(queue.name) has no folder, so its jobs could reach \(inner.folder)/, the folder of \(inner.name): give each queue of this worker a folder, or none"
+                : "the folder \(inner.folder)/ of the queue \(inner.name) is beneath \(queue.folder)/, the folder of \(queue.name): give them folders side by side"
+        )
     }
 
     /// nil for `unlimited`.
@@ -151,17 +163,42 @@ extension WorkerCommand {
         }
     }
 
-    private static func queue(_ text: String) throws -> (name: QueueName, weight: Int?) {
-        let parts = text.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
-        guard let name = QueueName(String(parts[0])) else {
+    /// Reads `NAME`, `NAME=WEIGHT`, `NAME:FOLDER/` or `NAME:FOLDER/=WEIGHT`. A name has neither ":" nor "=", and a
+    /// folder ends with its last "/".
+    private static func queue(_ text: String) throws -> ServedQueue {
+        let nameEnd = text.firstIndex { $0 == ":" || $0 == "=" } ?? text.endIndex
+        guard let name = QueueName(String(text[..<nameEnd])) else {
             throw ExitStatus.printing(
-                .usage, "\"\(parts[0])\" is not a valid queue name: use 1 to 64 of the characters A-Z a-z 0-9 . _ -")
+                .usage,
+                "\"\(text[..<nameEnd])\" is not a valid queue name: use 1 to 64 of the characters A-Z a-z 0-9 . _ -")
         }
-        guard parts.count > 1 else { return (name, nil) }
-        guard let weight = Int(parts[1]), (1...1000).contains(weight) else {
+        var rest = text[nameEnd...]
+        var folder = ""
+        if rest.first == ":" {
+            let end = rest.lastIndex(of: "/").map { rest.index(after: $0) } ?? rest.startIndex
+            let path = String(rest[..<end].dropFirst())
+            guard JobField.isFile(String(path.dropLast())) else {
+                throw ExitStatus.printing(
+                    .usage,
+                    "the folder of the queue \(name) must be a path beneath the root that ends with \"/\", like \(name):\(name)/, not \"\(rest.dropFirst())\""
+                )
+            }
+            folder = path.pathParts.joined(separator: "/")
+            rest = rest[end...]
+        }
+        guard !rest.isEmpty else { return ServedQueue(name, folder: folder) }
+        guard rest.first == "=", let weight = Int(rest.dropFirst()), (1...1000).contains(weight) else {
             throw ExitStatus.printing(
-                .usage, "the weight of the queue \(name) must be a whole number from 1 to 1000, not \"\(parts[1])\"")
+                .usage,
+                "the weight of the queue \(name) must be \"=\" and a whole number from 1 to 1000, not \"\(rest)\"")
         }
-        return (name, weight)
+        return ServedQueue(name, weight: weight, folder: folder)
+    }
+}
+
+extension ServedQueue {
+    /// Whether the folder is in that of another queue.
+    fileprivate func isBeneath(_ other: ServedQueue) -> Bool {
+        other.folder.isEmpty || folder.hasPrefix(other.folder + "/")
     }
 }

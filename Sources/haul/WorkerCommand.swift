@@ -20,7 +20,11 @@ struct WorkerCommand: AsyncParsableCommand {
         subcommands: [QuietWorker.self, ResumeWorker.self])
 
     @Option(name: .long, help: CommonOptions.redisHelp) var redis: String?
-    @Option(name: .long, help: "A queue, NAME or NAME=WEIGHT; the first has priority. May be repeated. [HAUL_QUEUE]")
+    @Option(
+        name: .long,
+        help:
+            "A queue, NAME, NAME=WEIGHT or NAME:FOLDER/, whose files are in that folder; the first has priority. May be repeated. [HAUL_QUEUE]"
+    )
     var queue: [String] = []
     @Option(help: "The directory that downloads go to.", completion: .directory) var root: String?
     @Option(help: "The bucket that downloads go to, instead of --root: s3://BUCKET or s3://BUCKET/PREFIX.")

@@ -129,5 +129,22 @@ struct BucketTests {
                 #expect(none.state == .failed && none["error"] == code && none["retryable"] == "0")
             }
         }
+        // A queue with a folder reaches only the objects beneath it.
+        let change = try change(server, prefix)
+        let inFolder: (inout WorkerConfiguration) -> Void = {
+            change(&$0)
+            $0.queues = [ServedQueue(.default, folder: "in")]
+        }
+        try await fleet.withWorker("two", inFolder) {
+            let put = try await fleet.upload("folder", origin.url("/x"), #""file":"c""#)
+            #expect(put.state == .completed && origin.requests.last?.body.bytes == file.all, "\(put["message"] ?? "")")
+            #expect(try await fleet.upload("outer", origin.url("/x"), #""file":"in/c""#)["error"] == "source_missing")
+            try await fleet.push(#"{"url":"\#(origin.url("/"))","id":"new","path":"new"}"#)
+            try await fleet.wait("new", for: .completed)
+        }
+        try await fleet.withWorker("three", try self.change(server, prefix)) {
+            let seen = try await fleet.upload("seen", origin.url("/x"), #""file":"in/new""#)
+            #expect(seen.state == .completed)
+        }
     }
 }

@@ -26,7 +26,7 @@ import Testing
         configuration.addressPolicy = .unrestricted
         configuration.slots = 12
         configuration.connectionsPerHost = 100
-        configuration.queues = queues.map { ($0, nil) }
+        configuration.queues = queues.map { ServedQueue($0) }
         var log = Logger(label: "test", factory: { StreamLogHandler.standardError(label: $0) })
         log.logLevel = .critical
         return try Worker(configuration, log: log)

@@ -147,7 +147,9 @@ import Testing
         let other = Queue(QueueName("other")!, redis: fleet.queue.redis)
         try await fleet.queue.redis.send(Command("PING"))
         let own = LostConnections.sockets(to: fleet.server.socket)
-        try await fleet.withWorker("w", slots: 1, { $0.queues = [(.default, nil), (QueueName("other")!, nil)] }) {
+        try await fleet.withWorker(
+            "w", slots: 1, { $0.queues = [ServedQueue(.default), ServedQueue(QueueName("other")!)] }
+        ) {
             try await eventually { try await fleet.server.statistic("blocked_clients") == 2 }
             try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"i"}"#)
             try await fleet.wait("i", for: .running)

@@ -232,7 +232,9 @@ import Testing
             try await fleet.queue.redis.send(
                 Command("LPUSH", high.keys.jobs, #"{"url":"\#(origin.url("/high\(index)"))"}"#))
         }
-        try await fleet.withWorker("w", slots: 1, { $0.queues = [(QueueName("high")!, nil), (.default, nil)] }) {
+        try await fleet.withWorker(
+            "w", slots: 1, { $0.queues = [ServedQueue(QueueName("high")!), ServedQueue(.default)] }
+        ) {
             for queue in [high, fleet.queue] {
                 try await eventually(within: .seconds(30)) { try await queue.stats().counts[.completed] == 5 }
             }

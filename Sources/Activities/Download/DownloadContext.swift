@@ -3,7 +3,7 @@ package import HaulStorage
 
 /// What all transfers of a worker share. The defaults are in `WorkerConfiguration`, except for `speedWindow`.
 package struct DownloadContext: Sendable {
-    package let store: any Store
+    package var store: any Store
     /// The files that jobs may send; nil if the operator has allowed none.
     package var sources: (any SourceFolder)?
     package let engine: TransferEngine
