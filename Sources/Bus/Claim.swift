@@ -37,6 +37,8 @@ package struct Claim: Sendable {
     package let pendingDeletion: PendingDeletion?
     /// The fleet counts connections to the job's host, so the job may have one.
     package let isLimited: Bool
+    /// The operator's limits, which the job cannot lift.
+    package let limits: RunLimits
     /// The queue's defaults: names of fields, and their values as JSON. Sorted by name.
     package let defaults: [(name: String, text: String)]
     /// The state of the job before the push, packed by Lua/claiming.lua; empty if the job was not known or was queued.
@@ -65,6 +67,7 @@ package struct Claim: Sendable {
         pendingDeletion = hash["pending_deletion"].flatMap(PendingDeletion.init)
         before = reply["before"]?.bytes ?? []
         isLimited = reply["is_limited"] != nil
+        limits = RunLimits(reply["limits"]?.dictionary ?? [:])
         defaults = (reply["defaults"]?.dictionary ?? [:]).sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
     }
 
@@ -95,6 +98,7 @@ package struct Claim: Sendable {
         }
         job.id = run.id
         if isLimited { job.connections = 1 }
+        limits.restrict(&job)
         return (job, refused)
     }
 

@@ -13,7 +13,8 @@ package enum HostLimit {
 
     package static let rule =
         "must be a JSON object like {\"connections\":4,\"starts\":\"10/s\"}; "
-        + "connections is a whole number from 0 to \(most), rate one of bytes per second, 1 or more, starts \(StartLimit.rule)"
+        + "connections is a whole number from 0 to \(most), rate one of bytes per second, 1 or more, starts \(StartLimit.rule); "
+        + "max_seconds, min_speed and max_bytes are whole numbers, 1 or more"
 
     package static func accepts(_ value: String) -> Bool { faults(of: "h", value).isEmpty }
 
@@ -27,12 +28,12 @@ package enum HostLimit {
         return faults + members.compactMap(fault)
     }
 
-    private static func rate(_ value: JSON) -> Int64? {
+    private static func positive(_ value: JSON) -> Int64? {
         value.integer.flatMap { 1...99_999_999_999_999 ~= $0 ? $0 : nil }
     }
 
     /// Whether a value of the hash has a valid rate limit, by the rules of Lua/hosts.lua.
-    static func hasRate(_ value: String) -> Bool { (try? JSON(value))?["rate"].flatMap(rate) != nil }
+    static func hasRate(_ value: String) -> Bool { (try? JSON(value))?["rate"].flatMap(positive) != nil }
 
     /// What is wrong with one limit of a host; nil if nothing is.
     private static func fault(of member: JSON.Member) -> String? {
@@ -42,12 +43,17 @@ package enum HostLimit {
             isFine = member.value.integer.map { 0...Int64(most) ~= $0 } ?? false
             rule = "must be a whole number from 0 to \(most)"
         case "rate":
-            isFine = rate(member.value) != nil
-            rule = "must be a whole number of bytes per second, 1 or more"
+            isFine = positive(member.value) != nil
+            rule = QueueSetting.rate.rule
+        case QueueSetting.maxSeconds.name, QueueSetting.minSpeed.name, QueueSetting.maxBytes.name:
+            isFine = positive(member.value) != nil
+            rule = QueueSetting(name: member.name)?.rule ?? ""
         case "starts":
             isFine = (member.value.string ?? member.value.integer.map(String.init)).map(StartLimit.accepts) ?? false
             rule = StartLimit.rule
-        default: return "\(member.name) is not a limit: the limits are connections, starts and rate"
+        default:
+            return
+                "\(member.name) is not a limit: the limits are connections, starts, rate, max_seconds, min_speed and max_bytes"
         }
         return isFine ? nil : "\(member.name) \(rule), not \(member.raw.prefix(100))"
     }

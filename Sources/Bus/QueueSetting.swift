@@ -12,6 +12,12 @@ package enum QueueSetting: Sendable, Hashable {
     case starts
     /// How many jobs of the fleet are at work on one host at once, at most.
     case hostConnections
+    /// How many seconds one run of a job takes, at most.
+    case maxSeconds
+    /// How many bytes per second a download receives, at least.
+    case minSpeed
+    /// How many bytes a file has, at most.
+    case maxBytes
     /// How many bytes of responses the jobs' hashes keep, at most. The oldest responses are dropped.
     case maxResponsesBytes
     /// How many bytes of events with responses wait in reply lists, at most. Further events have no response.
@@ -31,7 +37,8 @@ package enum QueueSetting: Sendable, Hashable {
 
     /// All settings but those of single workers.
     package static let fixed: [QueueSetting] = [
-        .paused, .maxRunning, .rate, .starts, .hostConnections, .maxResponsesBytes, .maxRepliesBytes,
+        .paused, .maxRunning, .rate, .starts, .hostConnections, .maxSeconds, .minSpeed, .maxBytes, .maxResponsesBytes,
+        .maxRepliesBytes,
         .keepCompleted, .keepFailed, .keepCancelled,
     ]
 
@@ -45,6 +52,9 @@ package enum QueueSetting: Sendable, Hashable {
         case "rate": self = .rate
         case "starts": self = .starts
         case "host_connections": self = .hostConnections
+        case "max_seconds": self = .maxSeconds
+        case "min_speed": self = .minSpeed
+        case "max_bytes": self = .maxBytes
         case "max_responses_bytes": self = .maxResponsesBytes
         case "max_replies_bytes": self = .maxRepliesBytes
         case "keep_completed": self = .keepCompleted
@@ -63,6 +73,9 @@ package enum QueueSetting: Sendable, Hashable {
         case .rate: "rate"
         case .starts: "starts"
         case .hostConnections: "host_connections"
+        case .maxSeconds: "max_seconds"
+        case .minSpeed: "min_speed"
+        case .maxBytes: "max_bytes"
         case .maxResponsesBytes: "max_responses_bytes"
         case .maxRepliesBytes: "max_replies_bytes"
         case .keepCompleted: "keep_completed"
@@ -76,7 +89,9 @@ package enum QueueSetting: Sendable, Hashable {
     package var rule: String {
         switch self {
         case .paused, .quiet: "must be 0 or 1"
-        case .rate: "must be a whole number of bytes per second, 1 or more"
+        case .rate, .minSpeed: "must be a whole number of bytes per second, 1 or more"
+        case .maxSeconds: "must be a whole number of seconds, 1 or more"
+        case .maxBytes: "must be a whole number of bytes, 1 or more"
         case .maxResponsesBytes, .maxRepliesBytes: "must be a whole number of bytes, 0 or more"
         case .starts: StartLimit.rule
         case .maxRunning, .hostConnections: "must be a whole number, 0 or more"
@@ -90,7 +105,7 @@ package enum QueueSetting: Sendable, Hashable {
         let number = value.utf8.count <= 14 && value.utf8.allSatisfy { 48...57 ~= $0 } ? Int(value) : nil
         return switch self {
         case .paused, .quiet: ["0", "1", "true", "false"].contains(value)
-        case .rate: number.map { $0 > 0 } ?? false
+        case .rate, .maxSeconds, .minSpeed, .maxBytes: number.map { $0 > 0 } ?? false
         case .starts: StartLimit.accepts(value)
         case .maxRunning, .hostConnections, .maxResponsesBytes, .maxRepliesBytes: number != nil
         case .keepCompleted, .keepFailed, .keepCancelled: number.map(Self.kept.contains) ?? false

@@ -121,9 +121,10 @@ public struct ErrorCode: RawRepresentable, Hashable, Sendable, Codable, CustomSt
     ///
     /// Check the URL.
     public static let tooManyRedirects = ErrorCode(rawValue: "too_many_redirects")
-    /// The download was slower than `min_speed` over 30 s.
+    /// The download was slower than the `min_speed` of the job, its queue or its host over 30 s, or the run took longer
+    /// than `max_seconds` of its queue or host.
     ///
-    /// Lower `min_speed`, or use another mirror.
+    /// Lower `min_speed`, use another mirror, or ask the operator for more time.
     public static let tooSlow = ErrorCode(rawValue: "too_slow")
     /// The file does not have the ``Job/contentType`` of the job.
     ///

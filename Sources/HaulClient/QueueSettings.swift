@@ -14,6 +14,12 @@ public struct QueueSettings: Sendable, Equatable {
     public var starts: String?
     /// The largest number of jobs that run on one host at once, over all workers.
     public var hostConnections: Int?
+    /// The longest that one run of a job may take, in whole seconds. A job cannot lift this limit.
+    public var maxSeconds: Duration?
+    /// The smallest number of bytes per second of a download, over 30 s. A job can only ask for more.
+    public var minSpeed: Int?
+    /// The largest number of bytes of a file. A job can only ask for less.
+    public var maxBytes: Int?
     /// The largest number of bytes of responses that Redis keeps. The default is 256 MiB.
     public var maxResponsesBytes: Int?
     /// The largest number of bytes of answers with responses in reply lists. The default is 256 MiB.
@@ -40,6 +46,9 @@ public struct QueueSettings: Sendable, Equatable {
         rate = number(.rate)
         starts = fields[QueueSetting.starts.name].flatMap { QueueSetting.starts.accepts($0) ? $0 : nil }
         hostConnections = number(.hostConnections)
+        maxSeconds = number(.maxSeconds).map { .seconds($0) }
+        minSpeed = number(.minSpeed)
+        maxBytes = number(.maxBytes)
         maxResponsesBytes = number(.maxResponsesBytes)
         maxRepliesBytes = number(.maxRepliesBytes)
         keepCompleted = number(.keepCompleted).map { .seconds($0) }
@@ -61,7 +70,8 @@ public struct QueueSettings: Sendable, Equatable {
         var values: [QueueSetting: String?] = [
             .paused: isPaused ? "1" : nil, .maxRunning: maxRunning.map(String.init), .rate: rate.map(String.init),
             .starts: starts, .hostConnections: hostConnections.map(String.init),
-            .maxResponsesBytes: maxResponsesBytes.map(String.init),
+            .maxSeconds: seconds(maxSeconds), .minSpeed: minSpeed.map(String.init),
+            .maxBytes: maxBytes.map(String.init), .maxResponsesBytes: maxResponsesBytes.map(String.init),
             .maxRepliesBytes: maxRepliesBytes.map(String.init), .keepCompleted: seconds(keepCompleted),
             .keepFailed: seconds(keepFailed), .keepCancelled: seconds(keepCancelled),
         ]
@@ -87,6 +97,12 @@ public struct HostLimits: Sendable, Equatable {
     public var starts: String?
     /// The limit of received and sent body bytes per second.
     public var rate: Int?
+    /// The longest that one run of a job may take, in seconds.
+    public var maxSeconds: Int?
+    /// The smallest number of bytes per second of a download, over 30 s.
+    public var minSpeed: Int?
+    /// The largest number of bytes of a file.
+    public var maxBytes: Int?
 
     /// The given limits, and no others.
     public init(connections: Int? = nil, starts: String? = nil, rate: Int? = nil) {
@@ -98,6 +114,9 @@ public struct HostLimits: Sendable, Equatable {
         // A plain number means jobs per second.
         starts = value?["starts"].flatMap { $0.string ?? $0.integer.map { String($0) } }
         rate = value?["rate"]?.integer.map { Int($0) }
+        maxSeconds = value?["max_seconds"]?.integer.map { Int($0) }
+        minSpeed = value?["min_speed"]?.integer.map { Int($0) }
+        maxBytes = value?["max_bytes"]?.integer.map { Int($0) }
     }
 
     var json: String {
@@ -105,6 +124,9 @@ public struct HostLimits: Sendable, Equatable {
         object.set("connections", connections.map { Int64($0) })
         object.set("starts", starts)
         object.set("rate", rate.map { Int64($0) })
+        object.set("max_seconds", maxSeconds.map { Int64($0) })
+        object.set("min_speed", minSpeed.map { Int64($0) })
+        object.set("max_bytes", maxBytes.map { Int64($0) })
         return object.text
     }
 }

@@ -173,9 +173,20 @@ struct JobRunner: Sendable {
                 .failed(
                     Failure(.deadline, "the deadline passed before the job could end"), retryable: false,
                     received: activity.progress().received)
+            case .timeLimit: settlement(after: overtime(running, activity), running, activity)
             case .shutdown, nil: .released(why: "shutdown")
             }
         }
+    }
+
+    private func overtime(_ running: RunningJob, _ activity: any Activity) -> Failure {
+        let cause =
+            "the run took longer than the \(running.claim.limits.maxSeconds ?? 0) seconds that max_seconds allows"
+        guard !activity.isRepeatable else { return Failure(.tooSlow, cause) }
+        return Failure(
+            .outcomeUnknown,
+            "\(cause); the request was sent, and is not repeated because it is unknown whether the server has executed it",
+            isFinal: true)
     }
 
     /// Decides between another attempt and the end.

@@ -11,6 +11,8 @@ enum RunPhase: Equatable {
     /// Why a run ends before its activity is done.
     enum StopReason: Sendable, Equatable {
         case paused, cancelled, shutdown, deadline
+        /// The run has taken as long as the operator allows.
+        case timeLimit
         /// Another worker has the lease: this run settles nothing and touches no file.
         case fenced
     }

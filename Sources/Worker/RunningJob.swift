@@ -19,11 +19,14 @@ final class RunningJob: Sendable {
     let claim: Claim
     let job: Job
     let lease: Lease
+    /// When the run has taken as long as the operator allows.
+    private let end: ContinuousClock.Instant?
     private let state: Mutex<State>
     private let checkpoints = Checkpoints()
 
     init(claim: Claim, job: Job, lease: Lease) {
         (self.claim, self.job, self.lease) = (claim, job, lease)
+        end = claim.limits.maxSeconds.map { .now + .seconds($0) }
         state = Mutex(State(news: RunNews(resume: claim.resume, isActive: claim.wasLost)))
     }
 
@@ -50,8 +53,10 @@ final class RunningJob: Sendable {
         return result.isNew
     }
 
-    /// Stops the run if the job's deadline has passed, by Redis' clock as of the claim. Redis is not asked.
+    /// Stops the run if the job's deadline has passed, by Redis' clock as of the claim, or the time that the operator
+    /// gives a run. Redis is not asked.
     func stopIfOverdue() {
+        if let end, end < .now { stop(.timeLimit) }
         if let deadline = claim.deadline, deadline < claim.clock.milliseconds { stop(.deadline) }
     }
 

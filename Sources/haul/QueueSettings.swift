@@ -91,7 +91,7 @@ extension QueueCommand {
                 "Settings: \(QueueSetting.fixed.map(\.name).joined(separator: ", ")). Defaults: base, and default.FIELD with a "
                 + "field of a job: "
                 + QueueDefault.all.dropFirst().map(\.name).joined(separator: ", ")
-                + ". Limits: limits.HOST with a value like {\"connections\":4,\"rate\":5000000,\"starts\":\"10/s\"}. A default is JSON; a string needs no quotes. Jobs that are claimed from now on follow a default."
+                + ". Limits: limits.HOST with a value like {\"connections\":4,\"rate\":5000000,\"starts\":\"10/s\"}, and max_seconds, min_speed and max_bytes as of the queue. A default is JSON; a string needs no quotes. Jobs that are claimed from now on follow a default."
         )
         @OptionGroup var common: CommonOptions
         @Argument(help: "Its name, like keep_failed, default.retries or base.") var name: String

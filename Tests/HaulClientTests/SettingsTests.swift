@@ -15,6 +15,9 @@ import Testing
             $0.rate = 1000
             $0.starts = "30/min"
             $0.hostConnections = 2
+            $0.maxSeconds = .seconds(600)
+            $0.minSpeed = 1000
+            $0.maxBytes = 1 << 30
             $0.maxResponsesBytes = 5000
             $0.keepFailed = .seconds(3600)
             $0.quietWorkers = ["w"]
@@ -30,9 +33,11 @@ import Testing
             $0.quietWorkers = []
         }
         #expect(now == (try await queue.settings()))
+        #expect(now.maxSeconds == .seconds(600) && now.minSpeed == 1000 && now.maxBytes == 1 << 30)
         #expect(now.keepCompleted == .seconds(7200) && now.maxRunning == 3 && now.rate == nil && !now.isPaused)
         for change in [
-            { $0.keepFailed = .seconds(1) }, { $0.rate = 0 }, { $0.starts = "often" }, { $0.maxRunning = -1 },
+            { $0.keepFailed = .seconds(1) }, { $0.rate = 0 }, { $0.maxSeconds = .zero }, { $0.minSpeed = 0 },
+            { $0.maxBytes = -1 }, { $0.starts = "often" }, { $0.maxRunning = -1 },
             { $0.keepCompleted = .milliseconds(90_500) },
         ] as [@Sendable (inout QueueSettings) -> Void] {
             await #expect {

@@ -14,6 +14,7 @@
 --       offsets     as pairs
 --       before      the state of the job before the push, for a settle as `rejected`
 --       is_limited  '1' if the fleet limits the job's connections (hosts.lua)
+--       limits      of the run, by the settings and the host's limits, as pairs (hosts.lua)
 --       defaults    the queue's, as pairs of a field and its JSON (defaults.lua)
 -- If there are fewer jobs than tokens, a last entry has one of these answers: 'empty', 'paused', 'full' (at
 -- max_running, or no start is left), 'quiet' (this worker claims no more jobs), 'more' (call again), 'stale' (the

@@ -91,12 +91,12 @@ local function start(id, job, parsed, element, is_begun, worker, token, lease, r
     -- A tombstone may name a file that has to be deleted (`pending_deletion`).
     local known = job.is_known and call('HGETALL', job_key) or job.deadline and { 'deadline_at', job.deadline } or {}
     return named { answer = 'job', id = id, token = token, spec = element, now = NOW, hash = known, defaults = defaults.as_list(),
-      is_limited = is_limited and '1' }
+      is_limited = is_limited and '1', limits = hosts.limits_of_run(rule) }
   end
   local pushed = is_begun and { element } or call('HMGET', spec(id), 'spec', 'renewed')
   return named { answer = 'job', id = id, token = token, spec = pushed[1], renewed = pushed[2], previous = previous, now = NOW,
     hash = call('HGETALL', job_key), offsets = call('HGETALL', offsets(id)), before = before, defaults = defaults.as_list(),
-    is_limited = is_limited and '1' }
+    is_limited = is_limited and '1', limits = hosts.limits_of_run(rule) }
 end
 
 -- Returns the job after the control operation that waits for it in `want`, if any. exists: whether its hash exists.

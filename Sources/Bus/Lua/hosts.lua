@@ -40,14 +40,18 @@ do
     return type(value) == 'number' and value >= min and value <= max and value == math.floor(value) and value or nil
   end
 
-  -- The limits of `host`: `max` jobs at once, `interval` ms between two starts, `rate` bytes per second; each nil if
-  -- there is no such limit. text: the JSON of the hash `limits`. The queue's `host_connections` is used if `text` has
+  hosts.run_limit_names = { 'max_seconds', 'min_speed', 'max_bytes' }
+
+  -- The limits of `host`: `max` jobs at once, `interval` ms between two starts, `rate` bytes per second, and those of a
+  -- run by their names; each nil if there is no such limit. text: the JSON of the hash `limits`. The queue's `host_connections` is used if `text` has
   -- no connections. Invalid values have no effect.
   local function read_rule(host, text)
     local fine, own = pcall(decode, type(text) == 'string' and text or '')
     if not fine or type(own) ~= 'table' then own = {} end
-    return { host = host, max = bounded(own.connections, 0, 1000000) or hosts.max_connections or nil, interval = starts.interval(own.starts),
+    local rule = { host = host, max = bounded(own.connections, 0, 1000000) or hosts.max_connections or nil, interval = starts.interval(own.starts),
       rate = bounded(own.rate, 1, 99999999999999) }
+    for _, name in ipairs(hosts.run_limit_names) do rule[name] = bounded(own[name], 1, 99999999999999) end
+    return rule
   end
 
   -- The limit of rate of a host, or of a host and port, in bytes per second; nil without one. Writes no key.
@@ -116,6 +120,18 @@ do
       end
     end
     return true, rule
+  end
+
+  -- The limits of a run that its job cannot lift, the stricter ones of the queue and of the host: a list of name, value,
+  -- … rule: from hosts.admits(). Writes no key.
+  function hosts.limits_of_run(rule)
+    local limits = {}
+    for _, name in ipairs(hosts.run_limit_names) do
+      local value, of_host = hosts.run_limits[name], rule and rule[name]
+      if of_host then value = (name == 'min_speed' and math.max or math.min)(value or of_host, of_host) end
+      if value then limits[#limits + 1], limits[#limits + 2] = name, integer_text(value) end
+    end
+    return limits
   end
 
   local function enter(id, host) redis.pcall('SADD', PREFIX .. KEY.busy .. host, id) end

@@ -118,22 +118,29 @@ local function is_on(value) return value == '1' or value == 'true' end
 
 -- Reads the queue's settings, and accesses the keys that the call may write (see above). worker: the caller's name, if
 -- the caller is a worker. Returns the settings by name, and the two results of next_elements(). Sets
--- hosts.max_connections, responses.max_bytes and starts.queue_interval. Writes no key.
+-- hosts.max_connections, hosts.run_limits, responses.max_bytes and starts.queue_interval. Writes no key.
 local function touch(worker)
   -- ZINTER checks the type of each key. The first key never exists, so there is nothing to compute.
   call('ZINTER', 9, PREFIX .. 'none', UNANNOUNCED, LEASES, SCHEDULED, INDEX.paused, INDEX.completed, INDEX.failed, INDEX.cancelled, DEADLINES)
   local paused, max_running, keep_completed, keep_failed, keep_cancelled, quiet, host_connections, rate, max_responses_bytes,
-    starts_limit, max_replies_bytes = unpack(call('HMGET', SETTINGS, 'paused', 'max_running', 'keep_completed', 'keep_failed',
-      'keep_cancelled', 'quiet:' .. (worker or ''), 'host_connections', 'rate', 'max_responses_bytes', 'starts', 'max_replies_bytes'))
+    starts_limit, max_replies_bytes, max_seconds, min_speed, max_bytes = unpack(call('HMGET', SETTINGS, 'paused', 'max_running',
+      'keep_completed', 'keep_failed', 'keep_cancelled', 'quiet:' .. (worker or ''), 'host_connections', 'rate', 'max_responses_bytes',
+      'starts', 'max_replies_bytes', 'max_seconds', 'min_speed', 'max_bytes'))
   hosts.max_connections = tonumber(number(host_connections)) or false
   responses.max_bytes = tonumber(number(max_responses_bytes)) or KEPT.responses
   responses.max_reply_bytes = tonumber(number(max_replies_bytes)) or KEPT.replies
   -- Milliseconds between the starts of any two jobs of the queue; nil without such a limit.
   starts.queue_interval = starts_limit and starts.interval(starts_limit)
+  local function positive(text)
+    local value = tonumber(number(text))
+    return value and value > 0 and value or nil
+  end
+  hosts.run_limits = { max_seconds = positive(max_seconds), min_speed = positive(min_speed), max_bytes = positive(max_bytes) }
   return { is_paused = is_on(paused), max_running = tonumber(number(max_running)), keep_completed = keep_completed,
     keep_failed = keep_failed, keep_cancelled = keep_cancelled, is_quiet = is_on(quiet),
     has_rate = (tonumber(number(rate)) or 0) > 0, interval = starts.queue_interval,
-    texts = { max_running = max_running, host_connections = host_connections, rate = rate, starts = starts_limit } }, next_elements()
+    texts = { max_running = max_running, host_connections = host_connections, rate = rate, starts = starts_limit,
+      max_seconds = max_seconds, min_speed = min_speed, max_bytes = max_bytes } }, next_elements()
 end
 
 -- For how long ended jobs are kept: ms as text, by state. The settings (in seconds) come before the worker's values,

@@ -5,6 +5,9 @@ local function ignored(settings)
   if texts.host_connections and not hosts.max_connections then names[#names + 1] = 'host_connections' end
   if texts.rate and not settings.has_rate then names[#names + 1] = 'rate' end
   if texts.starts and not settings.interval then names[#names + 1] = 'starts' end
+  for _, name in ipairs(hosts.run_limit_names) do
+    if texts[name] and not hosts.run_limits[name] then names[#names + 1] = name end
+  end
   return names
 end
 

@@ -495,7 +495,8 @@ def _object(text: str) -> Dict[str, Any]:
 _SECONDS = (60, 315_360_000)
 _WHOLE = (0, 99_999_999_999_999)
 _NUMBERS = {
-    "max_running": _WHOLE, "rate": (1, _WHOLE[1]), "host_connections": _WHOLE, "max_responses_bytes": _WHOLE,
+    "max_running": _WHOLE, "rate": (1, _WHOLE[1]), "max_seconds": (1, _WHOLE[1]), "min_speed": (1, _WHOLE[1]),
+    "max_bytes": (1, _WHOLE[1]), "host_connections": _WHOLE, "max_responses_bytes": _WHOLE,
     "keep_completed": _SECONDS, "keep_failed": _SECONDS, "keep_cancelled": _SECONDS,
 }
 

@@ -10,6 +10,9 @@ const numbers = {
   rate: ["Bytes per second (empty: no limit)", (value) => `The fleet receives and sends ${bytes(value)} in a second.`],
   starts: ["Starts of jobs, like 10/s or 30/min (empty: no limit)", (value) => `Jobs begin at ${value}, all workers together.`],
   host_connections: ["Most jobs on one host (empty: no limit)", (value) => `At most ${count(value)} jobs are at work on one host.`],
+  max_seconds: ["Longest run of a job, seconds (empty: no limit)", (value) => `A run of a job takes at most ${duration(value)}.`],
+  min_speed: ["Slowest download, bytes per second over 30 s (empty: no limit)", (value) => `A download that is slower than ${bytes(value)} per second over 30 s is tried again.`],
+  max_bytes: ["Largest file, bytes (empty: no limit)", (value) => `A file has at most ${bytes(value)}.`],
   max_responses_bytes: ["Bytes of responses that are kept (empty: 268435456)", (value) => `${bytes(value)} of responses are kept.`],
   max_replies_bytes: ["Bytes of answers with responses in reply lists (empty: 268435456)", (value) => `${bytes(value)} of answers with responses are kept.`],
   keep_completed: ["Completed jobs are kept for, seconds (empty: a day)", (value) => `Completed jobs are kept for ${duration(value)}.`],
@@ -90,10 +93,15 @@ export function settings({ queue, live, body, title, isOperator }) {
     connections: el("input", { type: "number", min: 0, step: 1 }),
     starts: el("input", { autocomplete: "off" }),
     rate: el("input", { type: "number", min: 1, step: 1 }),
+    max_seconds: el("input", { type: "number", min: 1, step: 1 }),
+    min_speed: el("input", { type: "number", min: 1, step: 1 }),
+    max_bytes: el("input", { type: "number", min: 1, step: 1 }),
   };
   const hostForm = el("form", { class: "row" },
     field("Host, perhaps with a port", host), field("Most jobs at work on it", ofHost.connections),
-    field("Starts there, like 10/s", ofHost.starts), field("Its rate, bytes per second", ofHost.rate), el("button", {}, "Set the limit"));
+    field("Starts there, like 10/s", ofHost.starts), field("Its rate, bytes per second", ofHost.rate),
+    field("Longest run, seconds", ofHost.max_seconds), field("Slowest download, bytes per second", ofHost.min_speed),
+    field("Largest file, bytes", ofHost.max_bytes), el("button", {}, "Set the limit"));
   let known = {};
   hostForm.addEventListener("submit", async (event) => {
     event.preventDefault();

@@ -19,7 +19,7 @@ struct SpeedFloor {
 
     var failure: Failure {
         Failure(
-            .tooSlow, "slower than the \(bytesPerSecond) bytes per second that the job requires, over \(Int(seconds)) s"
+            .tooSlow, "slower than the \(bytesPerSecond) bytes per second that are required, over \(Int(seconds)) s"
         )
     }
 
