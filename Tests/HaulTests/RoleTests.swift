@@ -261,6 +261,29 @@ import Testing
         }
     }
 
+    @Test("the documented role with a prefix takes replies of its own names, and of no others")
+    func replyPrefix() async throws {
+        let page = try String(
+            contentsOf: Roles.repository.appending(path: "docs/evaluate/security.md"), encoding: .utf8)
+        let line = try #require(page.split(separator: "\n").first { $0.contains("user films-billing on >PASSWORD") })
+        let role = "films-billing"
+        let user = line.trimmingCharacters(in: .whitespaces).replacing("{films}", with: "{default}")
+            .replacing(">PASSWORD", with: ">\(ShippedRoles.password(of: role))")
+        let roles = try await Roles { $0 + "\n" + user + "\n" }
+        // It differs from the shipped role in nothing but the prefix.
+        let rules = user.split(separator: " ", maxSplits: 4)[4]
+        #expect(rules.replacing(":reply:billing-*", with: ":reply:*") == roles.rules["producer"] ?? "")
+        for name in ["billing-1", "billing", "other"] {
+            try await roles.admin.send(Command("LPUSH", Roles.prefix + "reply:\(name)", "of \(name)"))
+            let said = try await roles.cli(role, ["RPOP", Roles.prefix + "reply:\(name)"])
+            #expect(name == "billing-1" ? said == "of billing-1" : said.contains("NOPERM"), "\(name): \(said)")
+        }
+        #expect(try await roles.cli(role, ["BRPOP", Roles.prefix + "reply:billing-1", "0.1"]) == "")
+        #expect(try await roles.cli(role, ["BRPOP", Roles.prefix + "reply:other", "0.1"]).contains("NOPERM"))
+        #expect(try await roles.cli(role, ["LPUSH", Roles.prefix + "jobs", #"{"url":"http://h/"}"#]) == "1")
+        #expect(try await roles.cli(role, ["LPUSH", Roles.prefix + "reply:billing-1", "x"]).contains("NOPERM"))
+    }
+
     @Test("a worker has exactly the rights that its functions and connections need") func worker() async throws {
         let roles = try await Roles()
         #expect(try await roles.haul("deploy", "load-functions").status == 0)
