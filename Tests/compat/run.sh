@@ -14,6 +14,10 @@ cd "$(dirname "$0")/../.."
 need_swift
 need_packages "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}"
 name=${1:-$(git describe --tags --abbrev=0 2>/dev/null || echo HEAD~1)}
+if [ $# -eq 0 ] && ! git rev-parse --quiet --verify "$name^{commit}" >/dev/null 2>&1; then
+    echo "this copy of the sources has no earlier commit: nothing runs beside it" >&2
+    exit 0
+fi
 commit=$(git rev-parse --short=12 "$name^{commit}")
 old=$PWD/.build/compat/bin/$commit
 if [ ! -x "$old" ]; then
