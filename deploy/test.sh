@@ -32,7 +32,7 @@ tests_that() {
 }
 
 # Prints the failures again: they are hard to find among the lines of all tests, and lost if a log is cut.
-tell_failures() {
+print_failures() {
     printf '\n== the tests failed (exit status %s)\n' "$1"
     # Print each line of a failure and the lines that continue it, up to the next line with a sign of the runner.
     awk '/^(◇|✔|➜|━|⚠)/ { said = 0 } /^✘/ { said = 1 } /Fatal error:|^error:/ { print; said = 0 } said' "$work/output"
@@ -44,5 +44,5 @@ tell_failures() {
 status=0
 timeout 1500 swift test --skip-build --parallel --experimental-maximum-parallelization-width $((4 * $(nproc))) \
     --event-stream-output-path "$work/events" "$@" 2>&1 | tee "$work/output" || status=$?
-[ "$status" -eq 0 ] || tell_failures "$status"
+[ "$status" -eq 0 ] || print_failures "$status"
 exit "$status"

@@ -65,10 +65,10 @@ extension String {
 
     private static func fitting(_ scalars: some Collection<Unicode.Scalar>, _ width: Int) -> String {
         var result = UnicodeScalarView()
-        var room = Swift.max(0, width)
+        var available = Swift.max(0, width)
         for scalar in scalars {
-            room -= Swift.max(0, Columns.of(scalar))
-            guard room >= 0 else { break }
+            available -= Swift.max(0, Columns.of(scalar))
+            guard available >= 0 else { break }
             result.append(scalar)
         }
         return String(result)

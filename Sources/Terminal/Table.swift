@@ -69,25 +69,25 @@ package struct Table {
     }
 
     /// The widths by column index. Columns that do not fit are missing.
-    private func widths(of filled: [Int], within room: Int?) -> [Int: Int] {
+    private func widths(of filled: [Int], within available: Int?) -> [Int: Int] {
         var widths: [Int: Int] = [:]
         for index in filled {
             let widest = rows.map { Columns.of($0[index]) }.max() ?? 0
             widths[index] = max(widest, columns[index].title.count, columns[index].width)
         }
-        guard let room else { return widths }
+        guard let available else { return widths }
         func least(_ index: Int) -> Int {
             columns[index].least.map { min(widths[index]!, max($0, columns[index].title.count)) } ?? widths[index]!
         }
         func total(_ width: (Int) -> Int) -> Int {
             widths.keys.reduce(0) { $0 + width($1) + Self.gap } - Self.gap
         }
-        while widths.count > 1, total(least) > room {
+        while widths.count > 1, total(least) > available {
             let last = widths.keys.min { (columns[$0].rank, -$0) < (columns[$1].rank, -$1) }!
             widths[last] = nil
         }
         // The widest column is narrowed first, so that short texts stay whole.
-        var excess = total { widths[$0]! } - room
+        var excess = total { widths[$0]! } - available
         while excess > 0 {
             guard
                 let widest = widths.keys.filter({ widths[$0]! > least($0) }).max(by: {
@@ -97,7 +97,7 @@ package struct Table {
             widths[widest]! -= 1
             excess -= 1
         }
-        if excess > 0, let only = widths.keys.first, widths.count == 1 { widths[only] = max(1, room) }
+        if excess > 0, let only = widths.keys.first, widths.count == 1 { widths[only] = max(1, available) }
         return widths
     }
 }

@@ -50,7 +50,7 @@ package final class Accounts: Sendable {
     private let known = Mutex<[[UInt8]: (visitor: Visitor, end: ContinuousClock.Instant)]>([:])
     private let secret = Random.bytes(32)
     /// The hash that is checked for an unknown name, so that it takes as long as for a known one.
-    private let nobody: PasswordHash
+    private let unknownUserHash: PasswordHash
 
     private static let memory: Duration = .seconds(12 * 3600)
 
@@ -85,7 +85,7 @@ package final class Accounts: Sendable {
             throw Invalid(description: "it lists no user: add one with haul web hash-password")
         }
         (self.users, self.tokens) = (users, tokens)
-        nobody = users.values.map(\.hash).max { $0.memory < $1.memory } ?? PasswordHash(password: "", cost: 4)
+        unknownUserHash = users.values.map(\.hash).max { $0.memory < $1.memory } ?? PasswordHash(password: "", cost: 4)
     }
 
     /// The hash of a bearer token, as a line of the file has it behind name and role.
@@ -114,7 +114,7 @@ package final class Accounts: Sendable {
         }
         let (name, password) = (String(text[..<colon]), String(text[text.utf8.index(after: colon)...]))
         let user = users[name]
-        let hash = user?.hash ?? nobody
+        let hash = user?.hash ?? unknownUserHash
         let attempt = SignInQueue.Attempt(name: name, isKnown: user != nil, network: client.network)
         guard let isRight = await queue.run(attempt, { hash.matches(password) }) else {
             // The same password may have been checked for another request meanwhile.

@@ -22,7 +22,7 @@ import Testing
     }
 
     @Test("each module imports what the table says, and only modules below it") func moduleImports() throws {
-        let rooms = try Self.page().matches(of: /\n\| `(\w+)` \| [^|]* \| ([\w, ]+) \|(?=\n)/).map { match in
+        let rows = try Self.page().matches(of: /\n\| `(\w+)` \| [^|]* \| ([\w, ]+) \|(?=\n)/).map { match in
             (
                 name: String(match.1),
                 imports: match.2 == "nothing" ? [] : match.2.split(separator: ", ").map(String.init)
@@ -32,16 +32,16 @@ import Testing
             atPath: Self.repository.appending(path: "Sources").path)
         // The others are C libraries and the Python package.
         let modules = folders.filter { ($0.first != "C" || $0 == "Contract") && $0 != "PythonClient" }
-        #expect(Set(rooms.map(\.name)) == Set(modules))
-        for (place, room) in rooms.enumerated() {
-            let imported = try Self.imports(of: room.name)
-            #expect(imported == Set(room.imports), "\(room.name)")
-            #expect(imported.isSubset(of: rooms[(place + 1)...].map(\.name)), "\(room.name) imports a room above it")
+        #expect(Set(rows.map(\.name)) == Set(modules))
+        for (index, row) in rows.enumerated() {
+            let imported = try Self.imports(of: row.name)
+            #expect(imported == Set(row.imports), "\(row.name)")
+            #expect(imported.isSubset(of: rows[(index + 1)...].map(\.name)), "\(row.name) imports a module above it")
         }
     }
 
-    private static func imports(of room: String) throws -> Set<String> {
-        let folder = repository.appending(path: "Sources/\(room)")
+    private static func imports(of module: String) throws -> Set<String> {
+        let folder = repository.appending(path: "Sources/\(module)")
         var result: Set<String> = []
         for case let file as URL in FileManager.default.enumerator(at: folder, includingPropertiesForKeys: nil)
             ?? .init()

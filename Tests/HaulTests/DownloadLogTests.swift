@@ -90,26 +90,26 @@ import Testing
     }
 
     @Test("the records of a long download take little space, and leave no other file") func bounded() async throws {
-        let room = 16 << 10
-        let downloadLog = try DownloadLog(in: place.path, room: room)
+        let maxBytes = 16 << 10
+        let downloadLog = try DownloadLog(in: place.path, maxBytes: maxBytes)
         for run in 0..<1000 { await downloadLog.write(record(run: "\(run)"), isDurable: false) }
         #expect(await downloadLog.read(item.key)?.run == "999")
-        #expect(try #require(place.contents(name)).count < 3 * room)
+        #expect(try #require(place.contents(name)).count < 3 * maxBytes)
         #expect(files == ["journal", "journal.lock"])
     }
 
     @Test("the file is not compacted while another run has it open, and no record is lost") func busy() async throws {
-        let room = 4 << 10
-        let downloadLog = try DownloadLog(in: place.path, room: room)
+        let maxBytes = 4 << 10
+        let downloadLog = try DownloadLog(in: place.path, maxBytes: maxBytes)
         do {
-            let other = try DownloadLog(in: place.path, room: room)
+            let other = try DownloadLog(in: place.path, maxBytes: maxBytes)
             await other.write(record(run: "other's"), isDurable: false)
             for run in 0..<200 { await downloadLog.write(try another(run: "\(run)"), isDurable: false) }
-            #expect(try #require(place.contents(name)).count > 5 * room)
+            #expect(try #require(place.contents(name)).count > 5 * maxBytes)
             await other.write(record(run: "other's last"), isDurable: false)
         }
         for run in 200..<300 { await downloadLog.write(try another(run: "\(run)"), isDurable: false) }
-        #expect(try #require(place.contents(name)).count < 3 * room)
+        #expect(try #require(place.contents(name)).count < 3 * maxBytes)
         #expect(try await Set(DownloadLog(in: place.path).unended().map(\.run)) == ["other's last", "299"])
     }
 
@@ -125,7 +125,7 @@ import Testing
         // A journal forgets records only if no other has the file open. The thread of an earlier one may hold it a
         // moment longer.
         try await eventually("the old record to be forgotten") {
-            await (try DownloadLog(in: place.path, room: 1)).read(try Self.item("http://127.0.0.1/old").key) == nil
+            await (try DownloadLog(in: place.path, maxBytes: 1)).read(try Self.item("http://127.0.0.1/old").key) == nil
         }
         #expect(try await DownloadLog(in: place.path).read(Self.item("http://127.0.0.1/new").key)?.run == "new")
     }

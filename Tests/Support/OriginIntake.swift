@@ -39,16 +39,16 @@ package struct OriginBody: Sendable {
     ) -> OriginBody {
         var body = OriginBody()
         func piece(upTo count: Int64) -> Bool {
-            var room = min(count, 64 << 10)
+            var limit = min(count, 64 << 10)
             if let hold = intake.hold {
                 if body.count == hold.after { hold.until.wait() }
-                if body.count < hold.after { room = min(room, hold.after - body.count) }
+                if body.count < hold.after { limit = min(limit, hold.after - body.count) }
             }
             if let cut = intake.cut {
                 guard body.count < cut else { return false }
-                room = min(room, cut - body.count)
+                limit = min(limit, cut - body.count)
             }
-            let bytes = client.receive(upTo: Int(room))
+            let bytes = client.receive(upTo: Int(limit))
             body.append(bytes)
             arrived(bytes.count)
             intake.taken?(bytes)

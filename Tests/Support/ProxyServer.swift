@@ -56,9 +56,9 @@ package final class ProxyServer: Sendable {
                     continue
                 }
                 // connect with AF_UNSPEC resets a connected socket. Its thread still closes the descriptor.
-                var nobody = sockaddr()
-                nobody.sa_family = sa_family_t(AF_UNSPEC)
-                Glibc.connect(client, &nobody, socklen_t(MemoryLayout<sockaddr>.size))
+                var unspecified = sockaddr()
+                unspecified.sa_family = sa_family_t(AF_UNSPEC)
+                Glibc.connect(client, &unspecified, socklen_t(MemoryLayout<sockaddr>.size))
             }
         }
     }

@@ -112,7 +112,7 @@ import Testing
     }
 
     @Test("a client connects and is served, however busy another network keeps all connections")
-    func newcomer() async throws {
+    func otherNetwork() async throws {
         var limits = ServerLimits()
         limits.connections = 8
         let handlers = Shared(0)

@@ -21,8 +21,8 @@ ROUNDS = 15
 def filled(scrap, size=LARGEST):
     """A job whose body repeats `scrap`, as large as an element may be."""
     begin, end = '{"url":"http://h/a","id":"x","delay":3600,"body":"', '"}'
-    room = size - len(begin) - len(end)
-    return begin + scrap * (room // len(scrap.encode())) + end
+    length = size - len(begin) - len(end)
+    return begin + scrap * (length // len(scrap.encode())) + end
 
 
 def job(member):

@@ -41,10 +41,10 @@ final class DownloadLog: Sendable {
         try self.init(in: home + "/haul/get")
     }
 
-    /// - Parameter room: The size in bytes above which the file is compacted.
-    init(in directory: String, room: Int = 1 << 20) throws {
+    /// - Parameter maxBytes: The size in bytes above which the file is compacted.
+    init(in directory: String, maxBytes: Int = 1 << 20) throws {
         self.directory = directory
-        file = Mutex(DownloadLogFile(in: directory, room: room))
+        file = Mutex(DownloadLogFile(in: directory, maxBytes: maxBytes))
         GetTarget.makeDirectories(directory, mode: 0o700)
         guard access(directory, W_OK) == 0 else {
             throw ExitStatus.printing(

@@ -19,7 +19,7 @@ struct DownloadLogFile: ~Copyable {
     private let directory: String
     /// A file of at most so many bytes is not compacted. After so many appended bytes the file is opened again, to
     /// check whether it should be.
-    private let room: Int
+    private let maxBytes: Int
     private var descriptor: Int32 = -1
     /// A descriptor whose shared lock (flock(2)) keeps other processes from compacting the file.
     private var lock: Int32 = -1
@@ -33,7 +33,7 @@ struct DownloadLogFile: ~Copyable {
     /// Bytes that this process has appended since it opened the file.
     private var appended = 0
 
-    init(in directory: String, room: Int) { (self.directory, self.room) = (directory, room) }
+    init(in directory: String, maxBytes: Int) { (self.directory, self.maxBytes) = (directory, maxBytes) }
 
     deinit {
         if descriptor >= 0 { close(descriptor) }
@@ -99,10 +99,10 @@ struct DownloadLogFile: ~Copyable {
     private mutating func catchUp() {
         if !isOpened { openFile() }
         guard descriptor >= 0 else { return }
-        var room = 64 << 10
+        var pieceBytes = 64 << 10
         while true {
-            var piece = [UInt8](repeating: 0, count: room)
-            let count = pread(descriptor, &piece, room, off_t(end))
+            var piece = [UInt8](repeating: 0, count: pieceBytes)
+            let count = pread(descriptor, &piece, pieceBytes, off_t(end))
             guard count > 0 else { return }
             let read = piece.withUnsafeBytes { bytes in
                 var start = 0
@@ -115,8 +115,8 @@ struct DownloadLogFile: ~Copyable {
             }
             end += read
             // A line may be longer than the buffer: then read it again into a larger one.
-            if read == 0, count < room { return }
-            room = read == 0 ? room * 4 : 1 << 20
+            if read == 0, count < pieceBytes { return }
+            pieceBytes = read == 0 ? pieceBytes * 4 : 1 << 20
         }
     }
 
@@ -147,7 +147,7 @@ struct DownloadLogFile: ~Copyable {
 
     /// Appends whole lines, each with its newline.
     mutating func append(_ text: [UInt8], isDurable: Bool) {
-        if !isOpened || appended > room { openFile() }
+        if !isOpened || appended > maxBytes { openFile() }
         // The first newline ends a line that a killed process may have left incomplete.
         if Self.write([UInt8(ascii: "\n")] + text, to: descriptor), isDurable { fdatasync(descriptor) }
         appended += text.count
@@ -202,7 +202,7 @@ struct DownloadLogFile: ~Copyable {
             [lines.values, files.values].joined().map { ($0.bytes.lowerBound, $0) }, uniquingKeysWith: { one, _ in one }
         )
         let counting = counted.values.reduce(0) { $0 + $1.bytes.count }
-        guard end > room, end - counting > counting / 2 else { return }
+        guard end > maxBytes, end - counting > counting / 2 else { return }
         let oldest = UnixTime.milliseconds - Self.longestAge
         var kept: [UInt8] = []
         for line in counted.values.sorted(by: { $0.bytes.lowerBound < $1.bytes.lowerBound }) {

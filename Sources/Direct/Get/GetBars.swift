@@ -14,16 +14,16 @@ enum GetBars {
 
     /// At most `height` lines of at most `width` columns.
     static func lines(_ views: [GetRun.View], _ totals: Totals, width: Int, height: Int) -> [String] {
-        let room = width - 1
+        let available = width - 1
         let most = max(1, height - 2)
         let busy = views.filter { if case .waiting = $0.phase { false } else { true } }
         let waiting = views.filter { if case .waiting(let why) = $0.phase { why != "queued" } else { false } }
         let shown = (busy + waiting).prefix(totals.all > 1 ? most : most + 1)
         let longest = shown.map { Columns.of($0.name.printable) }.max() ?? 0
-        let column = min(longest, max(8, room * 2 / 5))
-        var lines = shown.map { bar($0, column: column, width: room) }
+        let column = min(longest, max(8, available * 2 / 5))
+        var lines = shown.map { bar($0, column: column, width: available) }
         guard totals.all > 1 else { return lines }
-        lines.append(total(views, totals, hidden: busy.count + waiting.count - shown.count).shortened(to: room))
+        lines.append(total(views, totals, hidden: busy.count + waiting.count - shown.count).shortened(to: available))
         return lines
     }
 
@@ -54,16 +54,16 @@ enum GetBars {
         let right =
             "\(size)  \(Units.speed(progress.speed).aligned(to: 11))  \(eta.aligned(to: 6))"
         let left = "\(name) \(percent) "
-        let room = width - Columns.of(left) - Columns.of(right) - 3
-        guard room >= 5 else { return (left + right).shortened(to: width) }
-        return "\(left)[\(filling(fraction, room))] \(right)"
+        let available = width - Columns.of(left) - Columns.of(right) - 3
+        guard available >= 5 else { return (left + right).shortened(to: width) }
+        return "\(left)[\(filling(fraction, available))] \(right)"
     }
 
-    private static func filling(_ fraction: Double?, _ room: Int) -> String {
-        guard let fraction else { return String(repeating: " ", count: room) }
-        let full = Int(Double(room) * fraction)
-        let head = full < room && full > 0 ? ">" : ""
-        return (String(repeating: "=", count: max(0, full - head.count)) + head).padded(to: room)
+    private static func filling(_ fraction: Double?, _ available: Int) -> String {
+        guard let fraction else { return String(repeating: " ", count: available) }
+        let full = Int(Double(available) * fraction)
+        let head = full < available && full > 0 ? ">" : ""
+        return (String(repeating: "=", count: max(0, full - head.count)) + head).padded(to: available)
     }
 
     /// `1.2 of 2.9 GiB`: the unit is written once if both numbers have the same one.

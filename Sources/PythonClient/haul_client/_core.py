@@ -219,7 +219,7 @@ class Core:
         found = yield from self.statuses([id])
         return found[0] if found else None
 
-    def look(self, id: str, at: Optional[int], until: Optional[float] = None) -> Operation[Look]:
+    def read_state(self, id: str, at: Optional[int], until: Optional[float] = None) -> Operation[Look]:
         """Reads a job's hash, and says whether the push has come to its end."""
         (fields,) = yield from self.run(("HGETALL", self.keys.job(id)), until=until)
         return look_at(id, at, fields)
@@ -245,7 +245,7 @@ class Core:
     def result(self, id: str, at: Optional[int], timeout: Optional[float]) -> Operation[JobResult]:
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
         # Look before the subscription is there: a job that has ended already needs no wait.
-        look = yield from self.look(id, at, deadline)
+        look = yield from self.read_state(id, at, deadline)
         if look.result:
             return look.result
         yield Listen(self.keys.events(id))
@@ -266,7 +266,7 @@ class Core:
             elif message is None and time.monotonic() < next_look:
                 continue
             next_look = time.monotonic() + self.LOOK
-            look = yield from self.look(id, at, deadline)
+            look = yield from self.read_state(id, at, deadline)
             if look.result:
                 return look.result
             if not isinstance(message, str):
@@ -333,7 +333,7 @@ class Core:
             look: Optional[Look] = None
             if place is None or not (position <= NO_EVENT or place.follows(position)):
                 # Events may have been missed. The hash is at least as new as this event.
-                look = yield from self.look(id, at, float("inf"))
+                look = yield from self.read_state(id, at, float("inf"))
                 status = look.status
                 # The end of an earlier push does not concern this one.
                 is_old = status is not None and status.has_ended and not look.result
@@ -348,7 +348,7 @@ class Core:
                 yield Emit(event)
                 if event.event in (*contract.FINAL_STATES, "duplicate"):
                     # The event may be the end of an earlier push. The hash decides.
-                    look = yield from self.look(id, at, float("inf"))
+                    look = yield from self.read_state(id, at, float("inf"))
                     if look.result:
                         return
 

@@ -47,13 +47,15 @@ struct ScreenRow: Equatable, Sendable {
     /// The row in exactly `width` columns: cut, or filled with spaces, which are reversed if the last piece is.
     func fitted(to width: Int) -> ScreenRow {
         var result = ScreenRow()
-        var room = width
-        for piece in pieces where room > 0 {
-            let text = piece.text.cut(to: room)
+        var available = width
+        for piece in pieces where available > 0 {
+            let text = piece.text.cut(to: available)
             result.add(text, piece.style)
-            room -= Columns.of(text)
+            available -= Columns.of(text)
         }
-        if room > 0 { result.add(String.spaces(room), pieces.last?.style.isReversed == true ? .reversed : .plain) }
+        if available > 0 {
+            result.add(String.spaces(available), pieces.last?.style.isReversed == true ? .reversed : .plain)
+        }
         return result
     }
 

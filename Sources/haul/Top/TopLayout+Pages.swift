@@ -38,9 +38,9 @@ extension TopLayout {
             .init(title: "SEEN", isNumber: true, rank: 8), .init(title: "HOST", least: 6, rank: 2),
         ])
         let workers = model.data.workers
-        let room = panelHeight - 1
-        let isCut = model.data.workerCount > room
-        for row in workers.prefix(isCut ? room - 1 : room) {
+        let availableRows = panelHeight - 1
+        let isCut = model.data.workerCount > availableRows
+        for row in workers.prefix(isCut ? availableRows - 1 : availableRows) {
             table.add([
                 row.name, row.state.rawValue, String(row.running), row.slots, Age.text(model.data.now - row.seen),
                 row.host,
@@ -48,7 +48,9 @@ extension TopLayout {
         }
         var rows = panel(table.lines(width: width - 1)) { workers[$0].isLost ? .bad : .plain }
         if workers.isEmpty { rows.append(ScreenRow(isRead ? " none" : "", .dim)) }
-        if isCut { rows.append(ScreenRow(" and \(model.data.workerCount - room + 1) more: haul workers", .dim)) }
+        if isCut {
+            rows.append(ScreenRow(" and \(model.data.workerCount - availableRows + 1) more: haul workers", .dim))
+        }
         return rows
     }
 
@@ -90,7 +92,7 @@ extension TopLayout {
 
     /// The page of one job, with its events since the page was opened.
     var detail: [ScreenRow] {
-        let room = height - 4
+        let availableRows = height - 4
         guard let detail = model.detail else { return [] }
         guard let record = detail.record else {
             return [ScreenRow(), ScreenRow(" \(detail.id)", .bold), ScreenRow(" no worker has seen it yet", .dim)]
@@ -102,9 +104,9 @@ extension TopLayout {
                 ScreenRow(" " + line, index == 0 ? .bold : line.hasPrefix("  [") ? .good : .plain)
             }
         // Facts come first. Events take the rows that are left, the newest at the end.
-        rows = Array(rows.prefix(max(4, room - 4)))
+        rows = Array(rows.prefix(max(4, availableRows - 4)))
         rows += [ScreenRow(), ScreenRow(" EVENTS", Style(color: .cyan, isBold: true))]
-        let events = detail.events.suffix(max(0, room - rows.count))
+        let events = detail.events.suffix(max(0, availableRows - rows.count))
         if events.isEmpty { rows.append(ScreenRow(" none since this page was opened", .dim)) }
         for event in events {
             var row = ScreenRow(" \(Age.date(event.at).dropFirst(11).prefix(8))  ", .dim)

@@ -47,10 +47,10 @@ struct WatchedJobs {
             Units.speed(event["speed"]?.integer ?? 0).aligned(to: 11),
             (event["eta"]?.integer.map(Units.duration) ?? "").aligned(to: 6),
         ]
-        let room = width - facts.reduce(0) { $0 + Columns.of($1) + 1 }
-        let barWidth = room >= 36 ? min(30, room / 3) : 0
-        let name = (names[event.id] ?? event.id).printable.tail(of: max(4, room - barWidth - 1))
-        var line = name.padded(to: max(4, room - barWidth - 1))
+        let available = width - facts.reduce(0) { $0 + Columns.of($1) + 1 }
+        let barWidth = available >= 36 ? min(30, available / 3) : 0
+        let name = (names[event.id] ?? event.id).printable.tail(of: max(4, available - barWidth - 1))
+        var line = name.padded(to: max(4, available - barWidth - 1))
         if barWidth > 0 {
             let full = Int(Double(barWidth) * (fraction ?? 0))
             let signs = isUnicode ? ("█", "·") : ("#", ".")

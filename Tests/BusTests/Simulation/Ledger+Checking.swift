@@ -119,7 +119,7 @@ extension Ledger {
         let isPostponed = after.state == .scheduled && state != .scheduled
         if isBegun || isPostponed {
             if story.isTimed, story.demand == nil, !story.mayRunAgain {
-                complain("\(id): it ran again, and nobody asked for it")
+                complain("\(id): it ran again without a push or a retry")
             }
             // A settled push that runs after all has to be done, even if this run is lost.
             if story.mayRunAgain, story.demand == nil { story.demand = story.pushed }
