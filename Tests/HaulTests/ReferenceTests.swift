@@ -31,6 +31,13 @@ import Testing
         #expect(found.sorted() == parts.keys.sorted())
     }
 
+    @Test("the page on performance shows the figures that were measured") func figures() async throws {
+        let script = Pages.repository.appending(path: "Tests/bench/networks/render.py").path
+        let figures = Pages.repository.appending(path: "docs/evaluate/performance.json").path
+        let check = try ChildProcess("python3", ["-B", script, figures, "--check"])
+        #expect(try await check.wait() == 0, "\(check.standardError)")
+    }
+
     private static func parts() async throws -> [String: String] {
         let help = try ChildProcess("haul", ["--experimental-dump-help"])
         try #require(try await help.wait() == 0)

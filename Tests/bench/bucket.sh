@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures a worker with a bucket beside curl, aws s3 cp, s5cmd and rclone, and prints what docs/evaluate/performance.md quotes.
+# Measures a worker with a bucket beside curl, aws s3 cp, s5cmd and rclone, and prints what docs/contributing/measurements.md quotes.
 # Needs three times --size in $TMPDIR.
 #   Tests/bench/bucket.sh --server rgw                        all of it: a file of 2 GiB, 2,000 small ones, requests, memory
 #   Tests/bench/bucket.sh --parts requests memory             some of it

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures a release build against nginx on loopback, everything through the bus, and prints what docs/evaluate/performance.md
+# Measures a release build against nginx on loopback, everything through the bus, and prints what docs/contributing/measurements.md
 # quotes. Arguments choose parts (default: all, the list at the end). Needs about 10 GB in $TMPDIR and a quarter of an
 # hour.
 set -euo pipefail

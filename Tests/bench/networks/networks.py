@@ -3,6 +3,7 @@
 import argparse
 import collections
 import dataclasses
+import json
 import os
 import signal
 import statistics
@@ -41,6 +42,10 @@ class Row:
     parallel: int = 50
     wget2: tuple = ()
     worker: tuple = ()
+    is_synced: bool = True
+    """Whether Haul syncs what it has written, as it does by default."""
+    syncs_others: bool = False
+    """Whether the files of the other programs are synced, too."""
 
     def bytes_on_link(self):
         """The bytes as the client's device counts them. Where the link carries several segments at once, they share a
@@ -74,7 +79,23 @@ ROWS = [
     Row("far-50", FAR, 50 * MB),
     Row("satellite", Network(rtt=200, rate=50), 20 * MB),
     Row("lossy-40", LOSSY, 40 * MB),
+    Row("large", None, 1 << 30, is_synced=False),
+    Row("large-synced", None, 1 << 30, syncs_others=True),
+    Row("files", None, 10 << 10, "http://{host}/small/{file}", count=2000, worker=MANY, is_synced=False),
+    Row("files-tls", None, 10 << 10, "https://{host}/small/{file}", count=2000, worker=MANY, is_synced=False),
+    Row("start", None, 520, is_synced=False),
 ]
+# The rows of docs/evaluate/performance.md, and what the page says about them.
+PUBLISHED = {
+    "large": "1 GiB on one machine, not synced",
+    "large-synced": "1 GiB on one machine, synced to the disk by all",
+    "files": "2,000 files of 10 KiB on one machine, not synced",
+    "small": "500 files of 50 KB, 50 ms, 200 Mbit/s, 0.5 % loss",
+    "small-tls": "the same over TLS",
+    "far-50": "50 MB, 100 ms, 1 Gbit/s",
+    "paced": "100 MB, 20 ms, a server that gives each connection 2 MB/s",
+    "start": "one file of 520 bytes on one machine: the start and the end of the program",
+}
 TOOLS = ["curl", "aria2", "wget2", "get", "worker"]
 
 
@@ -94,6 +115,7 @@ def make_files(work, row):
 
 
 def measure(stage, tools, row, chosen, repeat, work):
+    """Returns the seconds of each tool's turns. A turn that did not deliver the right bytes has no entry."""
     host = SERVER_ADDRESS if row.network else "127.0.0.1"
     urls = [row.url.format(host=host, file=name) for name in make_files(work, row)]
     seconds, notes = collections.defaultdict(list), collections.defaultdict(list)
@@ -119,7 +141,35 @@ def measure(stage, tools, row, chosen, repeat, work):
                   f"{100 * beyond:+.1f} % bytes, {connections} connections, {refused} refused"
                   f"{'' if outcome.is_right else ', NOT RIGHT'}", flush=True)
     stage.client = server
+    tools.forget_files()
     report(row, chosen, seconds, notes, tools.limit)
+    return dict(seconds)
+
+
+MAX_LOAD = 0.5
+
+
+def describe_machine(haul):
+    """Where figures come from: what a reader needs to compare them with others."""
+    def output(*command):
+        return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+
+    with open("/proc/cpuinfo") as file:
+        processor = next((line.split(":")[1].strip() for line in file if line.startswith("model name")), "unknown")
+    with open("/proc/meminfo") as file:
+        memory = int(file.readline().split()[1]) // 1_000_000
+    versions = {"haul": output(haul, "--version")}
+    for name, *command in (
+        ("curl", "curl", "--version"), ("aria2", "aria2c", "--version"), ("wget2", "wget2", "--version"),
+        ("nginx", "sh", "-c", "nginx -v 2>&1"), ("Redis", "redis-server", "--version"), ("Linux", "uname", "-r")):
+        versions[name] = next(iter(output(*command).splitlines()), "").split("(")[0].strip()
+    return {
+        "date": output("date", "-u", "+%Y-%m-%d"), "commit": output("git", "rev-parse", "--short=10", "HEAD"),
+        "changed": bool(output("git", "status", "--porcelain", "--untracked-files=no")),
+        "processor": f"{os.cpu_count()} × {processor}", "memory": f"{memory} GB",
+        "file_system": output("stat", "-f", "-c", "%T", os.environ.get("TMPDIR", "/tmp")),
+        "load": round(os.getloadavg()[0], 2), "versions": versions,
+    }
 
 
 def report(row, chosen, seconds, notes, most):
@@ -147,18 +197,31 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("haul")
     parser.add_argument("work")
-    parser.add_argument("--rows", default=",".join(row.name for row in ROWS))
+    parser.add_argument("--rows")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--tools", default=",".join(TOOLS))
     parser.add_argument("--limit", type=float, default=60, help="seconds after which a download is given up")
     parser.add_argument("--seed", type=int, default=1, help="of the losses")
     parser.add_argument("--no-check", action="store_true", help="do not measure the links themselves")
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--publish", metavar="FILE", help="measure what docs/evaluate/performance.md shows, 6 rounds or more, "
+                        "and write the figures to this JSON file. Refused while the machine has other work. With --rows only these "
+                        "are measured, and replace those of the file")
     options = parser.parse_args()
     if options.list:
         return print("\n".join(row.name for row in ROWS))
     rows = {row.name: row for row in ROWS}
-    chosen = [rows[name] for name in options.rows.split(",")]
+    if options.publish:
+        if os.getloadavg()[0] > MAX_LOAD:
+            parser.error(f"the load of the machine is {os.getloadavg()[0]:.2f}, and figures of a machine with a load over {MAX_LOAD} "
+                         "are not published: wait until nothing else runs")
+        options.repeat, options.no_check = max(6, options.repeat), True
+        results = {"machine": describe_machine(options.haul), "rows": []}
+        if options.rows:
+            with open(options.publish) as file:
+                results = json.load(file)
+    names = options.rows.split(",") if options.rows else list(PUBLISHED if options.publish else rows)
+    chosen = [rows[name] for name in names]
     stage = Stage(options.work, options.seed)
     tools = Tools(stage, options.haul, options.work, options.limit)
 
@@ -176,7 +239,14 @@ def main():
                 print(f"link of {network.rtt} ms, {network.rate} Mbit/s, {network.loss} % loss, queue of {network.queue} bytes: "
                       f"measured {stage.measure(network)}", flush=True)
         for row in chosen:
-            measure(stage, tools, row, options.tools.split(","), options.repeat, options.work)
+            seconds = measure(stage, tools, row, options.tools.split(","), options.repeat, options.work)
+            if options.publish:
+                measured = {each["name"]: each for each in results["rows"]} | {
+                    row.name: {"name": row.name, "about": PUBLISHED[row.name], "seconds": seconds}}
+                results["rows"] = [measured[name] for name in PUBLISHED if name in measured]
+                with open(options.publish, "w") as file:
+                    json.dump(results, file, indent=1)
+                    file.write("\n")
     finally:
         stage.close()
 

@@ -5,6 +5,7 @@ import resource
 import shutil
 import socket
 import subprocess
+import threading
 import time
 
 
@@ -16,15 +17,30 @@ class Outcome:
 class Tools:
     def __init__(self, stage, haul, work, limit):
         self.stage, self.haul, self.work, self.limit = stage, haul, work, limit
-        self.place = f"{work}/got"
+        self.runs = 0
+        self.place = None
         self.worker = None
 
     def run(self, name, row, urls):
-        shutil.rmtree(self.place, ignore_errors=True)
-        os.mkdir(self.place)
-        outcome = self.through_worker(row, urls) if name == "worker" else self.through(self.command(name, row, urls))
+        self.runs += 1
+        self.place = f"{self.work}/got/{self.runs}"
+        os.makedirs(self.place)
+        if name == "worker":
+            outcome = self.through_worker(row, urls)
+        else:
+            command = self.command(name, row, urls)
+            if row.syncs_others and name != "get":
+                command = ["sh", "-c", '"$@" && sync *', "sh", *command]
+            outcome = self.through(command)
         outcome.is_right = outcome.is_right and all(self.is_same(url) for url in urls)
+        if len(urls) == 1:
+            self.forget_files()
         return outcome
+
+    def forget_files(self):
+        """Removes what was downloaded. Many files are removed only after the last program: for some minutes ext4 passes over
+        each inode that has become free, which makes whoever creates files then several times slower."""
+        shutil.rmtree(f"{self.work}/got", ignore_errors=True)
 
     def command(self, name, row, urls):
         many = len(urls) > 1
@@ -43,8 +59,12 @@ class Tools:
                 parallel = ["--max-threads", str(row.parallel)] if many else row.wget2
                 return ["wget2", "-q", "--no-config", f"--ca-certificate={certificate}", *parallel, "-i", f"{self.work}/urls"]
             case "get":
-                return [self.haul, "get", "--ca", certificate, *urls]
+                return [self.haul, "get", "--ca", certificate, *self.durability(row), *urls]
         raise ValueError(name)
+
+    @staticmethod
+    def durability(row):
+        return [] if row.is_synced else ["--durability", "process"]
 
     def through(self, command):
         state = f"{self.work}/state"
@@ -53,12 +73,13 @@ class Tools:
         begun = time.monotonic()
         process = self.stage.start(
             self.stage.client, command, cwd=self.place, env=os.environ | {"XDG_STATE_HOME": state})
-        try:
-            status = process.wait(self.limit)
-        except subprocess.TimeoutExpired:
-            status = -1
-        self.stage.end(process)
+        # A wait with a timeout polls, up to 50 ms too late.
+        alarm = threading.Timer(self.limit, process.kill)
+        alarm.start()
+        status = process.wait()
         seconds = time.monotonic() - begun
+        alarm.cancel()
+        self.stage.end(process)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return Outcome(seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, status == 0)
 
@@ -82,7 +103,7 @@ class Tools:
         connection = Connection(path)
         worker = self.stage.start(self.stage.client, [
             self.haul, "worker", "--redis", f"unix://{path}", "--root", self.place, "--name", "bench",
-            "--allow-address", "0.0.0.0/0", "--ca", f"{self.work}/cert.pem", *row.worker])
+            "--allow-address", "0.0.0.0/0", "--ca", f"{self.work}/cert.pem", *self.durability(row), *row.worker])
         wait_for(lambda: connection.call("EXISTS", "haul:{default}:worker:bench") or
                  b"haul:{default}:workers" in connection.call("KEYS", "haul:{default}:workers*"), 20)
         time.sleep(0.3)
