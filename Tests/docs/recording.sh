@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the recording of README.md from a real terminal session: two workers, one of which is killed at 40 % of a file.
+# Makes the recording of README.md from a real terminal session: two workers, one of which is killed in the middle of a file.
 #   Tests/docs/recording.sh HAUL [FILE.svg]     (docs/images/recording.svg without the name)
 # The session fails, and no file is written, unless the other worker completes the file with the right checksum.
 set -euo pipefail
