@@ -173,6 +173,25 @@ def test_a_result_and_events_outlast_a_restart_of_redis(server):
         origin.shutdown()
 
 
+def test_a_queue_is_reached_through_the_unix_socket_of_redis(tmp_path, origin):
+    server = Server("--unixsocket", str(tmp_path / "redis.sock"))
+    worker = Worker(server)
+    url = f"unix://{tmp_path}/redis.sock"
+
+    async def main():
+        async with haul.AsyncQueue(url) as queue:
+            handle = await queue.push(haul.Download(origin.url("/good"), id="b"))
+            return await handle.result(timeout=20)
+
+    try:
+        with haul.Queue(url) as queue:
+            assert queue.push(haul.Download(origin.url("/good"), id="a")).result(timeout=20).state == "completed"
+        assert asyncio.run(main()).state == "completed"
+    finally:
+        worker.close()
+        server.close()
+
+
 def test_five_hundred_tasks_wait_over_few_connections(server, origin):
     worker = Worker(server)
 

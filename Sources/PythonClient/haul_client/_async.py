@@ -19,7 +19,7 @@ from . import _contract as contract
 from ._core import Call, Command, Core, Delivery, Emit, Listen, Notice, OpenJobs, Operation, Pause, Receive, Run
 from ._errors import Closed, HaulError, Unreachable
 from ._jobs import Element
-from ._redis import ERRORS, OPTIONS, block_of, check_url, encoded, replies, translated
+from ._redis import ERRORS, block_of, check_url, encoded, options_for, replies, translated
 from ._results import BatchStatus, JobResult, JobStatus, Outcome, QueueStats, Update
 from ._schema import Job
 
@@ -60,7 +60,7 @@ class AsyncRedisConnection:
             self._client = self._given
             if isinstance(self._given, str):
                 retry = Retry(NoBackoff(), 0)
-                self._client = redis.asyncio.Redis.from_url(self._given, retry=retry, **OPTIONS)
+                self._client = redis.asyncio.Redis.from_url(self._given, retry=retry, **options_for(self._given))
         return self._client
 
     async def execute(self, commands: Sequence[Command], block: float) -> List[Any]:

@@ -9,14 +9,17 @@ from redis import connection, exceptions
 from ._core import Command, Core
 from ._errors import HaulError, InvalidURL, RedisFailed, Refused, Unreachable
 
-#: Options of clients that this package makes. It retries by itself, because it knows which commands may be repeated.
-OPTIONS: Dict[str, Any] = {
-    "client_name": "haul-client",
-    "socket_timeout": 10,
-    "socket_connect_timeout": 5,
-    "socket_keepalive": True,
-    "health_check_interval": 15,
-}
+def options_for(url: str) -> Dict[str, Any]:
+    """Options of a client that this package makes. It retries by itself, because it knows which commands may be repeated."""
+    options: Dict[str, Any] = {
+        "client_name": "haul-client",
+        "socket_timeout": 10,
+        "health_check_interval": 15,
+    }
+    # redis-py refuses these for a unix socket.
+    if not url.startswith("unix:"):
+        options.update(socket_connect_timeout=5, socket_keepalive=True)
+    return options
 
 
 def block_of(client: Any) -> float:
