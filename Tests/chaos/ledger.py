@@ -58,6 +58,8 @@ class Ledger:
         self.events, self.samples, self.doubts = Counter(), 0, 0
         self.lost_with, self.redis_faults = {}, []
         self.recoveries, self.disturbed_recoveries = [], []
+        # What was heard of a lost job until it ran again; the slowest of them; how often each job was lost.
+        self.heard_of_lost, self.slowest, self.losses = {}, (0, None, []), Counter()
         self.refetched = Refetched()
 
     # During the run.
@@ -90,6 +92,7 @@ class Ledger:
                 fields = pairs(fields)
                 if fields.get("state") == "running" and fields.get("token") == token:
                     self.lost_with[id] = (time.time(), token)
+                    self.heard_of_lost.setdefault(id, []).append(f"lost with {worker}")
                     if self.jobs[id].kind == "download":
                         runs.append((self.jobs[id], fields, [(int(a), int(b)) for a, b in pairs(offsets).items()]))
             redis.close()
@@ -106,11 +109,20 @@ class Ledger:
         if name in ("started", "resumed", "requeued", "queued", "retrying", "paused"):
             self.begun.setdefault(id, event["at"])
         self.refetched.receive(id, event, self.is_disturbed)
+        if name == "requeued" and event["why"] == "worker lost":
+            self.losses[id] += 1
         lost = self.lost_with.get(id)
         if lost and event["at"] / 1000 > lost[0]:
+            seconds = event["at"] / 1000 - lost[0]
+            if name != "progress":
+                self.heard_of_lost[id].append(f"{name} after {seconds:.1f} s")
             if name in ("started", "resumed"):
                 hurt = self.is_disturbed(lost[0], event["at"] / 1000)
-                (self.disturbed_recoveries if hurt else self.recoveries).append(event["at"] / 1000 - lost[0])
+                (self.disturbed_recoveries if hurt else self.recoveries).append(seconds)
+                self.slowest = max(self.slowest, (seconds, id, self.heard_of_lost[id] + [
+                    f"Redis had a fault from {began - lost[0]:.1f} to {ended - lost[0]:.1f} s"
+                    for began, ended in self.redis_faults
+                    if began - lost[0] < seconds and ended > lost[0] - self.lease - 4]))
             if name in ("started", "resumed", "completed", "paused", "cancelled", "failed"):
                 self.lost_with.pop(id, None)
 
@@ -168,12 +180,14 @@ class Ledger:
         redis = Redis(self.topology.locate)
         accepted = [job for job in self.jobs.values() if job.accepted]
         states, lost, unasked, unfinished, ends = Counter(), [], [], [], self.results(redis)
-        excess, by_kind, again, twice = Counter(), Counter(), Counter(), []
+        excess, by_kind, again, twice, crashed = Counter(), Counter(), Counter(), [], []
         for job in accepted:
             fields = pairs(redis.call("HGETALL", Q + "job:" + job.id))
             state, final_events = fields.get("state"), [event for _, event in ends.get(job.id, [])]
             states[state if state != "failed" else "failed " + fields.get("error", "?")] += 1
             by_kind[job.kind] += 1
+            if fields.get("error") == "crash_loop":
+                crashed.append(f"{job.id} ({job.kind}): {', '.join(self.heard_of_lost.get(job.id, []))}; {fields['message']}")
             if state not in ("completed", "failed", "cancelled"):
                 lost.append(f"{job.id}: {state}")
             elif not self.is_as_asked(job, state, fields.get("error")):
@@ -207,7 +221,7 @@ class Ledger:
             f"offsets ahead of {self.store.NAME}": self.ahead, "names given before the file was whole": self.store.early,
             "keys left behind": left, **self.sent_twice(twice),
         }, {
-            "kinds": by_kind, "again": again, "twice": len(twice),
+            "kinds": by_kind, "again": again, "twice": len(twice), "crashed": crashed,
             "accepted": len(accepted), "states": states, "excess": excess, "unfinished": unfinished,
             "batches": (len(self.batches.all), counts.members, counts.rounds, self.batches.requests),
             "bytes": sum(job.size for job in accepted if job.id in excess),

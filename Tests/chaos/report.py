@@ -1,5 +1,6 @@
 """Prints the results of a run as a table."""
 import json
+from collections import Counter
 
 
 def report(run, check):
@@ -39,6 +40,12 @@ def report(run, check):
     line("runs fenced, as the workers' logs say", sum(w.said(r"fenced: |fenced while") for w in logs))
     line("recovery, worker lost → runs again", percentiles(run.ledger.recoveries, "s"))
     line("  the same " + run.topology.TROUBLE, percentiles(run.ledger.disturbed_recoveries, "s"))
+    seconds, id, heard = run.ledger.slowest
+    line("  the slowest", f"{id}: {', '.join(heard)}" if id else "none")
+    counts = Counter(run.ledger.losses.values())
+    line("jobs by how often their worker was lost", ", ".join(f"{n}: {counts[n]}" for n in sorted(counts)))
+    for text in figures["crashed"]:
+        line("  crash_loop", text)
     refetched = run.ledger.refetched
     for name, found in (("fetched again by the run after a kill", refetched.after_kills),
                         ("  the same " + run.topology.TROUBLE, refetched.disturbed)):
