@@ -119,7 +119,12 @@ final class FilePartial: Partial {
         let opened = Opened(output: output, hidden: hidden, target: target)
         state.withLock { $0.phase = .open(opened) }
         do throws(TransferError) {
-            try output.reserve(total, minFree: store.options.keptFree)
+            // A small file that is here as a whole is not worth a question about free space each time.
+            if total != Int64(bytes.count) || bytes.count > Block.smallSize || target.directory !== store.directory
+                || !store.hasPlentyOfSpace()
+            {
+                try output.reserve(total, minFree: store.options.keptFree)
+            }
             try output.write(bytes)
         } catch {
             // The file has nothing that could be continued.
@@ -210,10 +215,10 @@ final class FilePartial: Partial {
     /// Gives the file its name. Blocks.
     private func name(_ file: FileCommit.Written, _ size: Int64) throws(TransferError) -> FileCommit.Named {
         guard let opened else { throw .cancelled }
-        guard file.output.isWhole(size) else { throw Placement.disturbed(opened.hidden) }
+        guard let status = file.output.statusIfWhole(size) else { throw Placement.disturbed(opened.hidden) }
         var target = opened.target
         var placing = Placement(
-            opened.hidden, in: store, folder: target.folder, isDurable: store.options.durability == .disk)
+            opened.hidden, status, in: store, folder: target.folder, isDurable: store.options.durability == .disk)
         let isOwn: Bool
         do throws(Target.NamingError) {
             isOwn = try target.place(&placing, request) { found throws(TransferError) in
@@ -236,10 +241,8 @@ final class FilePartial: Partial {
             current.hidden = named
             state.phase = .open(current)
         }
-        var status = stat()
-        fstat(file.output.descriptor, &status)
         return FileCommit.Named(
-            outcome: .stored(target.record(status, checksum: file.checksum)), directory: target.directory,
+            outcome: .stored(target.record(placing.status, checksum: file.checksum)), directory: target.directory,
             // Only an earlier run leaves more.
             successor: isOwn && !request.hasNoLeftovers ? named : nil)
     }

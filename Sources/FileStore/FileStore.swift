@@ -1,7 +1,9 @@
 import CHaulLinux
 import Glibc
 package import HaulContract
+import HaulExecutors
 import HaulHTTP
+import Synchronization
 
 /// The directory that downloads go to. Its id is in the file `.haul-store`, and shows which workers share it: offsets
 /// are only valid for the store that holds the bytes.
@@ -29,6 +31,8 @@ package final class FileStore: Sendable {
     let path: WritePath
     let commits: GroupCommit
     private let current: OpenRoot
+    /// Until this time there is plenty of space: monotonic nanoseconds.
+    private let plentyUntil = Atomic<UInt64>(0)
 
     var directory: Directory { current.directory }
 
@@ -135,6 +139,19 @@ package final class FileStore: Sendable {
     /// How files get names in a directory; nil if unknown: another file system may be mounted beneath the root.
     func naming(in directory: Directory) -> NamingMethod? {
         directory.fileIdentity?.device == self.directory.fileIdentity?.device ? naming : nil
+    }
+
+    /// Whether the file system of the root had far more free space than small files can take in the time for which the
+    /// answer is kept, 100 ms. Blocks.
+    func hasPlentyOfSpace() -> Bool {
+        let now = monotonicNanoseconds()
+        if now < plentyUntil.load(ordering: .relaxed) { return true }
+        var volume = statvfs()
+        guard fstatvfs(directory.descriptor, &volume) == 0,
+            Int64(volume.f_bavail) * Int64(volume.f_frsize) >= options.keptFree + 4 << 30
+        else { return false }
+        plentyUntil.store(now + 100_000_000, ordering: .relaxed)
+        return true
     }
 
     /// A lock to hold while the file of this path gets its name. Blocks.

@@ -136,13 +136,14 @@ extension OutputFile {
         }
     }
 
-    /// Whether all `size` bytes seem to be there still. A process that truncates a file while it is written leaves it
-    /// too short, or with a hole. Holes count only on file systems that make none by themselves. Blocks.
-    func isWhole(_ size: Int64) -> Bool {
+    /// The status of the file if all `size` bytes seem to be there still. A process that truncates a file while it is
+    /// written leaves it too short, or with a hole. Holes count only on file systems that make none by themselves.
+    /// Blocks.
+    func statusIfWhole(_ size: Int64) -> stat? {
         var status = stat()
-        guard fstat(descriptor, &status) == 0, Int64(status.st_size) == size else { return false }
-        guard Int64(status.st_blocks) * 512 < size, Volume.isLocal(descriptor) else { return true }
-        return clinux_first_hole(descriptor) >= size
+        guard fstat(descriptor, &status) == 0, Int64(status.st_size) == size else { return nil }
+        guard Int64(status.st_blocks) * 512 < size, Volume.isLocal(descriptor) else { return status }
+        return clinux_first_hole(descriptor) >= size ? status : nil
     }
 
     /// Syncs what is written, and with `attributes` all other metadata, as the durability requires. Blocks.

@@ -7,14 +7,17 @@ import HaulHTTP
 struct Placement {
     /// Once the file has its final name, its hidden name is that of the proof.
     private(set) var partial: HiddenFile
+    /// The status of the whole file, before it has its final name or after.
+    private(set) var status: stat
     private let store: FileStore
     private let folder: String
     private let isDurable: Bool
     private var naming: NamingMethod
 
     /// `folder` is the folder of the final name. If `isDurable`, the proof survives a power cut.
-    init(_ partial: HiddenFile, in store: FileStore, folder: String, isDurable: Bool) {
-        (self.partial, self.store, self.folder, self.isDurable) = (partial, store, folder, isDurable)
+    init(_ partial: HiddenFile, _ status: stat, in store: FileStore, folder: String, isDurable: Bool) {
+        (self.partial, self.status, self.store) = (partial, status, store)
+        (self.folder, self.isDurable) = (folder, isDurable)
         // What the file system refuses shows when it is tried. So on the usual root nothing has to be looked up for
         // each file.
         naming = store.naming == .link ? .link : store.naming(in: partial.directory) ?? .link
@@ -45,25 +48,28 @@ struct Placement {
     /// The hidden name must belong to the file that was written: others may write in the directory, too. If the name is
     /// gone, the call that gives the final name finds out.
     private func checkSource() throws(TransferError) {
-        guard let found = directory.status(of: partial.name), !isOwn(found) else { return }
+        guard let found = directory.status(of: partial.name),
+            !found.isOfSameFile(as: status, hasLastingInodes: naming == .link)
+        else { return }
         throw Self.disturbed(partial)
     }
 
     /// The hidden file may have been exchanged between the check and a link. Then both names belong to what replaced
     /// it, and the final name is removed again. Anything else is legitimate: a consumer of finished files may have
     /// moved this one away already, or another job may have replaced it.
-    private func checkResult(_ name: String, from source: String) throws(TransferError) {
-        guard let found = directory.status(of: name),
-            UInt64(found.st_ino) != FileIdentity(of: partial.descriptor)?.inode,
-            directory.status(of: source)?.st_ino == found.st_ino
-        else { return }
-        directory.unlink(name)
-        throw Self.disturbed(partial)
-    }
-
-    private func isOwn(_ found: stat) -> Bool {
-        var own = stat()
-        return fstat(partial.descriptor, &own) == 0 && found.isOfSameFile(as: own, hasLastingInodes: naming == .link)
+    private mutating func checkResult(_ name: String, from source: String) throws(TransferError) {
+        if let found = directory.status(of: name) {
+            if found.st_ino == status.st_ino, found.st_dev == status.st_dev {
+                // With the number of links that the name has made.
+                status = found
+                return
+            }
+            if directory.status(of: source)?.st_ino == found.st_ino {
+                directory.unlink(name)
+                throw Self.disturbed(partial)
+            }
+        }
+        fstat(partial.descriptor, &status)
     }
 
     /// The partial file cannot be continued, because it is unknown which of its bytes are right. It is removed.
@@ -88,8 +94,6 @@ struct Placement {
         defer { withExtendedLifetime(lock) {} }
         // So that no record is written in vain.
         if !replacing, directory.status(of: name) != nil { return EEXIST }
-        var status = stat()
-        guard fstat(partial.descriptor, &status) == 0 else { return errno }
         let proof = partial.hidden.proof
         try PlacementRecord(of: status, as: name).write(at: proof.text, in: directory, isDurable: isDurable)
         let code =
