@@ -25,6 +25,7 @@ from mutations import OF_BATCHES, mutate
 from processes import Origin, Worker
 from report import report
 from resp import Redis, RedisError
+from rivals import Rivals
 from stores import Bucket, Directory
 from topology import Sentinels, Single
 
@@ -52,7 +53,8 @@ class Run:
         self.workers = [self.worker(f"w{n + 1}") for n in range(options.workers)]
         self.kinds = Kinds(options, self.store, self.blob, random.Random(options.seed + 3))
         self.batches = Batches(self.topology, options.batches / 100, random.Random(options.seed + 4))
-        self.ledger = Ledger(self.topology, self.store, options.lease, self.kinds, self.batches)
+        self.rivals = Rivals(self.store, self.blob, options.rivals / 100 if "download" in options.kinds else 0)
+        self.ledger = Ledger(self.topology, self.store, options.lease, self.kinds, self.batches, self.rivals)
         self.faults = Faults(self)
         self.random = random.Random(options.seed)
         self.producing, self.ending = threading.Event(), threading.Event()
@@ -91,8 +93,12 @@ class Run:
                 self.send(redis, bad)
 
     def new_job(self, pick, number):
-        job = Job(f"job-{number}", f"d{number % 16}/job-{number}.bin", 0, 0, None, None, self.kinds.choose(pick))
-        spec = self.kinds.make(pick, job) | {
+        made = self.rivals.make(pick, f"job-{number}")
+        if not made:
+            job = Job(f"job-{number}", f"d{number % 16}/job-{number}.bin", 0, 0, None, None, self.kinds.choose(pick))
+            made = job, self.kinds.make(pick, job)
+        job, members = made
+        spec = members | {
             "url": self.origin.url + job.source, "id": job.id, "at": round(time.time() * 1000),
             "reply_to": f"r{number // 250}", "meta": {"id": job.id, "list": []}, "retries": 200}
         if pick.random() < 0.1:
@@ -100,7 +106,8 @@ class Run:
         if pick.random() < 0.1:
             # Far beyond the end of the run, but within the range of a worker's shifted clock.
             spec["deadline"] = 7200
-        self.batches.join(pick, job, spec)
+        if not job.pair:
+            self.batches.join(pick, job, spec)
         job.element = json.dumps(spec)
         return job
 
@@ -137,6 +144,7 @@ class Run:
                 for id in redis.call("ZRANGE", Q + "leases", 0, -1)[:20]:
                     self.ledger.sample_offsets(redis, id)
                 self.store.check(self.ledger.jobs)
+                self.rivals.check(redis)
                 now = time.time() * 1000
                 for id in redis.call("ZRANGEBYSCORE", Q + "completed", since - 5000, "+inf"):
                     job = self.ledger.jobs[id]
@@ -251,6 +259,7 @@ def main():
     parser.add_argument("--load", type=int, help="jobs waiting or running at any time: 30, with --store s3 16")
     parser.add_argument("--large", type=float, default=2, help="percent of the jobs that are 100 to 256 MiB")
     parser.add_argument("--small", type=float, default=0, help="percent of the jobs that are at most 64 KiB, unpaced")
+    parser.add_argument("--rivals", type=float, default=5, help="percent of the pushes that begin a pair of jobs for one name")
     parser.add_argument("--batches", type=float, default=20, help="percent of the jobs that belong to batches")
     parser.add_argument("--slots", type=int, default=8, help="of each worker")
     parser.add_argument("--lease", type=float, default=8)

@@ -31,6 +31,8 @@ class Job:
         # The job can only fail; a request was made for the job alone; the job's batch.
         self.fails = self.is_asked_for = False
         self.batch = None
+        # The pair of jobs for one name that the job belongs to (rivals.py).
+        self.pair = None
         # How often the job was requested to run again. Each time permits another attempt if the job has failed by then.
         self.goings_on = 0
 
@@ -46,8 +48,9 @@ class Job:
 
 
 class Ledger:
-    def __init__(self, topology, store, lease, kinds, batches):
+    def __init__(self, topology, store, lease, kinds, batches, rivals):
         self.topology, self.store, self.lease, self.kinds, self.batches = topology, store, lease, kinds, batches
+        self.rivals = rivals
         self.lock, self.checking = threading.Lock(), threading.Lock()
         # When the first event of each unfinished job arrived.
         self.begun = {}
@@ -163,7 +166,7 @@ class Ledger:
         self.ahead += ahead
 
     def verify(self, job):
-        if job.kind != "download":
+        if job.kind != "download" or job.pair:
             return
         # The check of a large file moves the file away. So only one thread at a time may check it.
         with self.checking:
@@ -195,7 +198,7 @@ class Ledger:
             elif state == "completed" and job.kind == "download":
                 if not job.verified or job.size <= 1 << 20:
                     self.verify(job)
-                elif self.store.is_there(job):
+                elif not job.pair and self.store.is_there(job):
                     self.wrong.append(f"{job.id}: {job.path} came back after its end")
                 excess[job.id] = sent.get(job.source, 0) - job.size
             if state == "failed":
@@ -211,6 +214,7 @@ class Ledger:
             most = 1 + job.retries * (state == "failed")
             if state in ("completed", "failed") and not 1 <= final_events.count(state) <= most or final_events[-1:] != [state]:
                 unasked.append(f"{job.id}: {state}, but its final events are {final_events}")
+        self.wrong += self.rivals.wrong(redis)
         counts = Counts(redis, Q, self, ends)
         for batch in self.batches.all:
             if batch.members:
@@ -224,16 +228,18 @@ class Ledger:
             "kinds": by_kind, "again": again, "twice": len(twice), "crashed": crashed,
             "accepted": len(accepted), "states": states, "excess": excess, "unfinished": unfinished,
             "batches": (len(self.batches.all), counts.members, counts.rounds, self.batches.requests),
+            "pairs": len(self.rivals.all),
             "bytes": sum(job.size for job in accepted if job.id in excess),
         }
 
-    @staticmethod
-    def is_as_asked(job, state, error):
+    def is_as_asked(self, job, state, error):
         """Whether this end was requested, or a fault may have caused it."""
         if state == "completed":
             return not job.fails
         if state == "cancelled":
             return job.cancelled and not job.pushed_again or job.batch is not None and job.batch.may_cancel(job)
+        if job.pair and self.rivals.may_fail(job, error):
+            return True
         return job.fails or error == "crash_loop" or job.is_once and error == "outcome_unknown"
 
     def sent_twice(self, found):

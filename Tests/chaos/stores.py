@@ -37,6 +37,18 @@ class Directory:
         """The least and the most bytes of a job's file."""
         return 1024, 4 << 20 if pick.random() < 0.8 else 50 << 20
 
+    @staticmethod
+    def sizes_of_pairs(number):
+        return 1024, 4 << 20
+
+    def read(self, path):
+        """The bytes of a file; None if there is none."""
+        try:
+            with open(os.path.join(self.root, path), "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            return None
+
     def options(self, number):
         return ["--root", self.root, "--upload-from", self.root]
 
@@ -158,6 +170,13 @@ class Bucket:
     def sizes(pick):
         """Half of the files take several parts."""
         return (1024, 8 << 20) if pick.random() < 0.5 else (8 << 20, 40 << 20)
+
+    @staticmethod
+    def sizes_of_pairs(number):
+        return ((9 << 20) + 1, 20 << 20) if number % 2 else (1024, 7 << 20)
+
+    def read(self, path):
+        return self.s3.get("in/" + path)
 
     def place(self, path, data):
         """Writes an object before the first job."""
