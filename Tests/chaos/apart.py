@@ -50,7 +50,7 @@ class Place:
         ip("link", "set", f"{self.name}-{server}", "down" if is_cut else "up")
 
     def options(self, number):
-        return ["--store", "s3://test/in", "--s3-endpoint", self.endpoint, "--allow-address", "10.77.0.0/16"]
+        return ["--store", "s3://test/in", "--upload-from", "s3://test/in", "--s3-endpoint", self.endpoint, "--allow-address", "10.77.0.0/16"]
 
     def environment(self, number):
         return {"AWS_ACCESS_KEY_ID": "testkey", "AWS_SECRET_ACCESS_KEY": "testsecret",
@@ -153,6 +153,8 @@ class Bench:
         seconds, last = time.monotonic() - began, self.field(id, "worker")
         if self.field(id, "state") != "completed":
             self.wrong.append(f"{id}: {self.field(id, 'state')}, {self.field(id, 'message')}")
+        # The store closes a connection that was idle for as long as a transfer takes.
+        self.s3.close()
         data = self.s3.get("in/" + id)
         if data != self.blob[:self.size]:
             self.wrong.append(f"{id}: the object has {len(data or b'')} bytes, and not the right ones")

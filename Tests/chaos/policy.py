@@ -39,7 +39,7 @@ class Place:
         self.proxy, self.prefix = proxy, ["env", "-u", "AWS_PROFILE"]
 
     def options(self, number):
-        return ["--store", "s3://test/in", "--s3-endpoint", self.proxy.url]
+        return ["--store", "s3://test/in", "--upload-from", "s3://test/in", "--s3-endpoint", self.proxy.url]
 
     def environment(self, number):
         return {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_EC2_METADATA_DISABLED": "true"}
