@@ -203,7 +203,7 @@ def test_a_rejected_element_is_settled_as_rejected(bench):
         bench.fleet.execute([("LPUSH", "haul:{default}:jobs", element)])
     for end in bench.queue(reply_to=name).settled(idle=20):
         with end:
-            assert (end.result.state, end.result.meta, end.result.what_to_do) == ("rejected", 7, "tell_developer")
+            assert (end.result.state, end.result.meta, end.result.what_to_do) == ("rejected", 7, "alert_developer")
             assert end.result.message.startswith("id: must be")
         break
 

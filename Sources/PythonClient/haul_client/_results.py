@@ -25,15 +25,15 @@ State = Literal["queued", "scheduled", "running", "paused", "completed", "failed
 EndState = Literal["completed", "failed", "cancelled", "rejected"]
 #: Handling results and errors: the table of docs/guides/producing.md.
 Advice = Literal[
-    "use", "nothing", "sign_again", "gone", "not_as_ordered", "ask_server", "too_late", "tell_operator",
-    "tell_developer", "push_again",
+    "use", "nothing", "sign_again", "gone", "not_as_ordered", "ask_server", "too_late", "alert_operator",
+    "alert_developer", "push_again",
 ]
 
 _ADVICE: Dict[str, Advice] = {
     "http_401": "sign_again", "http_403": "sign_again", "http_404": "gone", "http_410": "gone",
     "checksum_mismatch": "not_as_ordered", "size_mismatch": "not_as_ordered", "wrong_content_type": "not_as_ordered",
     "too_large": "not_as_ordered", "outcome_unknown": "ask_server", "deadline": "too_late",
-    "crash_loop": "tell_operator", "local_limit": "tell_operator", "io": "tell_operator", "proxy": "tell_operator",
+    "crash_loop": "alert_operator", "local_limit": "alert_operator", "io": "alert_operator", "proxy": "alert_operator",
 }
 
 
@@ -137,8 +137,8 @@ class JobResult:
         if self.state == "cancelled":
             return "nothing"
         if self.state == "rejected":
-            return "tell_developer"
-        return _ADVICE.get(self.error or "", "push_again" if self.retryable else "tell_developer")
+            return "alert_developer"
+        return _ADVICE.get(self.error or "", "push_again" if self.retryable else "alert_developer")
 
 
 @dataclass(frozen=True)
