@@ -3,7 +3,6 @@
 Each case runs in a queue and a Redis of its own. All cases run, and each failure is printed.
 """
 import hashlib
-import http.server
 import json
 import os
 import re
@@ -13,8 +12,10 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "Support"))
+from scripted_origin import Handler, Origin
 
 OLD, NEW = sys.argv[1:]
 BODY = bytes(range(256)) * 12_000
@@ -39,38 +40,9 @@ def eventually(what, condition, within=30):
         time.sleep(0.02)
 
 
-class Origin(http.server.ThreadingHTTPServer):
+class Files(Handler):
     """/ok: a file that can be continued. /held: the same, but it stops after HELD bytes until the gate is open. /gone:
     404, and the file once it is back. POST /orders: 201 with the body. PUT: 200."""
-
-    daemon_threads = True
-
-    def __init__(self):
-        self.gate = threading.Event()
-        self.is_back = False
-        self.starts = []
-        self.orders = []
-        super().__init__(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.serve_forever, daemon=True).start()
-
-    def handle_error(self, request, client_address):
-        """A worker that is killed breaks its connections."""
-
-    def url(self, path):
-        return f"http://127.0.0.1:{self.server_address[1]}{path}"
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_):
-        pass
-
-    def answer(self, status, body=b""):
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
 
     def do_GET(self):
         if self.path.startswith("/gone") and not self.server.is_back:
@@ -78,31 +50,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
         asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
         start, end = (int(asked[1]), int(asked[2] or len(BODY) - 1)) if asked else (0, len(BODY) - 1)
         self.server.starts.append((self.path, start))
-        self.send_response(206 if asked else 200)
-        if asked:
-            self.send_header("Content-Range", f"bytes {start}-{end}/{len(BODY)}")
-        self.send_header("Content-Length", str(end + 1 - start))
-        self.send_header("ETag", '"one"')
-        self.send_header("Accept-Ranges", "bytes")
-        self.end_headers()
-        try:
-            if self.path.startswith("/held") and not self.server.gate.is_set():
-                self.wfile.write(BODY[start : max(start, HELD)])
-                self.wfile.flush()
-                self.server.gate.wait(60)
-                start = max(start, HELD)
-            self.wfile.write(BODY[start : end + 1])
-        except OSError:
-            pass  # The worker was killed.
+        ranges = {"Content_Range": f"bytes {start}-{end}/{len(BODY)}"} if asked else {}
+        self.begin(206 if asked else 200, end + 1 - start, ETag='"one"', Accept_Ranges="bytes", **ranges)
+        piece = BODY[start : end + 1]
+        self.send(piece, max(0, HELD - start) if self.path.startswith("/held") else None)
 
     def do_POST(self):
-        body = self.rfile.read(int(self.headers["Content-Length"]))
+        body = self.body()
         self.server.orders.append(body)
         self.answer(201, body)
 
     def do_PUT(self):
-        length = self.headers.get("Content-Length")
-        self.answer(200, str(len(self.rfile.read(int(length)))).encode())
+        self.answer(200, str(len(self.body())).encode())
 
 
 class Worker:
@@ -131,7 +90,8 @@ class Bench:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         self.url = f"redis://127.0.0.1:{port}"
-        self.origin = Origin()
+        self.origin = Origin(Files)
+        self.origin.is_back, self.origin.starts, self.origin.orders = False, [], []
         self.workers = {}
         self.server = subprocess.Popen(
             ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", self.place, "--save", "", "--logfile",

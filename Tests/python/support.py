@@ -1,8 +1,6 @@
 """A Redis, workers, an origin, and queues of each kind, for the tests of the Python client."""
 import asyncio
-import contextlib
 import hashlib
-import http.server
 import os
 import pathlib
 import shutil
@@ -11,14 +9,16 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 import haul_client as haul
 from haul_client.testing import AsyncFakeQueue, FakeFleet, FakeQueue
 
-HAUL = os.environ["HAUL"]
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(REPOSITORY / "Tests/Support"))
+import scripted_origin
+
+HAUL = os.environ["HAUL"]
 GOOD = bytes(range(256)) * 400
 CHECKSUM = "sha256:" + hashlib.sha256(GOOD).hexdigest()
 
@@ -33,37 +33,14 @@ def eventually(what, condition, within=20.0):
     raise AssertionError(f"not within {within} s: {what}")
 
 
-class Origin(http.server.ThreadingHTTPServer):
-    """/good: a file. /missing: 404. /held: half of a file, and the rest when `gate` is open. /orders: 201 with the body."""
-
-    daemon_threads = True
-
+class Origin(scripted_origin.Origin):
     def __init__(self):
-        self.gate = threading.Event()
         self.requests = []
-        super().__init__(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.serve_forever, daemon=True).start()
-
-    def handle_error(self, request, client_address):
-        """A worker that is killed breaks its connections."""
-
-    def url(self, path):
-        return f"http://127.0.0.1:{self.server_address[1]}{path}"
+        super().__init__(Files)
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_):
-        pass
-
-    def answer(self, status, body=b"", **headers):
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+class Files(scripted_origin.Handler):
+    """/good: a file. /missing: 404. /held: half of a file, and the rest when `gate` is open. /orders: 201 with the body."""
 
     def do_GET(self):
         path = self.path.partition("?")[0]
@@ -72,26 +49,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.answer(404)
         if not path.startswith("/held"):
             return self.answer(200, GOOD, ETag='"good"')
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(GOOD)))
-        self.end_headers()
-        with contextlib.suppress(OSError):
-            self.wfile.write(GOOD[:1000])
-            self.wfile.flush()
-            self.server.gate.wait(60)
-            self.wfile.write(GOOD[1000:])
+        self.begin(200, len(GOOD))
+        self.send(GOOD, 1000)
 
     def do_POST(self):
         self.server.requests.append(self.path)
-        body = self.rfile.read(int(self.headers["Content-Length"]))
+        body = self.body()
         if self.path == "/refuse":
-            return self.answer(422, b'{"why":"no"}', **{"Content-Type": "application/json"})
-        self.answer(201, b'{"got":%s}' % body, **{"Content-Type": "application/json"})
+            return self.answer(422, b'{"why":"no"}', Content_Type="application/json")
+        self.answer(201, b'{"got":%s}' % body, Content_Type="application/json")
 
     def do_PUT(self):
         self.server.requests.append(self.path)
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.answer(200, b'{"bytes":%d}' % len(body), **{"Content-Type": "application/json"})
+        self.answer(200, b'{"bytes":%d}' % len(self.body()), Content_Type="application/json")
 
 
 class Server:
