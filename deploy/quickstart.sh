@@ -5,6 +5,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=deploy/lib/packages.sh
 . deploy/lib/packages.sh
+# shellcheck source=deploy/lib/nginx.sh
+. deploy/lib/nginx.sh
 
 # Bold on a terminal only.
 if [ -t 1 ]; then bold=$'\033[1m' plain=$'\033[0m'; else bold='' plain=''; fi
@@ -50,21 +52,10 @@ trap 'exit 130' INT TERM
 
 mkdir -p "$work/www" "$work/root"
 head -c 256000000 /dev/urandom >"$work/www/demo.bin"
-chmod 755 "$work" "$work/www"
 port=$((20000 + RANDOM % 10000))
-cat >"$work/nginx.conf" <<CONF
-daemon off; worker_processes 1; pid $work/nginx.pid; error_log $work/nginx.log;
-events { worker_connections 64; }
-http {
-    access_log off; client_body_temp_path $work/t1; proxy_temp_path $work/t2; fastcgi_temp_path $work/t3;
-    uwsgi_temp_path $work/t4; scgi_temp_path $work/t5;
-    server { listen 127.0.0.1:$port; root $work/www; limit_rate 3m; }
-}
-CONF
-[ "$(id -u)" -ne 0 ] || sed -i '1i user root;' "$work/nginx.conf"
 
 say "1. A web server with a file of 256 MB; haul up: a Redis, a worker and the page; and a second worker"
-"$(command -v nginx || echo /usr/sbin/nginx)" -p "$work" -c "$work/nginx.conf" -e "$work/nginx.log" & pids+=($!)
+serve_files "$work/www" "$port" 3m "$work"; pids+=($!)
 "$haul" up --root "$work/root" --listen "$((port + 1))" --allow-address 127.0.0.0/8 >"$work/up" 2>"$work/up.log" & pids+=($!)
 for _ in $(seq 600); do [ -s "$work/up" ] && break; sleep 0.05; done
 cat "$work/up"

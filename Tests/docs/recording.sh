@@ -6,6 +6,8 @@ set -euo pipefail
 repository=$(cd "$(dirname "$0")/../.." && pwd -P)
 # shellcheck source=deploy/lib/packages.sh
 . "$repository/deploy/lib/packages.sh"
+# shellcheck source=deploy/lib/nginx.sh
+. "$repository/deploy/lib/nginx.sh"
 haul=$(realpath "${1:?the program haul}")
 output=$(realpath "${2:-$repository/docs/images/recording.svg}")
 need_packages "${RUN_PACKAGES[@]}" nginx-light tmux
@@ -39,20 +41,9 @@ wait_for() {
 }
 
 mkdir -p "$work"/{origin,files}
-chmod 755 "$work" "$work/origin"
 head -c 240000000 /dev/urandom >"$work/origin/film.mkv"
 port=$((20000 + RANDOM % 10000)) redis_port=$((port + 1))
-cat >"$work/nginx.conf" <<CONF
-daemon off; worker_processes 1; pid $work/nginx.pid; error_log $work/nginx.log;
-events { worker_connections 64; }
-http {
-    access_log off; client_body_temp_path $work/t1; proxy_temp_path $work/t2; fastcgi_temp_path $work/t3;
-    uwsgi_temp_path $work/t4; scgi_temp_path $work/t5;
-    server { listen 127.0.0.1:$port; root $work/origin; limit_rate 1200k; }
-}
-CONF
-[ "$(id -u)" -ne 0 ] || sed -i '1i user root;' "$work/nginx.conf"
-"$(command -v nginx || echo /usr/sbin/nginx)" -p "$work" -c "$work/nginx.conf" -e "$work/nginx.log" & pids+=($!)
+serve_files "$work/origin" "$port" 1200k "$work"; pids+=($!)
 redis-server --port "$redis_port" --bind 127.0.0.1 --save '' --appendonly no --dir "$work" >"$work/redis.log" & pids+=($!)
 redis() { redis-cli -p "$redis_port" "$@"; }
 wait_for 10 redis PING >/dev/null
