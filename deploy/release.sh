@@ -61,16 +61,22 @@ build() {
     local source=$work/source tree=$work/tree
     rm -rf "$source" "$tree" "$work/system"
     git clone --quiet "$repository" "$source"
-    # The program finds the libraries beside it before those of the system, and so do these libraries themselves.
-    (cd "$source" && swift build -c release --static-swift-stdlib --product haul \
-        -Xlinker -rpath -Xlinker "\$ORIGIN/../lib/haul" -Xlinker --disable-new-dtags) >"$work/build.log" 2>&1 ||
+    # The program finds the libraries beside it before those of the system, and so do these libraries themselves. After
+    # its start nothing can change which functions it calls (`now`). Its id would be made from what follows.
+    (cd "$source" && swift build -c release --static-swift-stdlib --product haul -Xlinker --build-id=none \
+        -Xlinker -z -Xlinker now -Xlinker -rpath -Xlinker "\$ORIGIN/../lib/haul" -Xlinker --disable-new-dtags) \
+        >"$work/build.log" 2>&1 ||
         { tail -n 40 "$work/build.log" >&2; exit 1; }
     local binary
     binary=$(cd "$source" && swift build -c release --static-swift-stdlib --show-bin-path)/haul
     mkdir -p "$1"
-    # The hashes of the modules' code differ between builds whose code is the same, and the build's id is computed from
-    # them. Nothing reads either of them at run time.
-    objcopy --remove-section=.swift_modhash --remove-section=.note.gnu.build-id "$binary"
+    # The hashes of the modules' code differ between builds whose code is the same, and nothing reads them at run time.
+    # They become zeros: without their section objcopy would also drop the protection of what the linker has set (RELRO).
+    objcopy --dump-section ".swift_modhash=$work/hashes" "$binary"
+    head -c "$(stat -c %s "$work/hashes")" /dev/zero >"$work/zeros"
+    objcopy --update-section ".swift_modhash=$work/zeros" "$binary"
+    readelf -lW "$binary" >"$work/headers"
+    grep -q GNU_RELRO "$work/headers" || { echo "release.sh: the program has no RELRO" >&2; exit 1; }
 
     local name=haul-$version-linux-$architecture
     install -D -m 755 "$binary" "$tree/bin/haul"
