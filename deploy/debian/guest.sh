@@ -148,6 +148,8 @@ systemctl enable --quiet --now haul-worker@1
 apt-get remove -y haul | grep -E '^Removing'
 same "$(pgrep -c -x haul || true)" 0 "processes after the removal"
 [ -e /etc/haul/worker.conf ] || fail "a removal took the configuration"
+# The drop-in is the operator's own, and not the package's.
+rm -r /etc/systemd/system/haul-web.service.d
 apt-get purge -y haul | grep -E '^Purging'
 left=$(find / -xdev \( -path /proc -o -path /sys -o -path /root -o -path /var/lib/haul -o -path /var/log -o -path /run \) -prune -o \
     -name '*haul*' -print)
