@@ -85,6 +85,13 @@ build() {
     chrpath --replace "\$ORIGIN/../lib/haul" "$tree/bin/haul" >/dev/null
     mkdir -p "$tree/lib/haul"
     libraries "$binary" | while read -r library; do install -m 644 "$(realpath "$library")" "$tree/lib/haul/${library##*/}"; done
+    # Their licenses ask that a copy of them comes with the licenses.
+    # shellcheck disable=SC2016 # dpkg-query replaces it
+    libraries "$binary" | xargs -n 1 realpath | sed 's,.*/,*/,' | xargs dpkg-query -S | cut -d : -f 1 | sort -u |
+        xargs dpkg-query -W -f '${Package} ${Version}\n' >"$work/libraries"
+    while read -r package _; do
+        install -D -m 644 "/usr/share/doc/$package/copyright" "$tree/share/doc/$package/copyright"
+    done <"$work/libraries"
     (cd "$source" && install -m 644 LICENSE README.md CHANGELOG.md SECURITY.md "$tree")
     install -D -m 644 -t "$tree/examples" "$source"/deploy/redis/{redis.conf,users.acl} "$source"/deploy/systemd/*.{service,conf}
     (cd "$source" && git ls-files -z docs | while IFS= read -r -d '' page; do install -D -m 644 "$page" "$tree/$page"; done)
@@ -106,9 +113,6 @@ build() {
     archive '' "$work/system/image" "$1/haul-$version-image-$architecture.tar.gz"
 
     (cd "$source" && swift package show-dependencies --format json 2>/dev/null) >"$work/dependencies.json"
-    # shellcheck disable=SC2016 # dpkg-query replaces it
-    libraries "$binary" | xargs -n 1 realpath | sed 's,.*/,*/,' | xargs dpkg-query -S | cut -d : -f 1 | sort -u |
-        xargs dpkg-query -W -f '${Package} ${Version}\n' >"$work/libraries"
     python3 -B "$source/deploy/lib/sbom.py" "$version" "$work/dependencies.json" "$work/libraries" "$1"/* >"$work/sbom"
     install -m 644 "$work/sbom" "$1/haul-$version.spdx.json"
     (cd "$1" && sha256sum -- * >SHA256SUMS)

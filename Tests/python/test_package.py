@@ -5,6 +5,7 @@ import re
 import subprocess
 import zipfile
 
+import haul_client as haul
 import pytest
 from support import PYTHON, REPOSITORY, Origin, Server, Worker
 
@@ -17,6 +18,15 @@ def examples(page):
     return re.findall(r"^```python client\n(.*?)^```$", text, re.S | re.M)
 
 
+def version_of_haul():
+    return re.search(r'text = "(.*)"', (REPOSITORY / "Sources/Contract/Version.swift").read_text()).group(1)
+
+
+def test_the_client_and_the_readme_name_the_version_of_haul():
+    assert haul.__version__ == version_of_haul()
+    assert f"\nVersion {version_of_haul()}, " in (REPOSITORY / "README.md").read_text("utf-8")
+
+
 def test_two_builds_have_equal_bytes_and_the_version_of_haul(tmp_path):
     built = []
     for name in ("one", "two"):
@@ -24,7 +34,7 @@ def test_two_builds_have_equal_bytes_and_the_version_of_haul(tmp_path):
         subprocess.run([REPOSITORY / "deploy/python.sh", place], check=True, stdout=subprocess.PIPE, timeout=120)
         built.append({file.name: file.read_bytes() for file in place.iterdir()})
     assert built[0] == built[1]
-    version = re.search(r'text = "(.*)"', (REPOSITORY / "Sources/Contract/Version.swift").read_text()).group(1)
+    version = version_of_haul()
     wheel = f"haul_client-{version}-py3-none-any.whl"
     assert set(built[0]) == {wheel, f"haul_client-{version}.tar.gz"}
     names = zipfile.ZipFile(tmp_path / "one" / wheel).namelist()

@@ -1,12 +1,13 @@
 # shellcheck shell=bash
 # Sourced: makes a Debian of the same release as this one. It is kept as an archive, because it is the same each time.
 
-# debian_base: prints the archive's path.
+# debian_base [PACKAGES]: prints the archive's path. PACKAGES is what it has beyond the smallest Debian, with commas
+# between; without it the Debian has all that the package and the image need.
 debian_base() (
     set -euo pipefail
     # shellcheck source=/dev/null
     . /etc/os-release
-    included=systemd,systemd-sysv,dbus,procps,ca-certificates,redis-server,nginx-light,libcurl4,libexpat1,libhiredis0.14,libssl3,libstdc++6
+    included=${1:-systemd,systemd-sysv,dbus,procps,ca-certificates,redis-server,nginx-light,libcurl4,libexpat1,libhiredis0.14,libssl3,libstdc++6}
     base=.build/debian/$VERSION_CODENAME-$(echo "$included" | sha256sum | head -c 12).tar
     if [ ! -e "$base" ]; then
         echo "making a base of Debian $VERSION_CODENAME, which takes a minute or two" >&2
