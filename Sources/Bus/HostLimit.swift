@@ -69,6 +69,15 @@ extension Queue {
         return (Set(limits.filter { HostLimit.hasRate($0.value) }.keys), faults)
     }
 
+    /// Until when workers start nothing at each of `hosts`, unix ms. Most hosts have no such time.
+    package func backoffs(of hosts: [String]) async throws(RedisError) -> [String: Int64] {
+        let replies = try await redis.pipeline(hosts.map { .command(Command("GET", keys[.hostBackoff] + $0)) })
+        let times = zip(hosts, replies).compactMap { host, reply in
+            reply.string.flatMap { Int64($0) }.map { (host, $0) }
+        }
+        return Dictionary(times) { $1 }
+    }
+
     /// Sets the limits of a host, JSON as in `haul:{NAME}:limits`; nil removes them. The value is not checked.
     package func setLimit(of host: String, to value: String?) async throws(RedisError) {
         if let value {

@@ -38,13 +38,29 @@ extension Queue {
         for (index, id) in ids.enumerated() {
             let fields = try replies[index * 2].get().dictionary
             guard let state = fields["state"].flatMap(JobState.init) else { continue }
-            var offsets = ByteIntervals()
-            for (start, end) in try replies[index * 2 + 1].get().dictionary {
-                if let start = Int64(start), let end = Int64(end), start < end { offsets.insert(start..<end) }
-            }
+            let offsets = Self.intervals(try replies[index * 2 + 1].get())
             result.append(JobRecord(id: id, state: state, fields: fields, offsets: offsets))
         }
         return result
+    }
+
+    /// The durable intervals of jobs, in the order of `ids`.
+    package func offsets(of ids: [String]) async throws(RedisError) -> [ByteIntervals] {
+        var result: [ByteIntervals] = []
+        for page in ids.pages(of: 500) {
+            for reply in try await redis.pipeline(page.map { .command(Command("HGETALL", keys.offsets($0))) }) {
+                result.append(Self.intervals(try reply.get()))
+            }
+        }
+        return result
+    }
+
+    private static func intervals(_ reply: RedisValue) -> ByteIntervals {
+        var intervals = ByteIntervals()
+        for (start, end) in reply.dictionary {
+            if let start = Int64(start), let end = Int64(end), start < end { intervals.insert(start..<end) }
+        }
+        return intervals
     }
 
     /// The ids of pushes whose jobs were removed since, so that the pushes have no effect. `pushes`: the timestamp of

@@ -6,6 +6,9 @@
 #include <stddef.h>
 
 static const struct chaul_page_file files[] = {
+    {"actions.js", (const char[]) {
+#embed "../Web/Page/actions.js" suffix(, 0)
+    }},
     {"answer.js", (const char[]) {
 #embed "../Web/Page/answer.js" suffix(, 0)
     }},
@@ -15,8 +18,20 @@ static const struct chaul_page_file files[] = {
     {"app.css", (const char[]) {
 #embed "../Web/Page/app.css" suffix(, 0)
     }},
+    {"attention.js", (const char[]) {
+#embed "../Web/Page/attention.js" suffix(, 0)
+    }},
+    {"bars.js", (const char[]) {
+#embed "../Web/Page/bars.js" suffix(, 0)
+    }},
     {"batches.js", (const char[]) {
 #embed "../Web/Page/batches.js" suffix(, 0)
+    }},
+    {"charts.js", (const char[]) {
+#embed "../Web/Page/charts.js" suffix(, 0)
+    }},
+    {"dialogs.js", (const char[]) {
+#embed "../Web/Page/dialogs.js" suffix(, 0)
     }},
     {"dom.js", (const char[]) {
 #embed "../Web/Page/dom.js" suffix(, 0)
@@ -24,11 +39,14 @@ static const struct chaul_page_file files[] = {
     {"format.js", (const char[]) {
 #embed "../Web/Page/format.js" suffix(, 0)
     }},
-    {"history.js", (const char[]) {
-#embed "../Web/Page/history.js" suffix(, 0)
+    {"groups.js", (const char[]) {
+#embed "../Web/Page/groups.js" suffix(, 0)
     }},
     {"icon.svg", (const char[]) {
 #embed "../Web/Page/icon.svg" suffix(, 0)
+    }},
+    {"icons.js", (const char[]) {
+#embed "../Web/Page/icons.js" suffix(, 0)
     }},
     {"index.html", (const char[]) {
 #embed "../Web/Page/index.html" suffix(, 0)
@@ -38,6 +56,9 @@ static const struct chaul_page_file files[] = {
     }},
     {"jobs.js", (const char[]) {
 #embed "../Web/Page/jobs.js" suffix(, 0)
+    }},
+    {"keys.js", (const char[]) {
+#embed "../Web/Page/keys.js" suffix(, 0)
     }},
     {"live.js", (const char[]) {
 #embed "../Web/Page/live.js" suffix(, 0)
@@ -51,11 +72,23 @@ static const struct chaul_page_file files[] = {
     {"push.js", (const char[]) {
 #embed "../Web/Page/push.js" suffix(, 0)
     }},
+    {"queues.js", (const char[]) {
+#embed "../Web/Page/queues.js" suffix(, 0)
+    }},
+    {"rejected.js", (const char[]) {
+#embed "../Web/Page/rejected.js" suffix(, 0)
+    }},
     {"settings.js", (const char[]) {
 #embed "../Web/Page/settings.js" suffix(, 0)
     }},
-    {"tables.js", (const char[]) {
-#embed "../Web/Page/tables.js" suffix(, 0)
+    {"welcome.js", (const char[]) {
+#embed "../Web/Page/welcome.js" suffix(, 0)
+    }},
+    {"words.js", (const char[]) {
+#embed "../Web/Page/words.js" suffix(, 0)
+    }},
+    {"workers.js", (const char[]) {
+#embed "../Web/Page/workers.js" suffix(, 0)
     }},
     {"api/openapi.json", (const char[]) {
 #embed "../Web/Page/openapi.json" suffix(, 0)

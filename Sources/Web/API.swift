@@ -68,7 +68,15 @@ struct API: Sendable {
     func resource(
         _ path: [String], _ query: Query, _ caller: Caller, isWatched: Bool = false
     ) throws(APIError) -> Resource? {
-        guard path.first == "queues", path.count >= 2 else { return nil }
+        guard path.first == "queues" else { return nil }
+        if path.count == 1 {
+            let all = configuration.queues.compactMap { readers[$0.text] }
+            return Resource(key: "queues", age: .seconds(2)) {
+                var texts: [String] = []
+                for reader in all { texts.append(try await reader.summary()) }
+                return #"{"queues":[\#(texts.joined(separator: ","))]}"#
+            }
+        }
         let reader = try reader(path[1])
         let key = path.joined(separator: "/")
         if path.count == 2 { return Resource(key: key, age: .milliseconds(900)) { try await reader.overview() } }
@@ -106,6 +114,12 @@ struct API: Sendable {
                 guard let text = try await reader.batch(name) else { throw APIError.notFound("the batch \(name)") }
                 return text
             }
+        case ("hosts", 3): return Resource(key: key, age: .milliseconds(1900)) { try await reader.hosts() }
+        case ("facets", 3):
+            let state = try state(of: query)
+            return Resource(key: "\(key) \(state.rawValue)", age: .milliseconds(1900)) {
+                try await reader.facets(state)
+            }
         case ("workers", 3): return Resource(key: key, age: .milliseconds(900)) { try await reader.workers() }
         case ("rejected", 3):
             let isOperator = caller.role == .operator
@@ -125,20 +139,25 @@ struct API: Sendable {
         }
     }
 
-    private func list(
-        _ reader: QueueReaderCache, _ key: String, _ query: Query, _ reach: QueueReaderCache.Reach
-    ) throws(APIError) -> Resource {
+    private func state(of query: Query) throws(APIError) -> JobState {
         guard let state = JobState(rawValue: query["state"] ?? "running") else {
             let states = JobState.allCases.map(\.rawValue).joined(separator: ", ")
             throw APIError(400, "bad_request", "state must be one of \(states)")
         }
+        return state
+    }
+
+    private func list(
+        _ reader: QueueReaderCache, _ key: String, _ query: Query, _ reach: QueueReaderCache.Reach
+    ) throws(APIError) -> Resource {
+        let state = try state(of: query)
         let filter = JobFilter(query)
         if let problem = filter.problem { throw APIError(400, "bad_request", problem) }
         let start = Int(try query.integer("from", in: 0...100_000_000, else: 0))
         let limit = Int(try query.integer("limit", in: 1...500, else: 100))
         let key = [
             key, state.rawValue, "\(start)", "\(limit)", "\(reach.most)", filter.text, filter.host, filter.error,
-            filter.worker, filter.batch,
+            filter.worker, filter.batch, filter.kind, filter.waiting, filter.retryable,
         ]
         return Resource(key: key.joined(separator: "\u{0}"), isSearch: !filter.isEmpty, age: .milliseconds(900)) {
             try await reader.list(state, filter, from: start, limit: limit, reach)

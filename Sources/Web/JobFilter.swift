@@ -9,21 +9,37 @@ struct JobFilter: Sendable, Hashable, CustomStringConvertible {
     var worker = ""
     /// The name of a batch.
     var batch = ""
+    /// `download`, or another kind of job.
+    var kind = ""
+    /// What a running job waits for, as its record says it; `none` for one that waits for nothing.
+    var waiting = ""
+    /// `true` or `false`: whether a retry of a failed job may help.
+    var retryable = ""
 
     /// The names of these values in a query and in JSON.
-    static let names: Set<String> = ["q", "host", "error", "worker", "batch"]
+    static let names: Set<String> = ["q", "host", "error", "worker", "batch", "kind", "waiting", "retryable"]
 
     var isEmpty: Bool { self == JobFilter() }
 
     /// What is filtered for, like `host=a.example error=http_404`.
     var description: String {
-        [("q", text), ("host", host), ("error", error), ("worker", worker), ("batch", batch)]
-            .filter { !$0.1.isEmpty }.map { "\($0.0)=\($0.1)" }.joined(separator: " ")
+        [
+            ("q", text), ("host", host), ("error", error), ("worker", worker), ("batch", batch), ("kind", kind),
+            ("waiting", waiting), ("retryable", retryable),
+        ]
+        .filter { !$0.1.isEmpty }.map { "\($0.0)=\($0.1)" }.joined(separator: " ")
     }
 
     /// What is wrong with the filter; nil if nothing is.
     var problem: String? {
-        batch.isEmpty || JobField.isID(batch) ? nil : "batch must be a batch's name, not \(JSON.quoted(batch))"
+        if !batch.isEmpty, !JobField.isID(batch) { return "batch must be a batch's name, not \(JSON.quoted(batch))" }
+        if !kind.isEmpty, Job.Kind(rawValue: kind) == nil {
+            return "kind must be \(Job.Kind.allCases.map(\.rawValue).joined(separator: ", ")), not \(JSON.quoted(kind))"
+        }
+        if !["", "true", "false"].contains(retryable) {
+            return "retryable must be true or false, not \(JSON.quoted(retryable))"
+        }
+        return nil
     }
 
     init() {}
@@ -34,6 +50,9 @@ struct JobFilter: Sendable, Hashable, CustomStringConvertible {
         error = query["error"] ?? ""
         worker = query["worker"] ?? ""
         batch = query["batch"] ?? ""
+        kind = query["kind"] ?? ""
+        waiting = query["waiting"] ?? ""
+        retryable = query["retryable"] ?? ""
     }
 
     /// Takes the values from an object's members.
@@ -43,5 +62,8 @@ struct JobFilter: Sendable, Hashable, CustomStringConvertible {
         error = json["error"]?.string ?? ""
         worker = json["worker"]?.string ?? ""
         batch = json["batch"]?.string ?? ""
+        kind = json["kind"]?.string ?? ""
+        waiting = json["waiting"]?.string ?? ""
+        retryable = json["retryable"]?.string ?? ""
     }
 }

@@ -12,9 +12,10 @@ enum JobJSON {
     /// The fields with a server's response to a `request` job. They may be private, so viewers do not see them.
     private static let responseFields: Set<String> = ["headers", "body", "body_base64"]
     /// The fields of a job's hash that a row of a list needs.
-    static let rowFields = Queue.summaryFields + ["kind", "method", "status", "batch"]
+    static let rowFields = Queue.summaryFields + ["kind", "method", "status", "batch", "retryable"]
     /// Keeps the JSON small: no page draws more intervals than these.
     private static let maxIntervals = 4096
+    private static let maxRowIntervals = 16
 
     /// All fields of a job, except for those that are empty or internal.
     ///
@@ -52,7 +53,9 @@ enum JobJSON {
     }
 
     /// A row of a list. `fields` come from the job's hash, and are empty if there is none.
-    static func row(_ job: ListedJob, state: JobState, _ fields: [String: String]) -> String {
+    static func row(
+        _ job: ListedJob, state: JobState, _ fields: [String: String], _ offsets: ByteIntervals? = nil
+    ) -> String {
         var json = JSONObject()
         json.set("id", job.id)
         json.set("state", fields["state"] ?? state.rawValue)
@@ -65,7 +68,31 @@ enum JobJSON {
         for name in rowFields where name != "state" && name != "url" {
             if let value = fields[name], !value.isEmpty { set(name, value, in: &json) }
         }
+        if let offsets, !offsets.intervals.isEmpty {
+            json.set(
+                "offsets",
+                json: "[\(merged(offsets).map { "[\($0.lowerBound),\($0.upperBound)]" }.joined(separator: ","))]")
+        }
         return json.text
+    }
+
+    /// The intervals that a bar in a row can show: the smallest gaps are closed until `maxRowIntervals` are left.
+    static func merged(_ offsets: ByteIntervals) -> [Range<Int64>] {
+        let all = Array(offsets.intervals)
+        guard all.count > maxRowIntervals else { return all }
+        let gaps = (1..<all.count).sorted {
+            all[$0].lowerBound - all[$0 - 1].upperBound > all[$1].lowerBound - all[$1 - 1].upperBound
+        }
+        var merged: [Range<Int64>] = []
+        let kept = Set(gaps.prefix(maxRowIntervals - 1))
+        for (place, interval) in all.enumerated() {
+            if place == 0 || kept.contains(place) {
+                merged.append(interval)
+            } else {
+                merged[merged.count - 1] = merged[merged.count - 1].lowerBound..<interval.upperBound
+            }
+        }
+        return merged
     }
 
     /// An event for viewers, without the server's response.

@@ -22,6 +22,9 @@ struct JobMatcher: Sendable {
         if !filter.error.isEmpty { fields.append("error") }
         if !filter.worker.isEmpty { fields.append("worker") }
         if !filter.batch.isEmpty { fields.append("batch") }
+        if !filter.kind.isEmpty { fields.append("kind") }
+        if !filter.waiting.isEmpty { fields.append("waiting") }
+        if !filter.retryable.isEmpty { fields.append("retryable") }
         if !filter.host.isEmpty || !filter.text.isEmpty { fields.append("url") }
         if !filter.text.isEmpty { fields += ["path", "file", "message"] }
         self.fields = fields
@@ -32,6 +35,18 @@ struct JobMatcher: Sendable {
         if !filter.error.isEmpty, !Self.isSame(rest.popFirst() ?? nil, filter.error) { return false }
         if !filter.worker.isEmpty, !Self.isSame(rest.popFirst() ?? nil, filter.worker) { return false }
         if !filter.batch.isEmpty, !isMember(job, rest.popFirst() ?? nil) { return false }
+        if !filter.kind.isEmpty, !Self.isSame(rest.popFirst() ?? nil, filter.kind, else: Job.Kind.download.rawValue) {
+            return false
+        }
+        if !filter.waiting.isEmpty {
+            let value = (rest.popFirst() ?? nil) ?? job.waitReason.map { Array($0.utf8) }
+            if !Self.isSame(value, filter.waiting, else: "none") { return false }
+        }
+        if !filter.retryable.isEmpty,
+            !Self.isSame(rest.popFirst() ?? nil, filter.retryable == "true" ? "1" : "0", else: "0")
+        {
+            return false
+        }
         guard !filter.host.isEmpty || !filter.text.isEmpty else { return true }
         let url = (rest.popFirst() ?? nil) ?? job.maskedURL.map { Array($0.utf8) }
         if !filter.host.isEmpty, JobJSON.host(of: url.map { String(decoding: $0, as: UTF8.self) }) != filter.host {
@@ -45,7 +60,7 @@ struct JobMatcher: Sendable {
     /// false for a job that matches. The element must have no escapes.
     func mayMatch(_ element: [UInt8]) -> Bool {
         // Only a job with a hash has an error or a worker.
-        guard filter.error.isEmpty, filter.worker.isEmpty else { return false }
+        guard filter.error.isEmpty, filter.worker.isEmpty, filter.retryable != "true" else { return false }
         // Credentials are removed from a URL before it is compared, so its text may differ from the element's.
         return memchr(element, Int32(UInt8(ascii: "@")), element.count) != nil
             || traces.allSatisfy { $0.isIn(element) }
@@ -58,6 +73,11 @@ struct JobMatcher: Sendable {
     }
 
     private static func isSame(_ value: [UInt8]?, _ text: String) -> Bool { value?.elementsEqual(text.utf8) ?? false }
+
+    /// The same; a missing value counts as `absent`.
+    private static func isSame(_ value: [UInt8]?, _ text: String, else absent: String) -> Bool {
+        value.map { $0.elementsEqual(text.utf8) } ?? (text == absent)
+    }
 
     /// Whether the job's hash or its element in the queue names the batch.
     private func isMember(_ job: ListedJob, _ batches: [UInt8]?) -> Bool {

@@ -19,6 +19,9 @@ extension QueueReaderCache {
     /// A call that has taken this long examines no further jobs, so that the user soon sees what it has found.
     private static let patience: Duration = .milliseconds(150)
 
+    /// The states in which a file may be there in part.
+    private static let partial: Set<JobState> = [.running, .paused]
+
     /// The ids of running jobs. They are read once a second at most, and less often if there are many.
     func runningIDs() async throws -> [String] {
         if let running, running.read + .milliseconds(max(900, running.ids.count / 2)) > .now { return running.ids }
@@ -95,7 +98,10 @@ extension QueueReaderCache {
             position += page.read
         }
         let hashes = try await queue.fields(JobJSON.rowFields, of: found.map(\.id))
-        let rows = zip(found, hashes).map { JobJSON.row($0, state: state, $1) }
+        let offsets = Self.partial.contains(state) ? try await queue.offsets(of: found.map(\.id)) : []
+        let rows = zip(found, hashes).enumerated().map { place, job in
+            JobJSON.row(job.0, state: state, job.1, place < offsets.count ? offsets[place] : nil)
+        }
         var json = JSONObject()
         json.set("state", state.rawValue)
         json.set("total", total)

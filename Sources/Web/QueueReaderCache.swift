@@ -9,18 +9,19 @@ actor QueueReaderCache {
     /// The ids of running jobs, and those of ended members of batches, with the time of their reading.
     var running: (ids: [String], read: ContinuousClock.Instant)?
     var members: [String: (ids: [BatchState: [String]], read: ContinuousClock.Instant)] = [:]
-    /// The speeds of running jobs when they were last read, in bytes per second.
-    private var speeds: [String: Int64] = [:]
-    /// The index of the running job whose speed is read next.
-    private var nextSpeed = 0
+    /// What was last read of running jobs, and when.
+    var facts: [String: JobFacts] = [:]
+    var factsRead: ContinuousClock.Instant?
+    /// The read that is under way, which all calls share.
+    var factsTask: Task<Void, any Error>?
+    /// The index of the running job that is read next.
+    var nextFact = 0
+    /// What was read of the newest jobs of a state. A key has the timestamp at which its job got there.
+    var listed: [JobState: [ListedJob: JobFacts]] = [:]
+    /// Some waiting jobs, and when they were read.
+    var waiting: (jobs: [ListedJob], read: ContinuousClock.Instant)?
     /// The history of past hours, by their number since 1970.
     private var hours: [Int64: [HistoryMinute]] = [:]
-    /// Errors and hosts of the newest failures. A key has the timestamp of its failure.
-    private var failures: [ListedJob: (error: String, host: String)] = [:]
-
-    /// How many speeds one call reads, and how many of the newest failures are counted.
-    private static let maxSpeeds = 2000
-    private static let maxFailures = 1000
 
     init(_ queue: Queue) { self.queue = queue }
 
@@ -36,14 +37,25 @@ actor QueueReaderCache {
         for state in JobState.allCases { counts.set(state.rawValue, stats.counts[state] ?? 0) }
         json.set("counts", json: counts.text)
         json.set("rejected", stats.rejected)
+        json.set("batches", try await queue.batchCount())
         json.set("paused", stats.isPaused)
         json.set("max_running", stats.maxRunning)
         json.set("workers", json: try await workerCounts(now))
         json.set("oldest_waiting", try await oldest())
-        let (speed, share) = try await speed()
-        json.set("speed", speed)
-        json.set("speed_of", share)
-        json.set("failures", json: try await failuresJSON())
+        let running = try await runningFacts()
+        json.set("speed", running.values.reduce(0) { $0 + $1.speed })
+        json.set("speed_of", running.count)
+        json.set("waiting_for", json: Ranking(running.values.compactMap(\.waiting)).json())
+        if let ages = Ages.json(of: running.values.compactMap(\.started), now: now) {
+            json.set("running_ages", json: ages)
+        }
+        if let ages = Ages.json(of: try await waitingSample().compactMap(\.timestamp), now: now) {
+            json.set("waiting_ages", json: ages)
+        }
+        if stats.counts[.scheduled] ?? 0 > 0 {
+            json.set("next_scheduled", try await queue.listed(in: .scheduled, from: 0, limit: 1).first?.timestamp)
+        }
+        json.set("failures", json: try await failuresJSON(now))
         return json.text
     }
 
@@ -68,42 +80,15 @@ actor QueueReaderCache {
         return hashes.compactMap { ($0["updated"] ?? $0["created"]).flatMap { Int64($0) } }.min()
     }
 
-    /// The sum of the known speeds of running jobs, and the number of these speeds.
-    private func speed() async throws -> (sum: Int64, of: Int) {
-        let ids = try await runningIDs()
-        if nextSpeed >= ids.count { nextSpeed = 0 }
-        let batch = ids[nextSpeed..<min(nextSpeed + Self.maxSpeeds, ids.count)]
-        for (id, fields) in zip(batch, try await queue.fields(["speed"], of: batch)) {
-            speeds[id] = fields["speed"].flatMap { Int64($0) } ?? 0
-        }
-        nextSpeed = batch.endIndex
-        let current = Set(ids)
-        speeds = speeds.filter { current.contains($0.key) }
-        return (speeds.values.reduce(0, +), speeds.count)
-    }
-
-    /// The numbers of the newest failures by error and by host. Only new failures are read.
-    private func failuresJSON() async throws -> String {
-        let newest = try await queue.listed(in: .failed, from: 0, limit: Self.maxFailures)
-        let unknown = newest.filter { failures[$0] == nil }
-        let hashes = try await queue.fields(["error", "url"], of: unknown.map(\.id))
-        for (job, fields) in zip(unknown, hashes) {
-            failures[job] = (fields["error"] ?? "unknown", JobJSON.host(of: fields["url"]) ?? "unknown")
-        }
-        let kept = Set(newest)
-        failures = failures.filter { kept.contains($0.key) }
+    /// The numbers of the newest failures by error, by host, and by both.
+    private func failuresJSON(_ now: Int64) async throws -> String {
+        let failures = try await listedFacts(in: .failed)
         var json = JSONObject()
         json.set("of", failures.count)
-        json.set("by_error", json: Self.ranked(failures.values.map(\.error)))
-        json.set("by_host", json: Self.ranked(failures.values.map(\.host)))
+        json.set("by_error", json: Ranking(failures.values.map { $0.error ?? "unknown" }).json())
+        json.set("by_host", json: Ranking(failures.values.map(\.host)).json())
+        json.set("groups", json: failureGroups(failures, now: now))
         return json.text
-    }
-
-    /// The most frequent names, as pairs of a name and a count.
-    private static func ranked(_ names: [String]) -> String {
-        let counts = Dictionary(names.map { ($0, 1) }, uniquingKeysWith: +)
-        let first = counts.sorted { ($1.value, $0.key) < ($0.value, $1.key) }.prefix(12)
-        return "[\(first.map { "[\(JSON.quoted($0.key)),\($0.value)]" }.joined(separator: ","))]"
     }
 
     // MARK: History
@@ -145,6 +130,7 @@ actor QueueReaderCache {
 
     func workers() async throws -> String {
         let now = try await queue.timestamp()
+        let running = Dictionary(grouping: try await runningFacts().values) { $0.worker ?? "" }
         let workers = try await queue.workers().map { name, fields in
             var json = JSONObject()
             json.set("name", name)
@@ -152,12 +138,17 @@ actor QueueReaderCache {
             for (field, value) in fields.sorted(by: { $0.key < $1.key }) where Self.shown.contains(field) {
                 json.set(field, json: Int64(value).map { "\($0)" } ?? JSON.quoted(value))
             }
+            let jobs = running[name] ?? []
+            json.set("speed", jobs.reduce(0) { $0 + $1.speed })
+            json.set("waiting", json: Ranking(jobs.compactMap(\.waiting)).json())
             return json.text
         }
         return #"{"now":\#(now),"workers":[\#(workers.joined(separator: ","))]}"#
     }
 
-    private static let shown: Set<String> = ["host", "pid", "version", "slots", "running", "seen", "store"]
+    private static let shown: Set<String> = [
+        "host", "pid", "version", "slots", "running", "seen", "store", "lease", "kinds", "received",
+    ]
 
     /// The newest rejected elements. A viewer does not see the elements, since they may hold secrets.
     func rejected(limit: Int, withElements: Bool) async throws -> String {

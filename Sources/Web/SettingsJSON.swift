@@ -43,6 +43,12 @@ enum SettingsJSON {
         }
         if !defaults.members.isEmpty { json.set("defaults", json: defaults.text) }
         if !limits.members.isEmpty { json.set("limits", json: limits.text) }
+        let quiet = found.settings.compactMap { name, value in
+            name.hasPrefix("quiet:") && ["1", "true"].contains(value) ? String(name.dropFirst(6)) : nil
+        }
+        if !quiet.isEmpty {
+            json.set("quiet", json: quiet.sorted().reduce(into: JSONObject()) { $0.set($1, true) }.text)
+        }
         if !ignored.isEmpty {
             json.set("ignored", json: "[\(ignored.sorted().map(JSON.quoted).joined(separator: ","))]")
         }
@@ -61,6 +67,8 @@ enum SettingsJSON {
         case setting(QueueSetting, String?)
         case ofJobs(QueueDefault, String?)
         case ofHost(String, String?)
+        /// Whether a worker is quiet.
+        case ofWorker(String, Bool)
 
         /// The name of what is changed, and the new value unless it may hold a secret.
         var description: String {
@@ -68,6 +76,7 @@ enum SettingsJSON {
             case .setting(let setting, let value): "\(setting.name)=\(value ?? "none")"
             case .ofJobs(let field, _): field == .base ? field.name : "defaults.\(field.name)"
             case .ofHost(let host, let value): "limits.\(host)=\(value ?? "none")"
+            case .ofWorker(let worker, let isQuiet): "quiet:\(worker)=\(isQuiet)"
             }
         }
 
@@ -76,6 +85,7 @@ enum SettingsJSON {
             case .setting(let setting, let value): try await queue.set(setting, to: value)
             case .ofJobs(let field, let value): try await queue.set(field, to: value)
             case .ofHost(let host, let value): try await queue.setLimit(of: host, to: value)
+            case .ofWorker(let worker, let isQuiet): try await queue.setQuiet(worker, isQuiet)
             }
         }
     }
@@ -86,7 +96,7 @@ enum SettingsJSON {
     static func changes(_ json: JSON) throws(APIError) -> [Change] {
         var changes: [Change] = []
         guard let members = json.members, !members.isEmpty else {
-            throw refusal("give a setting, base, defaults or limits")
+            throw refusal("give a setting, base, defaults, limits or quiet")
         }
         for member in members {
             switch member.name {
@@ -100,6 +110,16 @@ enum SettingsJSON {
                 }
             case "limits":
                 for host in try Self.members(of: member) { changes.append(try ofHost(host.name, host.value)) }
+            case "quiet":
+                for worker in try Self.members(of: member) {
+                    guard JobField.isID(worker.name) else {
+                        throw refusal("quiet: \(worker.name) is not a valid worker name")
+                    }
+                    guard case .bool(let isQuiet) = worker.value else {
+                        throw refusal("quiet of \(worker.name) must be true or false")
+                    }
+                    changes.append(.ofWorker(worker.name, isQuiet))
+                }
             default: changes.append(try setting(member.name, member.value))
             }
         }

@@ -270,7 +270,8 @@ import Testing
         try await fixture.server.cli("HSET", "haul:{default}:defaults", "retries", "x")
         try await fixture.server.cli("HSET", "haul:{default}:limits", "h", "x")
         try await eventually("the settings to be read again") {
-            await fixture.get(path).text == #"{"paused":false,"ignored":["defaults.retries","limits.h","rate"]}"#
+            await fixture.get(path).text
+                == #"{"paused":false,"quiet":{"w":true},"ignored":["defaults.retries","limits.h","rate"]}"#
         }
     }
 
@@ -306,7 +307,7 @@ import Testing
         #expect(
             schemas.at("NewJob", "properties", "kind", "enum")?.array?.compactMap(\.string)
                 == Job.Kind.allCases.map(\.rawValue))
-        let settings = Set(QueueSetting.fixed.map(\.name) + ["base", "defaults", "limits"])
+        let settings = Set(QueueSetting.fixed.map(\.name) + ["base", "defaults", "limits", "quiet"])
         #expect(names("SettingsChange") == settings && names("Settings") == settings.union(["ignored"]))
         for field in ["status", "headers", "body", "body_base64", "files", "response_dropped"] {
             #expect(names("Job").contains(field), "\(field)")

@@ -18,7 +18,8 @@ import Testing
             let tag = try #require(answer["ETag"])
             #expect(await fixture.ask("GET", "/" + name, fields: [("if-none-match", tag)]).status == 304)
             // A file of another server would be named by its URL.
-            if !name.hasSuffix("json") { #expect(!answer.text.contains("https://"), "\(name)") }
+            let others = answer.text.replacing("https://example.org/", with: "").replacing("\"https://\"", with: "")
+            if !name.hasSuffix("json") { #expect(!others.contains("https://"), "\(name)") }
         }
         #expect(await fixture.get("/").text.contains("<html lang=\"en\">"))
         #expect(await fixture.get("/../../etc/passwd").status == 404)

@@ -1,5 +1,7 @@
 """Real programs for the browser's tests: Redis, workers, `haul web`, Chromium. `close` ends all of them."""
 
+import http.client
+import http.server
 import json
 import os
 import pathlib
@@ -8,7 +10,9 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
+import urllib.parse
 import urllib.request
 
 from selenium import webdriver
@@ -39,6 +43,66 @@ def free_port():
         return probe.getsockname()[1]
 
 
+def proxy(upstream_port, port, folder):
+    """Serves the page's files from `folder`, and everything else from `haul web`. Returns the server."""
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_):
+            pass
+
+        def relay(self):
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            upstream = http.client.HTTPConnection("127.0.0.1", upstream_port)
+            upstream.request(self.command, self.path, body or None, {name: value for name, value in self.headers.items() if name.lower() not in ["host", "origin", "accept-encoding"]})
+            answer = upstream.getresponse()
+            file = folder / (urllib.parse.urlsplit(self.path).path.lstrip("/") or "index.html")
+            local = file.read_bytes() if file.is_file() and not self.path.startswith("/api") else None
+            self.send_response(200 if local is not None else answer.status)
+            for name, value in answer.getheaders():
+                if name.lower() not in ["content-length", "connection", "transfer-encoding", "etag"] and not (local is not None and name.lower() == "content-type"):
+                    self.send_header(name, value)
+            if local is not None:
+                self.send_header("Content-Type", {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}.get(file.suffix, "text/html"))
+            self.send_header("Connection", "close")
+            self.end_headers()
+            self.close_connection = True
+            try:
+                if local is not None:
+                    return self.wfile.write(local)
+                while piece := answer.read1(65_536):
+                    self.wfile.write(piece)
+                    self.wfile.flush()
+            except OSError:
+                pass
+            finally:
+                upstream.close()
+
+        do_GET = do_POST = do_PATCH = do_HEAD = relay
+
+    class Server(http.server.ThreadingHTTPServer):
+        request_queue_size = 200
+        allow_reuse_address = True
+
+    server = Server(("127.0.0.1", port), Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
+PRESS = """
+const [name, inside] = arguments;
+const nameOf = (button) => {
+  const copy = button.cloneNode(true);
+  for (const key of copy.querySelectorAll("kbd")) key.remove();
+  return copy.textContent.trim();
+};
+const found = [...document.querySelectorAll(`${inside} button`)].find((button) => nameOf(button) === name && !button.disabled && button.checkVisibility());
+found?.click();
+return Boolean(found);
+"""
+
+
 class Bench:
     def __init__(self, haul):
         self.haul = haul
@@ -52,6 +116,8 @@ class Bench:
         eventually("Redis", lambda: self.redis("PING") == "PONG")
         self.port = free_port()
         self.web = None
+        # Where the page's files come from, if not from the binary; and what serves them then.
+        self.page = self.proxy = None
         self.driver = None
         self.slowest = (0, "")
 
@@ -104,9 +170,16 @@ class Bench:
         self.serve_queues(["default", "empty", "one", "some", "many"], *more)
 
     def serve_queues(self, queues, *more):
+        port = free_port() if self.page else self.port
         self.web = self.start(
-            self.haul, "web", "--redis", f"unix://{self.socket}", "--listen", f"127.0.0.1:{self.port}", *more,
+            self.haul, "web", "--redis", f"unix://{self.socket}", "--listen", f"127.0.0.1:{port}", *more,
             *[part for queue in queues for part in ("--queue", queue)])
+        if self.page:
+            if self.proxy:
+                self.proxy.shutdown()
+                self.proxy.server_close()
+            eventually("haul web", lambda: urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz").status == 200)
+            self.proxy = proxy(port, self.port, self.page)
         eventually("haul web", lambda: urllib.request.urlopen(f"http://127.0.0.1:{self.port}/healthz").status == 200)
 
     def ask(self, path, body=None, method=None):
@@ -156,7 +229,7 @@ class Bench:
         eventually("the page", lambda: self.driver.execute_script("return document.querySelector('main h1')?.textContent"))
 
     def text(self, inside="main"):
-        return self.driver.find_element(By.TAG_NAME, inside).text
+        return self.driver.find_element(By.CSS_SELECTOR, inside).text
 
     def shows(self, *texts, within=15, inside="main"):
         def missing():
@@ -175,26 +248,42 @@ class Bench:
         eventually(f"the notice {text}", lambda: text in self.driver.find_element(By.ID, "notice").text)
 
     def press(self, name, inside="main"):
-        """Presses a button by its name."""
-        def button():
-            found = [b for b in self.driver.find_elements(By.CSS_SELECTOR, f"{inside} button") if b.text == name and b.is_enabled() and b.is_displayed()]
-            return found and found[0]
-        eventually(f"a button {name}", button).click()
+        """Presses a button by its name, which has no keys in it."""
+        def pressed():
+            return self.driver.execute_script(PRESS, name, inside)
+        eventually(f"a button {name}", pressed)
+
+    def click(self, selector):
+        """Presses what the selector finds, even if a message floats above it."""
+        self.driver.execute_script("arguments[0].click()", eventually(selector, lambda: self.driver.find_element(By.CSS_SELECTOR, selector)))
+
+    def open_folds(self):
+        """Opens the folded parts of a dialog."""
+        self.driver.execute_script("for (const fold of document.querySelectorAll('dialog details')) fold.open = true")
+
+    def box(self, label, kind):
+        """The input with this label, which stands before it or is its name for screen readers."""
+        for item in self.driver.find_elements(By.CSS_SELECTOR, "dialog label, main label"):
+            if item.text.startswith(label):
+                return item.find_element(By.CSS_SELECTOR, kind)
+        for item in [item for place in ["dialog", "main"] for item in self.driver.find_elements(By.CSS_SELECTOR, f"{place} :is({kind})")]:
+            if (item.get_attribute("aria-label") or "").startswith(label):
+                return item
+        raise AssertionError(f"no field {label}")
 
     def fill(self, label, text):
         """Writes into the input with this label."""
-        for item in self.driver.find_elements(By.CSS_SELECTOR, "main label"):
-            if item.text.startswith(label):
-                box = item.find_element(By.CSS_SELECTOR, "input, textarea")
-                box.clear()
-                box.send_keys(text)
-                return
-        raise AssertionError(f"no field {label}")
+        box = self.box(label, "input, textarea")
+        box.clear()
+        if "\n" in text:
+            # As it is pasted: the key Enter would push.
+            self.driver.execute_script("arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('input'))", box, text)
+        else:
+            box.send_keys(text)
 
     def select(self, label, value):
         """Chooses an entry of the list with this label."""
-        box = next(item for item in self.driver.find_elements(By.CSS_SELECTOR, "main label") if item.text.startswith(label))
-        Select(box.find_element(By.TAG_NAME, "select")).select_by_value(value)
+        Select(self.box(label, "select")).select_by_value(value)
 
     def complaints(self):
         """The errors in the browser's console."""

@@ -41,7 +41,7 @@ const finish = () => { observer.disconnect(); clearTimeout(limit); done(performa
 const observer = new MutationObserver(() => { if (isThere()) finish(); });
 const limit = setTimeout(() => { observer.disconnect(); done(null); }, 25000);
 observer.observe(document.body, { subtree: true, childList: true, characterData: true, attributes: true });
-document.getElementById("notice").textContent = "";
+document.getElementById("notice")?.remove();
 new Function(press)();
 if (isThere()) finish();
 """
@@ -132,10 +132,10 @@ class Hour:
         return self.act(name, f"location.hash = {place!r}", *wanted)
 
     def press(self, name, button, *wanted, inside="main"):
-        script = f"[...document.querySelectorAll('{inside} button')].find((b) => b.textContent === {button!r} && !b.disabled).click()"
-        eventually(f"a button {button}", lambda: self.bench.driver.execute_script(
-            f"return [...document.querySelectorAll('{inside} button')].some((b) => b.textContent === {button!r} && !b.disabled)"))
-        return self.act(name, script, *wanted)
+        # The name of a button may be followed by its key.
+        found = f"[...document.querySelectorAll('{inside} button')].find((b) => b.textContent.startsWith({button!r}) && !b.disabled && b.checkVisibility())"
+        eventually(f"a button {button}", lambda: self.bench.driver.execute_script(f"return Boolean({found})"))
+        return self.act(name, f"{found}.click()", *wanted)
 
     def effect(self, name, condition, within=30):
         """Waits for the effect of workers, whose time is not the page's."""
@@ -146,28 +146,22 @@ class Hour:
 
     def look(self, turn):
         """Visits each page once."""
-        self.go("overview", "#/fleet/overview", "Queue fleet", "as this page saw it")
-        self.go("running jobs", "#/fleet/jobs/running", "Jobs: running", "1 to 100 of")
-        self.go("queued jobs", "#/fleet/jobs/queued", "Jobs: queued", "1 to 100 of")
-        self.press_link("next page", "Next page", "101 to 200 of")
-        self.go("workers", "#/fleet/workers", "left", "right", "working")
-        self.go("settings", "#/fleet/settings", "The queue is open")
+        self.go("overview", "#/fleet/overview", "Bytes received", "How old the work is")
+        self.go("running jobs", "#/fleet/jobs/running", "1 to ")
+        self.go("queued jobs", "#/fleet/jobs/queued", "Waits for its turn", "1 to ")
+        self.act("scroll to the middle", "const box = document.querySelector('.list-scroll'); box.scrollTop = box.scrollHeight / 2")
+        self.go("workers", "#/fleet/workers", "left", "right", "Takes jobs")
+        self.go("settings", "#/fleet/settings", "Workers follow a change")
         if turn:
             self.go("batches", "#/default/batches", "films", "until now")
             self.go("a batch", "#/default/batches/films", "Batch films", "until now ended.")
-            self.go("jobs of a batch", "#/default/jobs/completed?batch=films", "found among", f"film-{turn - 1}")
-
-    def press_link(self, name, text, *wanted):
-        # Use scripts: an element that the driver has found stays in the page's memory, and its whole table with it.
-        link = f"[...document.querySelectorAll('main a')].find((a) => a.textContent === {text!r})"
-        eventually(f"a link {text}", lambda: self.bench.driver.execute_script(f"return Boolean({link})"))
-        return self.act(name, f"{link}.click()", *wanted)
+            self.go("jobs of a batch", "#/default/jobs/completed?batch=films", "found among")
 
     def write(self, label, value):
         """Writes into the input with this label."""
         self.bench.driver.execute_script(
-            "const label = [...document.querySelectorAll('main label')].find((item) => item.textContent.startsWith(arguments[0]));"
-            "label.querySelector('input, textarea').value = arguments[1];", label, value)
+            "const label = [...document.querySelectorAll('dialog label')].find((item) => item.textContent.startsWith(arguments[0]));"
+            "const box = label.querySelector('input, textarea'); box.value = arguments[1]; box.dispatchEvent(new Event('input'));", label, value)
 
     def state(self, job):
         return self.bench.ask(f"queues/default/jobs/{job}")
@@ -175,36 +169,36 @@ class Hour:
     def move(self, turn):
         """Pushes a job, watches it, pauses it on one worker, and continues it on another."""
         bench, job = self.bench, f"film-{turn}"
-        self.go("push form", "#/default/push", "URLs, one on each line")
-        self.write("URLs", f"{self.origin}/film?size=3000000&drop=100000&every=0.4")
+        self.go("push form", "#/default/push", "one job for each line")
+        self.write("URL", f"{self.origin}/film?size=3000000&drop=100000&every=0.4")
         self.write("Id", job)
         self.write("Connections", "1")
         self.write("Batch", "films")
-        self.press("push", "Push", "1 pushed:", job)
-        self.act("watch", f"document.querySelector('main [role=status] a').click()", f"Job {job}", "It is ")
+        self.press("push", "Push 1 job", "1 job pushed", job, inside="dialog")
+        self.act("watch", "document.querySelector('dialog .pushed a').click()", "About this job")
         self.effect("pushed, running", lambda: self.state(job)["state"] == "running" and self.state(job).get("received", 0) > 0)
-        bench.shows("It is running", "in 1 piece")
+        bench.shows("Downloading", "in 1 range")
         first = self.state(job)["worker"]
-        self.press("pause", "Pause", "Pause: asked for 1 job.")
+        self.press("pause", "Pause", "1 job is being paused")
         self.effect("paused", lambda: self.state(job)["state"] == "paused")
-        bench.shows("It is paused")
+        bench.shows("Paused at")
         bench.command("worker", "quiet", first)
-        self.press("resume", "Resume", "Resume: asked for 1 job.")
+        self.press("resume", "Resume", "1 job runs again")
         second = self.effect("continued elsewhere", lambda: self.state(job)["state"] in ["running", "completed"] and self.state(job)["worker"])
         assert second != first, f"{job} went on where it was, on {first}"
         bench.command("worker", "resume", first)
-        bench.shows("It is completed", "The whole file.", within=60)
+        bench.shows("Completed", "The whole file", within=60)
 
     def cancel(self, turn):
         """Cancels 500 jobs that one worker runs. The fleet claims other jobs."""
         before = self.counts()["cancelled"]
         worker = ["left", "right"][turn % 2]
         limit = min(CANCELLED, self.options.running // 2)
-        self.go("jobs of one worker", f"#/fleet/jobs/running?worker={worker}", "Jobs: running", "100 found")
-        self.act("choose all", "[...document.querySelectorAll('main label')].find((l) => l.textContent.includes('All that match')).querySelector('input').click()")
-        self.press("ask to cancel", "Cancel", "Keep as it is")
+        self.go("jobs of one worker", f"#/fleet/jobs/running?worker={worker}", "found among")
+        self.act("choose all", "document.querySelector('.list thead input').click(); [...document.querySelectorAll('.selection button')].find((b) => b.textContent === 'Select all that match').click()", "selected")
+        self.press("ask to cancel", "Cancel", "Keep them", inside="#floating")
         begun = time.monotonic()
-        self.press("cancel 500", "Yes, cancel", "Cancel: asked for ", inside="dialog")
+        self.press("cancel 500", "Cancel ", "being cancelled", inside="dialog")
         print(f"    {bench_notice(self.bench)} ({1000 * (time.monotonic() - begun):.0f} ms with the driver)", flush=True)
         self.effect("500 cancelled", lambda: self.counts()["cancelled"] >= before + limit * 0.9, 60)
         self.effect("fleet full again", self.is_full, 120)
@@ -221,10 +215,10 @@ class Hour:
             eventually("all to fail", lambda: self.counts("default")["failed"] == FAILURES + 30, 60)
         ends = lambda host: [self.state(f"bad-{host}-{n}")["finished"] for n in (0, FAILURES // 2 if host.endswith("3") else 29)]
         before, others = ends("127.0.0.3"), ends("127.0.0.4")
-        self.go("failures", "#/default/overview", "Failures by host", "127.0.0.3", "http_404")
-        self.press_link("failures of one host", "127.0.0.3", "Jobs: failed", "100 found")
-        self.act("choose all", "[...document.querySelectorAll('main label')].find((l) => l.textContent.includes('All that match')).querySelector('input').click()")
-        self.press("retry", "Retry", f"Retry: asked for {FAILURES} jobs.")
+        self.go("failures", "#/default/overview", "127.0.0.3", "does not have the files")
+        self.go("failures of one host", "#/default/jobs/failed?host=127.0.0.3", "found among")
+        self.act("choose all", "document.querySelector('.list thead input').click(); [...document.querySelectorAll('.selection button')].find((b) => b.textContent === 'Select all that match').click()", "selected")
+        self.press("retry", "Retry", f"{FAILURES} jobs run again", inside="#floating")
         self.effect("all failed again", lambda: self.counts("default")["failed"] == FAILURES + 30 and not set(before) & set(ends("127.0.0.3")), 60)
         assert ends("127.0.0.4") == others, "failures of another host were retried"
 
@@ -235,15 +229,15 @@ class Hour:
             position = int(length * share)
             element = self.bench.redis("LINDEX", "haul:{fleet}:jobs", str(-1 - position))
             number = element.split("/drip/")[1][:7]
-            self.go("queued jobs", "#/fleet/jobs/queued", "Jobs: queued", "1 to 100 of")
-            self.go("first hit among 100,000", f"#/fleet/jobs/queued?q=/{number}.bin", "1 found", f"job-{number}")
-            self.bench.shows("1 found among", f"job-{number}")
-            self.go("queued jobs", "#/fleet/jobs/queued", "Jobs: queued", "1 to 100 of")
+            self.go("queued jobs", "#/fleet/jobs/queued", "1 to ")
+            self.go("first hit among 100,000", f"#/fleet/jobs/queued?q=/{number}.bin", "1 found", f"{number}.bin")
+            self.bench.shows("1 found among", f"{number}.bin")
+            self.go("queued jobs", "#/fleet/jobs/queued", "1 to ")
             self.go("by id among 100,000", f"#/fleet/jobs/queued?q=job-{number}", f"job-{number}", " found")
         job = self.bench.ask(f"queues/fleet/jobs?state=running&from={self.options.running // 2}&limit=1")["jobs"][0]["id"]
-        self.go("running jobs", "#/fleet/jobs/running", "Jobs: running", "1 to 100 of")
+        self.go("running jobs", "#/fleet/jobs/running", "1 to ")
         self.go("by id among those that run", f"#/fleet/jobs/running?q={job}", f"The job {job} is running.")
-        self.go("open a job", f"#/fleet/job/{job}", f"Job {job}", "It is running", "What is on the disk")
+        self.go("open a job", f"#/fleet/job/{job}", "Downloading", "What is on disk")
 
     # The costs.
 

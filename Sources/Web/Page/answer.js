@@ -1,15 +1,16 @@
 // The server's answer to a request or an upload. All of it is shown as text.
 
-import { el, write } from "./dom.js";
+import { card, el, write } from "./dom.js";
 import { count } from "./format.js";
 
 /// A card with the status, the header fields and the body; hidden for downloads.
 export function answer(isOperator) {
-  const status = el("p");
-  const headers = el("dl");
+  const status = el("span", { class: "chip" });
+  const headers = el("dl", { class: "fields-of" });
   const note = el("p", { class: "dim" });
   const body = el("pre", { tabindex: 0, "aria-label": "Body of the response" });
-  const box = el("section", { class: "card full", hidden: true }, el("h2", {}, "What the server answered"), status, headers, note, body);
+  const box = card("The server’s response", { side: status }, headers, note, body);
+  box.hidden = true;
   let shown = "";
   return {
     box,
@@ -19,7 +20,8 @@ export function answer(isOperator) {
       if (box.hidden || content === shown) return;
       shown = content;
       const isThere = job.status !== undefined;
-      write(status, isThere ? `Status ${job.status}` : "Nothing yet.");
+      write(status, isThere ? `Status ${job.status}` : "Nothing yet");
+      status.className = `chip ${!isThere ? "" : job.state === "failed" ? "red" : "green"}`;
       headers.replaceChildren(...Object.entries(job.headers ?? {}).flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, String(value))]));
       write(body, job.body ?? job.body_base64 ?? "");
       body.hidden = body.textContent === "";

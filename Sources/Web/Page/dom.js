@@ -6,9 +6,11 @@ function build(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes ?? {})) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    // The content security policy allows no style in an attribute, but properties.
+    else if (name === "style") for (const [property, text] of Object.entries(value)) node.style.setProperty(property, text);
     else node.setAttribute(name, value === true ? "" : String(value));
   }
-  node.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  node.append(...children.flat(3).filter((child) => child !== null && child !== undefined && child !== false));
   return node;
 }
 
@@ -18,26 +20,22 @@ export const svg = (name, attributes, ...children) => build(document.createEleme
 /// A link to a page of this application. The URL of a job is never made a link.
 export const link = (path, ...children) => el("a", { href: path }, ...children);
 
-/// Links to the batches of a job. `names` has blanks between the names.
-export const batchLinks = (names, path) =>
-  (names ?? "").split(" ").filter(Boolean).flatMap((name) => [" ", link(path("batches", [name]), name)]).slice(1);
-
 /// Writes a text only if it has changed, so that a selection in it stays.
 export function write(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-export function field(label, input, wide = false) {
-  return el("label", { class: wide ? "field wide" : "field" }, el("span", {}, label), input);
+/// Replaces the children only if `key` has changed, so that focus and selection in them stay.
+export function redraw(node, key, make) {
+  const text = JSON.stringify(key);
+  if (node.drawnKey === text) return;
+  node.drawnKey = text;
+  const children = make();
+  node.replaceChildren(...[children].flat(3).filter((child) => child !== null && child !== undefined && child !== false));
 }
 
-/// A table in a box that scrolls by itself. Each of `heads` is [text, class].
-export function table(name, heads) {
-  const body = el("tbody");
-  const cells = heads.map(([text, kind]) => el("th", { scope: "col", class: kind }, text));
-  const box = el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": name },
-    el("table", {}, el("caption", { hidden: true }, name), el("thead", {}, el("tr", {}, cells)), body));
-  return { box, body };
+export function field(label, input, wide = false) {
+  return el("label", { class: wide ? "field wide" : "field" }, el("span", {}, label), input);
 }
 
 /// Keeps a row for each key, so that the focus stays when the row is filled again. `make` returns `{ line, fill }`.
@@ -50,7 +48,7 @@ export function rows(body, make) {
     }
     items.forEach((item, index) => {
       const key = keyOf(item);
-      if (!known.has(key)) known.set(key, make());
+      if (!known.has(key)) known.set(key, make(key));
       const { line, fill } = known.get(key);
       fill(item);
       if (body.children[index] !== line) body.insertBefore(line, body.children[index] ?? null);
@@ -58,27 +56,18 @@ export function rows(body, make) {
   };
 }
 
-let timer;
-/// Shows a message for six seconds. Screen readers read it out.
-export function showMessage(text) {
-  const notice = document.getElementById("notice");
-  notice.textContent = text;
-  clearTimeout(timer);
-  timer = setTimeout(() => { notice.textContent = ""; }, 6000);
+/// A card with a title, what explains it, what stands at the right of its header, and its content.
+export function card(title, { note, side, className = "", level = "h2" } = {}, ...content) {
+  const head = el("div", { class: "card-head" }, el(level, {}, title), note ? el("span", { class: "dim" }, note) : null,
+    side ? el("div", { class: "side" }, side) : null);
+  return el("section", { class: `card ${className}` }, head, ...content);
 }
 
-/// Asks before an action that cannot be undone. `consequence` says what it does, `verb` names it. Resolves to true if
-/// the user agrees. The focus is on the button that changes nothing, so that Enter does no harm.
-export function confirmed(question, consequence, verb) {
-  return new Promise((resolve) => {
-    const answer = (value) => { dialog.close(); dialog.remove(); resolve(value); };
-    const dialog = el("dialog", { "aria-label": question },
-      el("p", {}, el("strong", {}, question), " ", consequence),
-      el("div", { class: "row" },
-        el("button", { type: "button", autofocus: true, onclick: () => answer(false) }, "Keep as it is"),
-        el("button", { type: "button", class: "danger", onclick: () => answer(true) }, verb)));
-    dialog.addEventListener("cancel", () => answer(false));
-    document.body.append(dialog);
-    dialog.showModal();
-  });
+/// A table in a box that scrolls by itself. Each of `heads` is [text, class].
+export function table(name, heads) {
+  const body = el("tbody");
+  const cells = heads.map(([text, kind]) => el("th", { scope: "col", class: kind }, text));
+  const box = el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": name },
+    el("table", {}, el("caption", { class: "hidden" }, name), el("thead", {}, el("tr", {}, cells)), body));
+  return { box, body };
 }

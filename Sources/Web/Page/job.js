@@ -1,85 +1,108 @@
-// The page of one job.
+// One job: how it is, why so, and what to do.
 
+import { act, actions, icons, names, pauseHost } from "./actions.js";
 import { answer } from "./answer.js";
 import { get, inQueue, isID, patiently } from "./api.js";
-import { batchLinks, el, link, svg, table, showMessage, write } from "./dom.js";
-import { bytes, count, duration, progress, speed, time } from "./format.js";
-import { act, actions, title, waitsFor } from "./jobs.js";
+import { intervalBar } from "./bars.js";
+import { lineChart, sparkline } from "./charts.js";
+import { copier, menu } from "./dialogs.js";
+import { card, el, link, redraw, write } from "./dom.js";
+import { age, bytes, clock, count, day, duration, fileOf, left, percent, plural, share, speed, time } from "./format.js";
+import { icon, key, stateIcon } from "./icons.js";
+import { lastList } from "./jobs.js";
+import { openPush } from "./push.js";
+import { about, nameOf, waitsFor } from "./words.js";
 
-const timestamps = new Set(["created", "started", "updated", "finished", "deadline_at", "settled_until", "validated"]);
-const sizes = new Set(["received", "total"]);
-const drawn = new Set(["id", "offsets", "ended", "state", "status", "headers", "body", "body_base64", "files", "kind"]);
+const timestamps = new Set(["created", "started", "updated", "finished", "deadline_at", "settled_until", "validated", "response_dropped"]);
+const sizes = new Set(["received", "total", "bytes"]);
 const MAX_LINES = 300;
+const MAX_SAMPLES = 600;
 
-/// A bar with the durable intervals of the file.
-function pieces() {
-  const picture = svg("svg", { class: "pieces", viewBox: "0 0 10000 10", preserveAspectRatio: "none", role: "img" });
-  const note = el("p", { class: "dim" });
-  let shown = "";
+/// The events of a job in words: [icon, tone, what, why].
+function explain(event) {
+  const at = event.offset ? ` at ${bytes(event.offset)}` : "";
+  const on = event.worker ? ` on ${event.worker}` : "";
+  switch (event.event) {
+    case "started": return ["running", "blue", `Attempt ${event.attempt ?? 1} began${on}`, event.total ? `The file has ${bytes(event.total)}.${event.resumable === false ? " The server cannot continue it: a pause costs all of it." : ""}` : ""];
+    case "resumed": return ["running", "blue", `Went on${at}${on}`, ""];
+    case "retrying": {
+      const { title, status } = about(event.error);
+      return ["waits", "amber", `Waits ${duration(Math.max(1, event.delay ?? 0))}, because ${status ? `the server answered ${status}` : title[0].toLowerCase() + title.slice(1)}`, event.message ?? ""];
+    }
+    case "waiting": return ["waits", "amber", waitsFor(event.why), ""];
+    case "queued": return ["queued", "quiet", "Back in the queue, because its wait has ended", ""];
+    case "requeued": return ["retry", "quiet", { "worker lost": `${event.worker ?? "Its worker"} was lost; its bytes were kept`, shutdown: `${event.worker ?? "Its worker"} was shut down and put the job back in the queue`, resumed: "Resumed, and back in the queue", "no slot": "Put back, because the worker had no free slot" }[event.why] ?? `Put back in the queue: ${event.why}`, ""];
+    case "restarted": return ["retry", "amber", "Began again from nothing", event.why ? `What was received was dropped: ${event.why}.` : ""];
+    case "paused": return ["paused", "amber", "Paused", "What was received is kept."];
+    case "cancelled": return ["cancelled", "quiet", "Cancelled", ""];
+    case "completed": return ["completed", "green", `Completed${on}`, [event.bytes !== undefined ? bytes(event.bytes) : "", event.seconds ? `in ${duration(event.seconds)}` : "", event.unchanged ? "; the file had not changed" : ""].filter(Boolean).join(" ")];
+    case "failed": return ["failed", "red", `Failed: ${lower(about(event.error).title)}${about(event.error).status ? ` (${about(event.error).status})` : ""}`, event.message ?? ""];
+    case "duplicate": return ["jobs", "quiet", "Pushed again, with no effect", event.reason ? `It was ${event.state} already (${event.reason}).` : ""];
+    case "warning": return ["attention", "amber", event.message ?? "A warning", ""];
+    default: return ["jobs", "quiet", String(event.event), ""];
+  }
+}
+const lower = (text) => text[0].toLowerCase() + text.slice(1);
+
+/// What happened, the newest first: the times that the record keeps, and events since the page was opened.
+function timeline() {
+  const list = el("ol", { class: "timeline", tabindex: 0, "aria-label": "What happened" });
+  const recorded = new Map();
+  const received = new Map();
+  function draw() {
+    const heard = [...received.values()];
+    // What an event tells better is not told twice.
+    const entries = [...[...recorded.entries()].filter(([name, { at }]) => name === "created" || !heard.some((one) => Math.abs(one.at - at) < 1500 && one.kind === name)).map(([, entry]) => entry), ...heard]
+      .sort((one, other) => other.at - one.at || other.order - one.order).slice(0, MAX_LINES);
+    redraw(list, entries, () => entries.map(({ at, mark, tone, text, note }) => el("li", {}, time(at, clock(at)), icon(mark, tone), el("div", {}, el("p", {}, el("strong", {}, text)), note ? el("p", { class: "dim" }, note) : null))));
+  }
+  const entry = (at, order, [mark, tone, text, note], kind) => ({ at, order, mark, tone, text, note, kind });
   return {
-    box: el("section", { class: "card full" }, el("h2", {}, "What is on the disk"), picture, note),
-    draw(job) {
-      const isWhole = job.state === "completed";
-      const end = job.total ?? Math.max(1, ...job.offsets.map(([, last]) => last));
-      const parts = isWhole ? [[0, end]] : job.offsets;
-      const text = JSON.stringify([parts, end]);
-      if (text === shown) return;
-      shown = text;
-      picture.replaceChildren(...parts.map(([first, last]) => svg("rect", {
-        x: 10000 * first / end, y: 0, width: Math.max(8, 10000 * (last - first) / end), height: 10,
-      })));
-      const sum = parts.reduce((many, [first, last]) => many + last - first, 0);
-      const many = parts.length === 1 ? "1 piece" : `${count(parts.length)} pieces`;
-      write(note, parts.length === 0 ? "Nothing yet." : isWhole ? "The whole file." : `${bytes(sum)}${job.total ? ` of ${bytes(job.total)}` : ""}, in ${many}`);
-      picture.setAttribute("aria-label", note.textContent);
+    box: card("What happened", { side: el("span", { class: "dim" }, "newest first") }, list),
+    setJob(job) {
+      recorded.clear();
+      if (job.created) recorded.set("created", entry(job.created, 0, ["queued", "quiet", "Pushed", job.started ? `Waited ${duration((job.started - job.created) / 1000)} in the queue.` : ""]));
+      if (job.started) recorded.set("started", entry(job.started, 1, ["running", "blue", `Attempt ${(job.attempt ?? 0) + 1} began${job.worker ? ` on ${job.worker}` : ""}`, ""], "started"));
+      if (job.state === "scheduled" && job.error) recorded.set("retrying", entry(job.updated ?? job.created, 2, ["waits", "amber", `Waits for a retry, because ${lower(about(job.error).title)}`, job.message ?? ""], "retrying"));
+      if (job.finished) {
+        const end = { completed: ["completed", "green", "Completed", job.total ? `${bytes(job.total)}${job.seconds ? ` in ${duration(Number(job.seconds))}` : ""}` : ""], failed: ["failed", "red", `Failed: ${lower(about(job.error).title)}${about(job.error).status ? ` (${about(job.error).status})` : ""}`, job.message ?? ""], cancelled: ["cancelled", "quiet", "Cancelled", ""] }[job.state];
+        if (end) recorded.set("finished", entry(job.finished, 3, end, job.state));
+      }
+      if (job.state === "paused" && job.updated) recorded.set("paused", entry(job.updated, 3, ["paused", "amber", "Paused", "What was received is kept."], "paused"));
+      draw();
+    },
+    addEvent(event) {
+      if (event.event === "progress" || !event.at) return;
+      received.set(`${event.epoch} ${event.seq}`, entry(event.at, event.seq ?? 0, explain(event), event.event));
+      if (received.size > MAX_LINES) received.delete(received.keys().next().value);
+      draw();
     },
   };
 }
 
+/// What to do about an error, as far as the error itself tells. It quotes the server, and never guesses.
+function remedy(job, isOperator) {
+  const { help, status } = about(job.error);
+  const steps = [];
+  if (["http_401", "http_403"].includes(job.error)) {
+    steps.push(["Signed links end after a while. Get a fresh link and choose ", el("strong", {}, "Push with a new URL"), job.received ? `. The download goes on from its ${bytes(job.received)}.` : "."], ["If the link is right, check the credentials that the job sends."]);
+  } else steps.push([help]);
+  if (job.message) steps.unshift(["The worker says: ", el("strong", {}, job.message), "."]);
+  const last = job.retryable === "1" || job.retryable === true ? "All retries are used up. A retry by hand begins with the bytes on disk." : `A retry as it is will fail again${status ? `: ${status} is not retried by itself` : ""}.`;
+  return [el("h2", {}, "What to do"), el("ol", {}, steps.map((step) => el("li", {}, step))), el("p", { class: "dim" }, last, isOperator ? " The job and its bytes are kept for a week after its end, unless a setting says otherwise." : "")];
+}
+
 /// The result of each file of an upload that sends every file in a request of its own.
 function sentFiles() {
-  const { box: scroll, body: rows } = table("Files", [["File", ""], ["What came of it", ""]]);
-  const box = el("section", { class: "card full", hidden: true }, el("h2", {}, "Its files"), scroll);
+  const list = el("ul", { class: "sent" });
+  const box = card("Its files", {}, list);
+  box.hidden = true;
   return {
     box,
     draw(job) {
       const files = Array.isArray(job.files) ? job.files : [];
       box.hidden = files.length === 0;
-      rows.replaceChildren(...files.map(({ file, status, error }) => el("tr", {},
-        el("th", { scope: "row", class: "any" }, file),
-        el("td", { class: error ? "bad" : "good" }, [error ?? "sent", status && `status ${status}`].filter(Boolean).join(", ")))));
-    },
-  };
-}
-
-/// Events as they arrive, and timestamps that the job's hash has.
-function timeline() {
-  const list = el("ol", { class: "timeline", tabindex: 0, "aria-label": "Timeline" });
-  const recorded = new Map();
-  const received = new Map();
-  function draw() {
-    const entries = [...recorded.values(), ...received.values()].sort((one, other) => other.at - one.at || other.order - one.order);
-    list.replaceChildren(...entries.slice(0, MAX_LINES).map(({ at, name, note }) =>
-      el("li", {}, time(at), " ", el("strong", {}, name), note ? ` ${note}` : "")));
-  }
-  return {
-    box: el("section", { class: "card" }, el("h2", {}, "Timeline"),
-      el("p", { class: "dim" }, "What the job's record says, and events since this page was opened."), list),
-    setJob(job) {
-      for (const [order, name] of ["created", "started", "finished"].entries()) {
-        if (job[name]) recorded.set(name, { at: job[name], order, name, note: name === "started" && job.worker ? `on ${job.worker}` : "" });
-        else recorded.delete(name);
-      }
-      draw();
-    },
-    addEvent(event) {
-      if (event.event === "progress") return;
-      // The response is shown in a card of its own.
-      const { v, event: name, id, queue, epoch, seq, at, meta, headers, body, body_base64, files, ...rest } = event;
-      const note = Object.entries(rest).map(([key, value]) => `${key}: ${typeof value === "string" ? value : JSON.stringify(value)}`).join(", ");
-      received.set(`${epoch} ${seq}`, { at, order: seq ?? 0, name, note });
-      if (received.size > MAX_LINES) received.delete(received.keys().next().value);
-      draw();
+      redraw(list, files, () => files.map(({ file, status, error }) => el("li", {}, icon(error ? "failed" : "completed", error ? "red" : "green"), el("span", { class: "grow any" }, file), el("span", { class: error ? "red" : "" }, [error ?? "sent", status && `status ${status}`].filter(Boolean).join(", ")))));
     },
   };
 }
@@ -91,82 +114,241 @@ function value(name, content) {
   return typeof content === "object" ? JSON.stringify(content) : String(content);
 }
 
-export function job(context) {
-  const { queue, rest, live, body, path, isOperator } = context;
-  const id = rest[0] ?? "";
-  context.title(`Job ${id}`);
-  const [what, state] = [el("span", {}, "It"), el("strong")];
-  const [far, rate] = [el("span"), el("span")];
-  const trouble = el("p", { class: "bad" });
-  const tools = el("div", { class: "row", role: "group", "aria-label": "What to do with this job" });
-  const facts = el("dl");
-  const [bar, lines, reply, files] = [pieces(), timeline(), answer(isOperator), sentFiles()];
-  const secrets = el("section", { class: "card" }, el("h2", {}, "What was pushed"));
-  if (isOperator) {
-    const text = el("pre", { hidden: true });
-    const button = el("button", { type: "button", onclick: async () => {
-      try {
-        text.textContent = JSON.stringify(await get(inQueue(queue, "jobs", id, "pushed")), null, 2);
-      } catch (error) { text.textContent = error.message; }
-      text.hidden = false;
-    } }, "Show it, with its secrets");
-    secrets.append(button, text);
-  } else secrets.append(el("p", { class: "dim" }, "Operators see it."));
-  body.append(el("p", {}, what, " is ", state, ". ", far, " ", rate), trouble, isOperator ? tools : "",
-    el("div", { class: "cards few" }, bar.box, files.box, reply.box, el("section", { class: "card" }, el("h2", {}, "Record"), facts), lines.box, secrets));
+/// The state of a job as a sentence.
+function headline(job, now, path) {
+  const { total, received = 0 } = job;
+  const part = share(job);
+  const far = part !== null ? `${percent(part)} of ${bytes(total)}` : received ? bytes(received) : "";
+  const doing = { request: "Sending the request", upload: "Uploading" }[job.kind] ?? "Downloading";
+  const on = job.worker ? [" on ", link(path("jobs", ["running"], { worker: job.worker }), job.worker)] : [];
+  const seconds = left(job);
+  switch (job.state) {
+    case "running": return job.waiting ? [`${waitsFor(job.waiting)}${far ? ` at ${far}` : ""}`, ...on]
+      : [`${doing}${far ? ` ${far}` : ""}${job.speed ? ` at ${speed(job.speed)}` : ""}`, ...on, seconds !== null && seconds < 1e7 ? `; ${duration(seconds)} left` : ""];
+    case "queued": return [job.waiting ? waitsFor(job.waiting) : job.created ? `Waits in the queue since ${age((now - job.created) / 1000)}` : "Waits in the queue"];
+    case "scheduled": return [job.error ? `Waits for its next retry, because ${lower(about(job.error).title)}` : "Starts at a time"];
+    case "paused": return [`Paused${far ? ` at ${far}` : ""}`];
+    case "completed": return [`Completed ${job.finished ? `${age((now - job.finished) / 1000)} ago` : ""}${total && job.kind !== "request" ? `: ${bytes(total)}${job.kind === "upload" ? " sent" : ""}` : job.status ? `: the server answered ${job.status}` : ""}`];
+    case "failed": {
+      const { title, status } = about(job.error);
+      return [`Failed ${job.finished ? `${age((now - job.finished) / 1000)} ago` : ""}: ${lower(title).replace(/^the server/, job.host ?? "the server")}`, status ? el("span", { class: "dim" }, ` (${status})`) : ""];
+    }
+    default: return [`Cancelled ${job.finished ? `${age((now - job.finished) / 1000)} ago` : ""}`];
+  }
+}
 
-  let shownTools = "";
-  let received = 0;
-  function draw(data) {
-    write(state, data.state);
-    state.className = data.state === "failed" ? "bad" : data.state === "completed" ? "good" : "";
-    write(what, data.kind === "request" ? "The request" : data.kind === "upload" ? "The upload" : "It");
-    const { text } = progress(data);
-    write(far, data.kind === "upload" && text ? `${text} sent` : text);
-    const left = data.total && data.speed > 0 ? `, ${duration((data.total - (data.received ?? 0)) / data.speed)} left` : "";
-    write(rate, data.state === "running" && data.speed ? `${speed(data.speed)}${left}` : "");
-    write(trouble, data.error ? `${data.error}: ${data.message ?? ""}` : data.waiting ? waitsFor(data.waiting) : "");
-    trouble.className = data.error ? "bad" : "warn";
-    received = data.kind || data.state === "completed" ? 0 : data.received ?? 0;
-    bar.box.hidden = Boolean(data.kind);
-    files.draw(data);
-    bar.draw(data);
+export function job(context) {
+  const { queue, rest, live, body, path, isOperator, keys, heading } = context;
+  const id = rest[0] ?? "";
+  const crumbs = el("nav", { class: "crumbs", "aria-label": "Where this job is" });
+  const [mark, file] = [el("span"), el("strong", { class: "any" })];
+  const tools = el("div", { class: "job-tools", role: "group", "aria-label": "What to do with this job" });
+  context.title(`Job ${id}`);
+  context.header(null, [tools]);
+  heading.before(crumbs, el("p", { class: "job-name" }, mark, file, copier("Copy the id", () => id)));
+  write(file, id);
+  heading.className = "headline";
+  write(heading, "Reading …");
+  const trouble = el("section", { class: "remedy", hidden: true });
+  const note = el("p", { class: "hit", hidden: true });
+  const bar = intervalBar();
+  const diskNote = el("span", { class: "dim" });
+  const legend = el("ul", { class: "legend" }, [["blue", "On disk"], ["way", "On its way"], ["mark", "A connection"]].map(([tone, words]) => el("li", {}, el("span", { class: `swatch ${tone}` }), words)));
+  const disk = card("What is on disk", { side: legend }, bar.box);
+  disk.querySelector("h2").after(diskNote);
+  const chart = lineChart("Speed", { note: "since this page was opened" });
+  const lines = timeline();
+  const [reply, files] = [answer(isOperator), sentFiles()];
+  const facts = el("dl", { class: "about" });
+  const folds = el("div", { class: "folds" });
+  const aboutCard = card("About this job", {}, facts, folds);
+  const spark = sparkline("red");
+  const othersText = el("p", { class: "dim" });
+  const othersTools = el("div", { class: "tools" });
+  const others = card("Others like this", {}, el("div", { class: "others" }, spark.drawing, othersText), othersTools);
+  others.hidden = true;
+  const grid = el("div", { class: "job" });
+  grid.append(disk, el("div", { class: "job-main" }, chart.box, reply.box, files.box, lines.box), el("div", { class: "job-side" }, aboutCard, others));
+  body.append(trouble, note, grid);
+  for (const box of [disk, chart.box, reply.box]) box.hidden = true;
+
+  const samples = [];
+  let clockOffset = 0;
+  let shownConnections = 0;
+  let current = null;
+
+  function openFold(name, sideText, read) {
+    const content = el("div", { class: "fold-body" });
+    const fold = el("details", { class: "fold" }, el("summary", {}, el("span", { class: "grow" }, name), el("span", { class: "dim" }, sideText)), content);
+    fold.addEventListener("toggle", () => { if (fold.open) read(content); });
+    return { fold, content };
+  }
+  const meta = openFold("Details given by the producer", "", () => {});
+  const pushed = openFold("What was pushed", isOperator ? "holds secrets" : "only for operators", async (content) => {
+    if (!isOperator) return content.replaceChildren(el("p", { class: "dim" }, "Operators see it."));
+    const text = el("pre", { tabindex: 0, "aria-label": "What was pushed" }, "Reading …");
+    content.replaceChildren(text);
+    try { text.textContent = JSON.stringify(await get(inQueue(queue, "jobs", id, "pushed")), null, 2); } catch (error) { text.textContent = error.message; }
+  });
+  const raw = openFold("Raw record", "", () => {});
+  const rawList = el("dl", { class: "raw" });
+  raw.content.append(rawList);
+  folds.append(meta.fold, pushed.fold, raw.fold);
+
+  function draw(data, isAnswer = true) {
+    current = data;
+    if (isAnswer && data.updated && data.state === "running") clockOffset = Math.max(clockOffset, data.updated - Date.now());
+    const now = Date.now() + clockOffset;
+    const { name, folder } = fileOf(data);
+    document.title = `${name} · Haul`;
+    write(file, name);
+    redraw(mark, [data.state, data.waiting, data.kind], () => stateIcon(data));
+    redraw(crumbs, [data.state, folder], () => [link(path("jobs"), "Jobs"), icon("right"), link(path("jobs", [data.state]), nameOf(data.state)), folder ? [icon("right"), el("span", { class: "clip" }, folder)] : null]);
+    const words = headline(data, now, path);
+    redraw(heading, words.map((part) => part.textContent ?? part), () => words);
+    trouble.hidden = data.state !== "failed";
+    if (data.state === "failed") redraw(trouble, [data.error, data.message, data.retryable], () => remedy(data, isOperator));
+
+    const isDownload = !data.kind;
+    disk.hidden = !isDownload || (data.state !== "completed" && !data.offsets?.length && !data.received && data.state !== "running");
+    const ranges = data.state === "completed" ? [[0, data.total ?? data.received ?? 1]] : data.offsets ?? [];
+    grid.classList.toggle("narrow", data.state !== "running");
+    if (!disk.hidden) {
+      bar.draw(data, ranges, shownConnections);
+      const sum = ranges.reduce((many, [from, to]) => many + to - from, 0);
+      write(diskNote, data.state === "completed" ? "The whole file" : ranges.length === 0 ? "Nothing yet" : `${data.state === "running" ? bytes(sum) : data.total ? `${bytes(sum)} of ${bytes(data.total)}` : bytes(sum)} in ${plural(ranges.length, "range")}${data.state === "running" ? ", safe at every moment" : ""}`);
+      legend.hidden = data.state !== "running";
+    }
+    if (data.state === "running" && data.speed !== undefined && data.kind !== "request") {
+      samples.push([now, data.waiting ? 0 : data.speed ?? 0]);
+      if (samples.length > MAX_SAMPLES) samples.shift();
+    }
+    chart.box.hidden = samples.length === 0 || (data.state !== "running" && samples.length < 3);
+    if (!chart.box.hidden) {
+      const values = samples.map(([, rate]) => rate);
+      const mean = values.reduce((sum, rate) => sum + rate, 0) / values.length;
+      redraw(chart.side, [speed(values.at(-1)), speed(mean)], () => [el("span", {}, "now ", el("strong", {}, speed(values.at(-1)))), el("span", {}, "average ", el("strong", {}, speed(mean)))]);
+      chart.draw({ values, from: samples[0][0], to: samples.at(-1)[0], unit: "/s", textOf: (index) => `${clock(samples[index][0])}, ${speed(values[index])}`, cells: (index) => [clock(samples[index][0]), speed(values[index])] }, `now ${speed(values.at(-1))}`);
+    }
     reply.draw(data);
+    files.draw(data);
     lines.setJob(data);
-    const names = Object.keys(data).filter((name) => !drawn.has(name)).sort();
-    facts.replaceChildren(...names.flatMap((name) => [el("dt", {}, name), el("dd", {}, name === "batch" ? batchLinks(data[name], path) : value(name, data[name]))]));
-    if (shownTools === data.state) return;
-    shownTools = data.state;
-    const verbs = [...actions[data.state], ...(data.state === "completed" && data.file ? ["delete"] : [])];
-    tools.replaceChildren(...verbs.map((action) => el("button", {
-      type: "button", class: ["cancel", "remove", "delete"].includes(action) ? "danger" : "",
-      onclick: () => act(queue, action, { ids: [id] }, `the job ${id}`, received ? `${bytes(received)} have arrived.` : ""),
-    }, title(action))), link(path("jobs", [data.state]), `All that are ${data.state}`));
+    drawFacts(data, now);
+    drawTools(data);
+    drawOthers(data);
   }
 
+  function drawFacts(data, now) {
+    const url = data.url ?? "";
+    const host = data.host;
+    const after = host ? url.slice(url.indexOf(host) + host.length) : url;
+    const deadline = data.deadline_at;
+    const batches = (data.batch ?? "").split(" ").filter(Boolean);
+    const list = [
+      ["From", host ? [el("span", { class: "any" }, link(path("jobs", ["running"], { host }), host), after), copier("Copy the URL", () => url)] : url || null],
+      ["To", data.file ?? data.path ? [el("span", { class: "any" }, data.file ?? data.path), copier("Copy the path", () => data.file ?? data.path)] : null],
+      ["Kind", data.kind ? [nameOf(data.kind), data.method ? ` (${data.method})` : ""] : null],
+      ["Worker", data.worker ? link(path("jobs", ["running"], { worker: data.worker }), data.worker) : null],
+      ["Batch", batches.length ? batches.flatMap((name) => [link(path("batches", [name]), name), " "]) : null],
+      ["Retries", data.attempt ? `${count(data.attempt)} in a row used; progress gives them back` : null],
+      ["Pushed", data.created ? time(data.created, `${age((now - data.created) / 1000)} ago`) : null],
+      ["Deadline", deadline ? [time(deadline, day(deadline)), el("span", { class: "dim" }, deadline > now ? ` in ${duration((deadline - now) / 1000)}` : " has passed")] : null],
+      ["Check", data.checksum ? [el("code", { class: "any" }, data.checksum), copier("Copy the checksum", () => data.checksum)] : null],
+      ["Id", [el("code", { class: "any" }, id), copier("Copy the id", () => id)]],
+    ].filter(([, content]) => content);
+    redraw(facts, [url, data.file, data.path, data.worker, data.batch, data.attempt, deadline, data.checksum, data.kind, data.method, Math.floor((now - data.created) / 60_000)], () => list.flatMap(([name, content]) => [el("dt", {}, name), el("dd", {}, content)]));
+    meta.fold.hidden = data.meta === undefined;
+    if (data.meta !== undefined) {
+      const text = JSON.stringify(data.meta);
+      write(meta.fold.querySelector(".dim"), text.length > 24 ? "" : text);
+      redraw(meta.content, data.meta, () => el("pre", { tabindex: 0, "aria-label": "Details given by the producer" }, JSON.stringify(data.meta, null, 2)));
+    }
+    const all = Object.keys(data).filter((name) => !["body", "body_base64", "headers", "offsets"].includes(name)).sort();
+    write(raw.fold.querySelector(".dim"), plural(all.length, "field"));
+    redraw(rawList, all.map((name) => [name, data[name]]), () => all.flatMap((name) => [el("dt", {}, el("code", {}, name)), el("dd", {}, value(name, data[name]))]));
+  }
+
+  let shownTools = "";
+  const run = (action) => act(queue, action, { ids: [id] }, 1, current ? [current] : []);
+  function drawTools(data) {
+    if (!isOperator || shownTools === data.state + data.error) return;
+    shownTools = data.state + data.error;
+    const verbs = [...actions[data.state], ...(data.state === "completed" && data.file ? ["delete"] : [])];
+    const renews = data.state === "failed" && ["http_401", "http_403", "http_404", "http_410"].includes(data.error);
+    const isLasting = (action) => ["cancel", "remove", "delete"].includes(action);
+    const shownVerbs = verbs.filter((action) => action !== "remove" && action !== "delete");
+    const renew = () => openPush(context, data.url?.includes("[masked]") ? "" : data.url ?? "", undefined, { id });
+    tools.replaceChildren(...[
+      renews ? el("button", { type: "button", class: "main", onclick: renew }, icon("edit"), "Push with a new URL…") : null,
+      ...shownVerbs.map((action) => el("button", { type: "button", class: isLasting(action) ? "danger" : "", "data-changes": true, onclick: () => run(action) }, icon(icons[action]),
+        action === "retry" && renews ? "Retry as it is" : `${names[action]}${isLasting(action) ? "…" : ""}`, ["pause", "resume"].includes(action) ? key("s") : action === "retry" ? key("r") : null)),
+      menu("More actions", [
+        ...verbs.filter((action) => !shownVerbs.includes(action)).map((action) => [icons[action], `${names[action]}…`, () => run(action), "danger"]),
+        renews ? null : ["edit", "Push with a new URL…", renew], ["copy", "Copy the URL", () => navigator.clipboard?.writeText(data.url ?? "")],
+        ["jobs", `All that are ${data.state}`, () => { location.hash = path("jobs", [data.state]); }],
+      ]),
+    ].filter(Boolean));
+    keys.add({
+      s: () => run(data.state === "paused" || data.state === "scheduled" ? "resume" : "pause"), r: () => { if (data.state === "failed") run("retry"); },
+      c: () => { if (actions[data.state].includes("cancel")) run("cancel"); },
+    });
+  }
+
+  function drawOthers(data) {
+    const group = data.state === "failed" ? overviewData?.failures.groups.find((one) => one.error === data.error && one.host === data.host) : null;
+    others.hidden = !group || group.count < 2;
+    if (!group) return;
+    spark.draw(group.hour, Math.max(...group.hour), `${plural(group.hour.reduce((sum, number) => sum + number, 0), "failure")} in the last hour`);
+    redraw(othersText, [group.count], () => [el("strong", {}, plural(group.count, "job")), ` failed with ${group.error} at ${group.host}.`]);
+    redraw(othersTools, [group.count], () => [el("a", { class: "button small", href: path("jobs", ["failed"], { error: group.error, host: group.host }) }, `Show all ${count(group.count)}`),
+      isOperator ? el("button", { type: "button", class: "small", onclick: () => pauseHost(queue, group.host) }, icon("pause"), "Pause this host") : null]);
+  }
+
+  keys.add({
+    Escape: () => history.back(), y: () => navigator.clipboard?.writeText(current?.url ?? ""),
+    "[": () => step(-1), "]": () => step(1),
+  });
+  function step(many) {
+    const next = lastList[lastList.indexOf(id) + many];
+    if (lastList.includes(id) && next) location.hash = path("job", [next]);
+  }
+
+  let overviewData = null;
   if (!isID(id)) {
-    write(state, "not known");
-    write(trouble, `“${id}” is not a valid job id: it has 1 to 128 of the characters A-Z a-z 0-9 . _ : -`);
+    write(heading, "This is not a job");
+    note.hidden = false;
+    write(note, `“${id}” is not a valid job id: it has 1 to 128 of the characters A-Z a-z 0-9 . _ : -`);
+    aboutCard.hidden = true;
+    lines.box.hidden = true;
     live.watch([]);
     return;
   }
   const place = inQueue(queue, "jobs", id);
-  live.watch([[place, (data, problem) => {
-    if (data) return draw(data);
+  live.watch([[inQueue(queue), (data) => { if (data) { overviewData = data; clockOffset = data.now - Date.now(); if (current) draw(current, false); } }], [place, (data, problem) => {
+    if (data) { note.hidden = true; aboutCard.hidden = lines.box.hidden = false; return draw(data); }
     if (problem.error !== "not_found") return;
     shownTools = "";
-    write(state, "not known");
-    write(trouble, "No worker has seen it, or it has been removed.");
+    current = null;
+    write(heading, "This job is not known");
+    note.hidden = false;
+    write(note, "No worker has seen it, or it has been removed.");
     tools.replaceChildren();
+    for (const box of [disk, chart.box, reply.box, aboutCard, lines.box, trouble, others]) box.hidden = true;
     lookInQueue();
-  }]], [`${queue}/${id}`, lines.addEvent]);
+  }]], [`${queue}/${id}`, (event) => {
+    if (event.event === "progress") { shownConnections = event.connections ?? 0; return; }
+    lines.addEvent(event);
+  }]);
 
   // Looks for the job in the queue. This is done only once, since the server reads all waiting elements for it. When a
   // worker sees the job, the stream reports the change.
   async function lookInQueue() {
     const data = await patiently(`${place}?line=true`).catch(() => null);
-    if (!data || shownTools) return;
+    if (!data || current) return;
+    aboutCard.hidden = false;
     draw(data);
-    write(trouble, "No worker has seen it yet.");
+    note.hidden = false;
+    write(note, "No worker has seen it yet.");
   }
+
 }

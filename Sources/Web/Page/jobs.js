@@ -1,222 +1,686 @@
-// Jobs by state: a page of rows, filters, and actions for many jobs at once.
+// The jobs of a state: facets, rows, keys, and actions for many jobs at once. Only the rows that can be seen are in the
+// document, and the scroll bar has the length of all.
 
-import { inQueue, isID, patiently, send, withQuery } from "./api.js";
-import { batchLinks, confirmed, el, field, link, rows, table, showMessage, write } from "./dom.js";
-import { count, progress, speed, time } from "./format.js";
+import { act, actions, icons, names } from "./actions.js";
+import { inQueue, isID, patiently, withQuery } from "./api.js";
+import { progressBar } from "./bars.js";
+import { complain, say } from "./dialogs.js";
+import { el, link, redraw, write } from "./dom.js";
+import { age, bytes, count, fileOf, left, percent, plural, share, short, speed, time } from "./format.js";
+import { groups } from "./groups.js";
+import { icon, key, stateIcon, tones } from "./icons.js";
+import { segments } from "./overview.js";
+import { about, nameOf, states, waitName, waitsFor } from "./words.js";
 
-const states = ["queued", "scheduled", "running", "paused", "completed", "failed", "cancelled"];
-const LIMIT = 100;
-/// The actions that are of use in each state.
-export const actions = {
-  queued: ["pause", "cancel", "remove"], scheduled: ["resume", "pause", "cancel", "remove"],
-  running: ["pause", "cancel", "remove"], paused: ["resume", "cancel", "remove"], completed: ["remove"],
-  failed: ["retry", "remove"], cancelled: ["remove"],
+/// A list of at most this length is read as a whole, and can be sorted.
+const WHOLE = 500;
+/// A longer one is read in pages.
+const PAGE = 100;
+const MORE_ROWS = 8;
+const GONE = 3000;
+export const filterNames = ["q", "host", "error", "worker", "batch", "kind", "waiting", "retryable"];
+const facetTitles = { error: "Reason", host: "Host", worker: "Worker", waiting: "Waits for", retryable: "A retry", kind: "Kind", batch: "Batch" };
+const facetsOf = {
+  running: ["host", "worker", "waiting", "kind", "batch"], queued: ["host", "waiting", "kind", "batch"], scheduled: ["host", "error", "kind", "batch"],
+  paused: ["host", "kind", "batch"], failed: ["error", "host", "retryable", "kind", "batch", "worker"], completed: ["host", "worker", "kind", "batch"], cancelled: ["host", "kind", "batch"],
 };
-const names = {
-  pause: "Pause", resume: "Resume", retry: "Retry", cancel: "Cancel", remove: "Remove", delete: "Delete the file",
-};
-/// The actions that cannot be undone, and what they do.
-const lasting = {
-  cancel: "It ends for good: what has arrived is deleted, and it cannot be resumed or retried.",
-  remove: "It ends, if it has not ended yet, and is forgotten. What has arrived is deleted; a finished file stays.",
-  delete: "The finished file is deleted from the disk, and the job is forgotten.",
-};
-/// Why a job waits, as the record of the job says it.
-const reasons = {
-  host: "for its host, which has a limit or asked for a pause", disk: "for space on the disk",
-  store: "for a worker that has its file", replicas: "for replicas of Redis to have its end",
-};
-export const waitsFor = (reason) => `It waits ${reasons[reason] ?? `for ${reason}`}.`;
-export const title = (action) => names[action];
+export const facetValue = (name, value) => (name === "waiting" ? waitName(value) : name === "retryable" ? (value === "true" ? "may help" : "will not help") : name === "kind" ? nameOf(value) : value);
 
-/// Requests an action. Asks the user first if it cannot be undone; `loss` is one more sentence about that. Returns
-/// whether the request succeeded.
-export async function act(queue, action, body, many, loss = "") {
-  const verb = action === "delete" ? "Yes, delete" : `Yes, ${action}`;
-  if (lasting[action] && !(await confirmed(`${names[action]} ${many}?`, `${lasting[action]} ${loss}`, verb))) return false;
-  try {
-    const answer = await send("POST", inQueue(queue, "control"), { action, ...body });
-    showMessage(`${names[action]}: asked for ${count(answer.requested)} ${answer.requested === 1 ? "job" : "jobs"}${answer.more ? "; there are more" : ""}.`);
-    return true;
-  } catch (error) {
-    showMessage(`${names[action]}: ${error.message}`);
-    return false;
-  }
-}
+const started = (job) => job.started ?? job.created ?? 0;
+const ended = (job) => job.finished ?? job.timestamp ?? job.updated ?? 0;
+const name = (job) => fileOf(job).name.toLowerCase();
+/// The columns of each state: [name, head, class, value to sort by].
+const columns = {
+  file: ["File", "file", name], host: ["Host", "host", (job) => job.host ?? ""], progress: ["Progress", "progress", (job) => share(job) ?? -1],
+  size: ["Size", "number size", (job) => job.total ?? job.received ?? -1], speed: ["Speed", "number speed", (job) => job.speed ?? -1],
+  left: ["Left", "number left", (job) => left(job) ?? Infinity], worker: ["Worker", "worker", (job) => job.worker ?? ""], age: ["Age", "number age", (job) => -started(job)],
+  why: ["Reason", "why", (job) => job.error ?? job.waiting ?? ""], ended: ["Ended", "number age", (job) => -ended(job)], due: ["Due", "number age", (job) => job.timestamp ?? 0],
+  pushed: ["Pushed", "number age", (job) => -(job.timestamp ?? job.created ?? 0)], since: ["Since", "number age", (job) => -ended(job)], took: ["Took", "number left", (job) => (job.finished ?? 0) - started(job)],
+};
+const columnsOf = {
+  running: ["file", "host", "progress", "size", "speed", "left", "worker", "age"], queued: ["file", "host", "why", "pushed"], scheduled: ["file", "host", "why", "due"],
+  paused: ["file", "host", "progress", "size", "worker", "since"], failed: ["file", "host", "why", "size", "worker", "ended"],
+  completed: ["file", "host", "size", "took", "worker", "ended"], cancelled: ["file", "host", "worker", "ended"],
+};
+/// What changes all the time.
+const volatile = new Set(["speed", "left", "progress"]);
+const defaultSort = { running: "age", paused: "since", failed: "ended", completed: "ended", cancelled: "ended" };
+/// The order in which the sort menu names things.
+const sortWords = { age: "newest first", "-age": "oldest first", file: "by name", "-size": "largest first", "-speed": "fastest first", speed: "slowest first", left: "done soonest", ended: "newest first", "-ended": "oldest first", since: "newest first", "-since": "oldest first" };
 
 /// The row of one job. It is filled again when the job changes.
-function row(context, chosen, changed) {
-  const box = el("input", { type: "checkbox" });
-  const [name, what, note, kind] = [el("a"), el("div", { class: "any" }), el("div", { class: "dim any" }), el("div", { class: "dim" })];
-  const batch = el("div", { class: "dim" });
-  const bar = el("progress", { max: 1 });
-  const [far, rate, worker, when] = [el("div", { class: "dim" }), el("td", { class: "number lesser" }), el("td", { class: "any less" }), el("td", { class: "less" })];
-  const line = el("tr", {},
-    context.isOperator ? el("td", {}, box) : null,
-    el("th", { scope: "row", class: "any" }, name, kind, batch), el("td", { class: "any lesser" }, what, note), el("td", {}, bar, far), rate, worker, when);
-  let id;
-  let shown;
-  box.addEventListener("change", () => { if (box.checked) chosen.add(id); else chosen.delete(id); changed(); });
+function row(context, list) {
+  const { state, kinds } = list;
+  const box = context.isOperator ? el("input", { type: "checkbox", tabindex: -1 }) : null;
+  const mark = el("td", { class: "mark" });
+  const anchor = el("a");
+  const folder = el("span", { class: "folder" });
+  const bar = progressBar();
+  const far = el("span", { class: "far" });
+  const cells = new Map(kinds.map((kind) => [kind, el("td", { class: columns[kind][1] })]));
+  cells.get("file").append(anchor, " ", folder);
+  cells.get("progress")?.append(bar.bar, far);
+  const line = el("tr", { "aria-selected": "false" }, box ? el("td", { class: "check" }, box) : null, mark, [...cells.values()]);
+  let shown = "";
+  let job = null;
+  box?.addEventListener("click", (event) => { event.stopPropagation(); list.toggle(job.id, event.shiftKey); });
+  line.addEventListener("click", (event) => {
+    if (event.target.closest("a, input, button") || getSelection().toString()) return;
+    list.go(job.id);
+    location.hash = context.path("job", [job.id]);
+  });
+  let press = null;
+  line.addEventListener("touchstart", () => { press = setTimeout(() => list.toggle(job.id, false), 500); }, { passive: true });
+  for (const name of ["touchend", "touchmove", "touchcancel"]) line.addEventListener(name, () => clearTimeout(press), { passive: true });
   return {
     line,
-    fill(job) {
-      id = job.id;
-      box.checked = chosen.has(id);
-      box.setAttribute("aria-label", `Choose ${id}`);
-      const text = JSON.stringify(job);
+    fill(next, position, now) {
+      job = next;
+      const isSelected = list.isSelected(job.id);
+      if (box) { box.checked = isSelected; box.setAttribute("aria-label", `Select ${fileOf(job).name}`); }
+      line.setAttribute("aria-selected", String(isSelected));
+      line.setAttribute("aria-rowindex", String(position + 2));
+      line.classList.toggle("current", list.currentID === job.id);
+      line.classList.toggle("gone", Boolean(job.gone));
+      const when = { age: started(job), ended: ended(job), since: ended(job), pushed: job.timestamp ?? job.created, due: job.timestamp }[kinds[kinds.length - 1]];
+      const text = JSON.stringify([job, Math.floor((now - when) / 1000), list.pending.get(job.id)]);
       if (text === shown) return;
       shown = text;
-      write(name, id);
-      name.setAttribute("href", context.path("job", [id]));
-      write(what, job.file ?? job.path ?? [job.method, job.url].filter(Boolean).join(" "));
-      write(kind, job.kind ?? "download");
-      batch.replaceChildren(...(job.batch ? ["batch ", ...batchLinks(job.batch, context.path)] : []));
-      write(note, [job.error, job.message, job.waiting && `waiting: ${job.waiting}`, job.file || job.path ? job.url : null].filter(Boolean).join(" · "));
-      const { text: label, share } = progress(job);
-      bar.hidden = share === null || job.state === "completed";
-      if (share !== null) bar.value = share;
-      bar.setAttribute("aria-label", label);
-      write(far, job.status ? `status ${job.status}` : label);
-      write(rate, job.state === "running" && job.speed ? speed(job.speed) : "");
-      write(worker, job.worker ?? "");
-      when.replaceChildren(time(job.finished ?? job.timestamp ?? job.started ?? job.created));
+      const { name: file, folder: place } = fileOf(job);
+      write(anchor, file);
+      anchor.setAttribute("href", context.path("job", [job.id]));
+      write(folder, place);
+      cells.get("file").title = [job.path ?? job.file, job.url, job.id].filter(Boolean).join("\n");
+      redraw(mark, [job.state, job.waiting, job.kind], () => stateIcon(job));
+      const set = (kind, words, tone = "") => { const cell = cells.get(kind); if (cell) { write(cell, words); if (tone !== null) cell.dataset.tone = tone; } };
+      set("host", job.host ?? "");
+      const part = share(job);
+      if (cells.has("progress")) {
+        const isRequest = job.kind === "request";
+        bar.bar.classList.toggle("none", part === null);
+        if (part !== null) {
+          const ranges = job.offsets?.length ? job.offsets : [[0, job.received ?? 0]];
+          bar.draw(ranges, job.total, job.waiting || job.state === "paused" ? "amber" : "blue");
+        }
+        write(far, part !== null ? percent(part) : isRequest ? "Waits for a response" : job.received ? `${bytes(job.received)} so far` : job.waiting ? "" : "Connects");
+      }
+      set("size", job.total ? bytes(job.total) : job.state === "completed" && job.received ? bytes(job.received) : "");
+      const why = list.pending.get(job.id) ?? (job.waiting && state === "running" ? waitsFor(job.waiting) : "");
+      line.classList.toggle("waits", Boolean(why));
+      set("speed", why || (job.speed && job.state === "running" ? speed(job.speed) : ""), why ? "amber" : "");
+      const seconds = left(job);
+      set("left", why ? "" : state === "running" ? (seconds !== null && seconds < 1e7 ? short(seconds) : "") : state === "completed" && job.finished ? short((job.finished - started(job)) / 1000) : "");
+      set("worker", job.worker ?? "");
+      if (cells.has("why")) {
+        const words = state === "failed" ? [about(job.error).title, about(job.error).status ? `(${about(job.error).status})` : "", job.attempt ? `· ${plural(job.attempt + 1, "attempt")}` : ""].filter(Boolean).join(" ")
+          : state === "scheduled" ? (job.error ? `Retry ${job.attempt ?? 1}: ${about(job.error).title.toLowerCase()}` : "Starts at a time") : job.waiting ? waitsFor(job.waiting) : "Waits for its turn";
+        set("why", words, state === "failed" ? "red" : job.waiting ? "amber" : "");
+        cells.get("why").title = [job.error, job.message].filter(Boolean).join(": ");
+      }
+      const last = cells.get(kinds[kinds.length - 1]);
+      const words = kinds.at(-1) === "due" ? (when > now ? `in ${short((when - now) / 1000)}` : "due now") : when ? age((now - when) / 1000) : "";
+      redraw(last, [when, words], () => (when ? time(when, words) : ""));
     },
   };
 }
 
 export function jobs(context) {
-  const { queue, rest, query, live, body, path } = context;
+  const { queue, rest, query, live, body, path, keys, isOperator } = context;
   const state = states.includes(rest[0]) ? rest[0] : "running";
-  const from = Math.max(0, Number(query.get("from")) || 0);
-  const filter = Object.fromEntries(["q", "host", "error", "worker", "batch"].map((name) => [name, (query.get(name) ?? "").trim()]));
+  const filter = Object.fromEntries(filterNames.map((name) => [name, (query.get(name) ?? "").trim()]));
   const isFiltered = Object.values(filter).some(Boolean);
-  context.title(`Jobs: ${state}`);
+  const byGroup = state === "failed" && !isFiltered && query.get("view") !== "list";
+  context.title("Jobs");
+  const views = savedViews();
+  const save = el("button", { type: "button", onclick: () => {
+    const label = prompt("A name for this view", [nameOf(state), ...Object.values(filter).filter(Boolean)].join(", "));
+    if (!label) return;
+    views.add(label, location.hash);
+    say("The view is saved in this browser.");
+    drawViews();
+  } }, icon("bookmark"), "Save this view");
+  const saved = el("div", { class: "saved" });
+  context.header(null, [saved, save, context.pushButton()]);
+  function drawViews() {
+    const all = views.all();
+    redraw(saved, all, () => (all.length ? el("details", { class: "drop" }, el("summary", { class: "button" }, `Views (${count(all.length)})`), el("ul", { class: "drop-list" }, all.map(([label, hash]) =>
+      el("li", {}, el("a", { href: hash }, label), el("button", { type: "button", class: "plain", "aria-label": `Forget the view ${label}`, onclick: () => { views.remove(label); drawViews(); } }, icon("close")))))) : ""));
+  }
+  drawViews();
 
+  // The states
   const tabs = new Map(states.map((name) => {
-    const number = el("span");
-    const item = link(path("jobs", [name], filter), name, " ", number);
+    const number = el("span", { class: "number" });
+    const item = link(path("jobs", [name], { q: filter.q, host: filter.host, kind: filter.kind, batch: filter.batch, worker: filter.worker }), icon(name, tones[name]), el("span", {}, nameOf(name)), number);
     if (name === state) item.setAttribute("aria-current", "page");
     return [name, { item, number }];
   }));
-  const inputs = Object.fromEntries(Object.entries({ q: "Search (id, URL, file, message)", host: "Host", error: "Error", worker: "Worker", batch: "Batch" })
-    .map(([name, label]) => [name, { label, input: el("input", { name, value: filter[name], type: name === "q" ? "search" : "text" }) }]));
-  const form = el("form", { class: "row", role: "search" },
-    field(inputs.q.label, inputs.q.input),
-    el("details", { open: Boolean(filter.host || filter.error || filter.worker || filter.batch) }, el("summary", {}, "More filters"),
-      el("div", { class: "row" }, ["host", "error", "worker", "batch"].map((name) => field(inputs[name].label, inputs[name].input)))),
-    el("button", { class: "main" }, "Search"), isFiltered ? link(path("jobs", [state]), "Clear") : null);
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    location.hash = path("jobs", [state], Object.fromEntries(Object.entries(inputs).map(([name, { input }]) => [name, input.value.trim()])));
-  });
+  const facetBox = el("div", { class: "facets", id: "facets" });
+  const searchBox = el("input", { type: "search", name: "q", value: filter.q, "aria-label": "Search", placeholder: "File, URL, id or message", spellcheck: "false" });
+  const form = el("form", { class: "search", role: "search" }, icon("search"), searchBox, key("/"));
+  const go = (changed, more = {}) => { location.hash = path("jobs", [state], { ...filter, ...changed, ...more }); };
+  form.addEventListener("submit", (event) => { event.preventDefault(); go({ q: searchBox.value.trim() }); });
+  const filterButton = el("button", { type: "button", class: "filter-button", "aria-expanded": "false", "aria-controls": "facets", onclick: () => {
+    const isOpen = facetBox.classList.toggle("open");
+    filterButton.setAttribute("aria-expanded", String(isOpen));
+  } }, icon("settings"), "Filter");
+  const sums = el("p", { class: "sums", role: "status" });
+  const sortBox = el("div", { class: "sort" });
+  const viewBox = state === "failed" && !isFiltered ? segments("How failed jobs are shown", ["By reason and host", "One list"], byGroup ? 0 : 1, (index) => { location.hash = path("jobs", [state], { view: index ? "list" : "" }); }) : null;
+  const tags = el("div", { class: "tags" }, Object.entries(filter).filter(([, value]) => value).map(([name, value]) => {
+    const others = { ...filter, [name]: "" };
+    return el("a", { class: "tag", href: path("jobs", [state], others), "aria-label": `Remove the filter ${facetTitles[name] ?? "Search"}: ${facetValue(name, value)}` },
+      el("span", { class: "dim" }, `${facetTitles[name] ?? "Search"}: `), facetValue(name, value), icon("close"));
+  }), isFiltered ? link(path("jobs", [state]), "Clear all") : null);
+  tags.hidden = !isFiltered;
+  const hit = el("p", { class: "hit", hidden: true });
+  const content = el("div", { class: "list-side" }, el("div", { class: "list-tools" }, form, filterButton, viewBox, sortBox, sums), tags, hit);
+  body.append(el("ul", { class: "states" }, [...tabs.values()].map(({ item }) => el("li", {}, item))), el("div", { class: "list-page" }, facetBox, content));
+  if (query.get("find")) searchBox.focus();
 
-  const chosen = new Set();
   let total = 0;
-  let lines = [];
-  let more = [];
-  let isOver = false;
-
-  const summary = el("p", { class: "dim", role: "status" }, "Reading …");
-  const hit = el("p", { hidden: true });
-  const { box, body: lineBody } = table(`Jobs that are ${state}`, [
-    ...(context.isOperator ? [["Choose", ""]] : []), ["Job", ""], ["What", "lesser"], ["Progress", ""], ["Speed", "number lesser"], ["Worker", "less"],
-    [state === "scheduled" ? "Due" : "When", "less"],
-  ]);
-  const fillRows = rows(lineBody, () => row(context, chosen, draw));
-  const all = el("input", { type: "checkbox" });
-  const whole = el("input", { type: "checkbox" });
-  const wholeLabel = el("span");
-  const buttons = actions[state].map((action) => el("button", {
-    type: "button", class: lasting[action] ? "danger" : "", disabled: true,
-    onclick: async () => {
-      const where = { where: { state, ...filter }, limit: 100_000 };
-      const isWhole = whole.checked;
-      const many = isWhole ? `every job that is ${state}${isFiltered ? " and matches the search" : ""}` : `${count(chosen.size)} ${chosen.size === 1 ? "job" : "jobs"}`;
-      if (await act(queue, action, isWhole ? where : { ids: [...chosen] }, many)) {
-        chosen.clear();
-        whole.checked = false;
-        draw();
-      }
-    },
-  }, names[action]));
-  const tools = el("div", { class: "row center", role: "group", "aria-label": "What to do with the chosen jobs" },
-    el("label", {}, all, " Choose this page"), el("label", {}, whole, " ", wholeLabel), buttons);
-  all.addEventListener("change", () => { for (const job of lines) if (all.checked) chosen.add(job.id); else chosen.delete(job.id); draw(); });
-  whole.addEventListener("change", () => draw());
-
-  const pager = el("nav", { class: "row center", "aria-label": "Pages of the list" });
-  body.append(el("ul", { class: "states" }, [...tabs.values()].map(({ item }) => el("li", {}, item))), form, hit, summary,
-    context.isOperator ? tools : "", box, pager);
-
-  function draw() {
-    fillRows(lines, (job) => job.id);
-    all.checked = lines.length > 0 && lines.every((job) => chosen.has(job.id));
-    write(wholeLabel, isFiltered ? "All that match" : `All ${count(total)}`);
-    for (const button of buttons) button.disabled = !whole.checked && chosen.size === 0;
-    if (lines.length === 0 && isOver) write(summary, isFiltered ? "No job matches." : `No job is ${state}.`);
-    else write(summary, `${isFiltered ? found() : `${count(from + 1)} to ${count(from + lines.length)} of ${count(total)}.`}${chosen.size ? ` ${count(chosen.size)} chosen.` : ""}`);
-    const turn = (place, name) => link(path("jobs", [state], { from: place || "" }), name);
-    pager.replaceChildren(...(isFiltered ? [] : [
-      from > 0 ? turn(Math.max(0, from - LIMIT), "Page before") : "", from + LIMIT < total ? turn(from + LIMIT, "Next page") : "",
-      from > 0 ? turn(0, "First page") : "",
-    ]).filter(Boolean));
+  let facets = null;
+  function drawFacets(data) {
+    if (!data) return;
+    facets = data;
+    redraw(facetBox, [facetsOf[state].map((name) => data[name]), data.of], () => facetsOf[state].map((name) => {
+      let pairs = data[name];
+      if (name === "waiting" && state === "running" && pairs.length) pairs = [["none", data.of - pairs.reduce((sum, [, many]) => sum + many, 0)], ...pairs];
+      if (!pairs.length || (pairs.length < 2 && ["kind", "waiting"].includes(name))) return null;
+      const items = pairs.map(([value, many]) => el("li", {}, el("a", { href: path("jobs", [state], { ...filter, [name]: filter[name] === value ? "" : value }), ...(filter[name] === value ? { "aria-current": "true" } : {}) },
+        el("span", { class: "clip" }, facetValue(name, value)), el("span", { class: "number" }, count(many)))));
+      const more = items.slice(5).map((item) => { item.hidden = true; return item; });
+      return el("section", {}, el("h2", {}, facetTitles[name]), el("ul", {}, items,
+        more.length ? el("li", {}, el("button", { type: "button", class: "plain", onclick: (event) => { more.forEach((item) => { item.hidden = false; }); event.currentTarget.parentNode.remove(); } }, `${count(more.length)} more`)) : null));
+    }));
+    facetBox.title = data.of < data.total ? `Counted among ${count(data.of)} of ${count(data.total)} jobs` : "";
+    drawSums();
+  }
+  function drawSums() {
+    if (state === "running" && facets && !isFiltered) {
+      redraw(sums, [facets.total, facets.speed, bytes(facets.left)], () => [`${count(facets.total)} running at `, el("strong", {}, speed(facets.speed)), facets.left ? `, ${bytes(facets.left)} left` : ""]);
+    } else if (state === "failed" && facets && !isFiltered) {
+      const may = Object.fromEntries(facets.retryable).true ?? 0;
+      redraw(sums, [facets.total, may], () => [`${count(facets.total)} failed; `, el("strong", {}, `a retry may help ${count(may)}`)]);
+    } else write(sums, list?.words() ?? "");
   }
 
-  function found() {
-    if (!isOver) return `${count(lines.length)} found so far: ${Math.floor(100 * Math.min(1, next / Math.max(1, total)))} % of ${count(total)} looked at.`;
-    return `${count(lines.length)} found${lines.length < LIMIT ? "" : ", and perhaps more,"} among ${count(total)}.`;
+  const watches = [
+    [inQueue(queue), (data) => { if (data) for (const [name, tab] of tabs) write(tab.number, count(data.counts[name])); }],
+    [withQuery(inQueue(queue, "facets"), { state }), drawFacets],
+  ];
+  let list = null;
+  const cleanups = [];
+  if (byGroup) {
+    const view = groups(context, content);
+    watches[0] = [inQueue(queue), (data) => { if (!data) return; for (const [name, tab] of tabs) write(tab.number, count(data.counts[name])); view.draw(data); }];
+    live.watch(watches);
+  } else {
+    list = new List(context, { state, filter, isFiltered, content, watches, sortBox, hit, drawSums, setTotal: (number) => { total = number; } });
+    cleanups.push(() => list.end());
+  }
+  keys.add(Object.fromEntries(states.map((name, index) => [String(index + 1), () => { location.hash = path("jobs", [name]); }])));
+  return () => { for (const body of cleanups) body(); };
+}
+
+/// Names for places of this page, kept in this browser.
+function savedViews() {
+  const store = "haul views";
+  const all = () => { try { return JSON.parse(localStorage.getItem(store)) ?? []; } catch { return []; } };
+  const keep = (views) => localStorage.setItem(store, JSON.stringify(views));
+  return {
+    all,
+    add: (label, hash) => keep([...all().filter(([name]) => name !== label), [label, hash]]),
+    remove: (label) => keep(all().filter(([name]) => name !== label)),
+  };
+}
+
+/// The ids of the list that was shown last, for the keys [ and ] on the page of a job.
+export let lastList = [];
+
+class List {
+  constructor(context, parts) {
+    Object.assign(this, parts);
+    this.context = context;
+    this.kinds = columnsOf[this.state];
+    /// The rows by their position, as far as they are known.
+    this.items = new Map();
+    this.length = 0;
+    this.total = 0;
+    this.now = Date.now();
+    this.clockOffset = 0;
+    this.selected = new Set();
+    this.isAll = false;
+    this.pending = new Map();
+    this.known = new Map();
+    this.isBegun = false;
+    this.isCurrent = true;
+    this.isWhole = true;
+    const given = context.query.get("sort");
+    this.sort = given ?? defaultSort[this.state] ?? null;
+    this.pool = [];
+    this.makeTable();
+    this.makeSelectionBar();
+    this.makeKeys();
+    this.watched = "";
+    this.pages = new Set([0]);
+    // MARK: search
+    this.next = 0;
+    this.isOver = false;
+    this.more = [];
+    this.watch();
+    if (this.isFiltered) this.search();
+    this.timer = setInterval(() => this.tick(), 1000);
+    this.onscroll = () => { if (!this.frame) this.frame = requestAnimationFrame(() => { this.frame = null; this.paint(); this.need(); }); };
+    addEventListener("scroll", this.onscroll, { passive: true });
+    this.scroller.addEventListener("scroll", this.onscroll, { passive: true });
+    this.resizer = new ResizeObserver(this.onscroll);
+    this.resizer.observe(this.scroller);
+  }
+
+  end() {
+    this.isCurrent = false;
+    clearInterval(this.timer);
+    removeEventListener("scroll", this.onscroll);
+    this.resizer.disconnect();
+    this.bar.remove();
+    lastList = this.order().map((job) => job.id);
+  }
+
+  makeTable() {
+    const { context, state, kinds } = this;
+    this.all = context.isOperator ? el("input", { type: "checkbox", "aria-label": "Select all rows", onchange: () => this.selectAll(this.all.checked) }) : null;
+    this.heads = new Map(kinds.map((kind) => {
+      const [title, className] = columns[kind];
+      const button = el("button", { type: "button", class: "plain", onclick: () => this.sortBy(kind) }, title);
+      return [kind, el("th", { scope: "col", class: className }, button)];
+    }));
+    this.top = el("tr", { class: "spacer", "aria-hidden": "true" }, el("td", { colspan: kinds.length + 2 }));
+    this.bottom = el("tr", { class: "spacer", "aria-hidden": "true" }, el("td", { colspan: kinds.length + 2 }));
+    this.lines = el("tbody", {}, this.top, this.bottom);
+    this.table = el("table", { class: `list ${state}`, role: "grid", "aria-label": `Jobs that are ${state}` }, el("thead", {}, el("tr", {}, this.all ? el("th", { class: "check", scope: "col" }, this.all) : null, el("th", { class: "mark", scope: "col" }, el("span", { class: "hidden" }, "State")), [...this.heads.values()])), this.lines);
+    this.scroller = el("div", { class: "list-scroll", tabindex: 0, role: "region", "aria-label": `Jobs that are ${state}` }, this.table);
+    this.news = el("button", { type: "button", class: "news", hidden: true, onclick: () => { this.frozen = null; this.scroller.scrollTop = 0; this.take(this.newest); } });
+    this.empty = el("div", { class: "empty", hidden: true });
+    this.place = el("span", { role: "status" }, "Reading …");
+    const hints = el("span", { class: "hints" }, [["j", "k", "move"], ...(context.isOperator ? [["x", "select"]] : []), ["enter", "open"], ...(context.isOperator && ["running", "paused", "queued", "scheduled"].includes(state) ? [["s", state === "paused" ? "resume" : "pause"]] : state === "failed" && context.isOperator ? [["r", "retry"]] : []), ["?", "all keys"]]
+      .map((parts) => el("span", {}, parts.slice(0, -1).map((name) => key(name)), parts.at(-1))));
+    this.box = el("section", { class: "card list-card" }, this.news, this.scroller, this.empty, el("div", { class: "list-foot" }, this.place, hints));
+    this.skeleton();
+    this.content.append(this.box);
+  }
+
+  /// Grey rows in the geometry of the real ones, for answers that take long.
+  skeleton() {
+    this.box.classList.add("reading");
+  }
+
+  // MARK: Reading
+
+  path(from, limit) { return withQuery(inQueue(this.context.queue, "jobs"), { state: this.state, from: from || "", limit, ...this.filter }); }
+
+  watch() {
+    const { context } = this;
+    if (this.isFiltered) {
+      context.live.watch([...this.watches, [this.path(0, PAGE), (data, trouble) => {
+        if (trouble) return write(this.place, trouble.message);
+        this.isBegun = true;
+        this.total = data.total;
+        this.found = unique([...data.jobs, ...this.more]);
+        if (data.next === undefined || this.found.length >= PAGE) this.isOver = true;
+        this.take(this.found);
+        if (!this.isOver && this.hasSearched) this.searchOn();
+      }]]);
+      return;
+    }
+    if (this.total <= WHOLE) {
+      this.watched = "whole";
+      context.live.watch([...this.watches, [this.path(0, WHOLE), (data, trouble) => {
+        if (trouble) return write(this.place, trouble.message);
+        this.isBegun = true;
+        this.total = data.total;
+        this.setTotal(data.total);
+        if (data.total > WHOLE) { this.isWhole = false; this.sort = null; this.takePage(0, data); this.watch(); return; }
+        this.isWhole = true;
+        this.take(data.jobs);
+      }]]);
+      return;
+    }
+    this.isWhole = false;
+    const pages = [...this.pages].slice(-2);
+    this.watched = pages.join();
+    context.live.watch([...this.watches, ...pages.map((page) => [this.path(page * PAGE, PAGE), (data, trouble) => {
+      if (trouble) return write(this.place, trouble.message);
+      this.total = data.total;
+      this.takePage(page, data);
+    }])]);
+  }
+
+  takePage(page, data) {
+    this.isBegun = true;
+    this.length = data.total;
+    data.jobs.forEach((job, index) => this.items.set(page * PAGE + index, job));
+    for (const place of this.items.keys()) if (place >= data.total) this.items.delete(place);
+    this.drawn();
+  }
+
+  /// Reads the pages that can be seen, if they are not known or not watched.
+  need() {
+    if (this.isWhole || this.isFiltered) return;
+    const [first, last] = this.visible();
+    const pages = new Set([Math.floor(first / PAGE), Math.floor(Math.max(first, last - 1) / PAGE)]);
+    if ([...pages].join() === [...this.pages].join()) return;
+    this.pages = pages;
+    clearTimeout(this.reading);
+    this.reading = setTimeout(async () => {
+      for (const page of pages) {
+        if (this.items.has(page * PAGE)) continue;
+        try { const data = await patiently(this.path(page * PAGE, PAGE)); if (this.isCurrent) this.takePage(page, data); } catch (error) { complain(error.message); }
+      }
+      if (this.isCurrent && [...this.pages].join() !== this.watched) this.watch();
+    }, 120);
+  }
+
+  /// A whole list. While rows are selected or the list is scrolled, rows keep their places and new ones wait.
+  take(jobs) {
+    if (!jobs) return;
+    this.newest = jobs;
+    const now = Date.now();
+    const present = new Map(jobs.map((job) => [job.id, job]));
+    const isStill = !this.isFiltered && (this.selected.size > 0 || this.currentID || this.scroller.scrollTop > 40);
+    for (const [id, job] of this.known) {
+      if (present.has(id)) continue;
+      // A job that has left the state stays for some seconds.
+      job.gone ??= now;
+      if (now - job.gone < GONE) present.set(id, job); else { this.known.delete(id); this.selected.delete(id); this.pending.delete(id); }
+    }
+    if (isStill && this.frozen) {
+      const fresh = [...present.values()].filter((job) => !this.frozen.has(job.id));
+      for (const job of fresh) present.delete(job.id);
+      this.news.hidden = fresh.length === 0;
+      write(this.news, `${count(fresh.length)} new, show`);
+    } else {
+      this.news.hidden = true;
+      this.frozen = new Set(present.keys());
+    }
+    this.known = present;
+    const order = this.sorted([...present.values()]);
+    this.items = new Map(order.map((job, index) => [index, job]));
+    this.length = order.length;
+    this.drawn();
+  }
+
+  sorted(jobs) {
+    if (!this.sort) return jobs;
+    const kind = this.sort.replace(/^-/, "");
+    const value = columns[kind]?.[2];
+    if (!value) return jobs;
+    // Rows do not jump while their speeds change: they keep the order that they had when it was asked for.
+    const places = new Map((this.fixed?.sort === this.sort ? this.fixed.ids : []).map((id, index) => [id, index]));
+    if (volatile.has(kind) && places.size) {
+      return jobs.map((job) => [places.get(job.id) ?? Infinity, job]).sort(([one], [other]) => (one === other ? 0 : one - other)).map(([, job]) => job);
+    }
+    const sign = this.sort.startsWith("-") ? -1 : 1;
+    const order = (one, other) => (one < other ? -1 : one > other ? 1 : 0);
+    const ordered = jobs.map((job) => [value(job), job]).sort(([one, a], [other, b]) => sign * order(one, other) || order(a.id, b.id)).map(([, job]) => job);
+    this.fixed = { sort: this.sort, ids: ordered.map((job) => job.id) };
+    return ordered;
+  }
+
+  sortBy(kind) {
+    if (!this.isWhole) return say(`A list of more than ${count(WHOLE)} jobs is in the queue's order. Filter it to sort it.`);
+    this.sort = this.sort === kind ? `-${kind}` : kind;
+    this.context.remember({ sort: this.sort === defaultSort[this.state] ? null : this.sort });
+    this.frozen = this.fixed = null;
+    this.take(this.newest ?? []);
   }
 
   // With a filter, the server examines a limited number of jobs in each call. The page calls it again until a page of
   // rows is full.
-  let isCurrent = true;
-  let next = from;
-  let isSearching = false;
-  const place = (start) => withQuery(inQueue(queue, "jobs"), { state, from: start || "", limit: LIMIT, ...filter });
-  async function searchOn() {
-    if (isSearching) return;
-    isSearching = true;
-    try {
-      while (isCurrent && next !== undefined && lines.length < LIMIT) {
-        const page = await patiently(place(next));
-        if (!isCurrent) return;
-        more.push(...page.jobs);
-        total = page.total;
-        next = page.next;
-        isOver = next === undefined;
-        lines = unique([...lines, ...page.jobs]);
-        draw();
-      }
-      isOver = true;
-      draw();
-    } catch (error) { showMessage(error.message); } finally { isSearching = false; }
-  }
-  const unique = (list) => [...new Map(list.map((job) => [job.id, job])).values()];
-
-  let isBegun = false;
-  async function search() {
+  async search() {
+    const { context, filter, hit } = this;
     // A job with exactly this id is shown first, whatever its state is.
     if (isID(filter.q)) {
-      const job = await patiently(`${inQueue(queue, "jobs", filter.q)}?line=true`).catch(() => null);
-      if (!isCurrent) return;
+      const job = await patiently(`${inQueue(context.queue, "jobs", filter.q)}?line=true`).catch(() => null);
+      if (!this.isCurrent) return;
       hit.hidden = !job;
-      if (job) hit.replaceChildren("The job ", link(path("job", [job.id]), job.id), ` is ${job.state}.`);
+      if (job) hit.replaceChildren("The job ", link(context.path("job", [job.id]), job.id), ` is ${job.state}.`);
     }
-    isBegun = true;
-    await searchOn();
+    this.hasSearched = true;
+    await this.searchOn();
   }
-  if (isFiltered) search();
-  live.watch([
-    [inQueue(queue), (data) => { if (data) for (const [name, tab] of tabs) write(tab.number, count(data.counts[name])); }],
-    [place(from), (data, trouble) => {
-      if (trouble) return write(summary, trouble.message);
-      total = data.total;
-      lines = unique([...data.jobs, ...more]);
-      if (!isFiltered || data.next === undefined || lines.length >= LIMIT) isOver = true;
-      draw();
-      // An error has ended the search: continue it.
-      if (!isOver && isBegun) searchOn();
-    }],
-  ]);
-  return () => { isCurrent = false; };
+
+  async searchOn() {
+    if (this.isSearching) return;
+    this.isSearching = true;
+    try {
+      while (this.isCurrent && this.next !== undefined && (this.found ?? []).length < WHOLE) {
+        const page = await patiently(this.path(this.next, PAGE));
+        if (!this.isCurrent) return;
+        this.more.push(...page.jobs);
+        this.total = page.total;
+        this.next = page.next;
+        this.isOver = this.next === undefined;
+        this.found = unique([...(this.found ?? []), ...page.jobs]);
+        this.isBegun = true;
+        this.take(this.found);
+      }
+      this.isOver = true;
+      this.drawn();
+    } catch (error) { complain(error.message); } finally { this.isSearching = false; }
+  }
+
+  // MARK: Drawing
+
+  rowHeight() { return matchMedia("(max-width: 719px)").matches ? 88 : 36; }
+
+  /// The positions that can be seen.
+  visible() {
+    const height = this.rowHeight();
+    const box = this.scroller.getBoundingClientRect();
+    const head = this.lines.getBoundingClientRect();
+    const top = Math.max(box.top + this.table.tHead.offsetHeight, 0);
+    const bottom = Math.min(box.bottom, innerHeight);
+    const first = Math.max(0, Math.floor((top - head.top) / height));
+    return [Math.min(first, Math.max(0, this.length - 1)), Math.max(0, Math.min(this.length, Math.ceil((bottom - head.top) / height)))];
+  }
+
+  drawn() {
+    this.box.classList.remove("reading");
+    const isEmpty = this.length === 0 && this.isBegun && (!this.isFiltered || this.isOver);
+    this.scroller.hidden = isEmpty;
+    this.empty.hidden = !isEmpty;
+    if (isEmpty) this.drawEmpty();
+    this.table.setAttribute("aria-rowcount", String(this.length + 1));
+    for (const [kind, head] of this.heads) {
+      const name = this.sort?.replace(/^-/, "");
+      if (!this.isWhole || name !== kind) head.removeAttribute("aria-sort");
+      else head.setAttribute("aria-sort", this.sort.startsWith("-") ? "descending" : "ascending");
+    }
+    this.drawSort();
+    this.paint();
+    this.drawSelection();
+    this.drawSums();
+  }
+
+  drawEmpty() {
+    const { state, filter, isFiltered, context } = this;
+    const key = [isFiltered, filter];
+    const why = { running: "No job runs now.", queued: "No job waits.", scheduled: "No job starts at a time, and none waits for a retry.", paused: "No job is paused.", failed: "No job has failed within the last week.", completed: "No job was completed within the last day.", cancelled: "No job was cancelled within the last day." }[state];
+    redraw(this.empty, key, () => (isFiltered
+      ? [el("p", {}, `No job that is ${state} matches ${Object.entries(filter).filter(([, value]) => value).map(([name, value]) => `${(facetTitles[name] ?? "Search").toLowerCase()} “${facetValue(name, value)}”`).join(" and ")}.`), el("p", {}, link(context.path("jobs", [state]), "Remove the filter"))]
+      : [el("p", {}, why), context.isOperator ? el("p", {}, state === "failed" ? link(context.path("jobs", ["running"]), "Show what runs") : context.pushButton()) : null]));
+  }
+
+  drawSort() {
+    const kinds = this.isWhole ? Object.entries(sortWords).filter(([kind]) => this.kinds.includes(kind.replace(/^-/, ""))) : [];
+    if (kinds.length === 0 || this.length < 2) return this.sortBox.replaceChildren(), (this.sortBox.drawnKey = null);
+    redraw(this.sortBox, [this.sort], () => {
+      const choice = el("select", { "aria-label": "Sort", onchange: () => { this.sort = choice.value; this.context.remember({ sort: this.sort === defaultSort[this.state] ? null : this.sort }); this.frozen = this.fixed = null; this.take(this.newest ?? []); } },
+        kinds.map(([kind, words]) => el("option", { value: kind }, `Sort: ${words}`)), kinds.some(([kind]) => kind === this.sort) ? null : el("option", { value: this.sort ?? "" }, "Sort: by column"));
+      choice.value = this.sort ?? "";
+      return choice;
+    });
+    return null;
+  }
+
+  words() {
+    if (!this.isBegun) return "";
+    if (this.isFiltered) {
+      if (!this.isOver) return `${count(this.length)} found so far: ${Math.floor(100 * Math.min(1, (this.next ?? 0) / Math.max(1, this.total)))} % of ${count(this.total)} examined.`;
+      return `${count(this.length)} found${this.next === undefined || this.length < PAGE ? "" : ", and perhaps more,"} among ${count(this.total)}.`;
+    }
+    return `${count(this.total)} ${this.state}`;
+  }
+
+  paint() {
+    const height = this.rowHeight();
+    const [first, last] = this.visible();
+    const from = Math.max(0, first - MORE_ROWS);
+    const to = Math.min(this.length, last + MORE_ROWS);
+    const wanted = Math.max(0, to - from);
+    while (this.pool.length < wanted) this.pool.push(row(this.context, this));
+    const now = Date.now() + this.clockOffset;
+    this.top.firstChild.style.height = `${from * height}px`;
+    this.bottom.firstChild.style.height = `${Math.max(0, this.length - to) * height}px`;
+    this.top.hidden = from === 0;
+    this.bottom.hidden = to >= this.length;
+    for (let index = 0; index < this.pool.length; index += 1) {
+      const { line, fill } = this.pool[index];
+      const job = index < wanted ? this.items.get(from + index) : null;
+      if (index >= wanted) { line.remove(); continue; }
+      if (line.nextSibling === null || line.parentNode !== this.lines) this.lines.insertBefore(line, this.bottom);
+      if (job) fill(job, from + index, now);
+      line.classList.toggle("blank", !job);
+    }
+    if (this.length) write(this.place, `${count(Math.min(first + 1, this.length))} to ${count(last)} of ${this.isFiltered ? count(this.length) : count(this.isWhole ? this.length : this.total)}`);
+    else if (this.isBegun) write(this.place, this.isFiltered && !this.isOver ? this.words() : "");
+  }
+
+  tick() {
+    if (!this.isCurrent) return;
+    if ([...this.known.values()].some((job) => job.gone)) this.take(this.newest ?? []);
+    else this.paint();
+  }
+
+  // MARK: Selection
+
+  isSelected(id) { return this.isAll || this.selected.has(id); }
+  order() { return [...this.items.entries()].sort(([one], [other]) => one - other).map(([, job]) => job); }
+
+  toggle(id, isRange) {
+    if (!this.context.isOperator) return;
+    this.isAll = false;
+    if (isRange && this.lastToggled) {
+      const all = this.order().map((job) => job.id);
+      const [from, to] = [all.indexOf(this.lastToggled), all.indexOf(id)].sort((one, other) => one - other);
+      if (from >= 0) for (const one of all.slice(from, to + 1)) this.selected.add(one);
+    } else if (this.selected.has(id)) this.selected.delete(id); else this.selected.add(id);
+    this.lastToggled = id;
+    this.currentID = id;
+    this.drawn();
+  }
+
+  selectAll(isChosen) {
+    this.isAll = false;
+    this.selected = new Set(isChosen ? this.order().filter((job) => !job.gone).map((job) => job.id) : []);
+    this.drawn();
+  }
+
+  makeSelectionBar() {
+    const { context, state } = this;
+    const text = el("span", { class: "grow" });
+    const buttons = actions[state].filter((action) => action !== "remove" || state !== "running").map((action) => {
+      const isLasting = ["cancel", "remove", "delete"].includes(action);
+      return el("button", { type: "button", class: "plain", "data-action": action, onclick: () => this.act(action) }, icon(icons[action]), `${names[action]}${isLasting ? "…" : ""}`,
+        action === "pause" || action === "resume" ? key("s") : action === "retry" ? key("r") : null);
+    });
+    this.whole = el("button", { type: "button", class: "plain", onclick: () => { this.isAll = !this.isAll; this.drawn(); } });
+    const close = el("button", { type: "button", class: "plain", "aria-label": "Clear the selection", onclick: () => this.clear() }, icon("close"));
+    this.bar = el("div", { class: "selection", role: "region", "aria-label": "What to do with the selected jobs", hidden: true }, text, el("span", { class: "rule" }), buttons, el("span", { class: "rule" }), this.whole, close);
+    this.barText = text;
+    if (context.isOperator) document.getElementById("floating").append(this.bar);
+  }
+
+  /// How many jobs are selected; null if nobody knows, since the search has not found all that match.
+  number() {
+    if (!this.isAll) return this.selected.size;
+    if (!this.isFiltered) return this.total;
+    return this.next === undefined ? this.length : null;
+  }
+
+  drawSelection() {
+    const number = this.number();
+    this.bar.hidden = number === 0;
+    if (this.all) { this.all.checked = number !== 0 && (this.isAll || this.selected.size >= this.length); this.all.indeterminate = number !== 0 && !this.all.checked; }
+    if (number === 0) return;
+    const chosen = this.order().filter((job) => this.isSelected(job.id));
+    const rest = chosen.reduce((sum, job) => sum + (job.total && job.state !== "completed" ? job.total - (job.received ?? 0) : 0), 0);
+    redraw(this.barText, [number, rest], () => [el("strong", {}, number === null ? "All that match are selected" : `${count(number)} selected`), rest && !this.isAll ? el("span", { class: "rest" }, ` ${bytes(rest)} left`) : null]);
+    const whole = this.isFiltered ? "all that match" : `all ${count(this.total)}`;
+    write(this.whole, this.isAll ? "Only these rows" : `Select ${whole}`);
+    this.whole.hidden = !this.isAll && !this.isFiltered && this.selected.size >= this.total;
+    for (const button of this.bar.querySelectorAll("[data-action=again]")) button.hidden = this.isAll;
+  }
+
+  clear() { this.selected.clear(); this.isAll = false; this.frozen = null; this.take(this.newest); this.drawn(); }
+
+  async act(action, ids = null) {
+    const { context } = this;
+    const chosen = ids ? this.order().filter((job) => ids.includes(job.id)) : this.order().filter((job) => this.isSelected(job.id));
+    const where = Object.fromEntries(Object.entries(this.filter).filter(([, value]) => value));
+    const isAll = this.isAll && !ids;
+    const selection = isAll ? { where: { state: this.state, ...where }, limit: 100_000 } : { ids: ids ?? [...this.selected] };
+    const number = isAll ? this.number() : selection.ids.length;
+    if (!(await act(context.queue, action, selection, number, chosen))) return;
+    const words = { pause: "pausing…", resume: "resuming…", cancel: "cancelling…", retry: "retrying…", remove: "removing…", again: "starting elsewhere…" }[action];
+    for (const job of chosen) {
+      this.pending.set(job.id, words);
+      setTimeout(() => { if (this.pending.get(job.id) === words) { this.pending.set(job.id, "No worker has applied it yet"); this.paint(); setTimeout(() => { this.pending.delete(job.id); }, 10_000); } }, 3000);
+    }
+    this.selected.clear();
+    this.isAll = false;
+    this.drawn();
+  }
+
+  // MARK: Keys
+
+  go(id) { this.currentID = id; this.paint(); }
+
+  move(step) {
+    if (this.length === 0) return;
+    const place = [...this.items].find(([, job]) => job.id === this.currentID)?.[0];
+    const next = place === undefined ? this.visible()[0] : Math.max(0, Math.min(this.length - 1, place + step));
+    const job = this.items.get(next);
+    if (job) this.currentID = job.id;
+    const height = this.rowHeight();
+    const [top, view] = [this.scroller.scrollTop, this.scroller.clientHeight - this.table.tHead.offsetHeight];
+    if (next * height < top) this.scroller.scrollTop = next * height;
+    else if ((next + 1) * height > top + view) this.scroller.scrollTop = (next + 1) * height - view;
+    this.paint();
+    this.lines.querySelector(".current a")?.focus({ preventScroll: true });
+  }
+
+  makeKeys() {
+    const { context } = this;
+    const open = () => { if (this.currentID) location.hash = context.path("job", [this.currentID]); };
+    const all = {
+      j: () => this.move(1), k: () => this.move(-1), ArrowDown: () => this.move(1), ArrowUp: () => this.move(-1), o: open, Enter: open,
+      y: async () => { const job = this.order().find(({ id }) => id === this.currentID); if (job?.url) { try { await navigator.clipboard.writeText(job.url); say("The URL is copied."); } catch { complain("The browser does not allow this page to copy."); } } },
+      Escape: () => { if (this.number() !== 0) this.clear(); else { this.currentID = null; this.paint(); } },
+    };
+    const ids = () => (this.number() !== 0 ? null : this.currentID ? [this.currentID] : []);
+    const doing = (action) => () => { const chosen = ids(); if (chosen === null || chosen.length) this.act(action, chosen); };
+    if (context.isOperator) {
+      all.x = () => { if (this.currentID) this.toggle(this.currentID, false); };
+      all.X = () => { if (this.currentID) this.toggle(this.currentID, true); };
+      const offered = actions[this.state];
+      if (offered.includes("pause") || offered.includes("resume")) all.s = doing(offered.includes("resume") ? "resume" : "pause");
+      if (offered.includes("retry")) all.r = doing("retry");
+      if (offered.includes("cancel")) all.c = doing("cancel");
+    }
+    context.keys.add(all);
+  }
 }
+
+const unique = (list) => [...new Map(list.map((job) => [job.id, job])).values()];

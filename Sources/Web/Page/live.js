@@ -5,32 +5,69 @@ const MAX_SILENCE = 12_000;
 
 export class Live {
   #source = null;
-  #watches = new Map();
+  /// What the surroundings of the page watch, and what the page watches: [path, taker].
+  #base = [];
+  #watches = [];
   #events = null;
   #lastMessage = 0;
   #status;
   #retry = null;
+  /// When the stream is tried again, by this browser's clock.
+  nextTry = 0;
+  /// The newest answer of each path that is watched, so that a page that is shown again has content at once.
+  #known = new Map();
 
-  /// `status` is called with "live", "lost" or "refused", and perhaps a message.
+  /// `status` is called with "live", "alive", "redis", "lost" or "refused", and perhaps a message.
   constructor(status) {
     this.#status = status;
     setInterval(() => { if (this.#source && Date.now() - this.#lastMessage > MAX_SILENCE) this.#reconnect(0); }, 1000);
+    addEventListener("pagehide", () => this.#pause());
+    addEventListener("pageshow", (event) => { if (event.persisted) this.#open(); });
   }
 
-  /// Replaces everything that is watched. `watches` are [path, taker], `events` is [queue/id, taker].
-  watch(watches, events = null) {
-    this.#watches = new Map(watches);
-    this.#events = events;
-    this.#open();
+  /// A page that the browser keeps for "back" would hold its stream, and a browser has six connections to a server.
+  #pause() {
+    this.#source?.close();
+    this.#source = null;
+    clearTimeout(this.#retry);
   }
+
+  /// Watches for the surroundings of all pages.
+  surround(watches) {
+    const isSame = watches.map(([path]) => path).join() === this.#base.map(([path]) => path).join();
+    this.#base = watches;
+    if (!isSame) this.#begin();
+  }
+
+  /// Replaces everything that the page watches. `watches` are [path, taker], `events` is [queue/id, taker].
+  watch(watches, events = null) {
+    this.#watches = watches;
+    this.#events = events;
+    for (const [path, take] of watches) if (this.#known.has(path)) take(this.#known.get(path), null);
+    this.#begin();
+  }
+
+  /// Opens one stream for all calls of this turn.
+  #isDue = false;
+  #begin() {
+    if (this.#isDue) return;
+    this.#isDue = true;
+    queueMicrotask(() => { this.#isDue = false; this.#open(); });
+  }
+
+  tryNow() { this.#open(); }
+
+  #takers(path) { return [...this.#base, ...this.#watches].filter(([name]) => name === path).map(([, take]) => take); }
 
   #open() {
     clearTimeout(this.#retry);
     this.#source?.close();
     this.#source = null;
-    if (this.#watches.size === 0) return;
+    const paths = new Set([...this.#base, ...this.#watches].map(([path]) => path));
+    for (const path of this.#known.keys()) if (!paths.has(path) && this.#known.size > 20) this.#known.delete(path);
+    if (paths.size === 0) return;
     const query = new URLSearchParams();
-    for (const path of this.#watches.keys()) query.append("watch", path);
+    for (const path of paths) query.append("watch", path);
     if (this.#events) query.append("events", this.#events[0]);
     const url = `api/live?${query}`;
     const source = new EventSource(url);
@@ -39,14 +76,18 @@ export class Live {
     const on = (name, body) => source.addEventListener(name, (message) => {
       if (source !== this.#source) return;
       this.#lastMessage = Date.now();
-      this.#status("live");
       body(JSON.parse(message.data));
     });
-    on("alive", () => {});
-    on("change", ({ watch, data }) => this.#watches.get(watch)?.(data, null));
+    on("alive", () => this.#status("alive"));
+    on("change", ({ watch, data }) => {
+      this.#status("live");
+      this.#known.set(watch, data);
+      for (const take of this.#takers(watch)) take(data, null);
+    });
     on("trouble", (trouble) => {
-      if (trouble.error === "redis") this.#status("lost", trouble.message);
-      this.#watches.get(trouble.watch)?.(null, trouble);
+      this.#known.delete(trouble.watch);
+      if (trouble.error === "redis") this.#status("redis", trouble.message);
+      else for (const take of this.#takers(trouble.watch)) take(null, trouble);
     });
     on("event", (event) => this.#events?.[1](event));
     source.addEventListener("error", () => { if (source === this.#source) this.#explain(source, url); });
@@ -73,6 +114,7 @@ export class Live {
     this.#source?.close();
     this.#source = null;
     clearTimeout(this.#retry);
+    this.nextTry = Date.now() + delay;
     this.#retry = setTimeout(() => this.#open(), delay);
   }
 }

@@ -1,8 +1,10 @@
-// A form for new jobs of each kind.
+// A dialog for new jobs of each kind: the URL first, the rest folded.
 
-import { inQueue, send } from "./api.js";
-import { el, field, link } from "./dom.js";
-import { count } from "./format.js";
+import { get, inQueue, send } from "./api.js";
+import { copier, LEFT, open, say } from "./dialogs.js";
+import { el, field, redraw, write } from "./dom.js";
+import { count, plural } from "./format.js";
+import { icon, key } from "./icons.js";
 
 const text = (attributes = {}) => el("input", { autocomplete: "off", ...attributes });
 const area = () => el("textarea", { rows: 2, spellcheck: "false", autocomplete: "off" });
@@ -81,64 +83,179 @@ const fields = {
   headers: ["Header fields, Name: value, one on each line", area, asPairs(":", "header field"), true],
   meta: ["Meta, any JSON", area, asJSON("Meta"), true],
 };
+/// The folds of the form: a title, what is in it, and its fields. A kind shows the fields that it has.
+const folds = [
+  ["Server", "method, headers, query, body", ["method", "upload_method", "headers", "query", "json", "form", "upload_form", "body", "content_digest", "protocol"]],
+  ["Speed and retries", "connections, retries, limit", ["connections", "retries", "limit_rate", "idempotent"]],
+  ["Checks", "checksum, size, what if the file exists", ["checksum", "max_bytes", "if_exists", "expect", "max_response", "fresh_for"]],
+  ["When", "now, no deadline", ["delay", "deadline"]],
+  ["Who hears of it", "batch size, reply list, meta", ["batch_size", "reply_to", "meta"]],
+];
 const shared = ["limit_rate", "retries", "delay", "deadline", "batch", "batch_size", "reply_to", "headers", "meta"];
-/// The fields of each kind of job, in their order. A new kind needs a line here.
+/// The fields of each kind of job. A new kind needs a line here.
 const kinds = {
   download: ["path", "checksum", "if_exists", "connections", "max_bytes", ...shared],
   request: ["method", "expect", "max_response", "fresh_for", "idempotent", "query", "json", "form", "body", ...shared],
   upload: ["file", "files", "each", "protocol", "upload_method", "upload_form", "content_digest", "expect", "max_response", "idempotent", "query", ...shared],
 };
+const verbs = { download: "Downloads", request: "Sends a request", upload: "Uploads" };
+/// So many jobs are pushed by one request.
+const MOST = 1000;
 
-export function push({ queue, live, body, path, title, isOperator }) {
-  title("Push");
-  live.watch([]);
-  if (!isOperator) return body.append(el("p", {}, "Only operators push jobs."));
-  const kind = el("select", {}, Object.keys(kinds).map((name) => el("option", { value: name }, name)));
-  const urls = el("textarea", { rows: 3, required: true, spellcheck: "false", autocomplete: "off" });
-  const id = text({ pattern: "[A-Za-z0-9._:\\-]{1,128}" });
-  // All inputs are made once, so that their values stay while another kind is shown.
-  const inputs = Object.fromEntries(Object.entries(fields).map(([name, [, make]]) => [name, make()]));
-  const own = el("div", { class: "fields" });
-  const answer = el("div", { role: "status" });
-  const form = el("form", {},
-    el("div", { class: "fields" }, field("Kind", kind), field("Id (of one job)", id), field("URLs, one on each line", urls, true)), own,
-    el("div", { class: "row" }, el("button", { class: "main" }, "Push")));
-  body.append(form, answer);
+/// What is wrong with a URL, as far as the browser knows; nothing for a relative one, which the queue's base may complete.
+function complaintAbout(address) {
+  if (!/^[a-z][a-z0-9+.-]*:/i.test(address)) return null;
+  let url;
+  try { url = new URL(address); } catch { return `“${address}” is not a valid URL.`; }
+  return ["http:", "https:"].includes(url.protocol) ? null : `“${address}” must be an http or https URL.`;
+}
 
-  function show() {
-    own.replaceChildren(...kinds[kind.value].map((name) => field(fields[name][0], inputs[name], fields[name][3])));
+/// Opens the dialog. `url` is the URL to begin with, and `onclose` is called when it is closed.
+export function openPush(context, url = "", onclose = undefined, preset = {}) {
+  const { queue, path } = context;
+  if (!context.isOperator) {
+    open("Push", (close) => [el("div", { class: "dialog-body" }, el("h2", {}, `Push to ${queue}`), el("p", {}, "Only operators push jobs.")),
+      el("div", { class: "dialog-foot" }, el("span", { class: "grow" }), el("a", { class: "button", href: path("overview"), onclick: () => close() }, "Close"))], { onclose });
+    return;
   }
-  kind.addEventListener("change", show);
-  show();
+  let pushedIDs = [];
+  open(`Push to ${queue}`, (close) => {
+    // All inputs are made once, so that their values stay while another kind is shown.
+    const inputs = Object.fromEntries(Object.entries(fields).map(([name, [, make]]) => [name, make()]));
+    const kind = el("select", {}, Object.keys(kinds).map((name) => el("option", { value: name }, name)));
+    const urls = el("textarea", { rows: 1, required: true, spellcheck: "false", autocomplete: "off", "aria-label": "URLs", placeholder: "https://" });
+    urls.value = url;
+    const id = text({ pattern: "[A-Za-z0-9._:\\-]{1,128}" });
+    id.value = preset.id ?? "";
+    const note = el("div", { class: "push-note" });
+    const answer = el("div", { class: "push-answer", role: "status" });
+    const own = el("div", { class: "folds" });
+    const basic = el("div", { class: "fields" });
+    const verb = el("span", {}, "Push 1 job");
+    const submit = el("button", { class: "main" }, icon("plus"), verb, key("enter"));
+    const shownAs = el("pre", { hidden: true, tabindex: 0, "aria-label": "The jobs as text" });
 
-  /// The fields that all jobs of the form have. Throws a sentence for the user.
-  function common() {
-    const job = kind.value === "download" ? {} : { kind: kind.value };
-    for (const name of kinds[kind.value]) {
-      const value = fields[name][2](inputs[name]);
-      if (value !== undefined) job[fields[name][4] ?? name] = value;
+    const box = el("span", { class: "input" }, icon("link"), urls);
+    const form = el("form", { class: "push" },
+      el("div", { class: "dialog-body" }, el("div", { class: "dialog-title" }, el("h2", {}, `Push to ${queue}`), el("button", { type: "button", class: "plain", "aria-label": "Close", onclick: () => close() }, icon("close"))),
+        el("label", { class: "field" }, el("span", {}, "URL"), box), el("p", { class: "dim" }, "One URL, or paste a list: one job for each line. A file with URLs may be dropped here, too."), note, answer, basic),
+      own, el("div", { class: "dialog-foot" }, el("button", { type: "button", class: "plain link", onclick: () => show("json") }, "As JSON"), el("button", { type: "button", class: "plain link", onclick: () => show("command") }, "As a command"), el("span", { class: "grow" }),
+        el("button", { type: "button", onclick: () => close() }, "Close", key("esc")), submit), shownAs);
+
+    function showKind() {
+      const known = kinds[kind.value];
+      basic.replaceChildren(...(kind.value === "download" ? [field("Save as", inputs.path)] : kind.value === "upload" ? [field(fields.file[0], inputs.file), field(fields.files[0], inputs.files, true), field(fields.each[0], inputs.each)] : []),
+        field("Batch", inputs.batch));
+      inputs.path.placeholder = "the server’s name for it; ends in / for a directory";
+      inputs.batch.placeholder = "none";
+      own.replaceChildren(...folds.map(([title, words, names]) => {
+        const shown = names.filter((name) => known.includes(name) && !["path", "batch", "file", "files", "each"].includes(name));
+        return shown.length ? el("details", { class: "fold" }, el("summary", {}, el("span", { class: "grow" }, title), el("span", { class: "dim" }, words)),
+          el("div", { class: "fields fold-body" }, shown.map((name) => field(fields[name][0], inputs[name], fields[name][3])))) : null;
+      }).filter(Boolean), el("details", { class: "fold" }, el("summary", {}, el("span", { class: "grow" }, "Another kind of job"), el("span", { class: "dim" }, "request or upload; its id")),
+        el("div", { class: "fields fold-body" }, field("Kind", kind), field("Id (of one job)", id))));
+      if (kind.value !== "download" || preset.id) own.lastChild.open = true;
+      check();
     }
-    const { batch_size: size, ...rest } = job;
-    if (size === undefined) return rest;
-    if (!rest.batch) throw new Error("The number of its jobs needs the batch's name.");
-    return { ...rest, batch: { name: rest.batch, size } };
-  }
+    kind.addEventListener("change", showKind);
 
-  form.addEventListener("submit", async (event) => {
-    event.preventDefault();
-    try {
+    /// The fields that all jobs of the form have. Throws a sentence for the user.
+    function common() {
+      const job = kind.value === "download" ? {} : { kind: kind.value };
+      for (const name of kinds[kind.value]) {
+        const value = fields[name][2](inputs[name]);
+        if (value !== undefined) job[fields[name][4] ?? name] = value;
+      }
+      const { batch_size: size, ...rest } = job;
+      if (size === undefined) return rest;
+      if (!rest.batch) throw new Error("The number of its jobs needs the batch’s name.");
+      return { ...rest, batch: { name: rest.batch, size } };
+    }
+    function made() {
       const list = lines(urls);
       const name = id.value.trim();
+      if (list.length === 0) throw new Error("Give at least one URL.");
       if (name && list.length > 1) throw new Error("An id names one job, but several URLs are given.");
+      if (list.length > MOST) throw new Error(`${count(list.length)} URLs are given, but one push has at most ${count(MOST)}. Use haul push for more.`);
+      const wrong = list.map(complaintAbout).find(Boolean);
+      if (wrong) throw new Error(wrong);
       const rest = common();
-      const jobs = list.map((url) => ({ url, ...(name ? { id: name } : {}), ...rest }));
-      const { pushed } = await send("POST", inQueue(queue, "jobs"), jobs);
-      answer.replaceChildren(el("p", { class: "good" }, `${count(pushed.length)} pushed:`),
-        el("ul", {}, pushed.map((job) => el("li", {}, link(path("job", [job.id]), job.id)))));
-      urls.value = "";
-      id.value = "";
-    } catch (error) {
-      answer.replaceChildren(el("p", { class: "bad" }, error.message));
+      return list.map((address) => ({ url: address, ...(name ? { id: name } : {}), ...rest }));
     }
-  });
+
+    let hosts = null;
+    // The hosts are read once: a preview need not be live.
+    get(inQueue(queue, "hosts")).then((data) => { hosts = data.hosts; check(); }).catch(() => {});
+    function check() {
+      const list = lines(urls);
+      urls.style.height = "auto";
+      urls.style.height = `${Math.min(200, urls.scrollHeight + 2)}px`;
+      write(verb, `Push ${plural(Math.max(1, list.length), "job")}`);
+      const wrong = list.map(complaintAbout).find(Boolean);
+      let host = null;
+      let file = "";
+      if (!wrong && list.length === 1) { try { const first = new URL(list[0]); host = first.host; file = decodeURIComponent(first.pathname.split("/").pop()); } catch { /* A relative URL. */ } }
+      const target = inputs.path.value.trim();
+      const saved = target ? (target.endsWith("/") ? `${target}${file}` : target) : file;
+      redraw(note, [list.length, wrong, host, saved, kind.value, Boolean(hosts)], () => {
+        if (list.length === 0) return [];
+        if (wrong) return el("div", { class: "hint red" }, icon("failed", "red"), el("p", {}, wrong));
+        const known = hosts?.find((one) => one.host === host);
+        const limit = known?.limits?.connections;
+        const waiting = known ? known.deferred + known.queued : 0;
+        const words = !hosts || !host ? "" : known ? `${host} has ${limit === undefined ? plural(known.running, "job") : `${count(known.running)} of ${plural(limit, "job")}`} at work${waiting ? ` and about ${count(Number(waiting.toPrecision(2)))} waiting` : ""}.` : `No job is at work at ${host}.`;
+        const what = kind.value === "download" ? `Downloads${list.length > 1 ? ` ${count(list.length)} files` : saved ? ` to ${saved}` : ""}` : `${verbs[kind.value]}${host ? ` to ${host}` : ""}`;
+        return el("div", { class: "hint blue" }, icon("completed", "blue"), el("div", {}, el("p", {}, el("strong", { class: "any" }, what)), words ? el("p", { class: "dim" }, words) : null));
+      });
+    }
+    urls.addEventListener("input", check);
+    inputs.path.addEventListener("input", check);
+    urls.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && !event.shiftKey && lines(urls).length < 2) { event.preventDefault(); form.requestSubmit(); }
+    });
+    form.addEventListener("dragover", (event) => event.preventDefault());
+    form.addEventListener("drop", async (event) => {
+      event.preventDefault();
+      const file = event.dataTransfer.files[0];
+      const dropped = file ? await file.text() : event.dataTransfer.getData("text");
+      urls.value = [...lines(urls), ...dropped.split("\n").map((part) => part.trim()).filter(Boolean)].join("\n");
+      check();
+    });
+
+    let shown = "";
+    function show(form) {
+      try {
+        const jobs = made();
+        const isSame = shown === form && !shownAs.hidden;
+        shown = form;
+        shownAs.hidden = isSame;
+        shownAs.textContent = form === "json" ? JSON.stringify(jobs.length === 1 ? jobs[0] : jobs, null, 2)
+          : jobs.map((job) => `printf '%s\\n' '${JSON.stringify(job).replaceAll("'", "'\\''")}' | haul push --queue ${queue} -`).join("\n");
+        if (!isSame) shownAs.append(copier("Copy it", () => shownAs.textContent));
+      } catch (error) { answer.replaceChildren(el("p", { class: "red" }, error.message)); }
+    }
+
+    form.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      try {
+        const { pushed } = await send("POST", inQueue(queue, "jobs"), made());
+        pushedIDs = pushed.map((job) => job.id);
+        answer.replaceChildren(el("div", { class: "hint green" }, icon("completed", "green"), el("div", {}, el("p", {}, el("strong", {}, `${plural(pushed.length, "job")} pushed`)),
+          el("ul", { class: "pushed" }, pushed.slice(0, 5).map((job) => el("li", {}, el("a", { href: path("job", [job.id]), onclick: () => close() }, job.id)))),
+          pushed.length > 5 ? el("p", {}, el("a", { href: path("jobs", ["queued"]), onclick: () => close() }, `and ${count(pushed.length - 5)} more`)) : null)));
+        urls.value = "";
+        id.value = "";
+        check();
+        urls.focus();
+      } catch (error) {
+        answer.replaceChildren(el("div", { class: "hint red" }, icon("failed", "red"), el("p", {}, error.message)));
+      }
+    });
+    showKind();
+    setTimeout(() => urls.focus());
+    return form;
+  }, { className: "wide", onclose: (value) => {
+    if (pushedIDs.length) say(`${plural(pushedIDs.length, "job")} pushed.`);
+    if (value !== LEFT) onclose?.();
+  } });
 }

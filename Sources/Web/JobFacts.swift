@@ -1,0 +1,65 @@
+import HaulBus
+import HaulContract
+
+/// What overviews and facets count of one job.
+struct JobFacts: Sendable {
+    /// The fields of a job's hash that are read for it.
+    static let fields = [
+        "speed", "url", "worker", "waiting", "started", "kind", "batch", "received", "total", "error", "retryable",
+    ]
+
+    let host: String
+    let worker: String?
+    let kind: String
+    let batches: [String]
+    let waiting: String?
+    let error: String?
+    let retryable: Bool?
+    let started: Int64?
+    let speed: Int64
+    /// The bytes that are still to come; nil if the length is unknown.
+    let left: Int64?
+
+    init(_ fields: [String: String], _ job: ListedJob? = nil) {
+        func number(_ name: String) -> Int64? { fields[name].flatMap { Int64($0) } }
+        host = JobJSON.host(of: fields["url"] ?? job?.maskedURL) ?? "unknown"
+        worker = fields["worker"]
+        kind = fields["kind"] ?? "download"
+        batches = (fields["batch"] ?? job?.batch ?? "").split(separator: " ").map(String.init)
+        waiting = fields["waiting"] ?? job?.waitReason
+        error = fields["error"]
+        retryable = fields["retryable"].map { $0 == "1" }
+        started = number("started")
+        speed = number("speed") ?? 0
+        left = number("total").map { max(0, $0 - (number("received") ?? 0)) }
+    }
+}
+
+/// Counts of names, as the API writes them: pairs of a name and a count, the most frequent first.
+struct Ranking {
+    private var counts: [String: Int] = [:]
+
+    init(_ names: some Sequence<String>) { for name in names { counts[name, default: 0] += 1 } }
+
+    /// The `limit` most frequent names.
+    func json(_ limit: Int = 12) -> String {
+        let first = counts.sorted { ($1.value, $0.key) < ($0.value, $1.key) }.prefix(limit)
+        return "[\(first.map { "[\(JSON.quoted($0.key)),\($0.value)]" }.joined(separator: ","))]"
+    }
+}
+
+/// The ages of some jobs.
+enum Ages {
+    /// The median, the 95th percentile and the greatest of `starts`' ages in milliseconds, and of how many jobs; nil for
+    /// no jobs.
+    static func json(of starts: some Sequence<Int64>, now: Int64) -> String? {
+        let ages = starts.map { max(0, now - $0) }.sorted()
+        guard let oldest = ages.last else { return nil }
+        var json = JSONObject()
+        json.set("of", ages.count)
+        json.set("median", ages[ages.count / 2])
+        json.set("p95", ages[min(ages.count - 1, ages.count * 95 / 100)])
+        json.set("oldest", oldest)
+        return json.text
+    }
+}

@@ -1,0 +1,114 @@
+// Actions on jobs: what each needs, how it is undone, and what is asked before one that cannot be undone.
+
+import { get, inQueue, send } from "./api.js";
+import { ask, complain, say } from "./dialogs.js";
+import { el } from "./dom.js";
+import { bytes, count, fileOf, plural } from "./format.js";
+import { stateIcon } from "./icons.js";
+
+/// The actions that are of use in each state.
+export const actions = {
+  queued: ["pause", "cancel", "remove"], scheduled: ["resume", "pause", "cancel", "remove"],
+  running: ["pause", "again", "cancel", "remove"], paused: ["resume", "cancel", "remove"], completed: ["remove"],
+  failed: ["retry", "remove"], cancelled: ["remove"],
+};
+export const names = {
+  pause: "Pause", resume: "Resume", retry: "Retry", cancel: "Cancel", remove: "Remove", delete: "Delete the file", again: "Start again elsewhere",
+};
+export const icons = { pause: "pause", resume: "play", retry: "retry", cancel: "cancel", remove: "trash", delete: "trash", again: "retry" };
+/// The actions that cannot be undone: the question, and what they do.
+const lasting = {
+  cancel: ["and delete what they have received", "This cannot be undone; the jobs can only be pushed anew. To stop for now, pause them: pausing keeps the bytes."],
+  remove: ["and forget them", "They end, if they have not ended yet, and are forgotten. What has been received is deleted; a finished file stays."],
+  delete: ["and forget the jobs", "The finished files are deleted from the disk, and the jobs are forgotten."],
+};
+const done = {
+  pause: ["is being paused", "are being paused"], resume: ["runs again", "run again"], retry: ["runs again from its bytes on disk", "run again from their bytes on disk"],
+  cancel: ["is being cancelled", "are being cancelled"], remove: ["is being removed", "are being removed"], delete: ["is being deleted", "are being deleted"],
+};
+const undo = { pause: ["Resume", "resume"], resume: ["Pause", "pause"], retry: ["Pause", "pause"] };
+/// From so many jobs on each action asks first.
+const MANY = 1000;
+
+async function request(queue, action, selection) {
+  return send("POST", inQueue(queue, "control"), { action, ...selection });
+}
+
+/// Requests an action. `selection` is `{ ids }`, `{ where, limit }` or `{ batch }`; `number` is how many jobs it means, or
+/// null if nobody knows; `jobs` are those of them that are known. Asks first if the action cannot be undone. Returns
+/// whether it was requested.
+export async function act(queue, action, selection, number, jobs = []) {
+  if (action === "again") return again(queue, selection);
+  // The batch has asked already, since it knows of jobs that still come.
+  const isAsked = action === "cancelBatch";
+  if (isAsked) action = "cancel";
+  const many = number === null ? "every job that matches" : number === 1 ? "1 job" : `${count(number)} jobs`;
+  if (lasting[action] && !isAsked) {
+    const received = jobs.filter((job) => job.state !== "completed").reduce((sum, job) => sum + (job.received ?? 0), 0);
+    const [what, consequence] = lasting[action];
+    const verb = action === "delete" ? "Delete" : names[action];
+    const object = action === "delete" ? (number === 1 ? "the file of 1 job" : `the files of ${many}`) : many;
+    const single = (text) => (number === 1 ? text.replace("they have", "it has").replace("them", "it").replace("the jobs", "the job") : text);
+    const answer = await ask({
+      question: `${verb} ${object} ${single(what)}?`,
+      consequence: [received > 0 && action !== "delete" ? el("strong", {}, `${bytes(received)} on disk are deleted. `) : null, consequence],
+      lost: [...jobs.slice(0, 5).map((job) => [stateIcon(job), el("span", { class: "clip grow" }, fileOf(job).name),
+        job.received ? el("span", {}, bytes(job.received)) : null, job.total ? el("span", { class: "dim" }, `of ${bytes(job.total)}`) : null]),
+      ...(number > 5 && jobs.length ? [[el("span", { class: "dim" }, `and ${count(number - Math.min(5, jobs.length))} more`)]] : [])],
+      keep: number === 1 ? "Keep it" : "Keep them", verb: `${verb} ${many}`,
+      instead: action === "cancel" ? [number === 1 ? "Pause it instead" : "Pause them instead", "pause"] : null,
+    });
+    if (answer === "pause") return act(queue, "pause", selection, number, jobs);
+    if (!answer) return false;
+  } else if ((number === null || number > MANY) && !isAsked) {
+    const answer = await ask({ question: `${names[action]} ${many}?`, consequence: "Workers apply it within seconds.", keep: "Leave them", verb: `${names[action]} ${many}` });
+    if (!answer) return false;
+  }
+  try {
+    const { requested, more } = await request(queue, action, selection);
+    const text = `${plural(requested, "job")} ${done[action][requested === 1 ? 0 : 1]}${more ? "; there are more" : ""}.`;
+    const back = undo[action];
+    say(text, back && requested > 0 && selection.ids ? [`${back[0]} ${requested === 1 ? "it" : "them"}`, () => act(queue, back[1], selection, number, jobs)] : null);
+    return true;
+  } catch (error) {
+    complain(`${names[action]}: ${error.message}`);
+    return false;
+  }
+}
+
+/// Gives running jobs to other workers: a pause, and a resume as soon as they are paused.
+async function again(queue, { ids }) {
+  try {
+    await request(queue, "pause", { ids });
+    say(`${plural(ids.length, "job")} ${ids.length === 1 ? "is" : "are"} put back, and ${ids.length === 1 ? "starts" : "start"} where a worker is free.`);
+    for (let tries = 0; tries < 20; tries += 1) {
+      await new Promise((resolve) => { setTimeout(resolve, 500); });
+      const first = await get(inQueue(queue, "jobs", ids[ids.length - 1]));
+      if (first.state !== "running") break;
+    }
+    await request(queue, "resume", { ids });
+    return true;
+  } catch (error) {
+    complain(`Start again elsewhere: ${error.message}`);
+    return false;
+  }
+}
+
+/// Changes settings of the queue. `back` are the former values, for the undo.
+export async function set(queue, change, text, back = null) {
+  try {
+    const settings = await send("PATCH", inQueue(queue, "settings"), change);
+    say(text, back ? ["Undo", () => set(queue, back, "The former value counts again.")] : null);
+    return settings;
+  } catch (error) {
+    complain(error.message);
+    return null;
+  }
+}
+
+export const pauseQueue = (queue, isPaused) => set(queue, { paused: isPaused },
+  isPaused ? "The queue is paused. Running jobs go on." : "The queue starts jobs again.", { paused: !isPaused });
+
+/// Keeps a host from getting jobs, by a limit of 0 jobs at once. Its other limits stay.
+export const pauseHost = (queue, host, limits) => set(queue, { limits: { [host]: { ...limits, connections: 0 } } },
+  `No job begins at ${host} until its limit is raised.`, { limits: { [host]: limits && Object.keys(limits).length ? limits : null } });

@@ -1,0 +1,60 @@
+// What states, errors and waits are called, and what helps against an error. docs/reference/errors.md has all codes.
+
+export const states = ["running", "queued", "scheduled", "paused", "failed", "completed", "cancelled"];
+export const nameOf = (state) => state[0].toUpperCase() + state.slice(1);
+
+const waits = {
+  host: ["Waits for its host", "its host"], disk: ["Waits for space on disk", "space on disk"],
+  store: ["Waits for its store", "its store"], replicas: ["Waits for replicas of Redis", "replicas of Redis"],
+};
+/// Why a job waits: `waiting` of its record, or a sentence about what a queued job waits for.
+export const waitsFor = (reason) => waits[reason]?.[0] ?? `Waits for ${reason}`;
+export const waitName = (reason) => waits[reason]?.[1] ?? (reason === "none" ? "nothing" : reason);
+
+/// Of each error: what happened, what a host does (for "HOST does this"), and what helps.
+const errors = {
+  address_forbidden: ["The address is not allowed", "is at an address that is not allowed", "Use a public address, or allow it with --allow-address."],
+  bad_job: ["The job cannot be done as it is", "gets jobs that cannot be done", "Correct what the message names, and push the job again."],
+  bad_response: ["The response is not valid HTTP", "sends no valid HTTP", "Look at the server."],
+  checksum_mismatch: ["The file is not the expected one", "sends other files than expected", "Compare the checksum with the publisher’s."],
+  connect: ["The server cannot be reached", "cannot be reached", "Look at the server and its port."],
+  crash_loop: ["Its workers crashed again and again", "has jobs whose workers crash", "Look at the logs of the workers before a retry."],
+  deadline: ["The deadline has passed", "has jobs that were too late", "Push it again with a later deadline if it is still wanted."],
+  dns: ["The name of the host does not resolve", "has a name that does not resolve", "Check the name in the URL, and the resolver of the worker."],
+  file_exists: ["Another file has this name", "has files whose names are taken", "Choose another path, or let the job overwrite it."],
+  incomplete: ["The connection ended early", "ends connections early", "A retry goes on from the bytes on disk."],
+  io: ["The worker’s disk failed", "has jobs that cannot be written", "Look at the disk of the worker; its log says more."],
+  local_limit: ["A limit of the worker was reached", "has jobs that reach a worker’s limit", "Raise the limit that the log of the worker names."],
+  outcome_unknown: ["It is not known whether it was done", "left requests without a response", "Look at the server whether it was done, before a retry."],
+  path_forbidden: ["The path is not allowed", "has jobs with paths that are not allowed", "Choose another path, or allow it with --upload-from."],
+  permission: ["The worker may not write there", "has jobs that may not write", "Check the owner and the mode of the directory."],
+  proxy: ["The proxy failed", "is behind a proxy that fails", "Look at the worker’s proxy."],
+  redirect_forbidden: ["A redirect leads to an unsafe place", "redirects to unsafe places", "Push the URL to which it leads, if you trust it."],
+  remote_changed: ["The remote file keeps changing", "changes its files all the time", "Wait until the file no longer changes."],
+  size_mismatch: ["The file has another size", "sends files of another size", "Check the size, or ask who published the file."],
+  source_changed: ["The file to send has changed", "gets files that change", "Push it again when the file no longer changes."],
+  source_missing: ["The file to send is not there", "gets files that are missing", "Push it again when the file is there."],
+  stalled: ["The server stopped sending", "stops sending", "A retry goes on from the bytes on disk."],
+  tls: ["The certificate cannot be trusted", "has a certificate that cannot be trusted", "Look at the certificate of the server."],
+  too_large: ["The file is too large", "sends files that are too large", "Raise max_bytes, or check what the server sends."],
+  too_many_redirects: ["There are too many redirects", "redirects too often", "Check the URL."],
+  too_slow: ["The download was too slow", "is too slow", "Lower min_speed, use a mirror, or allow more time."],
+  wrong_content_type: ["The file has another type", "sends files of another type", "Servers often answer with a page instead of a file."],
+};
+const statuses = {
+  400: ["The server refuses the request", "refuses requests", "Correct the URL or the request."],
+  401: ["The server asks for a sign-in", "asks for a sign-in", "Push it again with the right credentials."],
+  403: ["The server refuses access", "refuses access", "Push it again with a fresh link, or check the credentials."],
+  404: ["The file is not there", "does not have the files", "Check the URL: the server does not know it."],
+  410: ["The file is gone", "has removed the files", "Check the URL: the server has removed it."],
+  429: ["The server asks for fewer requests", "asks for fewer requests", "Limit its jobs or starts, and try again later."],
+};
+
+/// Of a code: `title`, `verb` for a sentence about the host, `help`, and `status` if a server answered with it.
+export function about(code = "unknown") {
+  const status = /^http_(\d{3})$/.exec(code)?.[1];
+  const known = status ? statuses[status] ?? (status >= "500" ? ["The server is overloaded or down", `answers ${status}`, "Try again when the host has recovered."]
+    : ["The server refuses the request", `answers ${status}`, "Correct the URL, the credentials or the request."]) : errors[code];
+  const [title, verb, help] = known ?? ["The job failed", `fails with ${code}`, "Look at the message of the job."];
+  return { title, verb, help, status };
+}

@@ -1,0 +1,143 @@
+import HaulBus
+import HaulContract
+import HaulRedis
+import HaulTestSupport
+import Testing
+
+@testable import HaulWeb
+
+/// Figures that the page shows of many jobs at once: facets, hosts, ages, failures by error and host.
+@Suite struct FactsTests {
+    /// Writes the hashes of jobs, as a fleet would, and lists them in their state.
+    private static func write(
+        _ fixture: WebFixture, _ id: String, _ state: JobState, score: Int64, _ fields: [String]
+    ) async throws {
+        let keys = fixture.queue.keys
+        try await fixture.queue.redis.send(
+            Command(arguments: ["HSET", keys.job(id), "state", state.rawValue] + fields))
+        try await fixture.queue.redis.send(Command("ZADD", keys.index(state), score, id))
+    }
+
+    @Test("facets count the properties of running jobs, and a facet's filter finds as many") func facets() async throws
+    {
+        let fixture = try await WebFixture()
+        let now = try await fixture.queue.time()
+        for number in 0..<6 {
+            var fields = [
+                "url", "http://\(number < 4 ? "a" : "b").example/\(number)", "worker", "w\(number % 2)", "total", "100",
+                "received", "40", "speed", "7", "started", "\(now - 1000)",
+            ]
+            if number == 5 { fields += ["waiting", "host", "kind", "upload", "batch", "night day"] }
+            try await Self.write(fixture, "j\(number)", .running, score: now + 60_000, fields)
+        }
+        let answer = try #require(await fixture.get("/api/queues/default/facets?state=running").json)
+        #expect(answer["of"]?.integer == 6 && answer["total"]?.integer == 6)
+        #expect(answer["host"]?.text == #"[["a.example",4],["b.example",2]]"#)
+        #expect(answer["worker"]?.text == #"[["w0",3],["w1",3]]"#)
+        #expect(answer["kind"]?.text == #"[["download",5],["upload",1]]"#)
+        #expect(answer["batch"]?.text == #"[["day",1],["night",1]]"#)
+        #expect(answer["waiting"]?.text == #"[["host",1]]"#)
+        #expect(answer["speed"]?.integer == 42 && answer["left"]?.integer == 360)
+        for (filter, number) in [
+            ("kind=upload", 1), ("kind=download", 5), ("waiting=host", 1), ("waiting=none", 5), ("host=a.example", 4),
+        ] {
+            let page = await fixture.get(WebFixture.jobs + "?state=running&\(filter)").json
+            #expect(page?["jobs"]?.array?.count == number, "\(filter)")
+        }
+        for filter in ["kind=film", "retryable=maybe"] {
+            #expect(await fixture.get(WebFixture.jobs + "?state=running&\(filter)").status == 400, "\(filter)")
+        }
+    }
+
+    @Test("failures are grouped by error and host, with those of each five minutes of the last hour")
+    func failures() async throws {
+        let fixture = try await WebFixture()
+        let now = try await fixture.queue.time()
+        for (id, host, error, minutes, retryable) in [
+            ("x1", "a", "http_503", 1, "1"), ("x2", "a", "http_503", 16, "1"), ("x3", "b", "http_404", 50, "0"),
+            ("x4", "b", "http_404", 400, "0"), ("x5", "a", "http_503", 2, "1"),
+        ] {
+            try await Self.write(
+                fixture, id, .failed, score: now - Int64(minutes) * 60_000,
+                ["url", "http://\(host).example/", "error", error, "retryable", retryable])
+        }
+        let overview = try #require(await fixture.get("/api/queues/default").json)
+        let groups = try #require(overview.at("failures", "groups")?.array)
+        #expect(groups.count == 2 && overview.at("failures", "of")?.integer == 5)
+        #expect(groups[0]["host"]?.string == "a.example" && groups[0]["count"]?.integer == 3)
+        #expect(groups[0]["recent"]?.integer == 3 && groups[0]["retryable"] == .bool(true))
+        #expect(groups[0]["hour"]?.text == "[0,0,0,0,0,0,0,0,1,0,0,2]")
+        #expect(groups[1]["recent"]?.integer == 0 && groups[1]["retryable"] == .bool(false))
+        #expect(groups[1]["hour"]?.text == "[0,1,0,0,0,0,0,0,0,0,0,0]")
+        let page = await fixture.get(WebFixture.jobs + "?state=failed&retryable=true").json
+        #expect(page?["jobs"]?.array?.count == 3)
+    }
+
+    @Test("a host has its jobs at work, what waits for it, its limits and its back-off") func hosts() async throws {
+        let fixture = try await WebFixture()
+        let now = try await fixture.queue.time()
+        let keys = fixture.queue.keys
+        try await fixture.queue.setLimit(of: "a.example", to: #"{"connections":2}"#)
+        for number in 0..<2 {
+            try await Self.write(
+                fixture, "r\(number)", .running, score: now + 60_000,
+                ["url", "http://a.example/\(number)", "speed", "50", "worker", "w1"])
+        }
+        for number in 0..<40 {
+            _ = await fixture.push(#"{"url":"http://\#(number % 4 == 0 ? "b" : "c").example/\#(number)"}"#)
+        }
+        try await fixture.queue.redis.send(
+            Command("LPUSH", keys.prefix + "deferred_host:a.example", #"{"url":"http://a.example/x","id":"d"}"#))
+        try await fixture.queue.redis.send(Command("ZADD", keys.prefix + "deferred_hosts", now, "a.example"))
+        try await fixture.queue.redis.send(
+            Command("SET", keys.prefix + "backoff:a.example", now + 30_000, "PX", 30_000))
+        let answer = try #require(await fixture.get("/api/queues/default/hosts").json)
+        let hosts = Dictionary(
+            uniqueKeysWithValues: (answer["hosts"]?.array ?? []).map { ($0["host"]?.string ?? "", $0) })
+        #expect(answer["total"]?.integer == 3 && hosts.count == 3)
+        let first = try #require(hosts["a.example"])
+        #expect(first["running"]?.integer == 2 && first["speed"]?.integer == 100 && first["deferred"]?.integer == 1)
+        #expect(first["backoff_until"]?.integer == now + 30_000 && first.at("limits", "connections")?.integer == 2)
+        #expect(hosts["b.example"]?["queued"]?.integer == 10 && hosts["c.example"]?["queued"]?.integer == 30)
+        let worker = await fixture.get("/api/queues/default/workers").json?["workers"]?.array?.first
+        #expect(worker?["speed"]?.integer == 100)
+    }
+
+    @Test("ages are the median, the 95th percentile and the oldest") func ages() throws {
+        let text = try #require(Ages.json(of: (1...100).map { Int64($0) }, now: 100))
+        let ages = try JSON(text)
+        #expect(ages["of"]?.integer == 100 && ages["oldest"]?.integer == 99)
+        #expect(ages["median"]?.integer == 50 && ages["p95"]?.integer == 95)
+        #expect(Ages.json(of: [Int64](), now: 1) == nil)
+    }
+
+    @Test("a row has at most sixteen intervals, and the smallest gaps are closed") func intervals() {
+        var offsets = ByteIntervals()
+        for number in 0..<40 { offsets.insert(Int64(number * 100)..<Int64(number * 100 + (number % 2 == 0 ? 99 : 50))) }
+        let merged = JobJSON.merged(offsets)
+        #expect(merged.count == 16 && merged.first?.lowerBound == 0 && merged.last?.upperBound == 3950)
+        // A gap of one byte is closed before any of fifty.
+        #expect(merged.allSatisfy { $0.lowerBound % 200 == 0 })
+    }
+
+    @Test("all queues of the server are summarized by one call") func queues() async throws {
+        let fixture = try await WebFixture()
+        _ = await fixture.push(#"[{"url":"http://h/1"},{"url":"http://h/2"}]"#)
+        let queues = await fixture.get("/api/queues").json?["queues"]?.array
+        #expect(queues?.count == 1 && queues?.first?["queued"]?.integer == 2)
+        #expect(queues?.first?["paused"] == .bool(false) && queues?.first?["queue"]?.string == "default")
+    }
+
+    @Test("a worker is made quiet by a setting, and takes jobs again") func quiet() async throws {
+        let fixture = try await WebFixture()
+        let path = "/api/queues/default/settings"
+        let set = await fixture.ask("PATCH", path, #"{"quiet":{"w1":true}}"#)
+        #expect(set.status == 200 && set.json?.at("quiet", "w1") == .bool(true), "\(set.text)")
+        #expect(try await fixture.server.cli("HGET", fixture.queue.keys.settings, "quiet:w1") == "1")
+        #expect(await fixture.ask("PATCH", path, #"{"quiet":{"w1":false}}"#).json?["quiet"] == nil)
+        #expect(try await fixture.server.cli("HEXISTS", fixture.queue.keys.settings, "quiet:w1") == "0")
+        for body in [#"{"quiet":{"w 1":true}}"#, #"{"quiet":{"w1":1}}"#, #"{"quiet":true}"#] {
+            #expect(await fixture.ask("PATCH", path, body).status == 422, "\(body)")
+        }
+    }
+}
