@@ -41,11 +41,11 @@ package struct Claim: Sendable {
     package let limits: RunLimits
     /// The queue's defaults: names of fields, and their values as JSON. Sorted by name.
     package let defaults: [(name: String, text: String)]
-    /// The state of the job before the push, packed by Lua/claiming.lua; empty if the job was not known or was queued.
-    /// It goes back to Redis in `Settlement.rejected`.
+    /// The state of the job before the push, packed by Lua/claim/claims.lua; empty if the job was not known or was
+    /// queued. It goes back to Redis in `Settlement.rejected`.
     package let before: [UInt8]
 
-    /// Reads one entry of the reply that Lua/claim.lua describes; nil if a member is missing.
+    /// Reads one entry of the reply that Lua/claim/claims.lua describes; nil if a member is missing.
     init?(_ reply: [String: RedisValue]) {
         guard let id = reply["id"]?.string, let token = reply["token"]?.string, let spec = reply["spec"]?.bytes else {
             return nil

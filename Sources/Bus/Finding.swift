@@ -11,7 +11,7 @@ package struct Finding: Sendable, Hashable {
         (self.subject, self.problem, self.advice, self.isRepaired) = (subject, problem, advice, isRepaired)
     }
 
-    /// A job that breaks `rule`, by the names of rules in Lua/inspect.lua.
+    /// A job that breaks `rule`, by the names of rules in Lua/tick/inspection.lua.
     init(job id: String, breaks rule: String, isRepaired: Bool) {
         let (problem, advice) = Self.rules[rule] ?? (rule, "")
         self.init(id, problem, advice, isRepaired: isRepaired)

@@ -1,7 +1,7 @@
 import CHaulLua
 import HaulRedis
 
-/// The library of Redis functions: the tables of the contract and the files of Lua/, in the order of CLua.c.
+/// The library of Redis functions: LuaHead and the files of Lua/, in the order of CLua.c.
 struct Functions: Sendable {
     let all: Library
     let claim: Function
@@ -19,11 +19,11 @@ struct Functions: Sendable {
     static let product = Functions()
 
     /// - Parameters:
-    ///   - clock: The body of a Lua function that replaces clock() of Lua/prelude.lua. A simulation has a time of its
-    ///     own.
-    ///   - server: The same for identity(). A simulation loses data without a failover.
-    init(clock: String? = nil, server: String? = nil) {
-        all = Library(name: "haul", body: Self.body(clock: clock, server: server))
+    ///   - clock: The body of a Lua function that replaces Call.clock(). A simulation has a time of its own.
+    ///   - server: The same for Call.server(). A simulation loses data without a failover.
+    ///   - patch: Lua behind everything else.
+    init(clock: String? = nil, server: String? = nil, patch: String? = nil) {
+        all = Library(name: "haul", body: Self.body(clock: clock, server: server, patch: patch))
         claim = all.function("claim")
         settle = all.function("settle")
         tick = all.function("tick")
@@ -38,12 +38,22 @@ struct Functions: Sendable {
     }
 
     /// The Lua source of the library, without its header.
-    static func body(clock: String? = nil, server: String? = nil) -> String {
+    static func body(clock: String? = nil, server: String? = nil, patch: String? = nil) -> String {
         let parts = [
-            Gate.table, String(cString: chaul_lua_prelude()),
-            clock.map { "clock = function() \($0) end" }, server.map { "identity = function() \($0) end" },
-            String(cString: chaul_lua_functions()),
+            LuaHead.text, String(cString: chaul_lua()), clock.map { "Call.clock = function() \($0) end" },
+            server.map { "Call.server = function() \($0) end" }, patch,
         ]
-        return parts.compactMap(\.self).joined(separator: "\n")
+        return withoutComments(parts.compactMap(\.self).joined(separator: "\n"))
+    }
+
+    /// Lua without comments and indentation, which would be a third of what Redis keeps. Lines keep their numbers, so
+    /// that errors name the lines of `body`.
+    private static func withoutComments(_ lua: String) -> String {
+        let lines = lua.utf8.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
+        let kept = lines.map { line in
+            let text = line.drop { $0 == UInt8(ascii: " ") }
+            return text.starts(with: "--".utf8) ? "" : String(decoding: text, as: UTF8.self)
+        }
+        return kept.joined(separator: "\n")
     }
 }

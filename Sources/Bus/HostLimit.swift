@@ -32,7 +32,7 @@ package enum HostLimit {
         value.integer.flatMap { 1...99_999_999_999_999 ~= $0 ? $0 : nil }
     }
 
-    /// Whether a value of the hash has a valid rate limit, by the rules of Lua/hosts.lua.
+    /// Whether a value of the hash has a valid rate limit, by the rules of Lua/limits/hosts.lua.
     static func hasRate(_ value: String) -> Bool { (try? JSON(value))?["rate"].flatMap(positive) != nil }
 
     /// What is wrong with one limit of a host; nil if nothing is.

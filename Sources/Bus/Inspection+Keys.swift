@@ -25,7 +25,7 @@ extension Inspection {
     }
 
     /// What does not work while a key has another type. While a key that is not listed here has one, no function works,
-    /// since touch() of Lua/prelude.lua fails.
+    /// since Settings.read() of Lua/core/settings.lua fails.
     private static let troubles: [KeyName: String] = [
         .rejected: "elements that are not valid jobs cannot be rejected, and block the queue",
         .tick: "no worker maintains the queue: no control operation is applied, and no lost job runs again",

@@ -38,7 +38,7 @@ package struct JobRecord: Sendable {
         hasEnded && Self.isSettled(timestamp, settledUntil: fields["settled_until"], ahead: fields["ahead"])
     }
 
-    /// Whether a push of `timestamp` (unix ms) would count as a repeat: is_repeat() in Lua/push.lua.
+    /// Whether a push of `timestamp` (unix ms) would count as a repeat: Pushes.is_repeat() in Lua/claim/pushes.lua.
     static func isSettled(_ timestamp: Int64, settledUntil: String?, ahead: String?) -> Bool {
         settledUntil.flatMap { Int64($0) } ?? 0 >= timestamp || ahead.flatMap { Int64($0) } == timestamp
     }

@@ -66,7 +66,7 @@ package struct Keys: Sendable {
         [leases, scheduled, self[.paused], self[.completed], self[.failed], self[.cancelled], deadlines]
     }
 
-    /// KEYS of every function: Lua/prelude.lua.
+    /// KEYS of every function: Lua/core/call.lua.
     func given(to worker: String) -> [String] { [jobs, held(worker), self.worker(worker)] }
 
     subscript(name: KeyName) -> String { prefix + name.rawValue }

@@ -1,8 +1,8 @@
 package import HaulContract
 
 extension FinishedIdentity {
-    /// Reads an identity that Lua/deletions.lua wrote: an inode, a size (bytes) and a time (ns). Earlier versions wrote the
-    /// inode only.
+    /// Reads an identity that Lua/core/deletions.lua wrote: an inode, a size (bytes) and a time (ns). Earlier versions
+    /// wrote the inode only.
     package init?(_ text: String) {
         let parts = text.split(separator: " ")
         guard let inode = parts.first.flatMap({ UInt64($0) }) else { return nil }
@@ -21,7 +21,7 @@ package struct PendingDeletion: Sendable, Equatable {
     package let file: String
     package let identity: FinishedIdentity
 
-    /// Reads the field `pending_deletion` of a job's hash, which Lua/deletions.lua writes.
+    /// Reads the field `pending_deletion` of a job's hash, which Lua/core/deletions.lua writes.
     init?(_ text: String) {
         guard let texts = try? JSON(text).array?.compactMap(\.string), texts.count == 3,
             let identity = FinishedIdentity(texts[2])

@@ -12,7 +12,8 @@ package struct Element: Sendable {
     /// The field `at`, unix ms.
     package let timestamp: Int64?
 
-    /// Computes the id as identify() of Lua/claiming.lua does. Throws `Job.Invalid` if `json` is not a valid job.
+    /// Computes the id as Claims.identify() of Lua/claim/claims.lua does. Throws `Job.Invalid` if `json` is not a valid
+    /// job.
     package init(_ json: JSON) throws(Job.Invalid) {
         let job = try Job(json: json)
         timestamp = job.at

@@ -175,7 +175,7 @@ extension Queue {
         stats.isKnown =
             stats.rejected > 0 || stats.counts.values.contains { $0 > 0 } || others[2].int ?? 0 > 0
             || others[3].int ?? 0 > 0 || others[4].string != nil
-        // The first number of the key: Lua/silence.lua.
+        // The first number of the key: Lua/tick/losses.lua.
         stats.lastTick = others[4].string.flatMap { Int64($0.prefix { $0 != " " }) }
         // In a call of its own. TIME has no slot, so any node answers it, and a pipeline follows a slot to another node
         // only if all its commands are redirected.

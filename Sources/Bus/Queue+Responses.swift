@@ -7,7 +7,7 @@ package struct KeptResponses: Sendable, Equatable {
     /// The most bytes, by the setting `max_responses_bytes`.
     package let most: Int64
 
-    /// The field of `response_bytes` with the sum: Lua/responses.lua.
+    /// The field of `response_bytes` with the sum: Lua/core/responses.lua.
     static let sum = "in all"
 }
 

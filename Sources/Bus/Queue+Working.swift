@@ -11,7 +11,7 @@ package struct WorkerIdentity: Sendable {
     package let store: String
     /// The machine and the namespaces in which processes can see each other; empty if that is unknown.
     package var hostIdentity = ""
-    /// How another process with the same host identity can recognise this one: Lua/colocated.lua.
+    /// How another process with the same host identity can recognise this one: Lua/tick/colocated.lua.
     package var process = ""
     /// Grows with each registration of this process. A claim under an earlier session gets no job.
     package var session = 0
@@ -20,7 +20,7 @@ package struct WorkerIdentity: Sendable {
         (self.name, self.store, self.instance) = (name, store, instance)
     }
 
-    /// The instance and the session, as is_current() of Lua/prelude.lua compares them.
+    /// The instance and the session, as Workers.is_current() of Lua/tick/workers.lua compares them.
     var claimant: String { "\(instance) \(session)" }
 }
 

@@ -27,7 +27,8 @@ package enum QueueSetting: Sendable, Hashable {
     /// The worker of this name claims no more jobs.
     case quiet(worker: String)
 
-    /// In seconds. A completed job may wait a minute for replicas (Lua/overdue.lua), and must be known until then.
+    /// In seconds. A completed job may wait a minute for replicas (Lua/settle/announcements.lua), and must be known
+    /// until then.
     package static let kept = 60...315_360_000
 
     /// The value of `max_responses_bytes` if it is not set.
@@ -101,7 +102,7 @@ package enum QueueSetting: Sendable, Hashable {
     }
 
     package func accepts(_ value: String) -> Bool {
-        // number() of Lua/prelude.lua accepts the same texts.
+        // Values.number() of Lua/core/values.lua accepts the same texts.
         let number = value.utf8.count <= 14 && value.utf8.allSatisfy { 48...57 ~= $0 } ? Int(value) : nil
         return switch self {
         case .paused, .quiet: ["0", "1", "true", "false"].contains(value)

@@ -1,7 +1,7 @@
 import HaulContract
 
 /// The operator's limits of a run, which its job cannot lift: the stricter ones of the queue's settings and of its
-/// host's limits when the job was claimed (Lua/hosts.lua).
+/// host's limits when the job was claimed (Lua/limits/hosts.lua).
 package struct RunLimits: Sendable, Equatable {
     /// The longest that the run may take, in seconds.
     package let maxSeconds: Int64?

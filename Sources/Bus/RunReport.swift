@@ -35,8 +35,6 @@ package struct RunReport: Sendable {
     /// crash.
     package mutating func set(isActive: Bool, of run: Run) {
         fields.append(("active_token", isActive ? run.token : ""))
-        // The end of a run deletes `active_token` only if the hash has a `speed`: finish_run() in Lua/states.lua.
-        if !fields.contains(where: { $0.0 == "speed" }) { fields.append(("speed", "0")) }
     }
 
     package mutating func set(_ resume: ResumePoint) {
@@ -47,7 +45,7 @@ package struct RunReport: Sendable {
     /// About how many arguments the report has.
     var size: Int { 2 * (fields.count + (offsets?.intervals.count ?? 0) + events.count) }
 
-    /// The arguments that Lua/report.lua reads.
+    /// The arguments that Lua/settle/reports.lua reads.
     var arguments: [any RedisArgument] {
         var result: [any RedisArgument] = [fields.count]
         for (name, value) in fields {

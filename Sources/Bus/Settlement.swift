@@ -163,7 +163,7 @@ package struct RunEnd: Sendable {
         return 4 * (response?.body.count ?? 0)
     }
 
-    /// The arguments that Lua/settle.lua reads.
+    /// The arguments that Lua/settle/settles.lua reads.
     var arguments: [any RedisArgument] {
         var report = report
         report.fields += isFresh ? settlement.fields.filter { !$0.1.isEmpty } : settlement.fields

@@ -1,6 +1,6 @@
 package import HaulRedis
 
-/// A limit of how many jobs start in a time. Lua/starts.lua reads it by the same rules.
+/// A limit of how many jobs start in a time. Lua/limits/starts.lua reads it by the same rules.
 enum StartLimit {
     static let rule =
         "must be jobs per second, minute or hour like 10, \"10/s\", \"30/min\" or \"5/h\", from 1 to 1000000"

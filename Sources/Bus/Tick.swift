@@ -18,9 +18,9 @@ package struct Tick: Sendable {
     /// One call of a tick.
     struct Step {
         enum Kind: Equatable {
-            /// Lua/report_runs.lua.
+            /// Lua/tick/runs.lua.
             case report
-            /// Lua/tick.lua.
+            /// Lua/tick/tick.lua.
             case tick(isLast: Bool)
         }
 

@@ -29,7 +29,7 @@ package struct TickReply: Sendable {
 
     package init() {}
 
-    /// Adds the reply of one call. `isTick` says that it is a reply of Lua/tick.lua, not of Lua/report_runs.lua.
+    /// Adds the reply of one call. `isTick` says that it is a reply of Lua/tick/tick.lua, not of Lua/tick/runs.lua.
     mutating func add(_ reply: RedisValue, isTick: Bool) throws(RedisError) {
         guard reply.array != nil else { throw RedisError(.reply, "the tick function returned \(reply)") }
         let members = reply.members
@@ -69,7 +69,7 @@ package struct DroppedFile: Sendable {
     /// The entry of `deleting` that is deleted once the file is unlinked.
     package let entry: String
 
-    /// Six texts of the list `dropped`: Lua/tick.lua.
+    /// Six texts of the list `dropped`: Lua/tick/tick.lua.
     init(_ texts: [String]) {
         (id, store, file, generation) = (texts[0], texts[1], texts[2], texts[3])
         (finished, entry) = (FinishedIdentity(texts[4]), texts[5])

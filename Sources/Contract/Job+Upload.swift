@@ -87,7 +87,7 @@ extension Job {
 
 extension Job.Upload {
     /// Returns the first field that cannot be combined with the job's other fields, and the reason. nil if there is
-    /// none. Bus/Lua/gate.lua checks the same.
+    /// none. Bus/Lua/claim/gate.lua checks the same.
     static func contradiction(in json: JSON) -> (field: String, reason: String)? {
         func has(_ names: String...) -> Bool { names.contains { json[$0] != nil } }
         if has("file") == has("files") { return ("file", fileRule) }

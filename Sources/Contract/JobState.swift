@@ -1,4 +1,4 @@
-/// The state of a job. Only the functions of the bus change it (`Bus/Lua/states.lua`).
+/// The state of a job. Only the functions of the bus change it (`Bus/Lua/core/states.lua`).
 public enum JobState: String, Sendable, CaseIterable, Codable {
     /// In the list of waiting jobs.
     case queued

@@ -1,5 +1,5 @@
-/// Checks the URLs of a job. Bus/Lua/url.lua does the same check for the claim. Both must be changed together; the same
-/// test cases cover both.
+/// Checks the URLs of a job. Bus/Lua/claim/urls.lua does the same check for the claim. Both must be changed together;
+/// the same test cases cover both.
 package enum URLRule {
     static let text = "must be an http or https URL with a valid host name, without spaces or control characters"
 

@@ -9,8 +9,6 @@ enum ProgressReport {
         guard running.record(isWaiting: isWaiting) else { return }
         report.fields.append(("waiting", isWaiting ? "host" : ""))
         guard isWaiting else { return }
-        // When a job ends, Redis looks for `waiting` only if the job has a `speed` (Lua/states.lua).
-        report.fields.append(("speed", "0"))
         report.events.append(Announcement("waiting") { $0.set("why", "host") })
     }
 

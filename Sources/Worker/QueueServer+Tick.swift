@@ -10,7 +10,7 @@ import Synchronization
 // The tick: it maintains the queue once a second, and reports runs that have news.
 extension QueueServer {
     /// Serves the queue until the task is cancelled. Ticks once a second, more often if the lease is short
-    /// (Lua/silence.lua relies on that), and when a run has news.
+    /// (Lua/tick/losses.lua relies on that), and when a run has news.
     func serve(_ fields: @escaping @Sendable () -> [(String, String)]) async {
         await withDiscardingTaskGroup { group in
             group.addTask { await self.listen() }
@@ -248,7 +248,7 @@ extension QueueServer {
         guard !silent.isEmpty else { return }
         let gone = await Self.proc.run {
             silent.filter { worker in
-                // The process is behind the instance: Lua/colocated.lua.
+                // The process is behind the instance: Lua/tick/colocated.lua.
                 guard let space = worker.process.firstIndex(of: " ") else { return false }
                 return HostProcess(worker.process[space...])?.isGone ?? false
             }

@@ -5,7 +5,8 @@ import Synchronization
 
 /// Announces completed jobs once enough replicas have the settle, so that no failover takes back what was announced.
 ///
-/// No run waits for the replicas. After a minute Redis itself announces the job, with a mark (Lua/overdue.lua).
+/// No run waits for the replicas. After a minute Redis itself announces the job, with a mark
+/// (Lua/settle/announcements.lua).
 final class ReplicaWait: Sendable {
     /// The longest time of one `WAIT`. Others follow.
     private static let once: Duration = .seconds(1)

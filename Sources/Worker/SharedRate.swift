@@ -4,7 +4,7 @@ import HaulExecutors
 import HaulHTTP
 import Synchronization
 
-/// A worker's rate lease (Lua/rates.lua): the rate that it obeys, and the rate that it could use.
+/// A worker's rate lease (Lua/limits/rates.lua): the rate that it obeys, and the rate that it could use.
 ///
 /// It lapses with the worker's lease, by this worker's clock, from before it was requested. So a worker that was
 /// frozen, or cannot reach Redis, uses nothing that has been lent to another since.

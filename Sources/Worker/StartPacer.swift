@@ -1,7 +1,7 @@
 import HaulBus
 
-/// Calls `pace()` between the ticks, so that jobs that wait for a limit of starts can begin (Lua/starts.lua). Redis
-/// appoints one worker at a time. If that worker fails, another one's tick takes its place.
+/// Calls `pace()` between the ticks, so that jobs that wait for a limit of starts can begin (Lua/limits/starts.lua).
+/// Redis appoints one worker at a time. If that worker fails, another one's tick takes its place.
 final class StartPacer: Sendable {
     private let queue: Queue
     private let (waits, wait) = AsyncStream<Duration>.makeStream(bufferingPolicy: .bufferingNewest(1))

@@ -7,22 +7,27 @@ import Testing
 @Suite struct FunctionsTests {
     /// If CLua did not list a file, only calls of its functions would fail.
     @Test("each Lua file of Bus is part of the library") func files() throws {
-        let folder = SchemaValidator.repository.appending(path: "Sources/Bus/Lua")
-        let files = try FileManager.default.contentsOfDirectory(at: folder, includingPropertiesForKeys: nil)
+        let sources = SchemaValidator.repository.appending(path: "Sources")
+        let list = try String(contentsOf: sources.appending(path: "CLua/CLua.c"), encoding: .utf8)
+        let folder = sources.appending(path: "Bus/Lua").path
+        let files = FileManager.default.enumerator(atPath: folder)?.compactMap { $0 as? String } ?? []
+        let lua = files.filter { $0.hasSuffix(".lua") }
+        #expect(lua.count > 30)
+        for file in lua { #expect(list.contains("#embed \"../Bus/Lua/\(file)\""), "\(file) is not in CLua.c") }
+    }
+
+    @Test("Redis gets the library without comments") func comments() {
         let body = Functions.body()
-        #expect(files.count > 30)
-        for file in files {
-            let text = try String(contentsOf: file, encoding: .utf8)
-            #expect(body.contains(text), "\(file.lastPathComponent) is not in CLua.c as it is")
-        }
+        #expect(!body.contains(/(^|\n)\s*--/))
+        #expect(body.utf8.count < 180_000)
     }
 
     @Test("a simulation has a clock and a server of its own") func simulation() throws {
         let body = Functions.body(clock: "return 7", server: "return 'x'")
         let position = { (text: String) in try #require(body.range(of: text)).lowerBound }
-        let (theirs, user) = try (position("local function clock()"), position("define('claim'"))
-        for text in ["clock = function() return 7 end\n", "identity = function() return 'x' end\n"] {
-            #expect(try theirs < position(text) && position(text) < user, "\(text)")
+        let product = try position("function Call.clock()")
+        for text in ["Call.clock = function() return 7 end\n", "Call.server = function() return 'x' end"] {
+            #expect(try product < position(text), "\(text)")
         }
     }
 }

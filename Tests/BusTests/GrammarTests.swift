@@ -76,7 +76,7 @@ import Testing
               return type(v) == 'boolean' and tostring(v) or v
             end
             function told.value(name, v, element)
-              if name == 'meta' or name == 'json' then return (raw_member(element, name)) end
+              if name == 'meta' or name == 'json' then return (Raw.member(element, name)) end
               if type(v) ~= 'table' then return told.text(v) end
               local lines = {}
               if #v > 0 then
@@ -87,10 +87,10 @@ import Testing
               table.sort(lines)
               return table.concat(lines, ' ')
             end
-            define('reader', {}, function()
-              local verdicts = {}
+            Call.define('reader', {}, function(c)
+              local ARGV, verdicts = c.ARGV, {}
               for n = 2, #ARGV do
-                local j, reason = read(ARGV[n])
+                local j, reason = Gate.read(ARGV[n])
                 local all = {}
                 for _, field in ipairs(FIELDS) do
                   local name = field[1]

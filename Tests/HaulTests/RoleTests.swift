@@ -295,7 +295,7 @@ import Testing
             // Workers look like this for the key with the wrong type.
             #expect(try await !roles.cli("worker", ["TYPE", Roles.prefix + "jobs"]).contains("NOPERM"))
         }
-        let own = try Self.commandsOfFunctions { !["inspect.lua", "recover.lua"].contains($0) }
+        let own = try Self.commandsOfFunctions { !["tick/inspection.lua"].contains($0) }
         let rights = roles.rights(of: "worker")
         func command(_ right: String) -> String { String(right.dropFirst().prefix { $0 != "|" }) }
         let names = Set(rights.map(\.right).filter { $0.hasPrefix("+") }.map(command))
@@ -305,7 +305,7 @@ import Testing
         for (right, others) in rights where !own.contains(command(right)) {
             #expect(try await !roles.permits(others, commands), "no command needs \(right)")
         }
-        let inspecting = try Self.commandsOfFunctions { ["inspect.lua", "recover.lua"].contains($0) }
+        let inspecting = try Self.commandsOfFunctions { ["tick/inspection.lua"].contains($0) }
         let inspector = Set(roles.rights(of: "inspector").map { String($0.right.dropFirst()) })
         #expect(inspecting.subtracting(inspector).isEmpty, "\(inspecting.subtracting(inspector))")
     }
@@ -314,10 +314,10 @@ import Testing
     private static func commandsOfFunctions(in isMeant: (String) -> Bool) throws -> Set<String> {
         let folder = Roles.repository.appending(path: "Sources/Bus/Lua")
         var result: Set<String> = []
-        for file in try FileManager.default.contentsOfDirectory(at: folder, includingPropertiesForKeys: nil)
-        where isMeant(file.lastPathComponent) {
-            let text = try String(contentsOf: file, encoding: .utf8)
-            for call in text.matches(of: /call\(([^,)]*)/) {
+        let files = FileManager.default.enumerator(atPath: folder.path)?.compactMap { $0 as? String } ?? []
+        for file in files where file.hasSuffix(".lua") && isMeant(file) {
+            let text = try String(contentsOf: folder.appending(path: file), encoding: .utf8)
+            for call in text.matches(of: /(?:call|try)\(([^,)]*)/) {
                 for name in call.1.matches(of: /'([A-Z]+)'/) { result.insert(name.1.lowercased()) }
             }
         }

@@ -53,7 +53,8 @@ struct Simulation {
     var neverAnnounced: Set<String> = []
     private(set) var counts: [String: Int] = [:]
 
-    init(seed: UInt64, on kind: RedisServer.Kind = .usual) async throws {
+    /// - Parameter patch: Lua behind the functions.
+    init(seed: UInt64, on kind: RedisServer.Kind = .usual, patch: String? = nil) async throws {
         random = SeededGenerator(state: seed)
         server = try await RedisServer(kind: kind)
         redis = Redis(try RedisURL(server.url), name: "simulation")
@@ -67,7 +68,8 @@ struct Simulation {
         queue = Queue(
             .default, redis: redis, policy: policy,
             functions: Functions(
-                clock: "return redis.call('GET', '\(Self.clock)')", server: "return redis.call('GET', '\(Self.run)')"))
+                clock: "return redis.call('GET', '\(Self.clock)')", server: "return redis.call('GET', '\(Self.run)')",
+                patch: patch))
         let log = EventLog(queue)
         events = log
         try await redis.send(Command("SET", Self.run, Token.make()))

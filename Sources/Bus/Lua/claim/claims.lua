@@ -1,0 +1,257 @@
+-- Claims the next elements: those that this worker holds, else those of the queue. A settle does the same (settles.lua).
+--
+-- Uses: Batches, Call, Defaults, Events, Gate, History, Hosts, Isolation, Jobs, Kinds, Order, Permits, Pushes,
+-- Rejections, Settings, States.
+-- Calls ahead: Workers.
+-- Writes: job:<id>, jobs, held:<worker>, worker:<worker>, leases, want.
+do
+  -- How much one call does, in bytes, since what an element costs Redis grows with what is read and written for it. An
+  -- element, the start of its job, a control operation that waits for its job, and its end each have a cost of their
+  -- own.
+  local COST = { max = 8192, element = 60, start = 150, operation = 500, job_end = 600 }
+
+  -- Reads an element. Returns its table, the id of its job, a reason if it is not a valid push, and the element with
+  -- its `url` made absolute. The rule for the id is that of Queue+Producing.swift.
+  function Claims.identify(c, element)
+    local parsed, reason = Gate.read(element)
+    -- Nothing but the URL is checked again.
+    local absolute = reason and string.find(reason, '^url: ') and Defaults.with_absolute_url(c, element, parsed)
+    if absolute then
+      element = absolute
+      reason = #element > LARGEST.element and 'element: ' .. LARGEST.element_rule or Gate.fault(parsed, element)
+    end
+    local id = parsed and parsed.id
+    if reason or id then return parsed, id, reason, element end
+    local is_plain = parsed.method == nil and parsed.headers == nil and parsed.urls == nil
+      and (parsed.kind == nil or parsed.kind == 'download')
+    id = redis.sha1hex(is_plain and parsed.url .. '\n' .. (parsed.path or '') or element)
+    return parsed, string.sub(id, 1, 16), nil, element
+  end
+
+  -- What Pushes.verdict() needs to know of an element.
+  function Claims.push_of(c, id, job, parsed)
+    local kind = (parsed.url or parsed.urls) and 'job' or parsed.t and 'ticket' or 'continuation'
+    local asks = job.state and (kind ~= 'job' or job.state == 'paused')
+    return { kind = kind, at = parsed.at, ticket = parsed.t, has_spec = asks and call('HEXISTS', c.SPEC .. id, 'spec') == 1 }
+  end
+
+  -- The state of a job before a push, packed. If the worker cannot read the push, it returns this value, and the job
+  -- becomes what it was (settles.lua). '' for a job that was not known or is queued.
+  local function remember(c, id, job)
+    if not job.state or job.state == 'queued' then return '' end
+    return cmsgpack.pack({ hash = call('HGETALL', c.JOB .. id), spec = call('HGETALL', c.SPEC .. id), ttl = call('PTTL', c.JOB .. id),
+      score = c.INDEX[job.state] and call('ZSCORE', c.INDEX[job.state], id) })
+  end
+
+  -- Starts a run under `token`, and returns the claim, if the job is to run now. Otherwise returns nil: the job is
+  -- postponed, overdue, stopped by a control operation that waited for it, or waits for its host. is_begun: whether the
+  -- job runs as it is pushed here.
+  function Claims.start(c, id, job, parsed, element, is_begun, worker, token, lease)
+    local job_key, previous = c.JOB .. id, job.state
+    local due = (parsed.url or parsed.urls) and parsed.delay and Pushes.due(c, parsed, parsed.delay) or 0
+    local had_operation = job.want or job.want_next
+    local stop = Order.blocking_operation(job, parsed.at)
+    if not stop and is_begun and parsed.batch then
+      stop = Batches.stop(c, id, job, parsed)
+      if stop then job.want, job.want_at = stop, c.NOW end
+    end
+    if is_begun then Pushes.set_deadline(c, job, parsed) end
+    local is_late = not stop and job.deadline and tonumber(job.deadline) <= c.now
+    local runs = not stop and not is_late and due <= c.now
+    local rule
+    if runs then
+      local admitted
+      admitted, rule = Hosts.admits(c, id, parsed, element)
+      if not admitted then return end
+      -- The first write of a start: a key of another type raises its error here.
+      call('HSET', c.WORKER, token, id)
+    end
+    local before = runs and remember(c, id, job) or ''
+    local fields, set = Pushes.record(c, id, job, parsed, element, is_begun)
+    if parsed.url or parsed.urls or not parsed.t then
+      -- A push without `at` that an operation has stopped counts as not newer than it.
+      local timestamp = stop and not parsed.at and job.want_at or Pushes.timestamp_of(c, parsed.at)
+      if tonumber(timestamp) > tonumber(job.pushed or 0) then set('pushed', timestamp) end
+      if parsed.at and parsed.at > c.now then set('ahead', integer_text(parsed.at)) end
+    end
+    if had_operation and not stop then call('HDEL', job_key, 'want', 'want_at', 'want_next') end
+    if not runs then
+      if #fields > 0 then call('HSET', job_key, unpack(fields)) end
+      if is_late then return States.fail_overdue(c, id, job) end
+      if not stop then return States.postpone(c, id, job, due - c.now) end
+      States.settle_until(c, id, job.want_at)
+      if stop == 'paused' then States.pause(c, id, job) else States.finish(c, id, job, 'cancelled', '') end
+      return
+    end
+    States.leave(c, id, job)
+    History.count(c, 'claimed')
+    local is_limited = Hosts.count_start(c, id, rule)
+    if is_limited then set('host', rule.host) end
+    local n = #fields
+    fields[n + 1], fields[n + 2], fields[n + 3], fields[n + 4] = 'state', 'running', 'token', token
+    fields[n + 5], fields[n + 6], fields[n + 7], fields[n + 8] = 'worker', worker, 'started', c.NOW
+    fields[n + 9], fields[n + 10] = 'updated', c.NOW
+    call('HSET', job_key, unpack(fields))
+    if job.ticket or job.waiting then call('HDEL', job_key, 'ticket', 'waiting') end
+    call('ZADD', c.LEASES, integer_text(c.now + lease), id)
+    if not previous then
+      -- A tombstone may name a file that has to be deleted (`pending_deletion`).
+      local known = job.is_known and call('HGETALL', job_key) or job.deadline and { 'deadline_at', job.deadline } or {}
+      return Call.named { answer = 'job', id = id, token = token, spec = element, now = c.NOW, hash = known, defaults = Defaults.as_list(c),
+        is_limited = is_limited and '1', limits = Hosts.limits_of_run(c, rule) }
+    end
+    local pushed = is_begun and { element } or call('HMGET', c.SPEC .. id, 'spec', 'renewed')
+    return Call.named { answer = 'job', id = id, token = token, spec = pushed[1], renewed = pushed[2], previous = previous, now = c.NOW,
+      hash = call('HGETALL', job_key), offsets = call('HGETALL', c.OFFSETS .. id), before = before, defaults = Defaults.as_list(c),
+      is_limited = is_limited and '1', limits = Hosts.limits_of_run(c, rule) }
+  end
+
+  -- Returns the job after the control operation that waits for it in `want`, if any. exists: whether its hash exists.
+  -- turn: see claim_element().
+  local function known(c, id, exists, turn)
+    local value = turn.has_operations and call('HGET', c.WANT, id)
+    if value then
+      -- The operation may put the job at the front of the queue, where its element is. So the element is moved away
+      -- first.
+      if turn.list == c.JOBS then
+        call('LMOVE', c.JOBS, c.HELD, 'RIGHT', 'LEFT')
+        turn.list = c.HELD
+      end
+      call('HDEL', c.WANT, id)
+      c.produced = c.produced + COST.operation
+      Order.apply(c, id, value, Order.last_applied(c))
+    elseif not exists then
+      return { crashes = 0, attempt = 0, seq = 0 }
+    end
+    local job = Jobs.read(c, id)
+    job.is_known = true
+    return job
+  end
+
+  -- Does what an element asks for. Returns a claim if this worker is to run the job. turn: `list`, the key of the list
+  -- that has the element, and `has_operations`, whether any control operations wait.
+  local function claim_element(c, element, turn, worker, token, lease)
+    if element == VOID then return end
+    local parsed, id, reason, full_element = Claims.identify(c, element)
+    -- A later version may know this kind of job.
+    local kind = reason and Kinds.named(parsed)
+    if kind and not KIND.rules[kind] then return Kinds.defer(c, element, kind, parsed) end
+    -- Most jobs are new and have no hash, so nothing has to be read.
+    local fields = not reason and Jobs.size(c.JOB .. id)
+    if not reason and fields ~= 0 then reason = Jobs.wrong_type(c, id) end
+    if reason then
+      return Rejections.add_element(c, element, reason, is_id(id) and id or nil, parsed)
+    end
+    Defaults.complete(c, parsed)
+    local job = known(c, id, fields > 0, turn)
+    local word, reason, since = Pushes.verdict(job, Claims.push_of(c, id, job, parsed))
+    local handler = Pushes.not_started[word]
+    if handler then return handler(c, id, job, parsed, full_element, reason, since) end
+    kind = (word == 'begin' and parsed.kind or word ~= 'begin' and job.kind) or 'download'
+    if not Kinds.does(c, kind) then return Kinds.defer(c, element, kind, parsed) end
+    return Claims.start(c, id, job, parsed, full_element, word == 'begin', worker, token, lease)
+  end
+
+  -- Rejects an element that caused an error. wrong: the text of the error.
+  local function isolate_element(c, element, token, wrong)
+    local parsed, id, reason = Claims.identify(c, element)
+    local is_invalid = reason ~= nil
+    if not is_invalid then reason = Jobs.wrong_type(c, id) end
+    call('HDEL', c.WORKER, token)
+    Rejections.add_element(c, element, reason or 'element: cannot be claimed: ' .. wrong, not is_invalid and id or nil, parsed)
+  end
+
+  -- Claims the next jobs for `worker`, one for each of `tokens`. lease: in ms. held, waiting: the results of
+  -- Settings.read(), or nil if the lists have changed since. Returns the claims (see the function below). If there are
+  -- fewer than tokens, the last entry says why. It is 'more' once COST.max of elements and of what they have produced
+  -- are counted, because Redis serves no other client meanwhile.
+  function Claims.claim(c, worker, tokens, lease, held, waiting)
+    local claims, token = {}, tokens[1]
+    local function ended(how)
+      claims[#claims + 1] = { 'answer', how }
+      return claims
+    end
+    -- The events of a settle in the same call do not count. The jobs that it has ended do.
+    local bytes, turn = -c.produced, { has_operations = call('HLEN', c.WANT) > 0 }
+    while bytes + c.produced + c.ended_count * COST.job_end < COST.max do
+      -- No round of this loop leaves more in the `held` list than it found.
+      if held == nil then held = call('LINDEX', c.HELD, -1) end
+      if waiting == nil and not held then waiting = call('LINDEX', c.JOBS, -1) end
+      local closed = c.settings.is_quiet and 'quiet' or Permits.closed_by(c)
+      if closed then
+        if not held then return ended(closed) end
+        call('RPUSH', c.JOBS, held)
+        call('RPOP', c.HELD)
+      else
+        local element = held or waiting
+        turn.list = held and c.HELD or c.JOBS
+        if not element then
+          element = Kinds.claim_deferred(c)
+          if not element then return ended('empty') end
+          turn.list = c.HELD
+        end
+        bytes = bytes + #element + COST.element
+        local fine, claim = Isolation.run(c, claim_element, c, element, turn, worker, token, lease)
+        if not fine then
+          local is_rejected, caught = pcall(isolate_element, c, element, token, claim)
+          -- Jobs that were claimed so far stay claimed. The next call raises the error.
+          if not is_rejected and #claims > 0 then return ended('more') end
+          if not is_rejected then Isolation.raise(caught) end
+        end
+        -- RPOP would copy a large element once more, into its reply.
+        if #element > 4096 then call('LTRIM', turn.list, 0, -2) else call('RPOP', turn.list) end
+        if fine and claim then
+          bytes = bytes + COST.start
+          claims[#claims + 1] = claim
+          token = tokens[#claims + 1]
+          if not token then return claims end
+        end
+      end
+      held, waiting = held and nil, nil
+    end
+    return ended('more')
+  end
+
+  -- Whether the first of these claims is a job.
+  local function has_job(claims)
+    for n = 1, #claims[1], 2 do
+      if claims[1][n] == 'answer' then return claims[1][n + 1] == 'job' end
+    end
+  end
+
+  -- Claims the next jobs for a worker with free slots. A worker that waits sends it immediately after its BLMOVE or
+  -- BLPOP.
+  --
+  -- ARGV: nonce, worker, session (Workers.is_current()), lease (ms), retention of completed, failed and cancelled jobs
+  -- (ms), a token for each job that is wanted
+  -- Returns a list of entries. Each is a list of names and values; empty values are left out. For each job:
+  --       answer      'job'
+  --       id, token
+  --       spec        the element as it was pushed
+  --       renewed     a newer push, whose URLs and headers are used
+  --       previous    the state before; absent for a job that was not known
+  --       now         ms
+  --       hash        the job's fields, as pairs
+  --       offsets     as pairs
+  --       before      the state of the job before the push, for a settle as `rejected`
+  --       is_limited  '1' if the fleet limits the job's connections (hosts.lua)
+  --       limits      of the run, by the settings and the host's limits, as pairs (hosts.lua)
+  --       defaults    the queue's, as pairs of a field and its JSON (defaults.lua)
+  -- If there are fewer jobs than tokens, a last entry has one of these answers: 'empty', 'paused', 'full' (at
+  -- max_running, or no start is left), 'quiet' (this worker claims no more jobs), 'more' (call again), 'stale' (the
+  -- worker has registered again since, or is not known).
+  Call.define('claim', {}, function(c)
+    local ARGV = c.ARGV
+    local held, waiting = Settings.read(c, ARGV[2], 5)
+    if not Workers.is_current(c, ARGV[3]) then
+      -- The BLMOVE before this call may have moved elements.
+      States.return_elements(c, c.HELD, 1000)
+      if Permits.are_limited(c) then Permits.offer(c, true) end
+      return { { 'answer', 'stale' } }
+    end
+    local claims = Claims.claim(c, ARGV[2], { unpack(ARGV, 8) }, tonumber(ARGV[4]), held, waiting)
+    -- If this worker was the only one that waited at the queue, another one has to wait there now.
+    if Permits.are_limited(c) then Permits.offer(c, has_job(claims) or c.settings.is_quiet) end
+    return Events.publish(c, claims)
+  end)
+end

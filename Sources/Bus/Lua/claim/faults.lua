@@ -1,0 +1,97 @@
+-- The reason for refusing a value, where a field has several rules: it names the one that the value breaks. The order
+-- is that of Contract/FieldFault.swift and Contract/URLRule.swift. Only a refused value comes here, so that the checks
+-- of the others stay fast. `KIND.faults` has the texts.
+--
+-- Uses: Urls.
+do
+  -- Functions by kind of value. Each may return nil if only the field's whole rule tells what is wrong.
+  local REASONS = {}
+
+  function REASONS.url(value)
+    local faults = KIND.faults
+    if type(value) ~= 'string' then return faults.no_text end
+    if #value > 8192 then return faults.url_too_long end
+    if string.find(value, '[%c ]') then return faults.url_space end
+    local authority = string.match(value, '^[hH][tT][tT][pP][sS]?://([^/?#]*)')
+    if not authority then return faults.scheme end
+    local login, address = string.match(authority, '^(.*)@(.*)$')
+    if login and string.find(login, '%00', 1, true) then return faults.login end
+    address = address or authority
+    if string.byte(address) == 91 then
+      local ipv6, port = string.match(address, '^%[([^%]]*)%](.*)$')
+      if not ipv6 or not Urls.is_ipv6(ipv6) then return faults.ipv6 end
+      return not Urls.is_port(port) and faults.port or nil
+    end
+    local host, port = string.match(address, '^([^:]*)(.*)$')
+    if host == '' then return faults.no_host end
+    if #host > 254 then return faults.host_too_long end
+    if not Urls.is_host(host) then
+      if not string.find(host, '^[%w_.\128-\255-]+$') or string.find(host, '^%.') or string.find(host, '..', 1, true) then
+        return faults.host
+      end
+      if not string.find(host, '[\128-\255]') then
+        for label in string.gmatch(host, '[^.]+') do if #label > 63 then return faults.host_too_long end end
+      end
+      return faults.ipv4
+    end
+    return not Urls.is_port(port) and faults.port or nil
+  end
+
+  function REASONS.urls(value)
+    if type(value) ~= 'table' or #value < 1 or #value > 16 then return nil end
+    for n = 1, #value do
+      local fault = REASONS.url(value[n])
+      if fault then return 'number ' .. n .. ' ' .. fault end
+    end
+  end
+
+  function REASONS.path(value)
+    local faults = KIND.faults
+    if type(value) ~= 'string' then return faults.no_text end
+    if value == '' then return faults.empty end
+    if #value > 4096 then return faults.path_too_long end
+    if string.byte(value) == 47 then return faults.absolute_path end
+    if string.find(value, '%c') then return faults.control_character end
+    local parts = '/' .. value .. '/'
+    if string.find(parts, '/../', 1, true) or string.find(parts, '/./', 1, true) then return faults.dot_part end
+    if string.find(string.lower(parts), '/.haul', 1, true) then return faults.own_part end
+    for part in string.gmatch(value, '[^/]+') do if #part > 255 then return faults.part_too_long end end
+  end
+
+  function REASONS.file(value) return REASONS.path(value) or KIND.faults.directory end
+
+  function REASONS.checksum(value)
+    if type(value) ~= 'string' then return nil end
+    local named = string.match(value, '^(%w+):')
+    if KIND.digits[named] then
+      return 'must have ' .. KIND.digits[named] .. ' hexadecimal digits after ' .. named .. ':, not ' .. #value - #named - 1
+    end
+    if not string.find(value, '^%x+$') then return nil end
+    for algorithm, count in pairs(KIND.digits) do
+      if #value == count then return 'must name its algorithm: write ' .. algorithm .. ': before the ' .. count .. ' digits' end
+    end
+  end
+
+  function REASONS.headers(value, kind)
+    if type(value) ~= 'table' then return nil end
+    local first, isConditional, n = nil, false, 0
+    for name in pairs(value) do
+      n = n + 1
+      if n > LARGEST.headers or type(name) ~= 'string' then return nil end
+      name = string.lower(name)
+      local forbidden = kind == 'download' and OWN_HEADERS or KIND.not_in_requests
+      if forbidden[name] and (not first or name < first) then first = name end
+      if kind == 'download' and string.sub(name, 1, #OWN_PREFIX) == OWN_PREFIX then isConditional = true end
+    end
+    if first then return 'must not have the header ' .. first .. ', because the worker sets it itself' end
+    return isConditional and KIND.faults.conditional_header or nil
+  end
+
+  function REASONS.method(_, kind) return KIND.faults['method_of_' .. kind] end
+
+  -- The reason for refusing a value of a field. field: its row of FIELDS.
+  function Faults.reason(field, value, kind)
+    local reason = REASONS[field[2]]
+    return reason and reason(value, kind) or field[3]
+  end
+end

@@ -1,0 +1,96 @@
+-- Kinds of jobs that not every worker does. A worker names its kinds when it registers. An element of another kind is
+-- deferred, unchanged, in the list `deferred_kind:<kind>`. A worker that does this kind claims the element from there,
+-- or returns it to the queue with its tick. So an old worker defers new kinds to newer workers.
+--
+-- A kind that this library does not know may be a later version's, or a mistake. So that mistakes cannot fill Redis, at
+-- most 64 unknown kinds wait at a time, and of each at most 1000 elements, for a week. More are rejected.
+--
+-- The hash `deferred_kinds` has the kinds with deferred elements, and when the last one was deferred (ms).
+--
+-- Uses: Jobs, Rejections.
+-- Calls ahead: Rechecks.
+-- Writes: deferred_kind:<kind>, deferred_kinds, held:<worker>, jobs.
+do
+  local MAX_UNKNOWN, MAX_ELEMENTS, KEPT_UNKNOWN = 64, 1000, 604800000
+
+  -- Whether this worker does jobs of a kind. Workers.is_current() must have set c.kinds. A kind that this library does
+  -- not know cannot be done.
+  function Kinds.does(c, kind)
+    return KIND.rules[kind] ~= nil and string.find(' ' .. c.kinds .. ' ', ' ' .. kind .. ' ', 1, true) ~= nil
+  end
+
+  -- The kind that an element names; nil if it names none, or if the name is not valid. parsed: the element as a table,
+  -- or nil.
+  function Kinds.named(parsed)
+    local kind = parsed and parsed.kind
+    return type(kind) == 'string' and #kind <= 32 and string.find(kind, '^[a-z][a-z_]*$') and kind or nil
+  end
+
+  -- Why an element of a kind that this library does not know cannot be deferred; nil if it can.
+  local function why_full(c, kind)
+    local is_listed = try('HEXISTS', c.PREFIX .. KEY.deferredKinds, kind) == 1
+    local count = not is_listed and Jobs.size(c.PREFIX .. KEY.deferredKinds)
+    if count and count >= MAX_UNKNOWN then
+      return 'kind: no worker does ' .. kind .. ', and ' .. count .. ' other kinds wait already; see haul stats'
+    end
+    if call('LLEN', c.PREFIX .. KEY.deferredKind .. kind) >= MAX_ELEMENTS then
+      return 'kind: no worker does ' .. kind .. ', and ' .. MAX_ELEMENTS .. ' elements of it wait already'
+    end
+  end
+
+  -- Defers an element. The caller removes it from the list that it was in. An element of an unknown kind is rejected if
+  -- too many wait. parsed: the element as a table, or nil.
+  function Kinds.defer(c, element, kind, parsed)
+    local list, is_unknown = c.PREFIX .. KEY.deferredKind .. kind, not KIND.rules[kind]
+    local wrong = is_unknown and why_full(c, kind)
+    if wrong then return Rejections.add_element(c, element, wrong, parsed and is_id(parsed.id) and parsed.id or nil, parsed) end
+    call('LPUSH', list, element)
+    if is_unknown then call('PEXPIRE', list, KEPT_UNKNOWN) else call('PERSIST', list) end
+    try('HSET', c.PREFIX .. KEY.deferredKinds, kind, c.NOW)
+    -- A control operation for the job may have come before its element.
+    if parsed and is_id(parsed.id) and try('EXISTS', c.JOB .. parsed.id) == 1 then Rechecks.request(c) end
+  end
+
+  -- The kinds with deferred elements.
+  function Kinds.deferred_kinds(c)
+    -- If the key has another type, there are none. An earlier version may have deferred any number of kinds.
+    local many = (Jobs.size(c.PREFIX .. KEY.deferredKinds) or 0) > 2 * MAX_UNKNOWN
+    local names, all = {}, many and try('HRANDFIELD', c.PREFIX .. KEY.deferredKinds, MAX_UNKNOWN, 'WITHVALUES')
+      or try('HGETALL', c.PREFIX .. KEY.deferredKinds)
+    for n = 1, #all, 2 do
+      local count = try('LLEN', c.PREFIX .. KEY.deferredKind .. all[n])
+      if count == 0 then call('HDEL', c.PREFIX .. KEY.deferredKinds, all[n])
+      elseif type(count) == 'number' then names[#names + 1] = all[n] end
+    end
+    return names
+  end
+
+  -- Moves the next deferred element that this worker can do into its `held` list. Returns the element, or nil.
+  function Kinds.claim_deferred(c)
+    if call('EXISTS', c.PREFIX .. KEY.deferredKinds) == 0 then return nil end
+    for kind in string.gmatch(c.kinds, '%S+') do
+      local element = KIND.rules[kind] and call('LMOVE', c.PREFIX .. KEY.deferredKind .. kind, c.HELD, 'RIGHT', 'RIGHT')
+      if element then return element end
+      try('HDEL', c.PREFIX .. KEY.deferredKinds, kind)
+    end
+  end
+
+  -- A task of the tick: puts the kinds that this worker does not do into tick.deferred_kinds, for its log. While the
+  -- queue has elements, no claim reads the deferred ones, so 16 elements of each other kind return to the front of the
+  -- queue.
+  function Kinds.return_deferred(c, tick)
+    local names = Kinds.deferred_kinds(c)
+    if #names == 0 then return end
+    c.kinds = call('HGET', c.WORKER, 'kinds') or KIND.all
+    local is_busy = call('LLEN', c.JOBS) > 0
+    for _, kind in ipairs(names) do
+      if not Kinds.does(c, kind) then
+        tick.deferred_kinds[#tick.deferred_kinds + 1] = kind
+      elseif is_busy then
+        for _ = 1, 16 do
+          if not call('LMOVE', c.PREFIX .. KEY.deferredKind .. kind, c.JOBS, 'RIGHT', 'RIGHT') then break end
+        end
+      end
+    end
+  end
+end

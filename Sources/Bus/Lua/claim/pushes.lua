@@ -1,0 +1,178 @@
+-- What a push does to its job: docs/reference/ordering.md.
+--
+-- Uses: Defaults, Events, Rejections, Replies, Responses, States, Urls.
+-- Calls ahead: Announcements, Batches, Order.
+-- Writes: job:<id>, spec:<id>, deadlines.
+do
+  -- Fields of a job's hash that hold its result. They are deleted when the id is pushed as a job of another kind.
+  local RESULTS = { 'file', 'inode', 'mtime', 'checksum', 'validated', 'source', 'bytes', 'received', 'total', 'etag', 'last_modified',
+    'digest', 'resource', 'final_url', 'generation', 'status', 'headers', 'body', 'body_base64', 'request_digest', 'method', 'files',
+    'response_dropped' }
+
+  -- When a push was made, in ms as text. No clock is ahead of Redis' own. at: its time, or nil.
+  function Pushes.timestamp_of(c, at) return integer_text(math.min(at or c.now, c.now)) end
+
+  -- When `seconds` after a push have passed, in ms.
+  function Pushes.due(c, parsed, seconds) return math.min(parsed.at or c.now, c.now) + seconds * 1000 end
+
+  -- What an element does, by the job's state: the element may be a job or a continuation.
+  --   begin: it runs, as it was pushed               go on: it runs, from its offsets
+  --   refresh: its URLs and headers are newer        next_push: it is done after the pending control operation
+  --   unknown, spent, gone: it cannot run            stale: its ticket is no longer the current one
+  local VERDICTS = {
+    [false] = { job = 'begin', continuation = 'unknown' },
+    queued = { job = 'refresh', continuation = 'duplicate' },
+    scheduled = { job = 'refresh', continuation = 'go on' },
+    running = { job = 'refresh', continuation = 'duplicate' },
+    paused = { job = 'go on', continuation = 'go on' },
+    failed = { job = 'begin', continuation = 'go on' },
+    completed = { job = 'begin', continuation = 'spent' },
+    cancelled = { job = 'begin', continuation = 'spent' },
+  }
+
+  -- Whether a push of `at` (ms, or nil) is a repeat: not newer than what was settled, or the last push of a clock that
+  -- is ahead.
+  function Pushes.is_repeat(job, at)
+    return at and (at <= tonumber(job.settled_until or 0) or at == tonumber(job.ahead))
+  end
+
+  -- What a push does: a word of VERDICTS, or 'next_push', 'stale', 'gone', 'duplicate'. push: its `kind` ('job',
+  -- 'continuation', 'ticket'), `at`, `ticket`, and `has_spec`, whether spec:<id> has the job. For a duplicate also
+  -- returns the reason, and the timestamp that its `at` would have to exceed.
+  function Pushes.verdict(job, push)
+    local state, kind, at = job.state, push.kind, push.at
+    if kind == 'ticket' then
+      if state ~= 'queued' or job.ticket ~= push.ticket then return 'stale' end
+      return push.has_spec and 'go on' or 'gone'
+    end
+    if Pushes.is_repeat(job, at) then
+      local is_settled = at <= tonumber(job.settled_until or 0)
+      return 'duplicate', is_settled and 'settled' or 'repeated', is_settled and job.settled_until or job.ahead
+    end
+    if state == 'running' and job.want and (not at or at > tonumber(job.want_at or 0)) then return 'next_push' end
+    -- An unknown state counts as `paused`: nothing happens to such a job by itself.
+    local word = (VERDICTS[state or false] or VERDICTS.paused)[kind]
+    if word == 'refresh' and at and at < tonumber(job.pushed or 0) then return 'duplicate', 'older', job.pushed end
+    if word == 'go on' and not push.has_spec then return kind == 'job' and 'begin' or 'spent' end
+    return word, 'active'
+  end
+
+  -- Sets job.deadline (ms, as text) if the element has a deadline.
+  function Pushes.set_deadline(c, job, parsed)
+    if parsed.deadline then job.deadline = integer_text(Pushes.due(c, parsed, parsed.deadline)) end
+  end
+
+  -- Records which reply lists get the end of a job that begins or continues. If the job begins after an end, only the
+  -- new names get its next end, because the others got that one. set: adds a pair for the job's hash.
+  local function record_reply_lists(c, id, job, parsed, is_begun, set)
+    local waiting, left = job.reply_to, nil
+    if is_begun and (not job.state or IS_FINAL[job.state]) then
+      job.reply_to = parsed.reply_to
+    else
+      local names, _, rest = Replies.join(job.reply_to, parsed.reply_to)
+      job.reply_to, left = names, rest
+    end
+    if job.reply_to and job.reply_to ~= waiting then set('reply_to', job.reply_to) end
+    if waiting and not job.reply_to then call('HDEL', c.JOB .. id, 'reply_to') end
+    if left then Events.emit(c, id, job, 'duplicate', Replies.duplicate(job, { reason = 'crowded' }), nil, left, true) end
+  end
+
+  -- Records what a push says of a job that begins or continues. is_begun: all fields are those of the push; otherwise
+  -- only its URLs and headers are used. Sets the fields of `job` that events need. Returns the pairs for job:<id>,
+  -- which the caller writes, and a function that adds a pair. Emits `completed` if the job waited for replicas.
+  function Pushes.record(c, id, job, parsed, element, is_begun)
+    local job_key, spec_key, fields = c.JOB .. id, c.SPEC .. id, {}
+    -- Now, while `reply_to` still has the names that waited for this end.
+    if job.state == 'completed' then Announcements.announce_early(c, id) end
+    local function set(name, value) fields[#fields + 1] = name fields[#fields + 1] = value end
+    record_reply_lists(c, id, job, parsed, is_begun, set)
+    Batches.begin(c, id, job, parsed, is_begun, set)
+    if parsed.url or parsed.urls then
+      set('url', Urls.mask(parsed.url or parsed.urls[1]))
+      if is_begun then
+        call('HSET', spec_key, 'spec', element)
+        job.meta = parsed.meta ~= nil and Defaults.meta(c, element) or nil
+        set('created', c.NOW)
+        if parsed.path then set('path', parsed.path) end
+        local kind = parsed.kind ~= 'download' and parsed.kind or nil
+        if kind ~= job.kind then
+          if job.state then call('HDEL', job_key, 'kind', unpack(RESULTS)) end
+          if job.kind then Responses.forget(c, { id }) end
+          if kind then set('kind', kind) end
+          job.kind = kind
+        end
+        if job.meta then set('meta', job.meta) end
+        if parsed.deadline then
+          Pushes.set_deadline(c, job, parsed)
+          set('deadline_at', job.deadline)
+          call('ZADD', c.DEADLINES, job.deadline, id)
+        end
+      else
+        call('HSET', spec_key, 'renewed', element)
+      end
+    end
+    if IS_FINAL[job.state] then
+      job.crashes, job.attempt = 0, 0
+      -- From now on `received` counts bytes of another file. `bytes` keeps the size of the finished one.
+      local bytes = job.state == 'completed' and call('HGET', job_key, 'received')
+      if bytes then set('bytes', bytes) end
+      call('HDEL', job_key, 'crashes', 'attempt', unpack(END_FIELDS))
+      if is_begun then
+        call('HDEL', spec_key, 'renewed')
+        call('HDEL', job_key, not parsed.path and 'path' or '-', not job.meta and 'meta' or '-')
+      end
+    end
+    return fields, set
+  end
+
+  -- Renews the URLs and headers of an unfinished job by those of a newer push: signed URLs expire. timestamp: when the
+  -- push was made (ms, as text). Its reply lists and batches wait for the same end.
+  function Pushes.renew(c, id, job, parsed, element, timestamp)
+    local job_key = c.JOB .. id
+    call('HSET', c.SPEC .. id, 'renewed', element)
+    call('HSET', job_key, 'url', Urls.mask(parsed.url or parsed.urls[1]))
+    if tonumber(timestamp) > tonumber(job.pushed or 0) then call('HSET', job_key, 'pushed', timestamp) end
+    Events.emit(c, id, job, 'duplicate', Replies.duplicate(job, { reason = 'active', made = parsed.at }))
+    Replies.await_end(c, id, job, parsed.reply_to)
+    if parsed.batch then Batches.enter(c, id, job, parsed.batch) end
+  end
+
+  -- Records a time that is ahead of Redis' clock. A later push with the same time is a repeat.
+  function Pushes.record_future(c, id, at)
+    if at and at > c.now then call('HSET', c.JOB .. id, 'ahead', integer_text(at)) end
+  end
+
+  -- What a push does that starts nothing, by the word of Pushes.verdict().
+  Pushes.not_started = {
+    stale = function() end,
+    next_push = function(...) Order.keep_push(...) end,
+    unknown = function(c, id, _, parsed, element)
+      Rejections.add_element(c, element, 'id: no job ' .. id .. ' is known; push it with its url', id, parsed)
+    end,
+    spent = function(c, id, job, parsed, element)
+      local reason = 'id: job ' .. id .. ' is ' .. job.state .. ' and its url is no longer kept; push it with its url'
+      Rejections.add_element(c, element, reason, id, parsed)
+    end,
+    gone = function(c, id, job, parsed, element)
+      States.fail(c, id, job, 'bad_job', 'what was pushed is gone from Redis; push the job again with its url', false)
+    end,
+    refresh = function(c, id, job, parsed, element)
+      Pushes.renew(c, id, job, parsed, element, Pushes.timestamp_of(c, parsed.at))
+      Pushes.record_future(c, id, parsed.at)
+    end,
+    duplicate = function(c, id, job, parsed, element, reason, since)
+      -- `pushed` records that the push was claimed. So an operation without a time that is applied later counts as
+      -- newer, and a repeat is recognised even after the job was forgotten.
+      local is_known = not parsed.at or not job.state or parsed.at == tonumber(job.ahead)
+      Pushes.record_future(c, id, parsed.at)
+      if not is_known and tonumber(Pushes.timestamp_of(c, parsed.at)) > tonumber(job.pushed or 0) then
+        call('HSET', c.JOB .. id, 'pushed', Pushes.timestamp_of(c, parsed.at))
+      end
+      -- The push revokes a pause that was made earlier and is applied later, as operations for a batch may be.
+      if not parsed.at and job.state and not IS_FINAL[job.state] then call('HSET', c.JOB .. id, 'resumed', c.NOW) end
+      Events.emit(c, id, job, 'duplicate', Replies.duplicate(job, { reason = reason, made = parsed.at, since = since }))
+      Replies.await_end(c, id, job, parsed.reply_to)
+      if parsed.batch then Batches.enter(c, id, job, parsed.batch) end
+    end,
+  }
+end

@@ -1,0 +1,46 @@
+-- The queue's settings.
+--
+-- Calls ahead: Starts.
+do
+  local function is_on(text) return text == '1' or text == 'true' end
+
+  local function positive(text)
+    local value = tonumber(number(text))
+    return value and value > 0 and value or nil
+  end
+
+  -- For how long ended jobs are kept: ms as text. The setting (in seconds) comes before the worker's value.
+  local function kept(setting, otherwise)
+    local seconds = tonumber(number(setting))
+    return seconds and seconds >= KEPT.min and seconds <= KEPT.max and integer_text(seconds * 1000) or otherwise
+  end
+
+  -- Reads the queue's settings, and accesses the keys that the call may write (call.lua). worker: the caller's name, if
+  -- the caller is a worker. first: where its values for c.retention begin in ARGV; nil for a call that ends no jobs.
+  -- Sets c.settings, c.max_connections, and c.retention, the ms for which ended jobs are kept by their states. Returns
+  -- the next elements of this worker's `held` list and of the queue, which stay there; false for an empty list.
+  function Settings.read(c, worker, first)
+    local index, ARGV = c.INDEX, c.ARGV
+    -- ZINTER checks the type of each key. The first key never exists, so there is nothing to compute.
+    call('ZINTER', 9, c.PREFIX .. 'none', c.UNANNOUNCED, c.LEASES, index.scheduled, index.paused, index.completed,
+      index.failed, index.cancelled, c.DEADLINES)
+    local paused, max_running, keep_completed, keep_failed, keep_cancelled, quiet, host_connections, rate,
+      max_responses_bytes, starts, max_replies_bytes, max_seconds, min_speed, max_bytes = unpack(call('HMGET', c.SETTINGS,
+        'paused', 'max_running', 'keep_completed', 'keep_failed', 'keep_cancelled', 'quiet:' .. (worker or ''),
+        'host_connections', 'rate', 'max_responses_bytes', 'starts', 'max_replies_bytes', 'max_seconds', 'min_speed',
+        'max_bytes'))
+    c.max_connections = tonumber(number(host_connections)) or false
+    c.settings = { is_paused = is_on(paused), max_running = tonumber(number(max_running)),
+      is_quiet = is_on(quiet), has_rate = (tonumber(number(rate)) or 0) > 0,
+      -- Milliseconds between the starts of any two jobs of the queue; nil without such a limit.
+      interval = starts and Starts.interval(starts),
+      max_responses_bytes = tonumber(number(max_responses_bytes)) or KEPT.responses,
+      max_replies_bytes = tonumber(number(max_replies_bytes)) or KEPT.replies,
+      run_limits = { max_seconds = positive(max_seconds), min_speed = positive(min_speed), max_bytes = positive(max_bytes) },
+      texts = { max_running = max_running, host_connections = host_connections, rate = rate, starts = starts,
+        max_seconds = max_seconds, min_speed = min_speed, max_bytes = max_bytes } }
+    c.retention = first and { completed = kept(keep_completed, ARGV[first]), failed = kept(keep_failed, ARGV[first + 1]),
+      cancelled = kept(keep_cancelled, ARGV[first + 2]) }
+    return call('LINDEX', c.HELD, -1), call('LINDEX', c.JOBS, -1)
+  end
+end

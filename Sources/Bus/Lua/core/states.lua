@@ -1,0 +1,277 @@
+-- The moves of a job from one state to another, with the indexes, times to live and events that belong to them.
+--
+-- Uses: Call, Deletions, Events, Responses.
+-- Calls ahead: Announcements, Batches, Hosts, Order, Rechecks.
+-- Writes: job:<id>, spec:<id>, offsets:<id>, jobs, leases, scheduled, paused, completed, failed, cancelled, deadlines,
+-- unannounced, worker:<worker>, held:<worker>, removed.
+do
+  -- Settles all pushes up to `timestamp` (ms; now if nil) and all that were claimed: a push that is not newer is a
+  -- duplicate. timestamp: when the control operation was made that settles them. It must not wait for a host or for a
+  -- worker of a kind. job: if it is given, it was read in this call, and neither field has been written since. That
+  -- saves a command.
+  function States.settle_until(c, id, timestamp, job)
+    if timestamp then Rechecks.request(c) end
+    local settled, pushed
+    if job then settled, pushed = job.settled_until, job.pushed
+    else settled, pushed = unpack(call('HMGET', c.JOB .. id, 'settled_until', 'pushed')) end
+    call('HSET', c.JOB .. id, 'settled_until', integer_text(math.max(tonumber(timestamp or c.NOW),
+      tonumber(number(settled) or 0), tonumber(number(pushed) or 0))))
+  end
+
+  -- Puts a continuation into the queue. It counts only while its ticket is the job's current one. front: whether it is
+  -- claimed next.
+  function States.enqueue(c, id, front)
+    c.ticket_count = (c.ticket_count or 0) + 1
+    local ticket = c.NONCE .. c.ticket_count
+    call('HSET', c.JOB .. id, 'ticket', ticket)
+    call(front and 'RPUSH' or 'LPUSH', c.JOBS, '{"id":"' .. id .. '","t":"' .. ticket .. '"}')
+  end
+
+  -- Returns elements that a worker holds and did not claim to the front of the queue, in their order. held: the key of
+  -- the list. max: how many at most. Returns whether the list is empty now or of another type, and how many were moved.
+  function States.return_elements(c, held, max)
+    for n = 1, max do
+      local moved = try('LMOVE', held, c.JOBS, 'LEFT', 'RIGHT')
+      if not moved or type(moved) == 'table' then return true, n - 1 end
+    end
+    return false, max
+  end
+
+  -- Removes a job from its state: from its index, the leases, its worker's claims, its host's count. A job that had
+  -- ended loses its times to live, and is pending again in its batches. The caller writes the new state.
+  function States.leave(c, id, job)
+    -- A tombstone has a time to live. A removal leaves it, or a control operation that came before its job.
+    if not job.state and job.is_known then call('PERSIST', c.JOB .. id) end
+    if job.state and c.INDEX[job.state] then call('ZREM', c.INDEX[job.state], id) end
+    if job.state == 'running' then
+      call('ZREM', c.LEASES, id)
+      -- The worker's hash may be of another type. That worker's own calls report it.
+      if job.token and job.worker then try('HDEL', c.PREFIX .. KEY.worker .. job.worker, job.token) end
+      if job.host then Hosts.release(c, id, job.host) end
+    end
+    if job.state == 'completed' or job.state == 'failed' or job.state == 'cancelled' then
+      -- The event of the job's end must come before the events of what follows.
+      if job.state == 'completed' then Announcements.announce_early(c, id) end
+      call('PERSIST', c.JOB .. id) call('PERSIST', c.SPEC .. id) call('PERSIST', c.OFFSETS .. id)
+      -- Its worker may send the settle again. Because of `settled` the reply is 'done' once more.
+      if job.token then call('HSET', c.JOB .. id, 'settled', job.token) end
+      if job.batch then Batches.move(c, id, job.batch, 'pending') end
+    end
+  end
+
+  -- Control operations that end a job. `removed` and `deleted` also forget the job, and `deleted` also deletes its
+  -- finished file.
+  function States.ends_job(want) return want == 'cancelled' or want == 'removed' or want == 'deleted' end
+  function States.removes_job(want) return want == 'removed' or want == 'deleted' end
+
+  -- Records runs that may have left partial files. A run names its partial file by its token and reports the file only
+  -- later. Workers remove such files when no job needs them (Orphans.swift). known: the old value of the field. tokens:
+  -- a list. The newest ten tokens are kept.
+  function States.record_lost(c, id, known, tokens)
+    local lost = table.concat(tokens, ' ')
+    call('HSET', c.JOB .. id, 'lost', string.sub(known and known .. ' ' .. lost or lost, -329))
+  end
+
+  -- Lists a removed job for an hour, the life of its tombstone. Meanwhile workers search for its partial files.
+  local function record_removed(c, id)
+    local removed = c.PREFIX .. KEY.removed
+    -- A key of another type does not stop the removal.
+    if type(try('ZADD', removed, c.NOW, id)) ~= 'number' then return end
+    call('PEXPIRE', removed, 3600000)
+    local old = call('ZRANGEBYSCORE', removed, '-inf', integer_text(c.now - 3600000), 'LIMIT', 0, 2)
+    if #old > 0 then call('ZREM', removed, unpack(old)) end
+  end
+
+  -- Deletes a job and leaves a tombstone for an hour, so that a producer's repeat starts nothing. timestamp: when the
+  -- control operation that forgets the job was made, in ms. A waiting push that is newer is still done, even if a run's
+  -- end has settled it, because that end is forgotten with the job.
+  function States.forget(c, id, timestamp)
+    Rechecks.request(c)
+    Announcements.announce_early(c, id)
+    local job_key = c.JOB .. id
+    local settled_at, pushed, ahead, token, settled_token, seq, epoch_of_seq, pending_deletion, finished, state, reply_to, status, generation,
+      lost = unpack(call('HMGET', job_key, 'settled_until', 'pushed', 'ahead', 'token', 'settled', 'seq', 'epoch', 'pending_deletion', 'finished',
+        'state', 'reply_to', 'status', 'generation', 'lost'))
+    if settled_at == finished and (state == 'completed' or state == 'failed') then settled_at = nil end
+    for _, index in pairs(c.INDEX) do call('ZREM', index, id) end
+    call('ZREM', c.DEADLINES, id)
+    call('DEL', job_key, c.SPEC .. id, c.OFFSETS .. id)
+    call('HSET', job_key, 'settled_until', integer_text(math.max(timestamp or 0,
+      tonumber(number(settled_at) or 0), tonumber(number(pushed) or 0))))
+    if ahead then call('HSET', job_key, 'ahead', ahead) end
+    if token or settled_token then call('HSET', job_key, 'settled', token or settled_token) end
+    -- The numbers of its events continue.
+    if c.seqs[id] or seq then
+      call('HSET', job_key, 'seq', c.seqs[id] or seq, 'epoch', c.seqs[id] and Call.epoch(c) or epoch_of_seq or '0')
+    end
+    if pending_deletion and pending_deletion ~= '' then call('HSET', job_key, 'pending_deletion', pending_deletion) end
+    -- These reply lists have got their event, and get no second one.
+    if reply_to then call('HSET', job_key, 'reply_to', reply_to) end
+    if status then Responses.forget(c, { id }) end
+    local runs = {}
+    for _, run in ipairs({ string.match(generation or '', '^%x+') or '', token or '', settled_token or '' }) do
+      if run ~= '' then runs[#runs + 1] = run end
+    end
+    if lost or #runs > 0 then
+      States.record_lost(c, id, lost, runs)
+      record_removed(c, id)
+    end
+    call('PEXPIRE', job_key, 3600000)
+    c.seqs[id] = nil
+  end
+
+  -- Removes the push and the control operation that wait behind the one that is done now. Returns them as
+  -- Order.follow() needs them; nil if nothing waits.
+  function States.take_pending(c, id, job)
+    if not (job.next_push or job.want_next) then return nil end
+    local element, renewed, reply_to, batch = unpack(call('HMGET', c.SPEC .. id, 'next_push', 'next_push_renewed', 'next_push_reply_to',
+      'next_push_batch'))
+    call('HDEL', c.SPEC .. id, 'next_push', 'next_push_has_url', 'next_push_renewed', 'next_push_reply_to', 'next_push_batch')
+    return { element = job.next_push and element, timestamp = job.next_push, renewed = renewed, reply_to = reply_to or nil,
+      batch = batch or nil, want_next = job.want_next, want = job.want }
+  end
+
+  -- Sets pairs in a job's hash. An empty value deletes its field, because readers treat a field that exists as a value.
+  function States.write_fields(c, id, fields)
+    local kept, gone = {}, {}
+    for n = 1, #fields, 2 do
+      if fields[n + 1] == '' then gone[#gone + 1] = fields[n]
+      else kept[#kept + 1], kept[#kept + 2] = fields[n], fields[n + 1] end
+    end
+    if #kept > 0 then call('HSET', c.JOB .. id, unpack(kept)) end
+    if #gone > 0 then call('HDEL', c.JOB .. id, unpack(gone)) end
+  end
+
+  -- Sets a final state and `fields`, a list of pairs.
+  local function write_end(c, id, job, state, fields)
+    local n = #fields
+    fields[n + 1], fields[n + 2], fields[n + 3], fields[n + 4] = 'state', state, 'finished', c.NOW
+    fields[n + 5], fields[n + 6], fields[n + 7], fields[n + 8] = 'updated', c.NOW, 'seq', c.seqs[id] or job.seq
+    fields[n + 9], fields[n + 10] = 'epoch', Call.epoch(c)
+    States.write_fields(c, id, fields)
+    c.seqs[id] = nil
+    call('ZADD', c.INDEX[state], c.NOW, id)
+    if job.deadline then call('ZREM', c.DEADLINES, id) end
+  end
+
+  -- Deletes the fields of an ended job that belong to its run or to pending control operations, and further fields, if
+  -- given.
+  local function clear_run(c, id, ...)
+    call('HDEL', c.JOB .. id, 'want', 'want_at', 'next_push', 'want_next', 'waiting', 'speed', 'active_token', 'deadline_at', ...)
+  end
+
+  -- Sets the times to live of an ended job's keys. A failed job keeps spec:<id> and offsets:<id> for a retry. Otherwise
+  -- both are deleted, and with them header values, credentials and query strings.
+  local function expire_keys(c, id, state)
+    call('PEXPIRE', c.JOB .. id, c.retention[state])
+    if state == 'failed' then
+      call('PEXPIRE', c.SPEC .. id, c.retention[state]) call('PEXPIRE', c.OFFSETS .. id, c.retention[state])
+    else
+      call('DEL', c.SPEC .. id, c.OFFSETS .. id)
+    end
+  end
+
+  -- Does what waited for the end of a job: a control operation that forgets the job, then what waited behind it. kept:
+  -- the result of States.take_pending().
+  local function follow_end(c, id, job, state, kept)
+    if States.removes_job(job.want) then
+      -- The run ended before its worker learned of the control operation, so its files still exist.
+      if state ~= 'cancelled' then Deletions.schedule(c, id, job.want == 'deleted' and state == 'completed') end
+      States.forget(c, id, tonumber(job.want_at))
+    end
+    if kept then Order.follow(c, id, kept) end
+  end
+
+  -- Ends a job as cancelled, or as failed outside of a run. extra: the members of its event. worker: the worker that
+  -- the event names, or nil.
+  function States.finish(c, id, job, state, extra, worker)
+    if job.state == 'queued' then Rechecks.request(c) end
+    c.ended_count = c.ended_count + 1
+    local kept = States.take_pending(c, id, job)
+    States.leave(c, id, job)
+    Events.emit(c, id, job, state, extra, worker, job.reply_to)
+    write_end(c, id, job, state, {})
+    if job.batch then Batches.move(c, id, job.batch, state) end
+    clear_run(c, id, 'token', 'worker', 'ticket')
+    expire_keys(c, id, state)
+    follow_end(c, id, job, state, kept)
+  end
+
+  -- Ends a job that its own run has completed or failed. extra: the members of its event. fields: pairs for its hash.
+  -- is_withheld: the event waits until replicas have the job (announcements.lua). `token` and `worker` stay, so that a
+  -- settle that is sent again is recognised. The caller (settles.lua) deletes the leases of all runs at once.
+  function States.finish_run(c, id, job, state, extra, worker, fields, is_withheld)
+    local brief = #extra > 4096 and Events.without_response(extra)
+    if brief and Responses.is_out_of_memory(c) then
+      extra, fields = brief, Responses.drop(c, id, fields)
+    end
+    local kept = States.take_pending(c, id, job)
+    if not is_withheld then Events.emit(c, id, job, state, extra, worker, job.reply_to) end
+    write_end(c, id, job, state, fields)
+    if job.host then Hosts.release(c, id, job.host) end
+    -- Most runs have none of these fields, so the command is saved.
+    if job.active_token or job.waiting or job.speed or job.want or job.want_next or job.next_push or job.deadline then
+      clear_run(c, id)
+    end
+    if is_withheld then
+      call('HSET', c.JOB .. id, 'unannounced', extra, 'waiting', 'replicas')
+      call('ZADD', c.UNANNOUNCED, c.NOW, id)
+    elseif job.batch then Batches.move(c, id, job.batch, state) end
+    expire_keys(c, id, state)
+    Responses.keep(c, id, fields)
+    follow_end(c, id, job, state, kept)
+  end
+
+  -- Fails a job that no worker runs, whose worker is lost, or that no worker can read. code, message, retryable: the
+  -- error.
+  function States.fail(c, id, job, code, message, retryable)
+    States.settle_until(c, id)
+    call('HSET', c.JOB .. id, 'error', code, 'message', message, 'retryable', retryable and '1' or '0')
+    States.finish(c, id, job, 'failed', ',"error":"' .. code .. '","retryable":' .. tostring(retryable) .. ',"message":'
+      .. Events.quoted(message))
+  end
+
+  -- Fails a job whose deadline has passed.
+  function States.fail_overdue(c, id, job)
+    States.fail(c, id, job, 'deadline', 'the deadline passed before the job could end', false)
+  end
+
+  -- Makes a job `paused`, then does what waited behind the pause. worker: the worker that the event names, or nil.
+  function States.pause(c, id, job, worker)
+    local job_key, kept = c.JOB .. id, States.take_pending(c, id, job)
+    States.leave(c, id, job)
+    call('HSET', job_key, 'state', 'paused', 'updated', c.NOW)
+    call('HDEL', job_key, 'token', 'worker', 'ticket', 'want', 'want_at', 'next_push', 'want_next', 'waiting', 'speed', 'active_token')
+    call('ZADD', c.INDEX.paused, c.NOW, id)
+    Events.emit(c, id, job, 'paused', '', worker)
+    if kept then Order.follow(c, id, kept) end
+  end
+
+  -- Puts a job into the queue, unless a pending control operation (job.want) cancels or pauses it. front: whether it is
+  -- claimed next. why: a member of the event.
+  function States.requeue(c, id, job, front, why)
+    local job_key = c.JOB .. id
+    if States.ends_job(job.want) then
+      States.settle_until(c, id, job.want_at)
+      Deletions.schedule(c, id)
+      return States.finish(c, id, job, 'cancelled', '')
+    elseif job.want == 'paused' then
+      States.settle_until(c, id, job.want_at)
+      return States.pause(c, id, job)
+    end
+    States.leave(c, id, job)
+    call('HSET', job_key, 'state', 'queued', 'updated', c.NOW)
+    call('HDEL', job_key, 'token', 'worker', 'want', 'want_at', 'waiting', 'speed', 'active_token')
+    States.enqueue(c, id, front)
+    Events.emit(c, id, job, 'requeued', ',"why":"' .. why .. '"')
+  end
+
+  -- Makes a job `scheduled`, due in `delay` ms. waiting: the value of the field `waiting`, or nil.
+  function States.postpone(c, id, job, delay, waiting)
+    States.leave(c, id, job)
+    call('HSET', c.JOB .. id, 'state', 'scheduled', 'updated', c.NOW)
+    call('HDEL', c.JOB .. id, 'token', 'worker', 'ticket', 'speed', 'active_token')
+    if waiting then call('HSET', c.JOB .. id, 'waiting', waiting) else call('HDEL', c.JOB .. id, 'waiting') end
+    call('ZADD', c.INDEX.scheduled, integer_text(c.now + delay), id)
+  end
+end

@@ -1,0 +1,47 @@
+-- The event `completed` of jobs that wait for replicas.
+--
+-- Uses: Batches, Call, Events, Isolation, Jobs, Settings.
+-- Calls ahead: Budget.
+-- Writes: job:<id>, unannounced.
+do
+  -- A member of `completed` if too few replicas have confirmed that they have the job.
+  local UNREPLICATED = ',"unreplicated":true'
+
+  -- Emits the `completed` event of a job that waited for replicas. Does nothing if the job does not wait. more: further
+  -- members of the event, or ''.
+  local function announce(c, id, more)
+    call('ZREM', c.UNANNOUNCED, id)
+    local job = not Jobs.wrong_type(c, id) and Jobs.read(c, id) or {}
+    local members = job.state == 'completed' and call('HGET', c.JOB .. id, 'unannounced')
+    if not members then return end
+    call('HDEL', c.JOB .. id, 'unannounced', 'waiting')
+    Events.emit(c, id, job, 'completed', members .. more, job.worker, job.reply_to)
+    if job.batch then Batches.move(c, id, job.batch, 'completed') end
+  end
+
+  -- Emits the `completed` event of a job now, if it still waits for replicas: what follows in the same call must come
+  -- after it.
+  function Announcements.announce_early(c, id)
+    if call('ZSCORE', c.UNANNOUNCED, id) then announce(c, id, UNREPLICATED) end
+  end
+
+  -- A task of the tick: publishes `completed` for jobs that have waited for replicas for a minute. Their producers wait
+  -- for it, and their worker may have ended.
+  function Announcements.announce_overdue(c, tick)
+    local max = Budget.of(tick)
+    local overdue = call('ZRANGEBYSCORE', c.UNANNOUNCED, '-inf', c.now - 60000, 'LIMIT', 0, max)
+    Isolation.each(c, overdue, function(id) announce(c, id, UNREPLICATED) end, function(id) call('ZREM', c.UNANNOUNCED, id) end)
+    Budget.spend(tick, #overdue, max)
+  end
+
+  -- Publishes `completed` for jobs that enough replicas have by now. Jobs that were published before, or that run
+  -- again, are skipped.
+  --
+  -- ARGV: nonce, ids
+  -- Returns 'ok'.
+  Call.define('announce', { 'allow-oom' }, function(c)
+    Settings.read(c)
+    for n = 2, #c.ARGV do announce(c, c.ARGV[n], '') end
+    return Events.publish(c, 'ok')
+  end)
+end

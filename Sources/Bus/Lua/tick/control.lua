@@ -1,0 +1,31 @@
+-- A task of the tick: control operations that wait in `want`.
+--
+-- Uses: BatchOperations, Budget, Isolation, Order, Rejections.
+-- Writes: want.
+do
+  -- A task of the tick: does the control operations in `want`. If there are many, it does some that Redis picks at
+  -- random.
+  function Control.apply_operations(c, tick)
+    if tick.wanted == 0 then return end
+    local max = Budget.of(tick)
+    local wanted = tick.are_many and call('HRANDFIELD', c.WANT, max, 'WITHVALUES') or call('HGETALL', c.WANT)
+    local ids, operations = {}, {}
+    tick.handed, tick.has_single = 0, false
+    for n = 1, #wanted, 2 do
+      ids[#ids + 1] = wanted[n]
+      tick.has_single = tick.has_single or not BatchOperations.named(wanted[n])
+      operations[wanted[n]] = wanted[n + 1]
+    end
+    Isolation.each(c, ids, function(id)
+      call('HDEL', c.WANT, id)
+      local batch = BatchOperations.named(id)
+      if batch then return BatchOperations.apply(c, batch, operations[id], tick) end
+      Order.apply(c, id, operations[id], tick.applied_until)
+    end, function(id, wrong)
+      call('HDEL', c.WANT, id)
+      Rejections.add(c, operations[id], 'want: job ' .. id .. ' cannot be changed: ' .. wrong, id)
+    end)
+    Budget.spend(tick, #ids, max)
+    if tick.are_many then tick.more = true end
+  end
+end

@@ -1,0 +1,75 @@
+-- Tasks of the tick for entries of sorted sets whose time has come.
+--
+-- Uses: Budget, Events, Isolation, Jobs, Responses, States.
+-- Writes: job:<id>, spec:<id>, offsets:<id>, scheduled, completed, failed, cancelled, deadlines.
+do
+  -- A task of the tick: puts scheduled jobs that are due at the end of the queue.
+  function Due.promote(c, tick)
+    local max = Budget.of(tick)
+    local due = call('ZRANGEBYSCORE', c.INDEX.scheduled, '-inf', c.NOW, 'LIMIT', 0, max)
+    Isolation.each(c, due, function(id)
+      call('ZREM', c.INDEX.scheduled, id)
+      local job = Jobs.wrong_type(c, id) and {} or Jobs.read(c, id)
+      if job.state == 'scheduled' then
+        call('HSET', c.JOB .. id, 'state', 'queued', 'updated', c.NOW)
+        call('HDEL', c.JOB .. id, 'waiting')
+        States.enqueue(c, id, false)
+        Events.emit(c, id, job, 'queued', '')
+      end
+    end, function() end)
+    Budget.spend(tick, #due, max)
+  end
+
+  -- A task of the tick: fails queued, scheduled and paused jobs whose deadline has passed.
+  --
+  -- A running job is ended by its worker, and stays at the head of `deadlines` until then. So if there are many
+  -- entries, each second checks the next 100 of them, and running jobs do not block the others.
+  function Due.expire(c, tick)
+    local count = call('ZCOUNT', c.DEADLINES, '-inf', c.NOW)
+    if count == 0 then return end
+    local first = count > 100 and math.floor(c.now / 1000) * 100 % count or 0
+    local max, ids, ended = Budget.of(tick), {}, 0
+    for _, id in ipairs(call('ZRANGEBYSCORE', c.DEADLINES, '-inf', c.NOW, 'LIMIT', first, 100)) do
+      if #ids < max and not call('ZSCORE', c.LEASES, id) then ids[#ids + 1] = id end
+    end
+    local function remove(id)
+      call('ZREM', c.DEADLINES, id)
+      ended = ended + 1
+    end
+    Isolation.each(c, ids, function(id)
+      local job = Jobs.wrong_type(c, id) and {} or Jobs.read(c, id)
+      if job.state == 'queued' or job.state == 'scheduled' or job.state == 'paused' then
+        States.fail_overdue(c, id, job)
+        ended = ended + 1
+      elseif job.state ~= 'running' then
+        remove(id)
+      end
+    end, remove)
+    Budget.spend(tick, ended, max)
+    if count > 100 and ended > 0 then tick.more = true end
+  end
+
+  -- A task of the tick: deletes index entries of ended jobs. The jobs' hashes usually expire by themselves. If a
+  -- setting has made the time shorter, the hashes of older jobs are deleted here as well. If it has made the time
+  -- longer, the hashes of older jobs expire before their entries are due.
+  function Due.trim(c, tick)
+    for state, ms in pairs(c.retention) do
+      local old = call('ZRANGEBYSCORE', c.INDEX[state], '-inf', integer_text(c.now - tonumber(ms)), 'LIMIT', 0, 50)
+      for _, id in ipairs(old) do
+        if try('HGET', c.JOB .. id, 'state') == state then call('DEL', c.JOB .. id, c.SPEC .. id, c.OFFSETS .. id) end
+      end
+      if #old > 0 then
+        call('ZREM', c.INDEX[state], unpack(old))
+        Responses.forget(c, old)
+      end
+      if #old == 50 then tick.more = true end
+      -- The oldest job expires first, unless the time was changed.
+      local oldest = call('ZRANGE', c.INDEX[state], 0, 0)[1]
+      if oldest and Jobs.size(c.JOB .. oldest) == 0 then
+        call('ZREM', c.INDEX[state], oldest)
+        Responses.forget(c, { oldest })
+        tick.more = true
+      end
+    end
+  end
+end

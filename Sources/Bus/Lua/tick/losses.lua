@@ -1,0 +1,78 @@
+-- Lost workers: their runs end, and what they hold returns to the queue. Only a tick finds them, and only if some worker
+-- has maintained the queue all the time.
+--
+-- Uses: Budget, History, Isolation, Jobs, States.
+-- Writes: job:<id>, leases, tick, workers, settings.
+do
+  -- A task of the tick: records that a worker maintained the queue. If no worker did so for max(1 s, min(2.5 s, half a
+  -- lease)), Redis has stalled or restarted, or there was no worker. Then live workers could not extend their leases,
+  -- so nothing is reaped until another lease has passed (tick.grace). Workers tick four times in a lease, and at least
+  -- once a second. So a worker that could tick at the last tick of any worker, or within half a lease after it, still
+  -- has its lease.
+  --
+  -- The key `tick` has three numbers (ms): the last tick, until when nothing is reaped, and the last tick that left no
+  -- control operation.
+  function Losses.watch(c, tick)
+    local last, grace, applied_until = string.match(call('GET', c.PREFIX .. KEY.tick) or '', '^(%d+) (%d+) ?(%d*)$')
+    last, grace = tonumber(last or c.now), tonumber(grace or 0)
+    if c.now - last > math.max(1000, math.min(2500, tick.lease / 2)) then grace = c.now + tick.lease end
+    tick.grace, tick.applied_until = grace, tonumber(applied_until) or last
+    tick.wanted = call('HLEN', c.WANT)
+    tick.are_many = tick.wanted > Budget.of(tick)
+    local applied = tick.are_many and tick.applied_until or c.now
+    call('SET', c.PREFIX .. KEY.tick, c.NOW .. ' ' .. integer_text(grace) .. ' ' .. integer_text(applied))
+  end
+
+  -- Ends a run that was lost with its worker: the job returns to the front of the queue, or fails as crash_loop. The
+  -- loss counts as a crash if the worker had reported that the run was at work. A claim whose reply was lost never ran,
+  -- and a job that waits for its host crashes no worker. Even if it does not count, `crashes` is written, so that the
+  -- next worker reports that it has begun before it does anything else. crash_limit: how many crashes are forgiven.
+  function Losses.lose(c, id, job, crash_limit)
+    History.count(c, 'lost')
+    States.record_lost(c, id, call('HGET', c.JOB .. id, 'lost'), { job.token })
+    if not job.active_token or job.active_token ~= job.token then
+      call('HSET', c.JOB .. id, 'crashes', job.crashes)
+    elseif job.crashes >= crash_limit then
+      return States.fail(c, id, job, 'crash_loop', 'the job was lost with its worker ' .. (job.crashes + 1)
+        .. ' times in a row; see what kills the workers, then retry it', true)
+    else
+      call('HSET', c.JOB .. id, 'crashes', job.crashes + 1)
+    end
+    States.requeue(c, id, job, true, 'worker lost')
+  end
+
+  -- Ends the runs of workers that are lost, because their leases have ended.
+  function Losses.reap_jobs(c, tick)
+    if c.now < tick.grace then return end
+    local max = Budget.of(tick)
+    local lost = call('ZRANGEBYSCORE', c.LEASES, '-inf', c.NOW, 'LIMIT', 0, max)
+    Isolation.each(c, lost, function(id)
+      local job = Jobs.wrong_type(c, id) and {} or Jobs.read(c, id)
+      if job.state ~= 'running' then call('ZREM', c.LEASES, id) else Losses.lose(c, id, job, tick.crash_limit) end
+    end, function(id) call('ZREM', c.LEASES, id) end)
+    Budget.spend(tick, #lost, max)
+  end
+
+  -- Returns elements that lost workers hold and did not claim. The BLMOVE of a frozen worker may still move one, so
+  -- each worker is checked for a day after it was last seen: 200 of them each second, in turn.
+  function Losses.reap_elements(c, tick)
+    if c.now < tick.grace then return end
+    local absent = call('ZCOUNT', c.WORKERS, '-inf', integer_text(c.now - tick.lease))
+    local first = absent > 200 and math.floor(c.now / 1000) * 200 % absent or 0
+    local names = call('ZRANGEBYSCORE', c.WORKERS, '-inf', integer_text(c.now - tick.lease), 'WITHSCORES', 'LIMIT', first, 200)
+    local left = 50
+    for n = 1, #names, 2 do
+      local is_empty, moved = States.return_elements(c, c.PREFIX .. KEY.held .. names[n], left)
+      left = left - moved
+      -- After this no tick checks the worker's `held` list again.
+      if is_empty and tonumber(names[n + 1]) < c.now - 86400000 then
+        call('ZREM', c.WORKERS, names[n])
+        call('HDEL', c.SETTINGS, 'quiet:' .. names[n])
+      end
+      if left == 0 then
+        tick.more = true
+        return
+      end
+    end
+  end
+end

@@ -1,0 +1,152 @@
+-- Checks the elements that wait for a host or for a worker of a kind, after a control operation or a deadline may have
+-- ended the wait of some of them. No worker claims these elements before they may start, and a cancel must not wait for
+-- that.
+--
+-- The hash `recheck` has `asked`, when a round was needed last (ms). During a round it also has for each list how many
+-- of its elements, counted from its front, are still to be checked. `scan` is the cursor of the next hosts whose lists
+-- belong to the round.
+--
+-- Uses: Claims, Defaults, Isolation, Jobs, Kinds, Order, Pushes, States.
+-- Writes: recheck, hosts, deferred_host:<host>, deferred_kind:<kind>.
+do
+  -- What one call may cost. Reading an element as JSON costs READ times as much as finding its id.
+  local BUDGET, READ, HOSTS = 400, 10, 100
+
+  -- Asks for a round.
+  function Rechecks.request(c)
+    -- Nothing waits yet, but this call may still defer an element.
+    if c.is_recheck_requested or call('EXISTS', c.PREFIX .. KEY.deferredHosts, c.PREFIX .. KEY.deferredKinds) == 0 then return end
+    c.is_recheck_requested = true
+    call('HSET', c.PREFIX .. KEY.recheck, 'asked', c.NOW)
+  end
+
+  -- Adds a list to the round.
+  local function add(c, recheck, list)
+    local length = try('LLEN', c.PREFIX .. list)
+    if type(length) == 'number' and length > 0 then call('HSET', recheck, list, length) end
+  end
+
+  -- Adds the lists of the next hosts to the round. cursor: of ZSCAN.
+  local function add_hosts(c, recheck, cursor)
+    local name = c.PREFIX .. KEY.deferredHosts
+    local page = try('ZSCAN', name, cursor, 'COUNT', HOSTS)
+    -- Roles of an earlier version lack this right. A key of another type has no hosts.
+    if page.err then page = { '0', try('ZRANGE', name, 0, -1, 'WITHSCORES') } end
+    for n = 1, #page[2], 2 do add(c, recheck, KEY.deferredHost .. page[2][n]) end
+    if page[1] == '0' then call('HDEL', recheck, 'scan') else call('HSET', recheck, 'scan', page[1]) end
+  end
+
+  -- Begins a round with all lists.
+  local function begin_round(c, recheck)
+    call('DEL', recheck)
+    for _, kind in ipairs(Kinds.deferred_kinds(c)) do add(c, recheck, KEY.deferredKind .. kind) end
+    add_hosts(c, recheck, '0')
+  end
+
+  -- Cancels a job of a kind that this library cannot read, if a control operation ends it. Returns whether it did.
+  local function cancel_unread(c, id, job, parsed)
+    local at = type(parsed.at) == 'number' and parsed.at or nil
+    if job.state or not States.ends_job(job.want) then return false end
+    if not Order.blocking_operation({ want = job.want, want_at = job.want_at }, at) then return false end
+    job.reply_to = is_id(parsed.reply_to) and parsed.reply_to or nil
+    States.settle_until(c, id, job.want_at)
+    States.finish(c, id, job, 'cancelled', '')
+    return true
+  end
+
+  -- Applies a push that starts nothing, as a claim would. Returns whether its element is done.
+  local function do_push(c, element)
+    local parsed, id, reason, full_element = Claims.identify(c, element)
+    id = id or parsed and is_id(parsed.id) and parsed.id
+    if not id or Jobs.size(c.JOB .. id) == 0 or Jobs.wrong_type(c, id) then return false end
+    local job = Jobs.read(c, id)
+    job.is_known = true
+    if reason then
+      if not Kinds.named(parsed) then return false end
+      if type(parsed.at) ~= 'number' or not Pushes.is_repeat(job, parsed.at) then return cancel_unread(c, id, job, parsed) end
+      Pushes.not_started.duplicate(c, id, job, parsed, element, 'settled', job.settled_until)
+      return true
+    end
+    Defaults.complete(c, parsed)
+    local word, why, since = Pushes.verdict(job, Claims.push_of(c, id, job, parsed))
+    local handler = Pushes.not_started[word]
+    if handler then
+      handler(c, id, job, parsed, full_element, why, since)
+      return true
+    end
+    local operations = { state = job.state, want = job.want, want_at = job.want_at, want_next = job.want_next }
+    if not Order.blocking_operation(operations, parsed.at) then return false end
+    Claims.start(c, id, job, parsed, full_element, word == 'begin', nil, nil, nil)
+    return true
+  end
+
+  -- Whether an element may be done: its job is known, or only reading it shows its id. Returns also what that costs.
+  local function may_be_done(c, element)
+    local id, ticket = string.match(element, '^{"id":"([%w._:-]+)","t":"([^"]*)"}$')
+    if id then
+      local known = try('HMGET', c.JOB .. id, 'state', 'ticket')
+      return not known.err and not (known[1] == 'queued' and known[2] == ticket), 1, true
+    end
+    if string.find(element, '\\', 1, true) or not string.find(element, '"id"', 1, true) then return true, READ end
+    for other in string.gmatch(element, '"id"%s*:%s*"([%w._:-]+)"') do
+      if try('EXISTS', c.JOB .. other) == 1 then return true, READ end
+    end
+    return false, 1
+  end
+
+  -- Checks the next elements of a list. left: how many elements are still to be checked. Returns how many are left
+  -- then, and what that has cost.
+  local function scan_list(c, list, left, budget)
+    local name = c.PREFIX .. list
+    local page = try('LRANGE', name, -left, -left + math.min(left, budget) - 1)
+    if page.err or #page == 0 then return 0, 1 end
+    local first, spent, n = math.min(left, call('LLEN', name)), 0, 0
+    while n < #page and spent < budget do
+      n = n + 1
+      local element = page[n]
+      local may_be, cost, is_void = may_be_done(c, element)
+      spent = spent + cost + #element / 256
+      local fine, is_done = true, is_void
+      if may_be and not is_void then fine, is_done = Isolation.run(c, do_push, c, element) end
+      if may_be and fine and is_done then
+        -- Roles of an earlier version may lack these two rights.
+        try('LSET', name, n - 1 - first, VOID)
+        local is_of_host = string.sub(list, 1, #KEY.deferredHost) == KEY.deferredHost
+        if is_of_host and try('HINCRBY', c.PREFIX .. KEY.hosts, 'waiting', -1) == 0 then
+          call('HDEL', c.PREFIX .. KEY.hosts, 'waiting')
+        end
+        call('HSET', c.PREFIX .. KEY.recheck, 'done ' .. list, '1')
+      end
+    end
+    return first - n, spent
+  end
+
+  -- A task of the tick: continues a round, or begins the next one.
+  function Rechecks.advance(c, tick)
+    local recheck, budget = c.PREFIX .. KEY.recheck, BUDGET
+    local all = try('HRANDFIELD', recheck, 16, 'WITHVALUES')
+    if all.err or #all == 0 then return end
+    -- What this round ends was due before it, so it needs no further round.
+    local is_under_way, was_due = false, c.is_recheck_requested
+    c.is_recheck_requested = true
+    for n = 1, #all, 2 do
+      local list = all[n]
+      if list == 'scan' then is_under_way = true
+      elseif budget > 0 and list ~= 'asked' and string.sub(list, 1, 5) ~= 'done ' then
+        is_under_way = true
+        local left, spent = scan_list(c, list, tonumber(all[n + 1]) or 0, budget)
+        budget = budget - spent
+        if left > 0 then call('HSET', recheck, list, left)
+        else
+          call('HDEL', recheck, list)
+          -- Only now, because it takes as long as the list is.
+          if call('HDEL', recheck, 'done ' .. list) == 1 then try('LREM', c.PREFIX .. list, 0, VOID) end
+        end
+      end
+    end
+    c.is_recheck_requested = was_due
+    local cursor = call('HGET', recheck, 'scan')
+    if cursor then add_hosts(c, recheck, cursor) elseif not is_under_way then begin_round(c, recheck) end
+    if call('EXISTS', recheck) == 1 then tick.more = true end
+  end
+end
