@@ -59,7 +59,7 @@ package struct ListenAddress: Sendable, CustomStringConvertible {
     /// Opens a listening socket. Returns the socket, and the address with the port that the system chose, if it did.
     ///
     /// - Throws: `ServerError` with the reason of the system.
-    func listen() throws(ServerError) -> (socket: Int32, address: ListenAddress) {
+    package func listen() throws(ServerError) -> (socket: Int32, address: ListenAddress) {
         if let path { return (try listen(path), self) }
         let isIPv4 = address.count == 4
         let type = Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue) | Int32(SOCK_NONBLOCK.rawValue)

@@ -161,6 +161,11 @@ import Testing
         let without = try ChildProcess(haul, ["up", "--root", root], environment: ["PATH": "/nowhere"])
         #expect(try await without.wait() == 2)
         #expect(without.standardError.contains("install the package redis-server"))
+        let listener = try LoopbackSocket.listen()
+        defer { close(listener.descriptor) }
+        let taken = try up(["--expose-redis", "--redis-port", "\(listener.port)"])
+        #expect(try await taken.wait() == 2)
+        #expect(taken.standardError.contains("127.0.0.1:\(listener.port): Address already in use: give another"))
         let long = try ChildProcess("haul", ["up", "--root", root + "/" + String(repeating: "x", count: 100)])
         #expect(try await long.wait() == 2)
         #expect(long.standardError.contains("give a --root with a shorter path"))

@@ -1,5 +1,6 @@
 import Glibc
 import HaulContract
+import HaulHTTPServer
 import HaulRedis
 import HaulTerminal
 
@@ -36,6 +37,7 @@ struct PrivateRedis {
                 "haul up needs redis-server, which is not in PATH: install the package redis-server, or name another "
                     + "Redis with --redis")
         }
+        if let port { try Self.checkIsFree(port) }
         // A file, because the password must not be among the arguments.
         try directory.write(configuration, to: "redis.conf")
         unlink(directory.socket)
@@ -75,6 +77,19 @@ struct PrivateRedis {
                 ? Array("\\x\(Hexadecimal.text([byte]))".utf8) : [byte]
         }
         return "\"\(String(decoding: bytes, as: UTF8.self))\""
+    }
+
+    /// Refuses a port on which another program listens, because only the log of the server would say why it has ended.
+    private static func checkIsFree(_ port: Int) throws {
+        guard let address = ListenAddress("127.0.0.1:\(port)") else { return }
+        do {
+            close(try address.listen().socket)
+        } catch {
+            throw ExitStatus.printing(
+                .usage,
+                "\(error): give another --redis-port, or end what listens there. Debian starts a redis-server of its "
+                    + "own, and systemctl disable --now redis-server ends that")
+        }
     }
 
     private static var isInstalled: Bool {
