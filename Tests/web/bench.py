@@ -145,9 +145,10 @@ class Bench:
             ["redis-cli", "-s", str(self.socket), *arguments], input=text, capture_output=True, text=True, check=True)
         return done.stdout.strip()
 
-    def command(self, *arguments):
-        """Runs a haul command to its end."""
-        done = subprocess.run([self.haul, *arguments], env={**os.environ, "HAUL_REDIS": f"unix://{self.socket}"}, capture_output=True, text=True)
+    def command(self, *arguments, text=None):
+        """Runs a haul command to its end, with `text` as its input."""
+        done = subprocess.run(
+            [self.haul, *arguments], env={**os.environ, "HAUL_REDIS": f"unix://{self.socket}"}, input=text, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
 
     def worker(self, name, *more, lease="2"):

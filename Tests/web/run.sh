@@ -3,10 +3,11 @@
 #
 #     Tests/web/run.sh [HAUL] [--only PART_OF_A_NAME]
 #     Tests/web/run.sh [HAUL] --shots DIRECTORY [--widths 390,1440] [--themes light] [--only NAME] [--page FOLDER]
+#     Tests/web/run.sh [HAUL] --picture FILE.png [--seconds N]
 #     Tests/web/run.sh [HAUL] --hour [--minutes N] [--running N] [--queued N] [--screenshots DIRECTORY]
 #
-# The second form makes pictures of each screen: Tests/web/shots.py. The third is an hour's work on the page beside a
-# full fleet: Tests/web/hour.py.
+# The second form makes pictures of each screen: Tests/web/shots.py. The third one makes the picture of README.md, of a
+# real fleet: Tests/web/picture.py. The last one is an hour's work on the page beside a full fleet: Tests/web/hour.py.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 # shellcheck source=deploy/lib/packages.sh
@@ -21,6 +22,7 @@ esac
 program=browser.py
 if [ "${1-}" = --hour ]; then program=hour.py && shift; fi
 if [ "${1-}" = --shots ]; then program=shots.py && shift; fi
+if [ "${1-}" = --picture ]; then program=picture.py && shift; fi
 venv=.build/web-tests
 if [ ! -x "$venv/ready" ]; then
     python3 -m venv "$venv"
