@@ -625,6 +625,31 @@ def test_nothing_is_inaccessible(bench):
             assert not wrong, f"{queue} {page} {scheme}: {wrong}"
 
 
+SHIFTS = """
+const done = arguments[0];
+let sum = 0;
+const found = [];
+new PerformanceObserver((list) => {
+  for (const entry of list.getEntries()) {
+    sum += entry.value;
+    for (const { node, previousRect: from, currentRect: to } of entry.sources) {
+      found.push(`${Math.round(entry.startTime)} ms: ${node?.className?.baseVal ?? node?.className ?? node?.nodeName} ${from.y} ${from.height} to ${to.y} ${to.height}`);
+    }
+  }
+}).observe({ type: "layout-shift", buffered: true });
+setTimeout(() => done([sum, found.slice(0, 5)]), 300);
+"""
+
+
+def test_nothing_moves_while_a_page_appears(bench):
+    for place in ["default/overview", "some/overview", "some/jobs/running", "default/jobs/failed", "many/jobs/running", "default/job/film", "some/job/running-00007", "default/settings", "default/workers", "default/batches"]:
+        bench.driver.get("about:blank")
+        bench.visit(f"#/{place}")
+        time.sleep(1.5)
+        shift, found = bench.driver.execute_async_script(SHIFTS)
+        assert shift < 0.02, f"{place}: {shift} {found}"
+
+
 def test_no_page_is_wider_than_the_screen(bench):
     for width in [320, 768, 1280, 3840]:
         bench.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False})

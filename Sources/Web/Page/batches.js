@@ -67,7 +67,7 @@ async function run(queue, action, batch) {
   return act(queue, action, { batch: batch.name }, action === "retry" ? batch.failed : batch.pending);
 }
 
-function list({ queue, query, live, body, path, title, header, isOperator }) {
+function list({ queue, query, live, body, path, title, header, isOperator, ready }) {
   const from = Math.max(0, Number(query.get("from")) || 0);
   title("Batches");
   const sentence = el("p", { class: "lead" }, "Reading …");
@@ -76,7 +76,7 @@ function list({ queue, query, live, body, path, title, header, isOperator }) {
   form.addEventListener("submit", (event) => { event.preventDefault(); if (search.value.trim()) location.hash = path("batches", [search.value.trim()]); });
   header(sentence, [form]);
   const lines = el("tbody");
-  const box = el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Batches" }, el("table", { class: "batch-table" }, el("caption", { class: "hidden" }, "Batches"),
+  const box = el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Batches" }, el("table", { class: "batch-table stacked" }, el("caption", { class: "hidden" }, "Batches"),
     el("thead", {}, el("tr", {}, [["Batch", ""], ["How it goes", ""], ["Jobs by state", "wide"], ["Ended", "number"], ...(isOperator ? [["Change", "tools-head"]] : [])].map(([text, kind]) => el("th", { scope: "col", class: kind }, text === "Change" ? el("span", { class: "hidden" }, text) : text)))), lines));
   const empty = el("div", { class: "empty", hidden: true }, el("p", {}, "There are no batches."), el("p", { class: "dim" }, "A job joins one with its field batch. A batch is counted as one, paused as one and retried as one."));
   const pager = el("span", { class: "pager" });
@@ -112,6 +112,7 @@ function list({ queue, query, live, body, path, title, header, isOperator }) {
   live.watch([[withQuery(inQueue(queue, "batches"), { from: from || "", limit: LIMIT }), (data) => {
     if (!data) return;
     now = Date.now();
+    ready();
     const failing = data.batches.filter((batch) => batch.failed + batch.rejected > 0).length;
     const moving = data.batches.filter((batch) => !batch.finished && batch.pending && !batch.failed).length;
     write(sentence, data.total === 0 ? "Jobs that belong together are counted together." : [failing ? `${count(failing)} ${failing === 1 ? "has" : "have"} failures` : "", moving ? `${count(moving)} ${moving === 1 ? "is" : "are"} under way` : "", `${count(data.total)} in all`].filter(Boolean).join(", ").concat("."));
@@ -146,6 +147,7 @@ function one(context, name) {
   function draw(batch) {
     whole.hidden = false;
     note.hidden = true;
+    context.ready();
     const { share, all, over } = progress(batch);
     const [, , words, more] = stateOf(batch);
     write(sentence, `${words}: ${percent(share)} of ${count(batch.size ?? all)} ended${batch.size ? "" : " until now"}. ${more ? `${more[0].toUpperCase()}${more.slice(1)}.` : ""}`);
@@ -162,7 +164,7 @@ function one(context, name) {
     ].filter(Boolean);
     redraw(facts, [batch.size, batch.created, batch.finished, batch.round, batch.wanted], () => known.flatMap(([what, value]) => [el("dt", {}, what), el("dd", {}, value)]));
   }
-  const unknown = (text) => { whole.hidden = true; tools.replaceChildren(); tools.drawnKey = null; write(sentence, "It is not known."); note.hidden = false; write(note, text); };
+  const unknown = (text) => { context.ready(); whole.hidden = true; tools.replaceChildren(); tools.drawnKey = null; write(sentence, "It is not known."); note.hidden = false; write(note, text); };
   if (!isID(name)) {
     unknown(`“${name}” is not a valid batch name: it has 1 to 128 of the characters A-Z a-z 0-9 . _ : -`);
     live.watch([]);

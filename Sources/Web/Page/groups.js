@@ -1,7 +1,7 @@
 // Failed jobs by reason and host, with what helps.
 
 import { act } from "./actions.js";
-import { get, inQueue, withQuery } from "./api.js";
+import { inQueue, patiently, withQuery } from "./api.js";
 import { sparkline } from "./charts.js";
 import { el, link, redraw, rows, write } from "./dom.js";
 import { age, bytes, count, fileOf, plural, time } from "./format.js";
@@ -23,6 +23,8 @@ export function groups(context, content) {
   let shown = [];
   const opened = new Set();
   let isFirst = true;
+  let shownGroups = 0;
+  let reading = Promise.resolve();
 
   const fill = rows(body, (id) => {
     const [title, code, help, host, number, jobs] = [el("strong"), el("code"), el("p", { class: "dim" }), el("strong", { class: "clip" }), el("strong", { class: "number" }), el("ul", { class: "group-jobs", hidden: true })];
@@ -39,7 +41,8 @@ export function groups(context, content) {
       if (!isOpen || read === group.count) return;
       read = group.count;
       try {
-        const page = await get(withQuery(inQueue(queue, "jobs"), { state: "failed", error: group.error, host: group.host === "unknown" ? "" : group.host, limit: FIRST }));
+        // One after another, because a viewer may wait for two searches at once.
+        const page = await (reading = reading.then(() => patiently(withQuery(inQueue(queue, "jobs"), { state: "failed", error: group.error, host: group.host === "unknown" ? "" : group.host, limit: FIRST }))));
         const others = group.count - page.jobs.length;
         jobs.replaceChildren(...page.jobs.map((job) => {
           const { name, folder } = fileOf(job);
@@ -47,7 +50,9 @@ export function groups(context, content) {
           return el("li", {}, icon("failed", "red"), el("span", { class: "clip grow" }, link(path("job", [job.id]), name), " ", el("span", { class: "folder" }, folder)),
             el("span", { class: "kept" }, `${plural((job.attempt ?? 0) + 1, "attempt")}; ${kept}`), el("span", { class: "dim when" }, time(job.finished ?? job.timestamp, `${age((now - (job.finished ?? job.timestamp)) / 1000)} ago`)));
         }), ...(others > 0 ? [el("li", {}, el("span"), link(path("jobs", ["failed"], { error: group.error, host: group.host }), `Show the other ${count(others)}`))] : []));
-      } catch { read = 0; }
+      } catch { read = 0; reading = Promise.resolve(); }
+      shownGroups += 1;
+      if (shownGroups >= Math.min(2, shown.length)) context.ready();
     }
     toggle.addEventListener("click", () => show(jobs.hidden));
     const line = el("div", { class: "failure", role: "listitem" }, el("div", { class: "group-row" }, toggle, el("div", { class: "reason" }, el("p", {}, title, " ", code), help), host, el("span", { class: "spark-cell" }, spark.drawing), number, tools), jobs);
@@ -74,6 +79,7 @@ export function groups(context, content) {
 
   function draw(data) {
     now = data.now;
+    if (data.failures.groups.length === 0) context.ready();
     const all = data.failures.groups;
     shown = all;
     const most = Math.max(1, ...all.flatMap(({ hour }) => hour));

@@ -17,6 +17,8 @@ const timestamps = new Set(["created", "started", "updated", "finished", "deadli
 const sizes = new Set(["received", "total", "bytes"]);
 const MAX_LINES = 300;
 const MAX_SAMPLES = 600;
+/// For how many seconds failed jobs are kept, if no setting says it.
+const KEEP_FAILED = 604_800;
 
 /// The events of a job in words: [icon, tone, what, why].
 function explain(event) {
@@ -81,7 +83,7 @@ function timeline() {
 }
 
 /// What to do about an error, as far as the error itself tells. It quotes the server, and never guesses.
-function remedy(job, isOperator) {
+function remedy(job, keptUntil) {
   const { help, status } = about(job.error);
   const steps = [];
   if (["http_401", "http_403"].includes(job.error)) {
@@ -89,7 +91,7 @@ function remedy(job, isOperator) {
   } else steps.push([help]);
   if (job.message) steps.unshift(["The worker says: ", el("strong", {}, job.message), "."]);
   const last = job.retryable === "1" || job.retryable === true ? "All retries are used up. A retry by hand begins with the bytes on disk." : `A retry as it is will fail again${status ? `: ${status} is not retried by itself` : ""}.`;
-  return [el("h2", {}, "What to do"), el("ol", {}, steps.map((step) => el("li", {}, step))), el("p", { class: "dim" }, last, isOperator ? " The job and its bytes are kept for a week after its end, unless a setting says otherwise." : "")];
+  return [el("h2", {}, "What to do"), el("ol", {}, steps.map((step) => el("li", {}, step))), el("p", { class: "dim" }, last, keptUntil ? [" The job and its bytes are kept until ", el("strong", {}, time(keptUntil, day(keptUntil))), "."] : "")];
 }
 
 /// The result of each file of an upload that sends every file in a request of its own.
@@ -197,6 +199,7 @@ export function job(context) {
 
   function draw(data, isAnswer = true) {
     current = data;
+    queueMicrotask(context.ready);
     if (isAnswer && data.updated && data.state === "running") clockOffset = Math.max(clockOffset, data.updated - Date.now());
     const now = Date.now() + clockOffset;
     const { name, folder } = fileOf(data);
@@ -207,7 +210,8 @@ export function job(context) {
     const words = headline(data, now, path);
     redraw(heading, words.map((part) => part.textContent ?? part), () => words);
     trouble.hidden = data.state !== "failed";
-    if (data.state === "failed") redraw(trouble, [data.error, data.message, data.retryable], () => remedy(data, isOperator));
+    const keptUntil = data.finished && keepFailed ? data.finished + keepFailed * 1000 : null;
+    if (data.state === "failed") redraw(trouble, [data.error, data.message, data.retryable, keptUntil], () => remedy(data, keptUntil));
 
     const isDownload = !data.kind;
     disk.hidden = !isDownload || (data.state !== "completed" && !data.offsets?.length && !data.received && data.state !== "running");
@@ -314,17 +318,19 @@ export function job(context) {
   }
 
   let overviewData = null;
+  let keepFailed = null;
   if (!isID(id)) {
     write(heading, "This is not a job");
     note.hidden = false;
     write(note, `“${id}” is not a valid job id: it has 1 to 128 of the characters A-Z a-z 0-9 . _ : -`);
     aboutCard.hidden = true;
     lines.box.hidden = true;
+    context.ready();
     live.watch([]);
     return;
   }
   const place = inQueue(queue, "jobs", id);
-  live.watch([[inQueue(queue), (data) => { if (data) { overviewData = data; clockOffset = data.now - Date.now(); if (current) draw(current, false); } }], [place, (data, problem) => {
+  live.watch([[inQueue(queue), (data) => { if (data) { overviewData = data; clockOffset = data.now - Date.now(); if (current) draw(current, false); } }], [inQueue(queue, "settings"), (data) => { if (data) keepFailed = data.keep_failed ?? KEEP_FAILED; }], [place, (data, problem) => {
     if (data) { note.hidden = true; aboutCard.hidden = lines.box.hidden = false; return draw(data); }
     if (problem.error !== "not_found") return;
     shownTools = "";
@@ -332,6 +338,7 @@ export function job(context) {
     write(heading, "This job is not known");
     note.hidden = false;
     write(note, "No worker has seen it, or it has been removed.");
+    context.ready();
     tools.replaceChildren();
     for (const box of [disk, chart.box, reply.box, aboutCard, lines.box, trouble, others]) box.hidden = true;
     lookInQueue();

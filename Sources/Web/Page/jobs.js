@@ -176,7 +176,7 @@ export function jobs(context) {
   const hit = el("p", { class: "hit", hidden: true });
   const content = el("div", { class: "list-side" }, el("div", { class: "list-tools" }, form, filterButton, viewBox, sortBox, sums), tags, hit);
   body.append(el("ul", { class: "states" }, [...tabs.values()].map(({ item }) => el("li", {}, item))), el("div", { class: "list-page" }, facetBox, content));
-  if (query.get("find")) searchBox.focus();
+  if (query.get("find")) context.whenReady(() => searchBox.focus());
 
   let total = 0;
   let facets = null;
@@ -188,7 +188,7 @@ export function jobs(context) {
       if (name === "waiting" && state === "running" && pairs.length) pairs = [["none", data.of - pairs.reduce((sum, [, many]) => sum + many, 0)], ...pairs];
       if (!pairs.length || (pairs.length < 2 && ["kind", "waiting"].includes(name))) return null;
       const items = pairs.map(([value, many]) => el("li", {}, el("a", { href: path("jobs", [state], { ...filter, [name]: filter[name] === value ? "" : value }), ...(filter[name] === value ? { "aria-current": "true" } : {}) },
-        el("span", { class: "clip" }, facetValue(name, value)), el("span", { class: "number" }, count(many)))));
+        el("span", { class: "clip" }, facetValue(name, value)), el("span", { class: "number" }, data.of < data.total ? `≈ ${percent(many / data.of)}` : count(many)))));
       const more = items.slice(5).map((item) => { item.hidden = true; return item; });
       return el("section", {}, el("h2", {}, facetTitles[name]), el("ul", {}, items,
         more.length ? el("li", {}, el("button", { type: "button", class: "plain", onclick: (event) => { more.forEach((item) => { item.hidden = false; }); event.currentTarget.parentNode.remove(); } }, `${count(more.length)} more`)) : null));
@@ -487,6 +487,7 @@ class List {
 
   drawn() {
     this.box.classList.remove("reading");
+    this.context.ready();
     const isEmpty = this.length === 0 && this.isBegun && (!this.isFiltered || this.isOver);
     this.scroller.hidden = isEmpty;
     this.empty.hidden = !isEmpty;
@@ -533,7 +534,7 @@ class List {
     return `${count(this.total)} ${this.state}`;
   }
 
-  paint() {
+  paint(isFirst = true) {
     const height = this.rowHeight();
     const [first, last] = this.visible();
     const from = Math.max(0, first - MORE_ROWS);
@@ -555,6 +556,8 @@ class List {
     }
     if (this.length) write(this.place, `${count(Math.min(first + 1, this.length))} to ${count(last)} of ${this.isFiltered ? count(this.length) : count(this.isWhole ? this.length : this.total)}`);
     else if (this.isBegun) write(this.place, this.isFiltered && !this.isOver ? this.words() : "");
+    // With its first rows the list has got its height, so more of them can be seen.
+    if (isFirst && this.visible()[1] > to) this.paint(false);
   }
 
   tick() {

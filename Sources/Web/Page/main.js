@@ -192,9 +192,17 @@ function show() {
   const lead = el("div", { class: "head-text" }, heading);
   const tools = el("div", { class: "head-tools" });
   head.append(lead, tools);
-  const body = el("div", { class: "body" });
+  const body = el("div", { class: "body waiting" });
   main.replaceChildren(head, body);
+  // A page is shown when what it needs is there, so that nothing moves; or after a second without some of it.
+  const waiting = [];
+  const ready = () => {
+    body.classList.remove("waiting");
+    for (const then of waiting.splice(0)) then();
+  };
+  setTimeout(ready, 1000);
   const context = contextOf(here, {
+    ready, whenReady: (then) => { if (body.classList.contains("waiting")) waiting.push(then); else then(); },
     body, keys, heading, head,
     title: (text) => { write(heading, text); document.title = `${text} · Haul`; },
     /// What stands below the title, and at its right.

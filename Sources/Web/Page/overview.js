@@ -67,7 +67,7 @@ function hostTable(context) {
   const note = el("span", { class: "dim" });
   const body = el("tbody");
   const box = card("Hosts", { className: "hosts", side: link(context.path("settings"), context.isOperator ? "Change limits" : "Limits") },
-    el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Hosts" }, el("table", {}, el("caption", { class: "hidden" }, "Hosts"),
+    el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Hosts" }, el("table", { class: "stacked" }, el("caption", { class: "hidden" }, "Hosts"),
       el("thead", {}, el("tr", {}, [["Host", ""], ["Jobs at work", "number"], ["Waiting", "number less"], ["Speed", "number"], ["Failures, 1 h", "less"], ["Limits", "less"]].map(([text, kind]) => el("th", { scope: "col", class: kind }, text)))), body)));
   box.querySelector("h2").after(note);
   const fillRows = rows(body, (host) => {
@@ -83,7 +83,7 @@ function hostTable(context) {
         const worst = groups.find((group) => group.host === host.host && group.recent > 0);
         const isShut = host.backoff_until > now;
         const [name, tone, words] = limit === 0 ? ["paused", "quiet", "Stopped by a limit of 0 jobs"]
-          : isShut ? ["waits", worst ? "red" : "amber", `Left alone, asked again in ${duration((host.backoff_until - now) / 1000)}`]
+          : isShut ? ["waits", worst ? "red" : "amber", `Left alone, asked again ${context.isLive() ? `in ${duration((host.backoff_until - now) / 1000)}` : `at ${clock(host.backoff_until)}`}`]
             : worst ? ["attention", worst.retryable ? "red" : "amber", `${about(worst.error).status ?? worst.error} for ${count(worst.recent)} in 20 min`] : ["completed", "green", host.running ? "Answers" : "Nothing runs"];
         redraw(mark, [name, tone], () => icon(name, tone));
         write(state, words);
@@ -148,7 +148,7 @@ function workerTable(context) {
   const note = el("span", { class: "dim" });
   const body = el("tbody");
   const box = card("Workers", { className: "fleet", side: link(context.path("workers"), "All") },
-    el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Workers" }, el("table", {}, el("caption", { class: "hidden" }, "Workers"),
+    el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Workers" }, el("table", { class: "stacked" }, el("caption", { class: "hidden" }, "Workers"),
       el("thead", {}, el("tr", {}, [["Worker", ""], ["Slots", "number"], ["Speed", "number"]].map(([text, kind]) => el("th", { scope: "col", class: kind }, text)))), body)));
   box.querySelector("h2").after(note);
   const fillRows = rows(body, (name) => {
@@ -160,7 +160,7 @@ function workerTable(context) {
       fill({ worker, now }) {
         const [shape, tone, words] = workerState(worker, now);
         redraw(mark, [shape, tone], () => icon(shape, tone));
-        write(state, words.split(";")[0]);
+        write(state, context.isLive() || !words.startsWith("Silent") ? words.split(";")[0] : `Silent since ${clock(worker.seen)}`);
         state.className = `under ${tone === "green" || tone === "quiet" ? "" : tone}`;
         write(slots, count(worker.running ?? 0));
         bar.draw([[0, worker.running ?? 0]], Number(worker.slots) || 1, worker.state === "working" ? "blue" : "grey");
@@ -229,6 +229,7 @@ export function overview(context) {
     if (!data) return;
     const isEmpty = Object.values(data.counts).every((number) => number === 0) && data.rejected === 0 && !data.paused;
     first.box.hidden = !isEmpty;
+    if (isEmpty || (known.hosts && known.workers && known.history)) queueMicrotask(context.ready);
     whole.hidden = !first.box.hidden;
     context.setHeader(!whole.hidden);
     if (!first.box.hidden) return first.draw(data);
@@ -315,7 +316,7 @@ export function overview(context) {
     const [, minutes, step] = spans[chosen];
     const take = (name) => (data) => { if (data) { known[name] = data; draw(); } };
     live.watch([
-      [inQueue(queue), take("overview")], [inQueue(queue, "hosts"), take("hosts")], [inQueue(queue, "workers"), take("workers")],
+      [inQueue(queue), (data) => { if (data) { known.overview = data; draw(); drawHistory(known.history); } }], [inQueue(queue, "hosts"), take("hosts")], [inQueue(queue, "workers"), take("workers")],
       [inQueue(queue, "settings"), (data) => { if (data) { known.settings = data; draw(); drawHistory(known.history); } }],
       [withQuery(inQueue(queue, "history"), { minutes, step }), (data) => { drawHistory(data); draw(); }],
     ]);

@@ -5,7 +5,7 @@ import { count, plural } from "./format.js";
 import { icon } from "./icons.js";
 import { pathTo } from "./main.js";
 
-export function queues({ live, body, title, header, session }) {
+export function queues({ live, body, title, header, session, ready }) {
   title("All queues");
   const sentence = el("p", { class: "lead" }, `${plural(session.queues.length, "queue")} of this server.`);
   header(sentence, []);
@@ -33,5 +33,6 @@ export function queues({ live, body, title, header, session }) {
     const sum = data.queues.reduce((many, { running }) => many + running, 0);
     write(sentence, `${plural(data.queues.length, "queue")} of this server; ${plural(sum, "job")} ${sum === 1 ? "runs" : "run"}.`);
     fill(data.queues, ({ queue }) => queue);
+    ready();
   }]]);
 }

@@ -4,7 +4,7 @@ import { inQueue } from "./api.js";
 import { el, redraw } from "./dom.js";
 import { ago, plural } from "./format.js";
 
-export function rejected({ queue, live, body, title, header, isOperator }) {
+export function rejected({ queue, live, body, title, header, isOperator, ready }) {
   title("Rejected");
   const sentence = el("p", { class: "lead" }, "Reading …");
   header(sentence, []);
@@ -16,6 +16,7 @@ export function rejected({ queue, live, body, title, header, isOperator }) {
   body.append(el("div", { class: "card" }, box, empty));
   live.watch([[inQueue(queue, "rejected"), (data) => {
     if (!data) return;
+    ready();
     const all = data.rejected;
     box.hidden = all.length === 0;
     empty.hidden = all.length > 0;

@@ -72,7 +72,7 @@ function unitField(name, label, units, usual, changed) {
   };
 }
 
-export function settings({ queue, live, body, title, header, isOperator }) {
+export function settings({ queue, live, body, title, header, isOperator, ready }) {
   title(`Settings of ${queue}`);
   const known = {};
   let now = null;
@@ -215,6 +215,7 @@ export function settings({ queue, live, body, title, header, isOperator }) {
     defaultList.hidden = entries.length === 0;
     redraw(defaultList, entries, () => entries.flatMap(([name, value]) => [el("dt", {}, name === "base" ? "Base of relative URLs" : name),
       el("dd", {}, el("span", { class: "any" }, typeof value === "string" ? value : JSON.stringify(value)), isOperator ? el("button", { type: "button", class: "plain copy", "aria-label": `Remove the default of ${name}`, "data-changes": true, onclick: () => removeDefault(name, value) }, icon("trash")) : null)]));
+    ready();
     ignored.hidden = !now.ignored;
     write(ignored, now.ignored ? `These have no effect; haul check says why: ${now.ignored.join(", ")}` : "");
   }

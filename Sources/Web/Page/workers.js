@@ -14,7 +14,7 @@ const seen = new Map();
 const STEP = 10_000;
 const MAX_SAMPLES = 360;
 
-export function workers({ queue, live, body, path, title, header, isOperator, query }) {
+export function workers({ queue, live, body, path, title, header, isOperator, query, ready }) {
   title("Workers");
   const sentence = el("p", { class: "lead" }, "Reading …");
   const search = el("input", { type: "search", "aria-label": "Search", placeholder: "Worker or machine", spellcheck: "false", value: query.get("q") ?? "" });
@@ -22,7 +22,7 @@ export function workers({ queue, live, body, path, title, header, isOperator, qu
   const lines = el("tbody");
   const foot = el("div", { class: "list-foot" }, "One that has ended is shown for some seconds, a silent one for a day.");
   const heads = [["Worker", ""], ["Slots", "number slots-head"], ["Speed", "less"], ["Now", "number"], ["Kinds", "less"], ["Machine", "less"], ["Version", "less"], ...(isOperator ? [["Change", "tools-head"]] : [])];
-  const tableBox = el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Workers" }, el("table", { class: "fleet-table" }, el("caption", { class: "hidden" }, "Workers"),
+  const tableBox = el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Workers" }, el("table", { class: "fleet-table stacked" }, el("caption", { class: "hidden" }, "Workers"),
     el("thead", {}, el("tr", {}, heads.map(([text, kind]) => el("th", { scope: "col", class: kind }, text === "Change" ? el("span", { class: "hidden" }, text) : text)))), lines));
   const empty = el("div", { class: "empty", hidden: true }, el("p", {}, "No worker serves this queue."), el("p", {}, el("code", {}, `haul worker --queue ${queue} --root /srv/${queue}`), " starts one where the files should go."));
   const versions = partsBar();
@@ -102,5 +102,5 @@ export function workers({ queue, live, body, path, title, header, isOperator, qu
     redraw(versionList, list, () => list.map(([version, names], index) => el("li", {}, el("span", { class: `swatch ${tones[Math.min(index, 3)]}` }), `${version}: ${names.length === 1 ? names[0] : plural(names.length, "worker")}`)));
   }
   search.addEventListener("input", draw);
-  live.watch([[inQueue(queue, "workers"), (data) => { if (data) { last = data; draw(); } }]]);
+  live.watch([[inQueue(queue, "workers"), (data) => { if (data) { last = data; draw(); ready(); } }]]);
 }
