@@ -16,9 +16,9 @@ package protocol Activity: AnyObject, Sendable {
     func progress() -> ActivityProgress
 
     /// Bytes that this run has received or sent so far, repeated ones included.
-    var moved: Int64 { get }
+    var transferred: Int64 { get }
 
-    /// Whether `moved` counts what is sent, not what is received.
+    /// Whether `transferred` counts what is sent, not what is received.
     var isSending: Bool { get }
 
     /// Whether the run has waited for a connection to its host for a second or longer.

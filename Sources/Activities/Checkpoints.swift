@@ -27,12 +27,12 @@ package final class Checkpoints: Sendable {
         of activity: any Activity, interval: Duration?, known: String?, found: (ResumePoint) -> Bool,
         done: @escaping @Sendable (ResumePoint?, CheckpointSchedule.Due?, Duration) async -> Void
     ) -> CheckpointSchedule.Due? {
-        let moved = activity.moved
+        let transferred = activity.transferred
         let location = activity.location(otherThan: known)
         return state.withLock { state in
             guard state.current == nil, !state.hasEnded else { return nil }
             let isWanted = location.map(found) ?? false
-            let due = state.pace.next(arrived: moved, interval: interval)
+            let due = state.pace.next(arrived: transferred, interval: interval)
             guard due != nil || isWanted else { return nil }
             state.current = Task(executorPreference: activity.executor) {
                 let begun = ContinuousClock.now

@@ -88,8 +88,8 @@ final class FilePartial: Partial {
 
     func reserve(_ total: Int64) async throws(TransferError) {
         guard let output = opened?.output else { return }
-        let keptFree = store.options.keptFree
-        try await store.onDisk { () throws(TransferError) in try output.reserve(total, minFree: keptFree) }
+        let minFree = store.options.minFree
+        try await store.onDisk { () throws(TransferError) in try output.reserve(total, minFree: minFree) }
     }
 
     /// Where the file goes. If the job finished a file before under a numbered name, that file is replaced.
@@ -123,7 +123,7 @@ final class FilePartial: Partial {
             if total != Int64(bytes.count) || bytes.count > Block.smallSize || target.directory !== store.directory
                 || !store.hasPlentyOfSpace()
             {
-                try output.reserve(total, minFree: store.options.keptFree)
+                try output.reserve(total, minFree: store.options.minFree)
             }
             try output.write(bytes)
         } catch {

@@ -33,7 +33,7 @@ extension FileStore {
         await path.blocking.run {
             var status = statvfs()
             guard fstatvfs(self.directory.descriptor, &status) == 0 else { return nil }
-            let free = Int64(status.f_bavail) * Int64(status.f_frsize) - self.options.keptFree
+            let free = Int64(status.f_bavail) * Int64(status.f_frsize) - self.options.minFree
             return Space(free: max(0, free), size: Int64(status.f_blocks) * Int64(status.f_frsize))
         }
     }
@@ -46,6 +46,6 @@ extension FileStore {
         var status = statvfs()
         guard fstatvfs(directory.descriptor, &status) == 0 else { return true }
         let free = Int64(status.f_bavail) * Int64(status.f_frsize)
-        return free >= options.keptFree && (status.f_files == 0 || status.f_favail > 0)
+        return free >= options.minFree && (status.f_files == 0 || status.f_favail > 0)
     }
 }

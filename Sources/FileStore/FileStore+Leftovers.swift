@@ -28,7 +28,7 @@ extension FileStore {
                     Leftover(
                         path: folder + name, key: hidden?.key ?? "", generation: hidden?.generation ?? "",
                         holder: hidden?.holder,
-                        isPlaced: status.st_nlink > 1 || hidden?.kind == .proof, version: status.version,
+                        hasFinalName: status.st_nlink > 1 || hidden?.kind == .proof, version: status.version,
                         age: unchanged))
             }
         }

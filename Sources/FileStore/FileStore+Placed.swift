@@ -20,7 +20,7 @@ extension FileStore {
 
     /// Whether a hidden file proves that the file at `path` is that of another job than `key`, or whether that cannot
     /// be found out.
-    package func isPlaced(_ path: String, besides key: String) async -> Bool {
+    package func mayBelongToAnotherJob(_ path: String, besides key: String) async -> Bool {
         await self.path.blocking.run { [self] in
             guard let name = path.pathParts.last,
                 let directory = directory.beneath(path.pathParts.dropLast().joined(separator: "/")),

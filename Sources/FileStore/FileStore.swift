@@ -11,7 +11,7 @@ package final class FileStore: Sendable {
     /// The operator's settings for the store.
     package struct Options: Sendable {
         /// Bytes of the file system that downloads leave free.
-        package var keptFree: Int64 = 20_000_000
+        package var minFree: Int64 = 20_000_000
         package var durability = Durability.disk
         package var attributes = FileAttributes()
         /// The id of a store that only one program uses; nil: the id in the root's file `.haul-store`, which is made if
@@ -148,7 +148,7 @@ package final class FileStore: Sendable {
         if now < plentyUntil.load(ordering: .relaxed) { return true }
         var volume = statvfs()
         guard fstatvfs(directory.descriptor, &volume) == 0,
-            Int64(volume.f_bavail) * Int64(volume.f_frsize) >= options.keptFree + 4 << 30
+            Int64(volume.f_bavail) * Int64(volume.f_frsize) >= options.minFree + 4 << 30
         else { return false }
         plentyUntil.store(now + 100_000_000, ordering: .relaxed)
         return true

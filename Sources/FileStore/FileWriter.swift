@@ -65,7 +65,7 @@ final class FileWriter: BodySink {
                 state.block = next
             }
             state.position += Int64(count)
-            return .taken
+            return .accepted
         }
     }
 

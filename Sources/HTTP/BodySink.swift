@@ -22,7 +22,7 @@ package protocol BodySink: AnyObject, Sendable {
 
 /// What a sink does with the bytes that it is offered.
 package enum SinkResult: Sendable {
-    case taken
+    case accepted
     /// There is no memory for the bytes now. The sink calls `wake` once when it is worth trying again.
     case wait
     case failed(TransferError)

@@ -170,7 +170,7 @@ final class TransferTask {
         if let wanted = portion.window(from: state.count.position) { boundWindow(wanted) }
         if portion.wanted > 0 {
             switch caller.sink!.append(bytes, portion.wanted) {
-            case .taken: account(portion.wanted)
+            case .accepted: account(portion.wanted)
             case .wait: return pause(for: .sink)
             case .failed(let error):
                 state.stop(.failed(error))

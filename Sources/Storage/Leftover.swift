@@ -8,7 +8,7 @@ package struct Leftover: Sendable {
     /// The token of the run that took the file over; nil if none did.
     package let holder: String?
     /// The file has been given its final name, or proves that. The name may be gone since.
-    package let isPlaced: Bool
+    package let hasFinalName: Bool
     /// Changes with every change of the file.
     package let version: Version
     /// Seconds since the last change.
@@ -23,11 +23,11 @@ package struct Leftover: Sendable {
     }
 
     package init(
-        path: String, key: String, generation: String, holder: String? = nil, isPlaced: Bool, version: Version,
+        path: String, key: String, generation: String, holder: String? = nil, hasFinalName: Bool, version: Version,
         age: Int64
     ) {
         (self.path, self.key, self.generation, self.holder) = (path, key, generation, holder)
-        (self.isPlaced, self.version, self.age) = (isPlaced, version, age)
+        (self.hasFinalName, self.version, self.age) = (hasFinalName, version, age)
     }
 
     /// The tokens of the run that created the file and of the run that took it over.

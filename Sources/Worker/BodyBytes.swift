@@ -6,6 +6,6 @@ struct BodyBytes: Sendable {
     private(set) var sent: Int64 = 0
 
     mutating func add(_ activity: any Activity) {
-        if activity.isSending { sent += activity.moved } else { received += activity.moved }
+        if activity.isSending { sent += activity.transferred } else { received += activity.transferred }
     }
 }

@@ -102,7 +102,7 @@ struct JobRunner: Sendable {
         let received = activity.progress().received
         return End(
             runEnd: runEnd, activity: activity, job: job, received: received,
-            refetched: max(0, activity.moved - max(0, received - inherited)))
+            refetched: max(0, activity.transferred - max(0, received - inherited)))
     }
 
     /// Refuses a host name that cannot exist. Redis cannot check international names, so the worker does.

@@ -60,7 +60,7 @@ struct Orphans: Sendable {
     /// unwanted only if one of this job's own runs made it.
     private static func isUnwanted(_ partial: Leftover, by job: JobRecord?) -> Bool {
         guard let job, job.state == .completed || job.state == .cancelled else { return false }
-        return partial.isPlaced || job["generation"] == partial.generation
+        return partial.hasFinalName || job["generation"] == partial.generation
             || !partial.runs.isDisjoint(with: job.endedRuns)
     }
 }

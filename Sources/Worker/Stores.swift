@@ -15,7 +15,7 @@ struct QueueFiles: Sendable {
 /// The only place of a worker that opens stores: a new kind of store is added here and to the options of the command.
 enum Stores {
     /// Bytes of the disk that downloads leave free, unless the operator says otherwise.
-    static let keptFree = FileStore.Options().keptFree
+    static let minFree = FileStore.Options().minFree
 
     /// Opens the files of each queue that the configuration names, in the order of the queues. Queues with the same
     /// folder share a store.
@@ -48,7 +48,7 @@ enum Stores {
         _ folder: String, _ configuration: WorkerConfiguration, _ path: WritePath
     ) throws(Failure) -> any Store {
         var options = FileStore.Options()
-        options.keptFree = configuration.keptFree
+        options.minFree = configuration.minFree
         options.durability = configuration.durability
         options.attributes.mode = configuration.fileMode
         options.attributes.keepsRemoteTime = configuration.keepsRemoteTime

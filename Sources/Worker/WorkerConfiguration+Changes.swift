@@ -28,6 +28,6 @@ extension WorkerConfiguration {
         "certificateAuthorities": "ca", "clientCertificate": "client-cert", "maxFileSize": "max-file-size",
         "bucket": "store", "storeMemory": "store-memory", "uploadFrom": "upload-from",
         "forbidsOverwrite": "no-overwrite",
-        "keptFree": "keep-free", "connectionsPerHost": "connections-per-host", "exportsQueues": "export-queues",
+        "minFree": "keep-free", "connectionsPerHost": "connections-per-host", "exportsQueues": "export-queues",
     ]
 }

@@ -47,7 +47,7 @@ package struct WorkerConfiguration: Sendable {
     /// The largest file that is accepted, in bytes.
     package var maxFileSize: Int64?
     /// Bytes of the disk that downloads leave free.
-    package var keptFree = Stores.keptFree
+    package var minFree = Stores.minFree
     /// The most connections for one file, unless its job says otherwise.
     package var connections = 16
     /// The most connections to one host, over all downloads.

@@ -32,7 +32,7 @@ extension WorkerCommand {
         result.policy.lease = .seconds(lease)
         result.graceTime = .seconds(grace)
         result.settleReplicas = settleReplicas
-        result.keptFree = keepFree.bytes
+        result.minFree = keepFree.bytes
         result.limitRate = limitRate?.bytes
         result.maxFileSize = maxFileSize?.bytes
         result.connections = connections

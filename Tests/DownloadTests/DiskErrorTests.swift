@@ -44,7 +44,7 @@ import Testing
         job.connections = connections
         let download = bench.download(job)
         let task = Task { await download.run() }
-        try await eventually { download.moved >= 1_000_000 }
+        try await eventually { download.transferred >= 1_000_000 }
         let before = try #require(await download.checkpoint())
         #expect(before.offsets.count >= 1_000_000)
         latch.open()
@@ -64,7 +64,7 @@ import Testing
     }
 
     @Test("a continued download leaves the reserved space free, and waits with all its bytes")
-    func keptFree() async throws {
+    func minFree() async throws {
         let bench = try DownloadBench()
         let latch = Latch()
         let origin = try OriginServer { request in
@@ -77,7 +77,7 @@ import Testing
         let resume = try #require(try await bench.begin(job, until: 1_000_000))
         latch.open()
         var options = FileStore.Options()
-        options.keptFree = 1 << 60
+        options.minFree = 1 << 60
         let full = DownloadContext(
             store: try FileStore(root: bench.directory.path, options: options), engine: bench.context.engine)
         let download = Download(

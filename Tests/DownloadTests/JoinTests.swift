@@ -34,7 +34,7 @@ import Testing
         // Another mirror adds some bytes.
         let second = bench.download(job([origin.url("/b")]) { $0.checksum = checksum }, resume: resume)
         let task = Task { await second.run() }
-        try await eventually("bytes of the other mirror") { second.moved >= 100_000 }
+        try await eventually("bytes of the other mirror") { second.transferred >= 100_000 }
         task.cancel()
         _ = await task.value
         resume = try #require(await second.finalCheckpoint())
@@ -204,7 +204,7 @@ import Testing
         }
         let download = bench.download(job([origin.url("/a")]) { $0.size = 300_000 })
         #expect(await download.run().code == .sizeMismatch)
-        #expect(download.moved <= 300_001)
+        #expect(download.transferred <= 300_001)
     }
 
     @Test("a server that sends the whole file again after each break is not said to change it")

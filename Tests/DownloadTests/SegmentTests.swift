@@ -82,7 +82,7 @@ import Testing
         for _ in 0..<4 {
             let download = bench.download(job([origin.url("/a")]), resume: resume)
             let task = Task { await download.run() }
-            try await eventually("some bytes") { download.moved > 200_000 }
+            try await eventually("some bytes") { download.transferred > 200_000 }
             task.cancel()
             _ = await task.value
             resume = await download.finalCheckpoint() ?? resume
@@ -214,7 +214,7 @@ import Testing
         let download = bench.download(job([origin.url("/a")]) { $0.maxBytes = 300_000 })
         let outcome = await download.run()
         #expect(outcome.code == .tooLarge)
-        #expect(download.moved <= 300_001)
+        #expect(download.transferred <= 300_001)
         #expect(bench.directory.contents("a") == nil)
     }
 }

@@ -68,7 +68,7 @@ import Testing
         #expect(origin.requests.count == 1)
         let events = bench.events.withLock { $0 }
         #expect(events == ["started true"])
-        #expect(download.moved == Self.bytes.count)
+        #expect(download.transferred == Self.bytes.count)
     }
 
     @Test(

@@ -19,7 +19,7 @@ struct RestTests {
             for (index, writer) in writers.enumerated() {
                 let start = index * 10_000 + half
                 let outcome = all[start..<start + 5000].withUnsafeBytes { writer.append($0.baseAddress!, 5000) }
-                guard case .taken = outcome else { return #expect(Bool(false), "no block") }
+                guard case .accepted = outcome else { return #expect(Bool(false), "no block") }
                 writer.releaseMemory()
             }
         }

@@ -15,7 +15,7 @@ import Testing
     }
 
     @Test("a file that has begun a part gets memory before a file that has nothing") func begunFirst() async throws {
-        let memory = PartMemory(limit: 20, share: 100)
+        let memory = PartMemory(limit: 20, limitForFile: 100)
         let (first, second, third) = (memory.newOwner(), memory.newOwner(), memory.newOwner())
         _ = try #require(reserve(memory, first))
         let held = try #require(reserve(memory, second))
@@ -27,7 +27,7 @@ import Testing
     }
 
     @Test("a file that has nothing gets no free memory while a file that has begun waits for it") func turn() throws {
-        let memory = PartMemory(limit: 25, share: 100)
+        let memory = PartMemory(limit: 25, limitForFile: 100)
         let (first, second) = (memory.newOwner(), memory.newOwner())
         let one = try #require(reserve(memory, first))
         _ = try #require(reserve(memory, first))
@@ -39,7 +39,7 @@ import Testing
     }
 
     @Test("a caller that retries by itself counts as one waiter, however often it tries") func polling() throws {
-        let memory = PartMemory(limit: 10, share: 100)
+        let memory = PartMemory(limit: 10, limitForFile: 100)
         let (first, second) = (memory.newOwner(), memory.newOwner())
         let held = try #require(reserve(memory, first))
         for _ in 0..<100 { #expect(memory.reserve(10, for: second, spill: {}, orCall: nil) == nil) }
@@ -49,7 +49,7 @@ import Testing
     }
 
     @Test("a file that waits for its own memory keeps no other file from memory") func ownShare() throws {
-        let memory = PartMemory(limit: 30, share: 10)
+        let memory = PartMemory(limit: 30, limitForFile: 10)
         let (first, second) = (memory.newOwner(), memory.newOwner())
         _ = try #require(reserve(memory, first))
         #expect(reserve(memory, first) == nil)

@@ -7,7 +7,7 @@ package func feed(_ bytes: [UInt8], to sink: any BodySink, patience: Duration = 
         let piece = bytes[start..<min(start + 16_000, bytes.count)]
         try await eventually("memory in the sink", within: patience) {
             switch piece.withUnsafeBytes({ sink.append($0.baseAddress!, $0.count) }) {
-            case .taken: return true
+            case .accepted: return true
             case .wait: return false
             case .failed(let error): throw error
             }

@@ -198,7 +198,7 @@ package struct StoreConformance: Sendable {
         _ = try await partial.checkpoint(isLast: true)
         let found = await store.leftovers(olderThan: -1)
         #expect(found.map(\.key) == [Self.key] && found.map(\.generation) == [partial.generation])
-        #expect(found.map(\.isPlaced) == [false])
+        #expect(found.map(\.hasFinalName) == [false])
         #expect(await store.leftovers(olderThan: 1000).isEmpty)
         #expect(await store.remove(found).count == 1)
         #expect(await !partial.exists())

@@ -47,7 +47,7 @@ package final class Call: Activity {
         return progress
     }
 
-    package var moved: Int64 { state.withLock { $0.transfer?.progress.received ?? 0 } }
+    package var transferred: Int64 { state.withLock { $0.transfer?.progress.received ?? 0 } }
 
     package var isWaitingForHost: Bool { hostWait.hasWaitedLong }
     package var isActive: Bool { !hostWait.isWaiting }

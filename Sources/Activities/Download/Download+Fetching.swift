@@ -272,7 +272,7 @@ extension Download {
         while (try? await Task.sleep(for: .seconds(1))) != nil {
             let now = watch.seconds
             holds.sample([0: Double(transfer.progress.held) / 1e9], now: now)
-            if floor.isTooSlow(arrived: moved, isHeld: holds.isLarge, now: now) {
+            if floor.isTooSlow(arrived: transferred, isHeld: holds.isLarge, now: now) {
                 transfer.cancel()
                 return true
             }

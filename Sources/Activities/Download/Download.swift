@@ -66,7 +66,7 @@ package final class Download: Activity {
     package var isWaitingForHost: Bool { hostWait.hasWaitedLong }
     package var isActive: Bool { !hostWait.isWaiting }
 
-    package var moved: Int64 { state.withLock { $0.received.inAll } }
+    package var transferred: Int64 { state.withLock { $0.received.inAll } }
 
     /// A small file is in memory and has no partial file yet. Then this ends the reception into memory, and the next
     /// checkpoint finds a partial file.

@@ -71,7 +71,7 @@ package final class Upload: Activity {
         }
     }
 
-    package var moved: Int64 { state.withLock { $0.sentBefore + ($0.sending?.sentInAll ?? 0) } }
+    package var transferred: Int64 { state.withLock { $0.sentBefore + ($0.sending?.sentInAll ?? 0) } }
 
     package var isSending: Bool { true }
 

@@ -21,7 +21,7 @@ struct GetResult: Sendable {
     /// The duration of all attempts and of the pauses between them.
     var seconds: Double = 0
     /// Bytes received in that time.
-    var moved: Int64 = 0
+    var transferred: Int64 = 0
     /// `algorithm:hex`, if a checksum was computed.
     var checksum: String?
     /// What proves that the bytes are right, in a word or two.
@@ -30,7 +30,7 @@ struct GetResult: Sendable {
     /// Bytes per second, on average.
     var speed: Int64? {
         guard case .completed = end, seconds > 0 else { return nil }
-        return Int64(Double(moved) / seconds)
+        return Int64(Double(transferred) / seconds)
     }
 
     var isFailed: Bool {

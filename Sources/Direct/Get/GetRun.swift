@@ -19,7 +19,7 @@ final class GetRun: Sendable {
         /// A server has responded at least once.
         var isReached = false
         /// Bytes received in all attempts.
-        var moved: Int64 = 0
+        var transferred: Int64 = 0
     }
 
     let item: GetItem
@@ -261,7 +261,7 @@ final class GetRun: Sendable {
         }
         let checkpoints = state.withLock { state in
             state.view.progress = download.progress()
-            state.moved += download.moved
+            state.transferred += download.transferred
             state.activity = nil
             return state.checkpoints
         }
@@ -354,7 +354,7 @@ final class GetRun: Sendable {
         var result = GetResult(end: isUnchanged ? .unchanged : .completed, file: file.file)
         (result.bytes, result.checksum) = (file.bytes, file.checksum)
         result.seconds = (ContinuousClock.now - begun).secondsValue
-        result.moved = state.withLock { $0.moved }
+        result.transferred = state.withLock { $0.transferred }
         result.verified = Verification.words(file, item.job, standing?.proof, isUnchanged: isUnchanged)
         state.withLock { $0.view.name = file.file }
         return result

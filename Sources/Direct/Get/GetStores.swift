@@ -21,7 +21,7 @@ final class GetStores: Sendable {
         options.durability = transfer.durability
         options.attributes.keepsRemoteTime = transfer.remoteTime
         // Keep no reserve: a user at a terminal may fill the disk.
-        options.keptFree = 0
+        options.minFree = 0
         (self.options, self.bucket, self.certificates) = (options, bucket, certificates)
     }
 

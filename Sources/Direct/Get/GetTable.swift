@@ -66,7 +66,7 @@ enum GetTable {
             facts.append("\(count) \(word)")
         }
         let bytes = results.reduce(Int64(0)) { sum, pair in
-            if case .completed = pair.1.end { sum + pair.1.moved } else { sum }
+            if case .completed = pair.1.end { sum + pair.1.transferred } else { sum }
         }
         let rate = seconds > 0 && bytes > 0 ? " (\(Units.speed(Int64(Double(bytes) / seconds))))" : ""
         return "\(facts.joined(separator: ", ")); \(Units.bytes(bytes)) in \(Units.duration(seconds))\(rate)"

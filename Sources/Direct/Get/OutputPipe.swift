@@ -47,7 +47,7 @@ final class OutputPipe: Sendable {
             state.queuedBytes += bytes.count
             state.position += Int64(bytes.count)
             defer { state.isWriting = true }
-            return (.taken, !state.isWriting)
+            return (.accepted, !state.isWriting)
         }
         if begins { pool.submit { self.write() } }
         return result

@@ -115,7 +115,7 @@ final class OutputPartial: Partial {
         _ bytes: [UInt8], at offset: Int64, wake: (@Sendable () async -> Bool)? = nil
     ) -> SinkResult {
         let answer = pipe.append(bytes, at: offset, wake: wake)
-        if case .taken = answer { state.withLock { $0.digest?.update(bytes) } }
+        if case .accepted = answer { state.withLock { $0.digest?.update(bytes) } }
         return answer
     }
 
@@ -133,7 +133,7 @@ final class OutputPartial: Partial {
             let piece = [UInt8](UnsafeRawBufferPointer(start: bytes, count: count))
             return offset.withLock { offset in
                 let answer = partial.append(piece, at: offset, wake: wake)
-                if case .taken = answer { offset += Int64(count) }
+                if case .accepted = answer { offset += Int64(count) }
                 return answer
             }
         }

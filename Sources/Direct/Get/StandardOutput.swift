@@ -60,7 +60,7 @@ extension Get {
             }
             bars.cancel()
             await bars.value
-            isReached = isReached || download.moved > 0
+            isReached = isReached || download.transferred > 0
             switch outcome {
             case .completed(let file, _, _):
                 var result = GetResult(end: .completed)

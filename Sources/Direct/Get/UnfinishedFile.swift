@@ -56,7 +56,7 @@ struct UnfinishedFile: Sendable {
             while !rest.isEmpty {
                 let part = rest.prefix(64 << 10)
                 switch part.withUnsafeBytes({ sink.append($0.baseAddress!, $0.count) }) {
-                case .taken: rest = rest.dropFirst(part.count)
+                case .accepted: rest = rest.dropFirst(part.count)
                 case .wait: await wakeUp.next()
                 case .failed(let error):
                     sink.end()

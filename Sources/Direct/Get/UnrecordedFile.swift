@@ -122,7 +122,7 @@ final class UnrecordedFile: ExistingFile {
             return file
         }
         // Another run has given the file its name, and not yet recorded that. Size and date say nothing about it.
-        if known == nil, await files?.isPlaced(path, besides: item.key) == true {
+        if known == nil, await files?.mayBelongToAnotherJob(path, besides: item.key) == true {
             throw refusal(
                 path, "is the file of another haul get, which has not ended yet", or: "run the same command again")
         }

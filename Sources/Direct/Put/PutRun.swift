@@ -99,7 +99,7 @@ final class PutRun: Sendable {
             state.view.progress = upload.progress()
             state.activity = nil
             // A connection that was never made sent nothing.
-            if upload.moved > 0 || upload.response != nil { state.isReached = true }
+            if upload.transferred > 0 || upload.response != nil { state.isReached = true }
             state.resume = resume ?? state.resume
         }
         // No record remains when this command ends, so no later command could continue the upload.

@@ -129,10 +129,10 @@ extension ObjectPartial {
     ) async throws(TransferError) -> Naming {
         let (store, job, generation) = (store, request.key, generation)
         let claim = store.claim(name.path, job: job, generation: generation)
-        var isPlaced = false
+        var isNamed = false
         defer {
             // In the background, because the job has its object already.
-            if isPlaced {
+            if isNamed {
                 // The upload is complete, even if an earlier run of the job has done that.
                 store.deferWork { await store.removeClaim(name.path, job: job, generation: generation) }
             } else if state.withLock({ $0.unanswered.isEmpty }) {
@@ -140,7 +140,7 @@ extension ObjectPartial {
             }
         }
         let naming = try await body(claim)
-        if case .placed = naming { isPlaced = true }
+        if case .placed = naming { isNamed = true }
         return naming
     }
 }

@@ -37,7 +37,7 @@ extension ObjectPartial {
                     due.append((buffer, state.work.begin()))
                 }
             }
-            return (.taken, due)
+            return (.accepted, due)
         }
         for (buffer, number) in due {
             store.memory.leaves(buffer.reservation)
@@ -176,8 +176,8 @@ extension ObjectPartial {
 
     /// The partial file can never be completed, so this purges it, and the next run restarts. Returns the error.
     func damaged(_ why: String) async -> TransferError {
-        let isPlaced = state.withLock { $0.phase == .placed }
-        if !isPlaced { await store.purge(hidden, completed: []) }
+        let isNamed = state.withLock { $0.phase == .placed }
+        if !isNamed { await store.purge(hidden, completed: []) }
         return .failed(Failure(.io, "\(why): another program has changed what is beneath \(HiddenKeys.root)"))
     }
 

@@ -89,7 +89,7 @@ final class ObjectPartial: Partial {
         return max(1 << 20, first.upperBound - first.lowerBound)
     }
     /// Each connection fills a part of its own, and all these parts must fit into the memory of one file.
-    var maxSinks: Int { max(1, store.memory.share / Int(alignment)) }
+    var maxSinks: Int { max(1, store.memory.limitForFile / Int(alignment)) }
 
     func sink(at offset: Int64, wake: @escaping @Sendable () async -> Bool) -> any BodySink {
         PartSink(self, at: offset, wake: wake)
@@ -117,7 +117,7 @@ final class ObjectPartial: Partial {
             let piece = bytes[start..<min(start + 16 << 10, bytes.count)]
             while true {
                 let answer = piece.withUnsafeBytes { sink.append($0.baseAddress!, $0.count) }
-                if case .taken = answer { break }
+                if case .accepted = answer { break }
                 if case .failed(let error) = answer { throw error }
                 do { try await Task.sleep(for: .milliseconds(20)) } catch { throw .cancelled }
             }
@@ -173,13 +173,13 @@ final class ObjectPartial: Partial {
 
     func discard(soon: Bool) async {
         let (completed, mustPurge, claimed, work) = state.withLock { state in
-            let isPlaced = state.phase == .placed
-            if !isPlaced { state.phase = state.phase == .unopened ? .unopened : .discarded }
-            let isComplete = isPlaced || state.isAssembled
-            let completed = [isComplete ? state.storeState.upload : nil, isPlaced ? state.naming : nil].compactMap(
+            let isNamed = state.phase == .placed
+            if !isNamed { state.phase = state.phase == .unopened ? .unopened : .discarded }
+            let isComplete = isNamed || state.isAssembled
+            let completed = [isComplete ? state.storeState.upload : nil, isNamed ? state.naming : nil].compactMap(
                 \.self)
             // A request without a response has kept the claim of its name. The abort of the upload settles it.
-            let claimed = isPlaced || state.unanswered.isEmpty ? nil : state.name.path
+            let claimed = isNamed || state.unanswered.isEmpty ? nil : state.name.path
             return (Set(completed), state.hasHidden || state.creating != nil, claimed, state.work.tasks)
         }
         for task in work { task.cancel() }

@@ -44,15 +44,15 @@ final class PartMemory: Sendable {
 
     /// The bounds for all partial files, and for one of them, in bytes.
     let limit: Int
-    let share: Int
+    let limitForFile: Int
     /// Where the reserved memory comes from.
     let pages: PagePool
     private let state = Mutex(State())
     /// The interval between spills while a file waits, and the age from which a part may be spilled.
     private static let patience = Duration.seconds(2)
 
-    init(limit: Int, share: Int) {
-        (self.limit, self.share) = (limit, share)
+    init(limit: Int, limitForFile: Int) {
+        (self.limit, self.limitForFile) = (limit, limitForFile)
         pages = PagePool(limit: limit)
     }
 
@@ -76,11 +76,11 @@ final class PartMemory: Sendable {
     ) -> Reservation? {
         let (reservation, mustWatch) = state.withLock { state -> (Reservation?, Bool) in
             let mine = state.owned[owner] ?? 0
-            let isWithinShare = mine == 0 || mine + bytes <= share
+            let isWithinOwnLimit = mine == 0 || mine + bytes <= limitForFile
             let isFree = state.used == 0 || state.used + bytes <= limit
             let isTurn = mine > 0 || state.used == 0 || !state.waiting.contains(where: state.hasBegun)
-            guard isWithinShare, isFree, isTurn else {
-                let waiter = Waiter(owner: isWithinShare ? owner : nil, wake: wake)
+            guard isWithinOwnLimit, isFree, isTurn else {
+                let waiter = Waiter(owner: isWithinOwnLimit ? owner : nil, wake: wake)
                 // A caller that retries by itself counts once.
                 let isKnown = wake == nil && state.waiting.contains { $0.wake == nil && $0.owner == waiter.owner }
                 if !isKnown { state.waiting.append(waiter) }
@@ -135,7 +135,7 @@ final class PartMemory: Sendable {
                 }
                 // Prefer files that hold more than half of their maximum, because only their own parts can free memory
                 // for them.
-                let full = Set(state.owned.filter { $0.value * 2 > share }.keys)
+                let full = Set(state.owned.filter { $0.value * 2 > limitForFile }.keys)
                 let ofFull = due.filter { full.contains($0.value.owner) }
                 let oldest = (ofFull.isEmpty ? due : ofFull).min { $0.value.since < $1.value.since }
                 guard let oldest else { return (false, []) }

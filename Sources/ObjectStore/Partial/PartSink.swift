@@ -15,7 +15,7 @@ final class PartSink: BodySink {
     func append(_ bytes: UnsafeRawPointer, _ count: Int) -> SinkResult {
         position.withLock { position in
             let answer = partial.take(bytes, count, at: position, wake: wake)
-            if case .taken = answer { position += Int64(count) }
+            if case .accepted = answer { position += Int64(count) }
             return answer
         }
     }

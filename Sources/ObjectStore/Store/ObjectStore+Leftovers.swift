@@ -88,7 +88,7 @@ extension ObjectStore {
                     // No job needs it once it is stale, so it has no job's key.
                     found.append(
                         Leftover(
-                            path: Self.claim + object.key, key: "", generation: object.etag, isPlaced: false,
+                            path: Self.claim + object.key, key: "", generation: object.etag, hasFinalName: false,
                             version: .init(object.modified, 0), age: now - object.modified - NameClaim.staleness))
                 }
                 guard let (keys, kind) = parse(object.key) else { continue }
@@ -102,7 +102,7 @@ extension ObjectStore {
             found += uploads.filter { !known.contains($0.id) && parse($0.key)?.kind == .whole }.map { upload in
                 Leftover(
                     path: Self.stray + upload.id + "\n" + upload.key,
-                    key: Hexadecimal.text(Digest.sha256(upload.id.utf8)), generation: upload.id, isPlaced: false,
+                    key: Hexadecimal.text(Digest.sha256(upload.id.utf8)), generation: upload.id, hasFinalName: false,
                     version: .init(upload.begun, 0), age: now - upload.begun)
             }
         } catch { complain(error, about: HiddenKeys.root) }
@@ -114,7 +114,7 @@ extension ObjectStore {
         let text = objects.map { "\($0.key)\n\($0.etag)\n\($0.size)" }.sorted().joined(separator: "\n")
         let digest = Digest.md5(text.utf8).prefix(8).reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
         return Leftover(
-            path: keys.folder, key: keys.job, generation: keys.generation, isPlaced: false,
+            path: keys.folder, key: keys.job, generation: keys.generation, hasFinalName: false,
             version: .init(newest, Int64(bitPattern: digest)), age: now - newest)
     }
 

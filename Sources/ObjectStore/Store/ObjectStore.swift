@@ -25,7 +25,7 @@ package final class ObjectStore: Sendable {
     /// The maximum bytes that S3 allows in an object.
     static let largest: Int64 = 5 << 40
     /// Bytes of one file that may be in memory. A kill costs no more than these.
-    private static let share = 64 << 20
+    private static let limitForFile = 64 << 20
     /// Instead of a hidden name: there is no hidden object.
     static let nothingHidden = "-"
 
@@ -52,7 +52,7 @@ package final class ObjectStore: Sendable {
         let chain = CredentialsChain(engine: engine, locations: CredentialsLocation.all(environment, isThere: isThere))
         self.init(
             BucketClient(address, engine: engine, credentials: chain, notify: options.notify),
-            PartMemory(limit: options.memory, share: min(Self.share, options.memory)))
+            PartMemory(limit: options.memory, limitForFile: min(Self.limitForFile, options.memory)))
     }
 
     private init(_ client: BucketClient, _ memory: PartMemory) {

@@ -47,9 +47,9 @@ struct MatrixRun: Sendable {
     func run(into tally: Shared<MatrixTally>) async throws {
         let first = download(here, resume: nil)
         let task = Task { await first.run() }
-        try await eventually("\(matrixCase): the first bytes") { first.moved >= Self.checkpointed }
+        try await eventually("\(matrixCase): the first bytes") { first.transferred >= Self.checkpointed }
         let checkpoint = await first.checkpoint()
-        try await eventually("\(matrixCase): more bytes") { first.moved >= Self.interrupted }
+        try await eventually("\(matrixCase): more bytes") { first.transferred >= Self.interrupted }
         origin.replace()
         var fetched: Int64 = 0
         var resume = checkpoint
@@ -68,11 +68,11 @@ struct MatrixRun: Sendable {
             let result = await task.value
             if result.isRetried { resume = await first.finalCheckpoint() ?? checkpoint } else { outcome = result }
         }
-        fetched += first.moved
+        fetched += first.transferred
         for _ in 0..<Self.attempts where outcome == nil {
             let next = download(elsewhere, resume: resume)
             let result = await next.run()
-            fetched += next.moved
+            fetched += next.transferred
             if result.isRetried { resume = await next.finalCheckpoint() ?? resume } else { outcome = result }
         }
         count(outcome, fetched, await stores.contents(), in: tally)

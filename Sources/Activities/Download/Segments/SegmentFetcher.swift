@@ -93,7 +93,7 @@ struct SegmentFetcher {
             switch notice {
             case .tick:
                 let time = now
-                if floor?.isTooSlow(arrived: download.moved, isHeld: holds.isLarge, now: time) == true {
+                if floor?.isTooSlow(arrived: download.transferred, isHeld: holds.isLarge, now: time) == true {
                     return .failure(.failed(floor!.failure))
                 }
                 tick(&group)
