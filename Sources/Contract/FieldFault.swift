@@ -114,12 +114,12 @@ extension JobField {
 
     private static func headersFault(_ value: JSON, of job: Job.Kind) -> String? {
         guard let members = value.headers, members.count <= maxHeaders else { return nil }
-        let names = members.map(\.name).filter { $0.utf8.allSatisfy { $0 < 128 } }.map { $0.lowercased() }
+        let names = members.map(\.name.lowercasedASCII)
         let forbidden = job == .download ? forbiddenHeaders : forbiddenInRequests
         if let name = names.filter(forbidden.contains).min() {
             return "must not have the header \(name), because the worker sets it itself"
         }
-        let isConditional = job == .download && names.contains { $0.hasPrefix(forbiddenPrefix) }
+        let isConditional = job == .download && names.contains { $0.utf8.starts(with: forbiddenPrefix.utf8) }
         return isConditional ? FieldFault.conditionalHeader.text : nil
     }
 }

@@ -207,7 +207,7 @@ package struct JobField: Sendable {
                 else {
                     return false
                 }
-                let name = member.name.lowercased()
+                let name = member.name.lowercasedASCII
                 return !name.isEmpty && name.utf8.allSatisfy { $0 > 32 && $0 < 127 && $0 != UInt8(ascii: ":") }
                     && (job == .download
                         ? !forbiddenHeaders.contains(name) && !name.hasPrefix(forbiddenPrefix)

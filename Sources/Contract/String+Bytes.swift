@@ -8,6 +8,12 @@ extension String {
         return String(self[..<end]) + "…"
     }
 
+    /// The text with the letters A to Z in lower case and everything else as it is, as names of headers are compared.
+    /// `lowercased()` makes letters of ASCII from others, such as `k` from the Kelvin sign.
+    package var lowercasedASCII: String {
+        String(decoding: utf8.map { 65...90 ~= $0 ? $0 | 0x20 : $0 }, as: UTF8.self)
+    }
+
     /// The first occurrence of `text`. Compares bytes, so that a combining mark after `text` does not hide it.
     package func byteRange(of text: String) -> Range<Index>? {
         let sought = text.utf8
