@@ -12,6 +12,7 @@ enum LuaHead {
                 "  { '\(field.name)', \(check(field.kind)), [[\(field.rule)]], { \(kinds.joined(separator: ", ")) } }"
         }
         let kinds = Job.Kind.allCases.map { "\($0.rawValue) = [[\(JobField.strangeRule($0))]]" }
+        let prefixes = JobField.limitPrefixes.map { "\($0) = true" }
         let inRequests = JobField.forbiddenInRequests.sorted().map { "['\($0)'] = true" }
         let headers = JobField.forbiddenHeaders.sorted().map { "['\($0)'] = true" }
         let keys =
@@ -36,8 +37,11 @@ enum LuaHead {
             local OWN_PREFIX = '\(JobField.forbiddenPrefix)'
             -- About kinds of jobs. `rules`: the reason for rejecting a field that a kind does not have. `faults`: the
             -- reasons of which faults.lua chooses one. `digits`: how many hexadecimal digits a digest has.
+            -- `limit_prefixes`: how the names of fields begin that are refused if they are unknown.
             local KIND = { faults = { \(faults.joined(separator: ", ")) },
               digits = { \(digits.joined(separator: ", ")) },
+              limit_prefixes = { \(prefixes.joined(separator: ", ")) }, limit_rule = [[\(JobField.unknownLimitRule)]],
+              shown_name = \(JobField.shownName),
               rules = { \(kinds.joined(separator: ", ")) },
               all = '\(Job.Kind.allCases.map(\.rawValue).joined(separator: " "))', body_rule = [[\(JobField.bodyRule)]],
               not_in_requests = { \(inRequests.joined(separator: ", ")) }, max_files = \(Job.Upload.maxFiles),

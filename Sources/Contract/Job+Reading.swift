@@ -42,9 +42,11 @@ extension Job {
         let kind = named?.string.flatMap(Kind.init(rawValue:)) ?? .download
         self.kind = kind
         var wrong: Set<String> = []
+        var unknownLimits: [String] = []
         for member in members {
             guard let field = JobField.byName[member.name] else {
-                unknownFields.append(member.name)
+                let isLimit = JobField.limitPrefixes.contains { member.name.utf8.starts(with: $0.utf8) }
+                if isLimit { unknownLimits.append(member.name) } else { unknownFields.append(member.name) }
                 continue
             }
             // Only a continuation has a ticket. A job's field of this name is ignored.
@@ -59,6 +61,9 @@ extension Job {
             let isStrange = !field.kinds.contains(kind)
             let reason = isStrange ? JobField.strangeRule(kind) : field.reason(against: json[field.name]!, of: kind)
             throw Invalid(field: field.name, reason: reason)
+        }
+        if let name = unknownLimits.min(by: { $0.utf8.lexicographicallyPrecedes($1.utf8) }) {
+            throw Invalid(field: name.clipped(to: JobField.shownName), reason: JobField.unknownLimitRule)
         }
         urls = [json["url"]?.string].compactMap(\.self) + (json["urls"]?.array ?? []).compactMap(\.string)
         guard !urls.isEmpty else { throw Invalid(field: "url", reason: "is missing") }

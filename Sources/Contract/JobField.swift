@@ -44,6 +44,13 @@ package struct JobField: Sendable {
     package static let skeletonRule = "must be at most \(largestSkeleton) bytes besides its texts"
     package static let maxHeaders = 256
     package static let version: Int64 = 1
+    /// An unknown field whose name begins like this may be a limit of a later version. Without it a job would run
+    /// unlimited, so the element is refused.
+    package static let limitPrefixes = ["limit_", "max_", "min_"]
+    package static let unknownLimitRule =
+        "is not known to this version, and limits (max_, min_, limit_) are not ignored: remove it or upgrade the workers"
+    /// Names of unknown limits are clipped to this many bytes in messages.
+    package static let shownName = 64
     /// The fields that a continuation may have.
     package static let continuation: Set<String> = ["id", "v", "at", "t"]
     /// Headers that only the engine may set in a download (lower case).

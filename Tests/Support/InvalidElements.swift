@@ -12,7 +12,20 @@ package struct InvalidElements: Sendable, CustomStringConvertible {
     private static func with(_ text: String) -> [UInt8] { Array(#"{"url":"http://h/","x":"#.utf8) + text.utf8 }
     private static func with(_ byte: UInt8...) -> [UInt8] { with("\"") + byte + Array("\"}".utf8) }
 
-    package static let all = basics + grammar + urls
+    package static let all = basics + grammar + urls + limits
+
+    /// Unknown fields that may be limits of a later version.
+    private static let limits: [InvalidElements] = [
+        .init(#"{"url":"http://h/","max_hops":3}"#, "max_hops"), .init(#"{"url":"http://h/","min_":null}"#, "min_"),
+        .init(#"{"kind":"request","url":"http://h/","limit_moon":1,"x":1}"#, "limit_moon"),
+        .init(#"{"kind":"upload","url":"http://h/","file":"a","min_z":1,"max_y":2,"max_\u00e9":1}"#, "max_y"),
+        .init(#"{"id":"a","max_hops":3}"#, "max_hops"), .init(#"{"max_hops":3}"#, "max_hops"),
+        // A known field comes first.
+        .init(#"{"url":"http://h/","max_hops":3,"retries":-1}"#, "retries"),
+        .init(
+            #"{"url":"http://h/","max_\#(String(repeating: "é", count: 40))":1}"#,
+            "max_" + String(repeating: "é", count: 30) + "…"),
+    ]
 
     private static let basics: [InvalidElements] = [
         .init("not json", nil), .init("", nil), .init("[]", nil), .init("\"x\"", nil), .init("{\"url\":", nil),

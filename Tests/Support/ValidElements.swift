@@ -4,6 +4,7 @@ package enum ValidElements {
     package static let all: [String] =
         [
             #"{"url":"http://h/"}"#, " \t\r\n{ \"url\" : \"http://h/\" } \n", #"{"\u0075rl":"http:\/\/h\/"}"#,
+            #"{"url":"http://h/","max":1,"min":1,"limit":1,"Max_a":1,"xmax_":1,"maximum_a":1,"max\u00a0_a":1}"#,
             #"{"url":"http://h/","headers":[]}"#, #"{"url":"http://h/","headers":{}}"#,
             #"{"url":"http://h/","headers":{"Iffy":"x","X-If-Range":"y"}}"#,
             #"{"url":"http://h/","size":1e2}"#, #"{"url":"http://h/","size":-0}"#, #"{"url":"http://h/","size":1.0}"#,

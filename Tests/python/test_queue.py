@@ -1,5 +1,6 @@
 """The same tests for Queue and AsyncQueue, on a real Redis with a real worker, and for their fakes."""
 import itertools
+import json
 import os
 import threading
 
@@ -206,6 +207,26 @@ def test_a_rejected_element_is_settled_as_rejected(bench):
             assert (end.result.state, end.result.meta, end.result.what_to_do) == ("rejected", 7, "alert_developer")
             assert end.result.message.startswith("id: must be")
         break
+
+
+def test_an_unknown_limit_is_rejected_and_another_unknown_field_is_not(bench):
+    name, url = f"limits-{bench.n}", bench.origin.url("/good")
+    elements = [
+        json.dumps({"id": bench.id(id), "url": url, "path": bench.id(id), "reply_to": name, more: 1})
+        for id, more in (("l", "max_moons"), ("m", "moons"))
+    ]
+    if bench.is_real:
+        bench.server.cli("LPUSH", "haul:{default}:jobs", *elements)
+    else:
+        bench.fleet.execute([("LPUSH", "haul:{default}:jobs", *elements)])
+    states, messages = {}, {}
+    for end in bench.queue(reply_to=name).settled(idle=20):
+        with end:
+            states[end.id], messages[end.id] = end.result.state, end.result.message
+        if len(states) == 2:
+            break
+    assert states == {bench.id("l"): "rejected", bench.id("m"): "completed"}
+    assert messages[bench.id("l")].startswith("max_moons: is not known")
 
 
 def test_a_batch_has_one_end_and_a_round_for_each_retry(bench):

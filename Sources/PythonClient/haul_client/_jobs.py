@@ -87,7 +87,7 @@ def to_json(value: Any) -> str:
 
 
 def check(fields: Dict[str, Any]) -> None:
-    """Checks a job as a worker does. Unknown fields are no error for a worker; the classes of jobs have none."""
+    """Checks a job as a worker does. Of unknown fields only limits are an error; the classes of jobs have none."""
     kind = fields.get("kind", "download")
     if kind not in FIELDS:
         raise InvalidJob("kind", "must be " + " or ".join(FIELDS))
@@ -99,6 +99,9 @@ def check(fields: Dict[str, Any]) -> None:
             raise InvalidJob(name, f"is not a field of {'an' if kind == 'upload' else 'a'} {kind}")
         if not _fits(fields[name], schema) or not _more(name, fields[name], kind):
             raise InvalidJob(name, rule + _shown(name, fields[name]))
+    for name in sorted(fields):
+        if is_unknown_limit(name):
+            raise InvalidJob(name, "is not known to this version, and limits (max_, min_, limit_) are not ignored")
     if "url" not in fields and "urls" not in fields:
         raise InvalidJob("url", "is missing")
     if kind == "upload":
@@ -109,6 +112,10 @@ def check(fields: Dict[str, Any]) -> None:
             raise InvalidJob("body", "must be the only one of body, json, form and body_base64")
         if bodies and "id" not in fields:
             raise InvalidJob("id", "is required with a body")
+
+
+def is_unknown_limit(name: str) -> bool:
+    return name not in RULES and name.startswith(("limit_", "max_", "min_"))
 
 
 def checked_text(fields: Dict[str, Any]) -> str:

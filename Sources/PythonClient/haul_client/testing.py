@@ -25,7 +25,7 @@ from ._async import AsyncConnection, AsyncQueue, AsyncSubscription
 from ._contract import Keys
 from ._core import Command, Notice
 from ._errors import InvalidJob, RedisFailed, Unreachable
-from ._jobs import check, derived_id, to_json
+from ._jobs import check, derived_id, is_unknown_limit, to_json
 from ._results import is_settled
 from ._schema import FIELDS
 from ._sync import Connection, Queue, Subscription
@@ -290,7 +290,7 @@ class FakeFleet:
         is_continuation = "url" not in fields and "urls" not in fields and set(fields) <= {"id", "v", "at", "t"}
         try:
             if not is_continuation:
-                check({name: value for name, value in known.items() if name != "v"})
+                check({name: value for name, value in fields.items() if name in known and name != "v" or is_unknown_limit(name)})
         except InvalidJob as error:
             return self._reject(text, str(error), fields)
         id = fields.get("id") or derived_id(known)

@@ -198,6 +198,16 @@ do
     end
   end
 
+  -- The reason for an unknown limit. A long name is clipped as in Swift (Contract/String+Bytes.swift).
+  local function unknown_limit(name)
+    if #name > KIND.shown_name then
+      local last = KIND.shown_name
+      while string.find(name, '^[\128-\191]', last + 1) do last = last - 1 end
+      name = string.sub(name, 1, last) .. '…'
+    end
+    return name .. ': ' .. KIND.limit_rule
+  end
+
   -- Fields that give a body. A job has at most one of them.
   local BODIES = { 'body', 'json', 'form', 'body_base64' }
 
@@ -205,15 +215,18 @@ do
   function Gate.fault(parsed, element)
     -- An unknown kind is the only error that is reported: `kind` is the first field of the table.
     local kind = KIND.rules[parsed.kind] and parsed.kind or 'download'
-    local known, fine = Gate.fields[kind], {}
+    local known, fine, limit = Gate.fields[kind], {}, nil
     for name, value in pairs(parsed) do
-      -- Unknown fields are ignored.
       local accepts = Gate.checks[name]
       if accepts then
         if not (known[name] and accepts(value, element, parsed, kind)) then return wrong_field(parsed, element, kind, fine, name) end
         fine[name] = true
+      elseif KIND.limit_prefixes[string.match(name, '^%a+_')] and (not limit or name < limit) then
+        -- Other unknown fields are ignored.
+        limit = name
       end
     end
+    if limit then return unknown_limit(limit) end
     if not parsed.url and not parsed.urls then
       if not parsed.id then return 'url: is missing' end
       for name in pairs(parsed) do
