@@ -58,7 +58,7 @@ extension TransferEngine {
                 close(task, task.state.result(.closed(isCut: false)))
             } else if task.hasNoResponse() {
                 abort(task, TransferError(.incomplete, "the server closed the connection without a response"))
-            } else if task.isMostlyFraming(now) {
+            } else if task.isMostlyFraming() {
                 abort(
                     task,
                     TransferError(
@@ -75,8 +75,10 @@ extension TransferEngine {
             } else {
                 task.updatePace(now, patience: patience)
                 task.boundRunAhead(now)
+                task.pauseForFraming(now)
             }
         }
+        scheduleLimits()
         // Slow transfers may hold all blocks half full.
         if isStarving { for task in tasks.values { task.caller.sink?.handOver() } }
         maintainConnections(now)

@@ -80,16 +80,39 @@ extension TransferTask {
 // What the server sends besides the body.
 extension TransferTask {
     /// To be called when the head has arrived.
-    func beginFraming() {
-        reading.framing = FramingOverhead(received: clinux_received(reading.mark.socket), at: state.expecting)
+    func beginFraming(isHTTP2: Bool) {
+        reading.framing = FramingOverhead(read: bytesRead ?? 0, buffer: easy?.bufferSize ?? 0, isHTTP2: isHTTP2)
+    }
+
+    /// The bytes that libcurl has read from the connection; nil if that is not known.
+    private var bytesRead: Int64? {
+        let received = reading.mark.socket < 0 ? 0 : clinux_received(reading.mark.socket)
+        return received > 0 ? received - Int64(clinux_waiting(reading.mark.socket)) : nil
+    }
+
+    /// Whether a server can send anything but the body: with a known length and without TLS it cannot.
+    var mayHaveFraming: Bool {
+        guard let head = state.head else { return false }
+        if case .bytes = head.length { return head.isHTTP2 || connection.peer?.session != nil }
+        return true
+    }
+
+    /// Takes new framing from the rate limits, and returns the number of its bytes.
+    ///
+    /// - Parameter piece: Bytes of the body that libcurl is delivering.
+    @discardableResult
+    func countFraming(besides piece: Int = 0, isEnd: Bool = false) -> Int {
+        guard hasLimits, mayHaveFraming, let read = bytesRead else { return 0 }
+        let bytes = reading.framing.uncounted(read: read, taken: state.count.taken + Int64(piece), isEnd: isEnd)
+        if bytes != 0 { for bucket in request.limits { bucket.take(bytes) } }
+        return bytes
     }
 
     /// To be called at each tick. Whether the server sends far more bytes than a body needs.
-    func isMostlyFraming(_ now: UInt64) -> Bool {
-        guard let head = state.head, reading.framing.isDue(now) else { return false }
-        let socket = reading.mark.socket
-        let read = clinux_received(socket) - Int64(clinux_waiting(socket))
-        return reading.framing.isExcessive(read: read, taken: state.count.taken, isHTTP2: head.isHTTP2)
+    func isMostlyFraming() -> Bool {
+        // Before the body is requested, its caller would not learn the reason.
+        guard state.phase != .undecided, mayHaveFraming, let read = bytesRead else { return false }
+        return reading.framing.isExcessive(read: read, taken: state.count.taken)
     }
 }
 

@@ -121,7 +121,7 @@ final class TransferTask {
             state.headIsComplete(head)
             samplePath()
             beginRunAhead()
-            beginFraming()
+            beginFraming(isHTTP2: head.isHTTP2)
             deliver(head: .success(head))
         }
         return line.count
@@ -154,6 +154,7 @@ final class TransferTask {
         let now = monotonicNanoseconds()
         state.expect(at: now)
         readWhatWaits()
+        if reading.framing.isDue(now) { countFraming(besides: count) }
         switch state.piece(count, shortenedTo: progress.end, isOpen: isWithinLimits(now)) {
         case .pause(let reason): return pause(for: reason)
         case .stop: return 0
@@ -207,6 +208,20 @@ final class TransferTask {
         return Int(CURL_WRITEFUNC_PAUSE)
     }
 
+    /// Framing of so many bytes in a tick is held up by the rate limits even without a body. Less must not be, because
+    /// the end of a pause restarts the stall timeout.
+    private static let flood = 16 << 10
+
+    /// To be called at each tick. Framing without a body brings no callback that could pause libcurl, so it is paused
+    /// from here while a rate limit is exceeded. No callback of libcurl's may call this.
+    func pauseForFraming(_ now: UInt64) {
+        guard let easy, state.pause == nil, case .receiving = state.phase, countFraming() > Self.flood,
+            !isWithinLimits(now)
+        else { return }
+        _ = pause(for: .limits)
+        curl_easy_pause(easy.raw, outgoing?.pause == nil ? CURLPAUSE_RECV : CURLPAUSE_ALL)
+    }
+
     private func isWithinLimits(_ now: UInt64) -> Bool {
         request.limits.allSatisfy { $0.isOpen(now) && (state.granted > 0 || !$0.hasWaiting) }
     }
@@ -237,6 +252,7 @@ final class TransferTask {
             code == CURLE_OK
             ? .closed(isCut: connection.peer?.session?.isNotified == false) : .failed(.failed(self, code))
         guard state.libraryEnded(end) else { return nil }
+        countFraming(isEnd: true)
         if outgoing != nil, reading.mark.socket >= 0 {
             let left = shared.connections.unacknowledged(on: reading.mark.socket)
             // Frames of HTTP/2 that need no reply may still be on their way.
