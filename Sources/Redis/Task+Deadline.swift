@@ -1,6 +1,6 @@
 extension Task where Failure == Never {
     /// The task's value. nil if `deadline` passes or the calling task is cancelled first. This task itself continues.
-    func value(until deadline: ContinuousClock.Instant) async -> Success? {
+    package func value(until deadline: ContinuousClock.Instant) async -> Success? {
         let (stream, continuation) = AsyncStream<Success>.makeStream()
         Task<Void, Never> {
             continuation.yield(await value)

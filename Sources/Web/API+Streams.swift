@@ -118,7 +118,7 @@ extension API {
 
     private func news(of resource: Resource, as name: String) async -> String {
         do throws(APIError) {
-            let data = try await text(of: resource)
+            let data = try await text(of: resource, isWatched: true)
             return "event: change\ndata: {\"watch\":\(JSON.quoted(name)),\"data\":\(data)}\n\n"
         } catch {
             return "event: trouble\ndata: \(error.json(watch: name))\n\n"

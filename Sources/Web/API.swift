@@ -8,7 +8,7 @@ struct API: Sendable {
     let configuration: WebConfiguration
     let redis: Redis
     let readers: [String: QueueReaderCache]
-    let reads = SharedReads()
+    let reads: SharedReads
     let hub: EventHub
     let audit: AuditLog
     /// Streams by their numbers, and lists that streams search again and again, by the keys of their texts.
@@ -27,6 +27,7 @@ struct API: Sendable {
         let redis = Redis(configuration.redis, name: "haul-web")
         let queues = configuration.queues.map { Queue($0, redis: redis) }
         self.redis = redis
+        reads = SharedReads(redis.traffic)
         readers = Dictionary(uniqueKeysWithValues: queues.map { ($0.name.text, QueueReaderCache($0)) })
         hub = EventHub(queues)
     }
@@ -42,9 +43,11 @@ struct API: Sendable {
         let read: @Sendable () async throws -> String
     }
 
-    func text(of resource: Resource) async throws(APIError) -> String {
+    /// - Parameter isWatched: A stream waits for the text, and reports soon that Redis does not answer.
+    func text(of resource: Resource, isWatched: Bool = false) async throws(APIError) -> String {
         do {
-            let text = try await reads.text(resource.key, within: resource.age, resource.read)
+            let text = try await reads.text(
+                resource.key, within: resource.age, isWatched: isWatched, resource.read)
             audit.redisAnswered()
             return text
         } catch let error as APIError {

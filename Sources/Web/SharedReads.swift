@@ -1,36 +1,72 @@
+import HaulRedis
+
 /// A cache of texts that were read from Redis. Calls for the same key within its age share one read, also while it is
 /// under way. So a hundred open pages cost Redis as much as one.
 actor SharedReads {
+    private typealias Read = Task<Result<String, any Error>, Never>
+
     private struct Entry {
-        let task: Task<String, any Error>
+        let task: Read
         let started: ContinuousClock.Instant
     }
 
+    private let traffic: Traffic
     private var entries: [String: Entry] = [:]
     /// From this many entries on, those that are older than `maxAge` are dropped.
     private static let cleanupThreshold = 64
     private static let maxAge: Duration = .seconds(2)
     private var lastCleanup = ContinuousClock.now
 
+    /// So long after Redis' last answer a page says that Redis does not answer. A call of Redis has 5 s, because a
+    /// failover may take as long.
+    private static let maxSilence: Duration = .milliseconds(1900)
+    /// A stream pauses for so long between two reads.
+    private static let pause: Duration = .milliseconds(1150)
+
+    /// - Parameter traffic: That of the client which reads.
+    init(_ traffic: Traffic) { self.traffic = traffic }
+
     /// Drops all entries after a change, so that the client that made it does not get old texts.
     func removeAll() { entries = [:] }
 
     /// The text of `key`, no older than `age`.
+    ///
+    /// - Parameter isWatched: The call fails once Redis has been silent for `maxSilence`. The read itself goes on.
     func text(
-        _ key: String, within age: Duration, _ read: @escaping @Sendable () async throws -> String
+        _ key: String, within age: Duration, isWatched: Bool = false,
+        _ read: @escaping @Sendable () async throws -> String
     ) async throws -> String {
-        if let entry = entries[key], entry.started + age > .now { return try await entry.task.value }
+        let task = task(key, within: age, read)
+        let result = try await isWatched ? resultUnlessSilent(of: task) : task.value
+        // Only those who wait now get the error. The next call reads again.
+        if case .failure = result, entries[key]?.task == task { entries[key] = nil }
+        return try result.get()
+    }
+
+    private func task(
+        _ key: String, within age: Duration, _ read: @escaping @Sendable () async throws -> String
+    ) -> Read {
+        if let entry = entries[key], entry.started + age > .now { return entry.task }
         if entries.count >= Self.cleanupThreshold, lastCleanup + Self.maxAge < .now {
             lastCleanup = .now
             entries = entries.filter { $0.value.started + Self.maxAge > .now }
         }
         // A task of its own goes on for other callers when this one is cancelled.
-        let task = Task { try await read() }
+        let task = Read { do { return .success(try await read()) } catch { return .failure(error) } }
         entries[key] = Entry(task: task, started: .now)
-        do { return try await task.value } catch {
-            // Only those who wait now get the error. The next call reads again.
-            if entries[key]?.task == task { entries[key] = nil }
-            throw error
+        return task
+    }
+
+    private func resultUnlessSilent(of task: Read) async throws -> Result<String, any Error> {
+        let earliest = ContinuousClock.now - Self.pause
+        while true {
+            let end = max(traffic.lastAnswer ?? earliest, earliest) + Self.maxSilence
+            if let result = await task.value(until: end) { return result }
+            try Task.checkCancellation()
+            // Other calls may have been answered meanwhile.
+            if max(traffic.lastAnswer ?? earliest, earliest) + Self.maxSilence <= .now {
+                throw RedisError(.timedOut, "Redis has not answered for 2 s")
+            }
         }
     }
 }

@@ -1,3 +1,4 @@
+import Glibc
 import HaulContract
 import HaulHTTPServer
 import HaulTestSupport
@@ -70,6 +71,26 @@ import Testing
         for line in lines where line.hasPrefix("data: ") {
             #expect((try? JSON(String(line.dropFirst(6)))) != nil, "\(line)")
         }
+        await server.stop()
+    }
+
+    @Test(
+        "a stream says 2 s after Redis' last answer that Redis does not answer, and goes on once it does",
+        arguments: [SIGSTOP, SIGTERM])
+    func silentRedis(_ signal: Int32) async throws {
+        let fixture = try await WebFixture()
+        let (server, address) = try await serve(fixture)
+        let client = try await open("/api/live?watch=queues/default&watch=queues/default/workers", on: address)
+        #expect(await client.read(until: "default/workers").contains("event: change"))
+        fixture.server.signal(signal)
+        let start = ContinuousClock.now
+        let text = await client.read(until: #""error":"redis""#)
+        let elapsed = ContinuousClock.now - start
+        #expect(text.contains("event: trouble"))
+        // A call of Redis has 5 s.
+        #expect(elapsed > .milliseconds(600) && elapsed < .seconds(4), "\(elapsed)")
+        if signal == SIGSTOP { fixture.server.signal(SIGCONT) } else { try await fixture.server.restart() }
+        #expect(await client.read(until: "event: change").contains("event: change"))
         await server.stop()
     }
 
