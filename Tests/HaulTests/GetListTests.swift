@@ -38,6 +38,21 @@ import Testing
         #expect(origin.requests.first { $0.path == "/c" }?.headers["x-two"] == "2")
     }
 
+    @Test("-o names the one file of a list with mirrors, and is refused for several files")
+    func output() async throws {
+        let (bench, origin) = (GetBench(), try origin())
+        let line = "\(origin.url("/absent"))\t\(origin.url("/b"))\n  out=other\n"
+        let one = try await bench.get("-i", "-", "-o", "x.bin", "--retries", "0", input: line)
+        #expect(one.status == 0 && bench.files.holds("x.bin", Self.bytes), "\(one)")
+        let printed = try await bench.get("-i", "-", "-o", "-", "--retries", "0", input: line)
+        #expect(printed.status == 0 && Array(printed.out.utf8).count >= 20_000, "\(printed.err)")
+        for output in ["y.bin", "-"] {
+            let two = try await bench.get("-i", "-", "-o", output, input: line + origin.url("/c") + "\n")
+            #expect(two.status == 2 && two.err.contains("one file") && two.err.contains("2 are given"), "\(two)")
+        }
+        #expect(bench.names == ["x.bin"])
+    }
+
     @Test(
         "an invalid line is reported by its number, and nothing is downloaded",
         arguments: [

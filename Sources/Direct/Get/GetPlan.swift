@@ -11,6 +11,7 @@ struct GetPlan {
     private let checksums: ChecksumFile
     /// Where files go, unless a list names another place.
     let root: String
+    /// As -o says, beneath `root`.
     private let path: String?
     private(set) var items: [GetItem] = []
     private var keys: Set<String> = []
@@ -68,8 +69,14 @@ struct GetPlan {
         }
         for file in source.metalink { for entry in try Metalink.entries(of: file, lists) { try add(entry) } }
         for file in source.inputFile { for entry in try InputFile.entries(of: file, lists) { try add(entry) } }
+        if let output = source.output, !source.isToStandardOutput, isOfOneFile, items.count > 1 {
+            throw GetSourceOptions.namesOneFile(output, "\(items.count) are given")
+        }
         try checkNames()
     }
+
+    /// The command names the file itself, and not a directory.
+    private var isOfOneFile: Bool { path.map { !$0.hasSuffix("/") } ?? false }
 
     /// Two downloads may only have one name if the later one in the list is to get a number.
     ///
@@ -114,7 +121,7 @@ struct GetPlan {
             try GetTarget.absolute(
                 directory.hasPrefix("/") || GetTarget.isBucket(directory) ? directory : self.root + "/" + directory)
         }
-        var path = entry.path ?? self.path
+        var path = isOfOneFile ? self.path : entry.path ?? self.path
         if let directory = self.path, directory.hasSuffix("/"), let own = entry.path { path = directory + own }
         if let path { entry.members.append(("path", JSON.quoted(path))) }
         if entry.members.first(where: { $0.0 == "checksum" }) == nil, !checksums.isEmpty {

@@ -49,7 +49,8 @@ struct GetSourceOptions: ParsableArguments {
 
     var isToStandardOutput: Bool { output == "-" }
 
-    private var mayNameSeveralFiles: Bool { urls.count > 1 || !inputFile.isEmpty || !metalink.isEmpty || continues }
+    /// A list may name one file, and is counted once it is read (`GetPlan`).
+    private var namesSeveralFiles: Bool { urls.count > 1 || continues }
 
     /// Checks that options about one file are not given for several. This is not part of `validate`, because there the
     /// value of an unknown option still counts as a URL. The error would be about several URLs, not that option.
@@ -60,15 +61,16 @@ struct GetSourceOptions: ParsableArguments {
             throw ExitStatus.printing(
                 .usage, "--checksum is about one file, and several may be given: use --checksum-file for several")
         }
-        guard mayNameSeveralFiles, let output else { return }
+        guard namesSeveralFiles, let output else { return }
         if output == "-" {
             throw ExitStatus.printing(.usage, "-o - writes one file to standard output: give one URL")
         }
-        guard GetTarget.isDirectory(output) else {
-            throw ExitStatus.printing(
-                .usage,
-                "-o \(output) names one file, and several may be given: end it in / for a directory, or use -d")
-        }
+        guard GetTarget.isDirectory(output) else { throw Self.namesOneFile(output, "several may be given") }
+    }
+
+    static func namesOneFile(_ output: String, _ given: String) -> ExitStatus {
+        ExitStatus.printing(
+            .usage, "-o \(output) names one file, and \(given): end it in / for a directory, or use -d")
     }
 
     func validate() throws {

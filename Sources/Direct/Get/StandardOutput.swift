@@ -12,7 +12,8 @@ extension Get {
     func writeToStandardOutput(_ settings: GetSettings) async throws {
         let plan = try await GetPlan(source, request, settings, isVerbose: verbose)
         guard let item = plan.items.first, plan.items.count == 1 else {
-            throw ExitStatus.printing(.usage, "-o - writes one file to standard output: give one URL")
+            throw ExitStatus.printing(
+                .usage, "-o - writes one file to standard output, and \(plan.items.count) are given")
         }
         let reporter = makeReporter()
         if item.job.checksum != nil { return try await spool(item, settings, reporter) }
