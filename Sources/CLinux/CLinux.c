@@ -61,8 +61,8 @@ int clinux_rename_exclusive(int directory, const char *from, const char *to) {
     return renameat2(directory, from, directory, to, RENAME_NOREPLACE) == 0 ? 0 : errno;
 }
 
-int clinux_lock_byte(int descriptor, off_t position) {
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = position, .l_len = 1};
+int clinux_lock_bytes(int descriptor, off_t position, off_t length) {
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = position, .l_len = length};
     return fcntl(descriptor, F_OFD_SETLK, &lock) == 0 ? 0 : errno;
 }
 

@@ -80,7 +80,12 @@ extension FileStore: Store {
         await path.blocking.run { leftovers.filter { self.unlink($0) } }
     }
 
-    package func runDeferredWork() async { await commits.runDeferredWork() }
+    package func runDeferredWork() async {
+        await commits.runDeferredWork()
+        // A program with one user leaves nothing beside the files.
+        guard options.id != nil, naming != .link else { return }
+        await path.blocking.run { NameLock.removeFile(in: self.directory) }
+    }
 
     /// Runs `body`, which may block, on the disk's threads.
     func onDisk<T: Sendable>(

@@ -35,8 +35,9 @@ pid_t clinux_start_child(const char *program, char *const arguments[], char *con
 /// renameat2(2) with RENAME_NOREPLACE, within one directory. Returns 0 or an errno.
 int clinux_rename_exclusive(int directory, const char *from, const char *to);
 
-/// Locks a byte of the file until this open file description is closed (F_OFD_SETLK). Returns 0 or an errno, at once.
-int clinux_lock_byte(int descriptor, off_t position);
+/// Locks bytes of the file, or all from `position` on if `length` is 0, until this open file description is closed
+/// (F_OFD_SETLK). Returns 0 or an errno, at once.
+int clinux_lock_bytes(int descriptor, off_t position, off_t length);
 
 /// Releases all locks of this open file description (F_OFD_SETLK). Returns 0 or an errno. Closing the descriptor is not
 /// enough: between fork and exec a child of this process shares the open file description.

@@ -87,7 +87,7 @@ final class DownloadLog: Sendable {
         // Each download locks a byte of its own, at the offset that 60 bits of the key give. On a file system without
         // locks all callers go on without one.
         let position = off_t(key.prefix(15), radix: 16) ?? 0
-        let code = clinux_lock_byte(descriptor, position)
+        let code = clinux_lock_bytes(descriptor, position, 1)
         guard code == EAGAIN || code == EACCES else { return Lock(owning: descriptor) }
         close(descriptor)
         return nil

@@ -29,7 +29,7 @@ struct PrivateDirectory {
         try Self.make(path + "/redis", mode: 0o700)
         lock = open(path + "/lock", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
         guard lock >= 0 else { throw Self.failure(path + "/lock") }
-        guard clinux_lock_byte(lock, 0) == 0 else {
+        guard clinux_lock_bytes(lock, 0, 1) == 0 else {
             throw ExitStatus.printing(.usage, "another haul up serves \(root): end it first, or give another --root")
         }
         if let known = SettingsFile.text(of: path + "/password").map(SettingsFile.trimmed), !known.isEmpty {
