@@ -30,8 +30,14 @@ struct CommonOptions: ParsableArguments {
         }
     }
 
+    /// The queue that HAUL_QUEUE names. A worker reads a folder and a weight behind the name, which concern no other
+    /// command.
+    static var queueOfEnvironment: String? {
+        Environment.text("HAUL_QUEUE").map { String($0.prefix { $0 != ":" && $0 != "=" }) }
+    }
+
     func queueName() throws -> QueueName {
-        let text = queue ?? Environment.text("HAUL_QUEUE") ?? "default"
+        let text = queue ?? Self.queueOfEnvironment ?? "default"
         guard let name = QueueName(text) else {
             throw ExitStatus.printing(
                 .usage, "\"\(text)\" is not a valid queue name: use 1 to 64 of the characters A-Z a-z 0-9 . _ -")

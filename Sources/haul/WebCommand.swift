@@ -104,7 +104,7 @@ struct WebCommand: AsyncParsableCommand {
             common.redis = redis
             common.queue = nil
             common.json = false
-            let names = queue.isEmpty ? [Environment.text("HAUL_QUEUE") ?? "default"] : queue
+            let names = queue.isEmpty ? [CommonOptions.queueOfEnvironment ?? "default"] : queue
             var queues: [QueueName] = []
             for text in names {
                 guard let name = QueueName(text) else {

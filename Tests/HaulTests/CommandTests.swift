@@ -97,6 +97,24 @@ struct CommandBench {
         #expect(push.status == 3 && push.err.contains("another type"))
     }
 
+    @Test(
+        "every command takes the queue from the HAUL_QUEUE of a worker, with a folder and a weight or without",
+        arguments: ["films", "films=5", "films:films/", "films:films/old/=5"])
+    func queueOfEnvironment(_ value: String) async throws {
+        let bench = try await CommandBench()
+        func run(_ arguments: String...) async throws -> (status: Int32, out: String) {
+            let process = try ChildProcess(
+                "haul", arguments, environment: ["HAUL_REDIS": bench.server.url, "HAUL_QUEUE": value])
+            return (try await process.wait(), process.standardOutput)
+        }
+        #expect(try await run("push", "http://h/a").status == 0)
+        #expect(try await bench.server.cli("LLEN", "haul:{films}:jobs") == "1")
+        let stats = try await run("stats", "--json")
+        #expect(stats.status == 0 && stats.out.contains(#""queue":"films""#), "\(stats)")
+        let worker = try await run("worker", "--root", bench.root.path, "--print-config")
+        #expect(worker.status == 0 && worker.out.contains(value), "\(worker)")
+    }
+
     @Test("push prints ids and reads lines, and an unknown field keeps all lines from being pushed")
     func push() async throws {
         let bench = try await CommandBench()

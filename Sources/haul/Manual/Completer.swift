@@ -58,7 +58,7 @@ enum Completer {
     }
 
     private static func queue(of words: [String]) -> Queue? {
-        let name = value(of: "--queue", in: words) ?? Environment.text("HAUL_QUEUE") ?? "default"
+        let name = value(of: "--queue", in: words) ?? CommonOptions.queueOfEnvironment ?? "default"
         guard let name = QueueName(name), let redis = redis(of: words) else { return nil }
         return Queue(name, redis: redis)
     }
