@@ -199,8 +199,8 @@ let package = Package(
         tests(
             "HaulTests",
             [
-                "HaulActivities", "HaulBus", "HaulClient", "HaulContract", "HaulDirect", "HaulExecutors", "HaulMetrics",
-                "HaulRedis", "HaulTerminal", "haul", "producer-example",
+                "HaulActivities", "HaulBus", "HaulClient", "HaulContract", "HaulDirect", "HaulExecutors",
+                "HaulHTTPServer", "HaulMetrics", "HaulRedis", "HaulTerminal", "HaulWeb", "haul", "producer-example",
             ]),
     ]
 )

@@ -7,6 +7,23 @@ package struct JobRecord: Sendable {
     package let fields: [String: String]
     package let offsets: ByteIntervals
 
+    package init(id: String, state: JobState, fields: [String: String], offsets: ByteIntervals = ByteIntervals()) {
+        (self.id, self.state, self.fields, self.offsets) = (id, state, fields, offsets)
+    }
+
+    /// A job of a list. Its element says what the hash does not have, because no worker has claimed the job yet.
+    ///
+    /// - Parameter fields: Some or all fields of the hash; empty if there is none.
+    package init(
+        job: ListedJob, state: JobState, fields: [String: String], offsets: ByteIntervals = ByteIntervals()
+    ) {
+        var fields = fields
+        for (name, value) in [("url", job.maskedURL), ("batch", job.batch), ("waiting", job.waitReason)]
+        where fields[name] == nil { fields[name] = value }
+        self.init(
+            id: job.id, state: fields["state"].flatMap(JobState.init) ?? state, fields: fields, offsets: offsets)
+    }
+
     /// A field that is not empty.
     package subscript(field: String) -> String? { fields[field].flatMap { $0.isEmpty ? nil : $0 } }
 
@@ -47,6 +64,6 @@ package struct JobRecord: Sendable {
     package static let hidden: Set<String> = [
         "next_push", "ahead", "want_next", "bytes", "pending_deletion", "host", "store_state", "lost",
         "pushed", "request_digest",
-        "resumed", "retried", "sent", "settled", "ticket", "token", "unannounced", "want_at",
+        "resumed", "retried", "sent", "settled", "ticket", "token", "unannounced", "url_digests", "want_at",
     ]
 }

@@ -14,6 +14,8 @@ package struct ListedJob: Sendable, Hashable {
     package var batch: String?
     /// What a queued job waits for besides its turn, for people; nil for others.
     package var waitReason: String?
+    /// Those of the wanted URLs that a queued job's element has: `Queue.ids(ofURLs:)`.
+    var urls: Set<String> = []
 
     package init(id: String, maskedURL: String? = nil, timestamp: Int64? = nil, batch: String? = nil) {
         (self.id, self.maskedURL, self.timestamp, self.batch) = (id, maskedURL, timestamp, batch)
@@ -24,8 +26,7 @@ extension Queue {
     /// Fields of a job's hash for a line about the job.
     package static let summaryFields = [
         "state", "url", "path", "file", "received", "total", "speed", "attempt", "worker", "error", "message",
-        "waiting",
-        "created", "started", "updated", "finished",
+        "waiting", "created", "started", "updated", "finished", "batch", "kind",
     ]
     /// How many ids or hashes one call reads.
     private static let pageSize = 500

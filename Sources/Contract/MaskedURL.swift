@@ -25,6 +25,15 @@ package enum MaskedURL {
             || ["-signature", "-credential", "-security-token"].contains { name.hasSuffix($0) }
     }
 
+    /// The host of a masked URL in lower case, without the brackets of an IPv6 address; nil if there is none.
+    package static func host(_ url: String) -> String? {
+        guard let scheme = url.byteRange(of: "://") else { return nil }
+        let authority = url[scheme.upperBound...].prefix { $0 != "/" && $0 != "?" && $0 != "#" }
+        let isBracketed = authority.hasPrefix("[")
+        let host = authority.dropFirst(isBracketed ? 1 : 0).prefix { $0 != (isBracketed ? "]" : ":") }
+        return host.isEmpty ? nil : host.lowercased()
+    }
+
     /// `url` without credentials and fragment. `?[masked]` replaces the query.
     package static func text(_ url: String) -> String {
         // Compare bytes: Swift joins "@" and a following combining mark into one character.

@@ -126,16 +126,12 @@ def jobs(schema):
     lines += plain("Batch", described["batch"], batch["properties"], batch["required"])
     file = properties["files"]["items"]
     lines += plain("File", described["files"], file["properties"], file["required"])
-    branches = {
-        "request": job["then"]["properties"],
-        "upload": job["else"]["then"]["properties"],
-        "download": job["else"]["else"]["properties"],
-    }
+    branches = {"request": job["then"], "upload": job["else"]["then"], "download": job["else"]["else"]}
     allowed, headers = {}, {}
     for kind, doc in KINDS.items():
-        without = {name for name, spec in branches[kind].items() if spec is False}
+        without = set(branches[kind]["propertyNames"]["not"]["enum"])
         allowed[kind] = [name for name in properties if name not in without]
-        headers[kind] = branches[kind]["headers"]["propertyNames"]["pattern"]
+        headers[kind] = branches[kind]["properties"]["headers"]["propertyNames"]["pattern"]
         lines += ["@dataclass(frozen=True)", f"class {kind.capitalize()}:", f'    """{doc}"""', ""]
         lines += [f'    kind: ClassVar[Literal["{kind}"]] = "{kind}"']
         for name in allowed[kind]:

@@ -39,7 +39,7 @@ extension API {
         guard let resource = try resource(path, query, caller) else { throw .notFound("this path") }
         let hold = resource.isSearch ? calls.hold(counter.next(), for: caller) : nil
         guard !resource.isSearch || hold != nil else {
-            throw APIError(429, "too_many", "too many searches run at once: wait for the answer of an earlier one")
+            throw APIError(429, .tooMany, "too many searches run at once: wait for the answer of an earlier one")
         }
         defer { withExtendedLifetime(hold) {} }
         return .respond(Self.json(200, try await text(of: resource)))
@@ -49,7 +49,7 @@ extension API {
     private func change(_ path: [String], _ caller: Caller) throws(APIError) -> HTTPServer.Decision {
         guard caller.role == .operator else {
             audit.refusedChange(of: path, by: caller)
-            throw APIError(403, "viewer", "a viewer changes nothing: sign in as an operator")
+            throw APIError(403, .viewer, "a viewer changes nothing: sign in as an operator")
         }
         let reader = try reader(path[1])
         return .readBody { body in
@@ -66,7 +66,7 @@ extension API {
             } catch {
                 let error =
                     error as? APIError ?? (error as? RedisError).map { APIError($0) }
-                    ?? APIError(503, "cancelled", "the request was given up")
+                    ?? APIError(503, .cancelled, "the request was given up")
                 // What was refused has changed nothing.
                 if error.status >= 500 { audit.failed(change, by: caller, error) }
                 return error.response
@@ -107,17 +107,16 @@ extension API {
                     throw RedisError(.cancelled, "removed")
                 }
             } catch {
-                if error.message == "removed" { throw APIError(404, "removed", "the job was removed") }
+                if error.message == "removed" { throw APIError(404, .removed, "the job was removed") }
                 throw APIError(error)
             }
             if let record, since > 0 ? record.hasEnded(since: since) : record.hasEnded {
-                return Self.json(200, JobJSON.allFields(record, showsResponse: isOperator))
+                return Self.json(200, record.json(showsResponse: isOperator))
             }
             guard .now < end, !Task.isCancelled else {
                 // A client that gives `since` knows that the job was pushed. Otherwise the line is searched once.
                 if record == nil, since == 0, !(await isWaiting(path[3], queue)) { throw .unseen(path[3]) }
-                return Self.json(
-                    202, record.map { JobJSON.allFields($0, showsResponse: isOperator) } ?? JobJSON.unclaimed(path[3]))
+                return Self.json(202, (record ?? JobRecord(unclaimed: path[3])).json(showsResponse: isOperator))
             }
             try? await Task.sleep(for: .milliseconds(300))
         }
@@ -131,7 +130,7 @@ extension API {
     /// The job's element as it was pushed, with its secrets. Only for operators.
     private func pushed(_ path: [String], _ caller: Caller) async throws(APIError) -> ServerResponse {
         guard caller.role == .operator else {
-            throw APIError(403, "viewer", "what was pushed may hold secrets: sign in as an operator")
+            throw APIError(403, .viewer, "what was pushed may hold secrets: sign in as an operator")
         }
         let queue = try reader(path[1]).queue
         guard JobField.isID(path[3]) else { throw .notFound("a job of such an id") }
@@ -157,7 +156,7 @@ extension API {
         let json = try Self.read(body)
         let texts = json.array ?? [json]
         guard (1...1000).contains(texts.count) else {
-            throw APIError(422, "bad_job", "one request pushes from 1 to 1000 jobs. Nothing was pushed.")
+            throw APIError(422, .badJob, "one request pushes from 1 to 1000 jobs. Nothing was pushed.")
         }
         var elements: [Element] = []
         for (index, text) in texts.enumerated() {
@@ -168,7 +167,7 @@ extension API {
                 }
                 elements.append(try Element(text))
             } catch {
-                throw APIError(422, "bad_job", "\(place)\(error). Nothing was pushed.")
+                throw APIError(422, .badJob, "\(place)\(error). Nothing was pushed.")
             }
         }
         change = AuditLog.Change(
@@ -196,16 +195,16 @@ extension API {
     ) async throws -> ServerResponse {
         let json = try Self.read(body)
         guard let action = json["action"]?.string, let request = Self.actions[action] else {
-            throw APIError(422, "bad_request", "action must be pause, resume, retry, cancel, remove or delete")
+            throw APIError(422, .badRequest, "action must be pause, resume, retry, cancel, remove or delete")
         }
         if let unknown = json.members?.first(where: { !Self.controlNames.contains($0.name) }) {
-            throw APIError(422, "bad_request", "there is no \(unknown.name). Nothing was requested.")
+            throw APIError(422, .badRequest, "there is no \(unknown.name). Nothing was requested.")
         }
         // To ignore one of them would select other jobs than were meant.
         let selections = ["ids", "where", "batch"].filter { json[$0] != nil }
         guard selections.count == 1, json["limit"] == nil || selections == ["where"] else {
             throw APIError(
-                422, "bad_request", "give one of ids, where with a state, and batch; limit requires where")
+                422, .badRequest, "give one of ids, where with a state, and batch; limit requires where")
         }
         if let batch = json["batch"] { return try await control(batch, action, reader.queue, &change) }
         change = AuditLog.Change(action: action, queue: reader.queue.name)
@@ -215,29 +214,34 @@ extension API {
             let given = selected.array ?? []
             ids = given.compactMap(\.string)
             guard ids.count == given.count, ids.allSatisfy(JobField.isID), (1...10_000).contains(ids.count) else {
-                throw APIError(422, "bad_request", "ids must be a list of 1 to 10000 job ids")
+                throw APIError(422, .badRequest, "ids must be a list of 1 to 10000 job ids")
             }
         } else {
-            guard let place = json["where"], let state = JobState(rawValue: place["state"]?.string ?? "") else {
+            let state = json["where"]?["state"]?.string.flatMap(JobState.init)
+            guard let place = json["where"],
+                state != nil || place["state"] == nil && place["url"]?.string?.isEmpty == false
+            else {
                 let states = JobState.allCases.map(\.rawValue).joined(separator: ", ")
-                throw APIError(422, "bad_request", "where must have a state: \(states)")
+                throw APIError(422, .badRequest, "where must have a url, or a state: \(states)")
             }
             // To ignore an unknown filter, or one that is not text, would select more jobs than were meant.
             for member in place.members ?? [] where member.name != "state" {
                 guard JobFilter.names.contains(member.name) else {
-                    throw APIError(422, "bad_request", "where has no \(member.name). Nothing was requested.")
+                    throw APIError(422, .badRequest, "where has no \(member.name). Nothing was requested.")
                 }
-                guard member.value.string != nil else {
-                    throw APIError(422, "bad_request", "where.\(member.name) must be a string. Nothing was requested.")
+                guard member.name == "older" ? member.value.integer != nil : member.value.string != nil else {
+                    let rule = member.name == "older" ? "a number of seconds" : "a string"
+                    throw APIError(422, .badRequest, "where.\(member.name) must be \(rule). Nothing was requested.")
                 }
             }
             let limit = json["limit"].map { $0.integer ?? 0 } ?? 10_000
             guard (1...100_000).contains(limit) else {
-                throw APIError(422, "bad_request", "limit must be a whole number from 1 to 100000")
+                throw APIError(422, .badRequest, "limit must be a whole number from 1 to 100000")
             }
             let filter = JobFilter(place)
-            if let problem = filter.problem { throw APIError(422, "bad_request", "\(problem). Nothing was requested.") }
-            change.details["where"] = .string(AuditLog.cut("state=\(state.rawValue) \(filter)", to: 300))
+            if let problem = filter.problem { throw APIError(422, .badRequest, "\(problem). Nothing was requested.") }
+            change.details["where"] = .string(
+                AuditLog.cut("\(state.map { "state=\($0.rawValue) " } ?? "")\(filter)", to: 300))
             (ids, isWhole) = try await reader.ids(in: state, filter, limit: Int(limit))
         }
         change.details["jobs"] = "\(ids.count)"
@@ -255,10 +259,10 @@ extension API {
         _ batch: JSON, _ action: String, _ queue: Queue, _ change: inout AuditLog.Change
     ) async throws -> ServerResponse {
         guard let name = batch.string, JobField.isID(name) else {
-            throw APIError(422, "bad_request", "batch must be a batch's name")
+            throw APIError(422, .badRequest, "batch must be a batch's name")
         }
         guard let request = Self.batchActions[action] else {
-            throw APIError(422, "bad_request", "of a batch, action must be pause, resume, retry or cancel")
+            throw APIError(422, .badRequest, "of a batch, action must be pause, resume, retry or cancel")
         }
         change = AuditLog.Change(action: action, queue: queue.name, details: ["batch": .string(name)])
         let counts = try await queue.batch(name)?.counts ?? [:]
@@ -281,6 +285,6 @@ extension API {
     }
 
     private static func read(_ body: [UInt8]) throws(APIError) -> JSON {
-        do { return try JSON(body) } catch { throw APIError(400, "bad_json", "the body is not JSON: \(error)") }
+        do { return try JSON(body) } catch { throw APIError(400, .badJSON, "the body is not JSON: \(error)") }
     }
 }

@@ -18,18 +18,18 @@ extension API {
             let path = (parts.first ?? "").split(separator: "/").map { Query.segment($0) ?? "" }
             guard let resource = try resource(path, Query(parts.count > 1 ? parts[1] : ""), caller, isWatched: true)
             else {
-                throw APIError(400, "bad_request", "nothing that can be watched is at \(value)")
+                throw APIError(400, .badRequest, "nothing that can be watched is at \(value)")
             }
             resources.append((value, resource))
         }
         guard resources.count <= Self.maxWatches else {
-            throw APIError(400, "bad_request", "at most \(Self.maxWatches) things are watched by one stream")
+            throw APIError(400, .badRequest, "at most \(Self.maxWatches) things are watched by one stream")
         }
         var topic: EventHub.Topic?
         if let place = query["events"] {
             let parts = place.split(separator: "/", maxSplits: 1).map(String.init)
             guard parts.count == 2, JobField.isID(parts[1]) else {
-                throw APIError(400, "bad_request", "events must be QUEUE/ID")
+                throw APIError(400, .badRequest, "events must be QUEUE/ID")
             }
             topic = EventHub.Topic(queue: try reader(parts[0]).queue.name.text, id: parts[1])
         }
@@ -37,7 +37,7 @@ extension API {
         for (_, resource) in resources where resource.isSearch {
             guard let hold = searches.hold(resource.key, for: caller) else {
                 throw APIError(
-                    429, "too_many", "too many different searches are watched: close another page with a filter")
+                    429, .tooMany, "too many different searches are watched: close another page with a filter")
             }
             holds.append(hold)
         }
@@ -51,7 +51,7 @@ extension API {
     /// The events of one job, or of all jobs of a queue, as they are published.
     func events(_ queue: String, _ query: Query, _ caller: Caller) throws(APIError) -> ServerResponse {
         let id = query["id"]
-        guard id.map(JobField.isID) ?? true else { throw APIError(400, "bad_request", "id must be a job's id") }
+        guard id.map(JobField.isID) ?? true else { throw APIError(400, .badRequest, "id must be a job's id") }
         let topic = EventHub.Topic(queue: try reader(queue).queue.name.text, id: id)
         return try stream(topic, caller) { content, _, send in try await send(Self.text(of: content, as: nil, caller)) }
     }
@@ -66,7 +66,7 @@ extension API {
     ) throws(APIError) -> ServerResponse {
         guard let hold = streams.hold(counter.next(), for: caller) else {
             throw APIError(
-                429, "too_many", "too many streams are open: close another page, or try again in some seconds")
+                429, .tooMany, "too many streams are open: close another page, or try again in some seconds")
         }
         return ServerResponse(
             200,
@@ -132,7 +132,7 @@ extension API {
         for event in content.events {
             // Texts that are not JSON are dropped.
             guard let json = try? JSON(event) else { continue }
-            let line = JSON.onOneLine(caller.role == .operator ? event : JobJSON.withoutResponse(json))
+            let line = JSON.onOneLine(caller.role == .operator ? event : Event.withoutResponse(json))
             text += (name.map { "event: \($0)\n" } ?? "") + "data: \(line)\n\n"
         }
         return text

@@ -56,7 +56,7 @@ struct API: Sendable {
             audit.redisFailed(error.message)
             throw APIError(error)
         } catch {
-            throw APIError(503, "cancelled", "the request was given up")
+            throw APIError(503, .cancelled, "the request was given up")
         }
     }
 
@@ -91,7 +91,7 @@ struct API: Sendable {
             let isOperator = caller.role == .operator
             let searchesWaiting = try query.flag("line")
             guard !searchesWaiting || !isWatched else {
-                throw APIError(400, "bad_request", "the line is not looked at again and again")
+                throw APIError(400, .badRequest, "the line is not looked at again and again")
             }
             return Resource(
                 key: "\(key) \(isOperator) \(searchesWaiting)", isSearch: searchesWaiting, age: .milliseconds(400)
@@ -145,7 +145,7 @@ struct API: Sendable {
     private func state(of query: Query) throws(APIError) -> JobState {
         guard let state = JobState(rawValue: query["state"] ?? "running") else {
             let states = JobState.allCases.map(\.rawValue).joined(separator: ", ")
-            throw APIError(400, "bad_request", "state must be one of \(states)")
+            throw APIError(400, .badRequest, "state must be one of \(states)")
         }
         return state
     }
@@ -154,13 +154,24 @@ struct API: Sendable {
         _ reader: QueueReaderCache, _ key: String, _ query: Query, _ reach: QueueReaderCache.Reach
     ) throws(APIError) -> Resource {
         let state = try state(of: query)
-        let filter = JobFilter(query)
-        if let problem = filter.problem { throw APIError(400, "bad_request", problem) }
+        let filter = try JobFilter(query)
+        if let problem = filter.problem { throw APIError(400, .badRequest, problem) }
         let start = Int(try query.integer("from", in: 0...100_000_000, else: 0))
         let limit = Int(try query.integer("limit", in: 1...500, else: 100))
+        if !filter.url.isEmpty {
+            let only = query["state"] == nil ? nil : state
+            // A watched list is read once a second: too often for a search through all waiting elements.
+            let isSearch = reach.most == QueueReaderCache.Reach.search.most
+            let parts = [
+                "\(isSearch)", key, only?.rawValue ?? "", "\(start)", "\(limit)", filter.description, filter.url,
+            ]
+            return Resource(key: parts.joined(separator: "\u{0}"), isSearch: true, age: .milliseconds(900)) {
+                try await reader.list(filter, in: only, from: start, limit: limit, searchesWaiting: isSearch)
+            }
+        }
         let key = [
             key, state.rawValue, "\(start)", "\(limit)", "\(reach.most)", filter.text, filter.host, filter.error,
-            filter.worker, filter.batch, filter.kind, filter.waiting, filter.retryable,
+            filter.worker, filter.batch, filter.kind, filter.waiting, filter.retryable, "\(filter.older)",
         ]
         return Resource(key: key.joined(separator: "\u{0}"), isSearch: !filter.isEmpty, age: .milliseconds(900)) {
             try await reader.list(state, filter, from: start, limit: limit, reach)
@@ -170,11 +181,11 @@ struct API: Sendable {
     private static func job(
         _ id: String, of queue: Queue, isOperator: Bool, searchesElements: Bool
     ) async throws -> String {
-        if let record = try await queue.job(id) { return JobJSON.allFields(record, showsResponse: isOperator) }
+        if let record = try await queue.job(id) { return record.json(showsResponse: isOperator) }
         if searchesElements {
-            if let job = try await queue.waiting(for: id) { return JobJSON.unclaimed(id, job) }
+            if let job = try await queue.waiting(for: id) { return JobRecord(unclaimed: id, job).json() }
             // A worker may have taken the job in the meantime.
-            if let record = try await queue.job(id) { return JobJSON.allFields(record, showsResponse: isOperator) }
+            if let record = try await queue.job(id) { return record.json(showsResponse: isOperator) }
         }
         throw APIError.unseen(id)
     }

@@ -11,11 +11,11 @@ struct Admission: Sendable {
     func refusal(ofHost request: ServerRequest) -> APIError? {
         guard let authority = request["host"] else { return nil }
         guard let host = Self.host(of: authority)?.lowercased() else {
-            return APIError(421, "unknown_host", "the Host field is not a name or an address with an optional port")
+            return APIError(421, .unknownHost, "the Host field is not a name or an address with an optional port")
         }
         if host == "localhost" || Self.isAddress(host) || hosts.contains(host) { return nil }
         return APIError(
-            421, "unknown_host", "this server is not known as \(host): haul web --host \(host) makes it so")
+            421, .unknownHost, "this server is not known as \(host): haul web --host \(host) makes it so")
     }
 
     /// Prevents cross-site requests: what a browser sends for another site's page cannot change or read anything.
@@ -23,17 +23,17 @@ struct Admission: Sendable {
         let isChange = request.method != "GET" && request.method != "HEAD"
         if let site = request["sec-fetch-site"], site != "same-origin", isChange || site != "none" {
             return APIError(
-                403, "foreign_origin", "the request comes from another site's page (Sec-Fetch-Site: \(site))")
+                403, .foreignOrigin, "the request comes from another site's page (Sec-Fetch-Site: \(site))")
         }
         guard isChange else { return nil }
         if let origin = request["origin"] {
             guard let authority = request["host"], let own = Self.authority(ofOrigin: origin),
                 own == authority.lowercased() || Self.host(of: own).map(hosts.contains) ?? false
-            else { return APIError(403, "foreign_origin", "the request comes from another origin: \(origin)") }
+            else { return APIError(403, .foreignOrigin, "the request comes from another origin: \(origin)") }
         }
         let type = (request["content-type"] ?? "").prefix { $0 != ";" }.lowercased()
         guard type == "application/json" else {
-            return APIError(415, "content_type", "a change is sent as application/json")
+            return APIError(415, .contentType, "a change is sent as application/json")
         }
         return nil
     }
@@ -49,13 +49,13 @@ struct Admission: Sendable {
             let caller = Caller(visitor: visitor, client: client)
             if proof == .checked { audit.signedIn(caller) } else if proof == .token { audit.usedToken(caller) }
             return caller
-        case .none: throw APIError(401, "sign_in", "sign in with a name and password, or a bearer token")
+        case .none: throw APIError(401, .signIn, "sign in with a name and password, or a bearer token")
         case .wrong(let name):
             audit.signInFailed(name, from: client, "the name, the password or the token is wrong")
-            throw APIError(401, "sign_in", "the name, the password or the token is wrong")
+            throw APIError(401, .signIn, "the name, the password or the token is wrong")
         case .busy(let name):
             audit.signInFailed(name, from: client, "too many are signing in")
-            throw APIError(429, "busy", "too many are signing in: try again in some seconds")
+            throw APIError(429, .busy, "too many are signing in: try again in some seconds")
         }
     }
 

@@ -81,7 +81,7 @@ final class AuditLog: Sendable {
 
     func failed(_ change: Change, by caller: Caller, _ error: APIError) {
         var metadata = Self.metadata(change, caller)
-        metadata["error"] = .string(error.code)
+        metadata["error"] = .string(error.code.rawValue)
         metadata["reason"] = .string(Self.cut(error.message, to: 300))
         log.warning("change failed, possibly in part", metadata: metadata)
     }

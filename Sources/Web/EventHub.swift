@@ -30,7 +30,7 @@ actor EventHub {
     /// - Throws: `not_found` for an unknown queue; `busy` if there are too many feeds.
     func listen(to topic: Topic, for caller: Caller) throws(APIError) -> ListenerBuffer {
         guard let hold = quota.hold(topic, for: caller) else {
-            throw APIError(429, "too_many", "too many jobs are watched at once: close the page of another job")
+            throw APIError(429, .tooMany, "too many jobs are watched at once: close the page of another job")
         }
         let buffer = ListenerBuffer(hold)
         if let feed = feeds[topic] {
@@ -39,7 +39,7 @@ actor EventHub {
         }
         guard let queue = queues[topic.queue] else { throw .notFound("the queue \(topic.queue)") }
         guard feeds.count < Self.maxFeeds else {
-            throw APIError(503, "busy", "too many jobs are watched at once: try again in some seconds")
+            throw APIError(503, .busy, "too many jobs are watched at once: try again in some seconds")
         }
         let listeners = Listeners()
         listeners.add(buffer)

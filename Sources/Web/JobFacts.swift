@@ -22,7 +22,7 @@ struct JobFacts: Sendable {
 
     init(_ fields: [String: String], _ job: ListedJob? = nil) {
         func number(_ name: String) -> Int64? { fields[name].flatMap { Int64($0) } }
-        host = JobJSON.host(of: fields["url"] ?? job?.maskedURL) ?? "unknown"
+        host = (fields["url"] ?? job?.maskedURL).flatMap(MaskedURL.host) ?? "unknown"
         worker = fields["worker"]
         kind = fields["kind"] ?? "download"
         batches = (fields["batch"] ?? job?.batch ?? "").split(separator: " ").map(String.init)

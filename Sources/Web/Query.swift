@@ -23,7 +23,7 @@ struct Query: Sendable {
         guard let text = self[name], !text.isEmpty else { return fallback }
         guard let number = Int64(text), range.contains(number) else {
             throw APIError(
-                400, "bad_request",
+                400, .badRequest,
                 "\(name) must be a whole number from \(range.lowerBound) to \(range.upperBound)")
         }
         return number
@@ -36,7 +36,7 @@ struct Query: Sendable {
         switch self[name] ?? "" {
         case "true": true
         case "false", "": false
-        default: throw APIError(400, "bad_request", "\(name) must be true or false")
+        default: throw APIError(400, .badRequest, "\(name) must be true or false")
         }
     }
 

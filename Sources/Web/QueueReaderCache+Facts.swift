@@ -151,7 +151,7 @@ extension QueueReaderCache {
         let lists = try await queue.waitingLists()
         let deferred = Dictionary(lists.hosts.map { ($0.host, $0.count) }) { $0 + $1 }
         let sample = Dictionary(grouping: try await waitingSample().filter { $0.waitReason == nil }) {
-            JobJSON.host(of: $0.maskedURL) ?? "unknown"
+            $0.maskedURL.flatMap(MaskedURL.host) ?? "unknown"
         }
         let sampled = sample.values.reduce(0) { $0 + $1.count }
         let undecided = max(0, lists.count - deferred.values.reduce(0, +))

@@ -75,7 +75,7 @@ extension QueueReaderCache {
     ) async throws -> String {
         let lists = state == .queued ? try await queue.waitingLists() : WaitingLists()
         let total = state == .queued ? lists.count : try await queue.count(in: state)
-        let matcher = JobMatcher(filter)
+        let matcher = JobMatcher(filter, now: filter.older > 0 ? try await queue.timestamp() : 0)
         let deadline = ContinuousClock.now + Self.patience
         var found: [ListedJob] = []
         var (position, step) = (start, Queue.minPageOfElements)
@@ -97,11 +97,7 @@ extension QueueReaderCache {
             }
             position += page.read
         }
-        let hashes = try await queue.fields(JobJSON.rowFields, of: found.map(\.id))
-        let offsets = Self.partial.contains(state) ? try await queue.offsets(of: found.map(\.id)) : []
-        let rows = zip(found, hashes).enumerated().map { place, job in
-            JobJSON.row(job.0, state: state, job.1, place < offsets.count ? offsets[place] : nil)
-        }
+        let rows = try await rows(of: found, state)
         var json = JSONObject()
         json.set("state", state.rawValue)
         json.set("total", total)
@@ -111,11 +107,70 @@ extension QueueReaderCache {
         return json.text
     }
 
-    /// The ids of all jobs in `state` that match, at most `limit`; and whether these are all.
+    private func rows(of jobs: [ListedJob], _ state: JobState) async throws -> [String] {
+        let ids = jobs.map(\.id)
+        let hashes = try await queue.fields(JobRecord.rowFields, of: ids)
+        let offsets = Self.partial.contains(state) ? try await queue.offsets(of: ids) : []
+        return zip(jobs, hashes).enumerated().map { place, job in
+            let intervals = place < offsets.count ? offsets[place] : ByteIntervals()
+            return JobRecord(job: job.0, state: state, fields: job.1, offsets: JobRecord.merged(intervals)).json(
+                showsResponse: false, timestamp: state == .running ? nil : job.0.timestamp)
+        }
+    }
+
+    /// The jobs of a URL that match the rest of the filter, in `state` or in any. A job without a hash is queued.
+    private func jobs(
+        _ filter: JobFilter, in state: JobState?, searchesWaiting: Bool = true
+    ) async throws -> [(job: ListedJob, state: JobState)] {
+        let found = try await queue.ids(ofURLs: [filter.url], searchesWaiting: searchesWaiting)
+        let ids = found[filter.url] ?? []
+        let known = try await queue.fields(["state", "finished", "updated"], of: ids)
+        let unclaimed = zip(ids, known).filter { $1["state"] == nil }.map(\.0)
+        let waiting =
+            unclaimed.isEmpty ? [:] : try await queue.waiting(for: Set(unclaimed), in: queue.waitingLists())
+        var others = filter
+        others.url = ""
+        let matcher = JobMatcher(others, now: try await queue.timestamp())
+        let values = try await queue.values(matcher.fields, of: ids)
+        var jobs: [(ListedJob, JobState)] = []
+        for ((id, fields), values) in zip(zip(ids, known), values) {
+            let its = fields["state"].map { JobState(rawValue: $0) } ?? .queued
+            let timestamp = (fields["finished"] ?? fields["updated"]).flatMap { Int64($0) }
+            let job = waiting[id] ?? ListedJob(id: id, timestamp: timestamp)
+            guard let its, state ?? its == its, matcher.matches(job, values) else { continue }
+            jobs.append((job, its))
+        }
+        return jobs
+    }
+
+    /// A page of the jobs of a URL as JSON.
+    ///
+    /// - Parameter searchesWaiting: False to leave out jobs that no worker has claimed yet.
+    func list(
+        _ filter: JobFilter, in state: JobState?, from start: Int, limit: Int, searchesWaiting: Bool
+    ) async throws -> String {
+        let found = try await jobs(filter, in: state, searchesWaiting: searchesWaiting)
+        var rows: [String] = []
+        for (job, state) in found.dropFirst(start).prefix(limit) { rows += try await self.rows(of: [job], state) }
+        var json = JSONObject()
+        json.set("state", state?.rawValue)
+        json.set("total", found.count)
+        json.set("examined", found.count)
+        json.set("next", start + limit < found.count ? start + limit : nil)
+        json.set("jobs", json: "[\(rows.joined(separator: ","))]")
+        return json.text
+    }
+
+    /// The ids of all jobs in `state` that match, at most `limit`; and whether these are all. Without a state the filter
+    /// has a URL.
     func ids(
-        in state: JobState, _ filter: JobFilter, limit: Int
+        in state: JobState?, _ filter: JobFilter, limit: Int
     ) async throws -> (ids: [String], isWhole: Bool) {
-        let matcher = JobMatcher(filter)
+        guard filter.url.isEmpty, let state else {
+            let ids = try await jobs(filter, in: state).map(\.job.id)
+            return (Array(ids.prefix(limit)), ids.count <= limit)
+        }
+        let matcher = JobMatcher(filter, now: filter.older > 0 ? try await queue.timestamp() : 0)
         let lists = state == .queued ? try await queue.waitingLists() : WaitingLists()
         var ids: [String] = []
         var (position, step) = (0, Queue.minPageOfElements)

@@ -135,8 +135,9 @@ actor QueueReaderCache {
             var json = JSONObject()
             json.set("name", name)
             json.set("state", WorkerState(fields, now: now).rawValue)
-            for (field, value) in fields.sorted(by: { $0.key < $1.key }) where Self.shown.contains(field) {
-                json.set(field, json: Int64(value).map { "\($0)" } ?? JSON.quoted(value))
+            for member in Shapes.worker
+            where !["name", "state", "speed", "waiting"].contains(member.name) {
+                json.set(member.name, json: fields[member.name].flatMap { member.kind.json($0) })
             }
             let jobs = running[name] ?? []
             json.set("speed", jobs.reduce(0) { $0 + $1.speed })
@@ -145,10 +146,6 @@ actor QueueReaderCache {
         }
         return #"{"now":\#(now),"workers":[\#(workers.joined(separator: ","))]}"#
     }
-
-    private static let shown: Set<String> = [
-        "host", "pid", "version", "slots", "running", "seen", "store", "lease", "kinds", "received",
-    ]
 
     /// The newest rejected elements. A viewer does not see the elements, since they may hold secrets.
     func rejected(limit: Int, withElements: Bool) async throws -> String {

@@ -127,7 +127,7 @@ enum SettingsJSON {
     }
 
     private static func refusal(_ sentence: String) -> APIError {
-        APIError(422, "bad_request", "\(sentence). Nothing was set.")
+        APIError(422, .badRequest, "\(sentence). Nothing was set.")
     }
 
     private static func members(

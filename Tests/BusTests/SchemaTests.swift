@@ -61,6 +61,20 @@ import Testing
         #expect(accepted > count / 10 && accepted < count * 9 / 10, "\(accepted) of \(count), seed \(seed)")
     }
 
+    @Test("the refusal of a field that a kind of job or a continuation does not have names the field")
+    func refusals() async throws {
+        let cases = [
+            (#"{"url":"http://h/","kind":"request","path":"x"}"#, "'path'"),
+            (#"{"url":"http://h/","kind":"upload","file":"x","checksum":1}"#, "'checksum'"),
+            (#"{"url":"http://h/","each":true}"#, "'each'"), (#"{"id":"x","retries":1}"#, "'retries'"),
+            (#"{"url":"http://h/","batch":{"name":"b","siez":1}}"#, "'siez'"),
+        ]
+        let verdicts = try await SchemaValidator("element.json").verdicts(cases.map(\.0))
+        for ((element, name), verdict) in zip(cases, verdicts) {
+            #expect(verdict.hasPrefix("refused") && verdict.contains(name), "\(element): \(verdict)")
+        }
+    }
+
     @Test("the schema names every field of a job, and its examples are valid")
     func examples() throws {
         let text = try Data(

@@ -6,6 +6,8 @@ import HaulMetrics
 import HaulTestSupport
 import Testing
 
+@testable import HaulWeb
+
 /// The parts of docs/ that are made from the code. A part stands between the lines `<!-- generated: NAME -->` and
 /// `<!-- end -->`. `HAUL_WRITE_PAGES=1 swift test --filter ReferenceTests` writes all of them anew.
 @Suite struct ReferenceTests {
@@ -44,7 +46,7 @@ import Testing
         let haul = try #require(try JSON(help.standardOutput)["command"])
         let worker = try #require(haul["subcommands"]?.array?.first { $0["commandName"]?.string == "worker" })
         return [
-            "fields": try fields(), "errors": try errors(), "queue settings": try settings(),
+            "fields": try fields(), "errors": try errors(), "api errors": apiErrors, "queue settings": try settings(),
             "worker metrics": metrics(Metric.ofWorker), "queue metrics": metrics(Metric.ofQueue),
             "worker options": options(of: worker, isSettings: true), "commands": commands(of: haul, "haul"),
         ]
@@ -119,6 +121,15 @@ import Testing
         }
         #expect(rows.count > 25)
         return table(["code", "what happened", "what to do", "retried"], rows)
+    }
+
+    private static var apiErrors: String {
+        table(
+            ["status", "`error`", "what it means", "what to do"],
+            APIError.Code.allCases.map { code in
+                let (meaning, remedy) = code.explanation
+                return [code.statuses.map(String.init).joined(separator: ", "), "`\(code.rawValue)`", meaning, remedy]
+            })
     }
 
     private static func snakeCase(_ name: String) -> String {

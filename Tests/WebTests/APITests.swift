@@ -303,10 +303,10 @@ import Testing
         func names(_ schema: String) -> Set<String> {
             Set((schemas.at(schema, "properties")?.members ?? []).map(\.name))
         }
-        #expect(names("NewJob") == Set(JobField.all.map(\.name)).subtracting(["t"]))
-        #expect(
-            schemas.at("NewJob", "properties", "kind", "enum")?.array?.compactMap(\.string)
-                == Job.Kind.allCases.map(\.rawValue))
+        for kind in Job.Kind.allCases {
+            let fields = JobField.all.filter { $0.kinds.contains(kind) }.map(\.name)
+            #expect(names("New" + kind.rawValue.capitalized) == Set(fields).subtracting(["t"]))
+        }
         let settings = Set(QueueSetting.fixed.map(\.name) + ["base", "defaults", "limits", "quiet"])
         #expect(names("SettingsChange") == settings && names("Settings") == settings.union(["ignored"]))
         for field in ["status", "headers", "body", "body_base64", "files", "response_dropped"] {
@@ -337,7 +337,7 @@ import Testing
         }
         let event = try JSON(
             #"{"event":"completed","status":201,"headers":{"a":"b"},"body":"c","body_base64":"d","seq":3}"#)
-        #expect(JobJSON.withoutResponse(event) == #"{"event":"completed","status":201,"seq":3}"#)
+        #expect(Event.withoutResponse(event) == #"{"event":"completed","status":201,"seq":3}"#)
     }
 
     @Test("a viewer sees no secret and changes nothing") func viewers() async throws {
@@ -415,7 +415,8 @@ import Testing
             (#","where":{"state":"queued","host":7}"#, "where.host must be a string"),
             (#","where":{"state":"queued","q":null}"#, "where.q must be a string"),
             (#","where":{"state":"queued","batch":"a b"}"#, #"not "a b""#),
-            (#","where":{"state":"asleep"}"#, "queued, scheduled"), (#","where":"queued""#, "must have a state"),
+            (#","where":{"state":"asleep"}"#, "queued, scheduled"),
+            (#","where":"queued""#, "must have a url, or a state"),
             (#","where":{"state":"queued"},"limit":"5""#, "limit must be"), (#","ids":["a"],"id":"b""#, "no id"),
         ] {
             let answer = await fixture.ask("POST", WebFixture.control, #"{"action":"cancel"\#(selection)}"#)
@@ -428,30 +429,52 @@ import Testing
         }
     }
 
-    @Test("the description of a new job is that of an element, and the page's errors are those that it names")
+    @Test("ids, URLs and defaults of the description are those of an element")
     func newJob() throws {
-        typealias Schema = [String: Any]
         let page = try JSON(PageFiles.all.first { $0.name.hasSuffix("openapi.json") }!.bytes)
         let data = try Data(
             contentsOf: SchemaValidator.repository.appending(path: "docs/reference/schema/element.json"))
         let element = try JSON(data)
-        let text = try #require(element.at("$defs", "job")).text
-            .replacingOccurrences(of: "#/$defs/id", with: "#/components/schemas/ID")
-            .replacingOccurrences(of: "#/$defs/url", with: "#/components/schemas/URL")
-        // Other members are ignored in an element, and refused by the API.
-        func members(_ text: String) throws -> NSDictionary {
-            let schema = try JSONSerialization.jsonObject(with: Data(text.utf8)) as? Schema ?? [:]
-            return schema.filter {
-                !["title", "description", "additionalProperties", "propertyNames"].contains($0.key)
-            } as NSDictionary
-        }
         let schemas = try #require(page.at("components", "schemas"))
-        #expect(try members(schemas["NewJob"]?.text ?? "") == members(text))
         for (name, definition) in [("ID", "id"), ("URL", "url")] {
             #expect(schemas.at(name, "pattern") == element.at("$defs", definition, "pattern"))
         }
         let defaults = schemas.at("SettingsChange", "properties", "defaults", "properties")?.members ?? []
         #expect(Set(defaults.map(\.name)) == Set(QueueDefault.all.map(\.name)).subtracting(["base"]))
+    }
+
+    @Test("jobs are found and controlled by a whole URL, which other filters restrict") func urls() async throws {
+        let fixture = try await WebFixture()
+        for (id, query) in [("a", "sig=1"), ("b", "sig=1"), ("c", "sig=2")] {
+            #expect(await fixture.push(#"{"url":"http://h/f?\#(query)","id":"\#(id)"}"#).status == 202)
+        }
+        func ids(_ query: String) async -> [String] {
+            let page = await fixture.get(WebFixture.jobs + "?" + query)
+            #expect(page.status == 200, "\(page.text)")
+            return (page.json?["jobs"]?.array ?? []).compactMap { $0["id"]?.string }
+        }
+        let claim = try #require(try await fixture.claim())
+        #expect(claim.run.id == "a")
+        for name in ["url", "q"] {
+            #expect(await ids("\(name)=http%3A%2F%2Fh%2Ff%3Fsig%3D1") == ["a", "b"])
+            #expect(await ids("\(name)=http%3A%2F%2Fh%2Ff%3Fsig%3D1&state=running") == ["a"])
+            #expect(await ids("\(name)=http%3A%2F%2Fh%2Ff%3Fsig%3D1&host=other") == [])
+        }
+        #expect(await ids("url=f") == [])
+        #expect(await fixture.get(WebFixture.jobs + "?older=-1").status == 400)
+        #expect(await ids("state=queued&older=3600") == [])
+        #expect(await ids("state=queued&older=0").count == 2)
+        for (place, count) in [
+            (#"{"url":"http://h/f?sig=1"}"#, 2), (#"{"url":"http://h/f?sig=1","state":"running"}"#, 1),
+            (#"{"url":"http://h/f?sig=3"}"#, 0), (#"{"state":"running","older":3600}"#, 0),
+        ] as [(String, Int64)] {
+            let answer = await fixture.ask("POST", WebFixture.control, #"{"action":"pause","where":\#(place)}"#)
+            #expect(answer.status == 202 && answer.json?["requested"]?.integer == count, "\(place): \(answer.text)")
+        }
+        for place in [#"{"host":"h"}"#, #"{"url":"h","older":-1}"#, #"{"url":"http://h/","state":"asleep"}"#] {
+            let answer = await fixture.ask("POST", WebFixture.control, #"{"action":"pause","where":\#(place)}"#)
+            #expect(answer.status == 422, "\(place): \(answer.text)")
+        }
     }
 
     @Test("a queue that the server was not given cannot be reached") func otherQueues() async throws {

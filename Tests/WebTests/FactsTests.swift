@@ -114,7 +114,7 @@ import Testing
     @Test("a row has at most sixteen intervals, and the smallest gaps are closed") func intervals() {
         var offsets = ByteIntervals()
         for number in 0..<40 { offsets.insert(Int64(number * 100)..<Int64(number * 100 + (number % 2 == 0 ? 99 : 50))) }
-        let merged = JobJSON.merged(offsets)
+        let merged = Array(JobRecord.merged(offsets).intervals)
         #expect(merged.count == 16 && merged.first?.lowerBound == 0 && merged.last?.upperBound == 3950)
         // A gap of one byte is closed before any of fifty.
         #expect(merged.allSatisfy { $0.lowerBound % 200 == 0 })

@@ -346,7 +346,7 @@ RULES: Dict[str, Tuple[Dict[str, Any], str]] = {
                     'maxProperties': 256,
                     'additionalProperties': {'type': 'string', 'pattern': '^[^\\u0000\\n\\r]*$(?!\\n)'},
                     'propertyNames': {'pattern': '^[!-9;-~]+$(?!\\n)'}},
-                   {'type': 'array', 'maxItems': 0}]},
+                   {'type': 'array', 'maxItems': 0, 'items': {}}]},
         'must be an object of at most 256 header names and texts, without the headers that the worker sets',
     ),
     'body': (
@@ -361,7 +361,7 @@ RULES: Dict[str, Tuple[Dict[str, Any], str]] = {
         {'anyOf': [{'type': 'object',
                     'maxProperties': 256,
                     'additionalProperties': {'type': ['string', 'number', 'boolean']}},
-                   {'type': 'array', 'maxItems': 0}]},
+                   {'type': 'array', 'maxItems': 0, 'items': {}}]},
         'must be an object of at most 256 names and texts, numbers, true or false',
     ),
     'body_base64': (
@@ -373,7 +373,7 @@ RULES: Dict[str, Tuple[Dict[str, Any], str]] = {
         {'anyOf': [{'type': 'object',
                     'maxProperties': 256,
                     'additionalProperties': {'type': ['string', 'number', 'boolean']}},
-                   {'type': 'array', 'maxItems': 0}]},
+                   {'type': 'array', 'maxItems': 0, 'items': {}}]},
         'must be an object of at most 256 names and texts, numbers, true or false',
     ),
     'expect': (

@@ -106,7 +106,7 @@ private struct ShowCache: AsyncParsableCommand {
         guard let record, let response = StoredResponse(hash: record.fields) else {
             throw ExitStatus.printing(.jobFailed, "\(id) has no response here")
         }
-        if common.json { return Terminal.line(JobView(record: record).json) }
+        if common.json { return Terminal.line(record.json()) }
         Terminal.write(response.text ?? Base64.encode(response.body))
     }
 }

@@ -15,6 +15,9 @@ struct JobRow: Sendable, Equatable {
     var speed: Int64 = 0
     var attempt = 0
     var worker = ""
+    var kind = ""
+    /// The names of its batches, with blanks between them.
+    var batch = ""
     var error = ""
     var message = ""
     /// What the job waits for.
@@ -22,11 +25,15 @@ struct JobRow: Sendable, Equatable {
     /// When the job entered its state, Unix ms. For a scheduled job: when it is due.
     var since: Int64?
 
+    /// The job's entry in the index of its state.
+    let listed: ListedJob
+
     /// - Parameters:
     ///   - fields: Fields of the job's hash; empty if no worker has seen the job.
     ///   - listed: The job's entry in the index of its state.
     init(id: String, state: JobState, fields: [String: String], listed: ListedJob? = nil) {
         (self.id, self.state) = (id, state)
+        self.listed = listed ?? ListedJob(id: id)
         func text(_ name: String) -> String { fields[name] ?? "" }
         // Any client may write into a hash. Texts that are no numbers are ignored. Numbers are limited, so that sums
         // cannot overflow.
@@ -38,6 +45,9 @@ struct JobRow: Sendable, Equatable {
         speed = state == .running ? number("speed") ?? 0 : 0
         attempt = Int(number("attempt") ?? 0)
         worker = text("worker")
+        // A job that no worker has claimed has no hash, and so no kind.
+        kind = fields["kind"] ?? (fields["state"] == nil ? "" : Job.Kind.download.rawValue)
+        batch = fields["batch"] ?? listed?.batch ?? ""
         (error, message, waiting) = (text("error"), text("message"), fields["waiting"] ?? listed?.waitReason ?? "")
         since =
             state == .running
@@ -47,13 +57,8 @@ struct JobRow: Sendable, Equatable {
     /// The file if it has a name, else the URL.
     var name: String { file.isEmpty || file.hasSuffix("/") ? url : file }
 
-    /// The host of the URL.
-    var host: String {
-        guard let scheme = url.firstRange(of: "://") else { return "" }
-        let authority = url[scheme.upperBound...].prefix { $0 != "/" && $0 != "?" }
-        if authority.hasPrefix("[") { return authority.prefix { $0 != "]" } + "]" }
-        return String(authority.prefix { $0 != ":" }).lowercased()
-    }
+    /// The host of the URL; empty if there is none.
+    var host: String { MaskedURL.host(url) ?? "" }
 
     /// The received part, 0 to 1; nil if the size is not known.
     var fraction: Double? {

@@ -15,11 +15,18 @@ struct Follower {
     /// URLs for the lines of failures: events have none.
     var urls: [String: String] = [:]
 
-    init(_ queue: Queue, _ ids: [String], json: Bool) { (self.queue, self.ids, self.json) = (queue, ids, json) }
+    private let progress: ProgressPlace
+
+    init(_ queue: Queue, _ ids: [String], json: Bool, progress: ProgressStyle?) {
+        (self.queue, self.ids, self.json) = (queue, ids, json)
+        self.progress = json ? .nowhere : .place(progress, fallback: .plain)
+    }
 
     /// Follows jobs that have just been pushed.
-    init(_ queue: Queue, _ elements: [Element], json: Bool, pushed: [String: Int64]) {
-        self.init(queue, elements.map(\.id), json: json)
+    init(
+        _ queue: Queue, _ elements: [Element], json: Bool, progress: ProgressStyle?, pushed: [String: Int64]
+    ) {
+        self.init(queue, elements.map(\.id), json: json, progress: progress)
         self.pushed = pushed
         urls = Dictionary(elements.map { ($0.id, $0.maskedURL) }) { $1 }
     }
@@ -46,7 +53,7 @@ struct Follower {
         await notice.refresh()
         Terminal.isFollowing.store(true, ordering: .relaxed)
         var course = Course(
-            display: WatchDisplay(isTerminal: !json && Terminal.isInteractive, names: urls), open: Set(ids),
+            display: WatchDisplay(progress, names: urls), open: Set(ids),
             notice: notice)
         // If the output is not read, old events are dropped. The ends of jobs are also read from the hashes.
         let (inputs, feed) = AsyncStream<Input>.makeStream(bufferingPolicy: .bufferingNewest(100_000))
@@ -119,7 +126,7 @@ struct Follower {
             course.open.remove(record.id)
             if record.state != .completed { course.hasFailed = true }
             if json {
-                Terminal.line(JobView(record: record).json)
+                Terminal.line(record.json())
             } else {
                 course.display.end(JobView(record: record).line, id: record.id)
             }

@@ -94,7 +94,7 @@ import Testing
             ])
         _ = try await bench.haul("push", "http://user:hush@h/next?key=hush", "--id", "next")
         let list = try await bench.haul("list")
-        for words in ["ID", "SPEED", "films/film.bin", "50%", "2.0 KiB/s", "w1", "http://h/next?[masked]"] {
+        for words in ["ID", "SPEED", "films/film.bin", "50%", "2.0 kB/s", "w1", "http://h/next?[masked]"] {
             #expect(list.out.contains(words), "\(words): \(list.out)")
         }
         #expect(!list.out.contains("hush"))
