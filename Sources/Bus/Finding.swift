@@ -41,6 +41,7 @@ package struct Finding: Sendable, Hashable {
         ),
         "unexpected ttl": ("a key of a job that is not final would expire", "--repair removes the time to live"),
         "response": ("the counted bytes of its response are not those of its hash", "--repair counts them again"),
+        "url": ("it cannot be found by its URL", "--repair adds it to the index of URLs"),
         "no spec": ("the pushed element is gone", "push the job again with its url"),
     ]
 }

@@ -19,7 +19,7 @@ extension Inspection {
         switch name {
         case .job: return .job(subject)
         case .spec, .offsets: return .part(subject)
-        case .worker, .host, .reply, .history: return .mortal
+        case .worker, .host, .reply, .history, .url: return .mortal
         default: return .fixed
         }
     }
@@ -44,6 +44,7 @@ extension Inspection {
         .batches: "batches are counted, but not listed",
         .recheck:
             "control operations for jobs that wait for a host or a kind are applied only when the jobs are claimed",
+        .urls: "jobs that are claimed are not found by their URLs",
         .removed: "what killed workers left of removed jobs stays for 8 days",
         .deferredKinds: "jobs of a kind that some workers do not do are not claimed by others",
     ]
@@ -51,6 +52,7 @@ extension Inspection {
     private static let mortalTroubles: [KeyName: String] = [
         .worker: "this worker can do nothing", .host: "no worker on this machine maintains the queue",
         .reply: "no event is pushed onto it", .history: "the history lacks this hour",
+        .url: "only one of the jobs of this URL is found by it",
     ]
 
     /// Checks the keys of which a queue has only one. `stops` says that no function works.

@@ -4,6 +4,7 @@ enum KeyName: String, CaseIterable {
     case jobs, want, tick, leases, scheduled, paused, completed, failed, cancelled, deadlines, rejected, workers
     case settings, permits, unannounced, epoch, totals, defaults, limits, hosts, starts, responses, batches,
         removed, recheck
+    case urls
     case responseBytes = "response_bytes"
     case replyBytes = "reply_bytes"
     case deferredHosts = "deferred_hosts"
@@ -22,6 +23,8 @@ enum KeyName: String, CaseIterable {
     case deleting = "deleting:"
     case history = "history:"
     case deferredKind = "deferred_kind:"
+    // One key for each URL that several jobs have.
+    case url = "url:"
     // One key for each batch.
     case batch = "batch:"
     case members = "members:"
@@ -38,7 +41,7 @@ enum KeyName: String, CaseIterable {
         case .want, .settings, .totals, .job, .spec, .offsets, .worker, .host, .history, .deferredKinds, .defaults,
             .limits,
             .hosts, .rateLeases, .starts, .hostRateLeases, .responseBytes, .replyBytes, .batch, .members, .deleting,
-            .recheck:
+            .recheck, .urls, .url:
             "hash"
         case .busy: "set"
         case .tick, .epoch, .backoff, .hostBackoff: "string"

@@ -67,7 +67,8 @@ enum LuaHead {
     /// block whose own variables end with it.
     static let tables = [
         "Call", "Isolation", "History", "Events", "Jobs", "Settings", "Replies", "ReplyBytes", "Responses",
-        "Rejections", "Deletions", "States", "Json", "Raw", "Urls", "Faults", "Gate", "Defaults", "Kinds", "Pushes",
+        "UrlIndex", "Rejections", "Deletions", "States", "Json", "Raw", "Urls", "Faults", "Gate", "Defaults", "Kinds",
+        "Pushes",
         "Order", "Batches", "BatchOperations", "Permits", "Starts", "Hosts", "Rates", "Announcements", "Reports",
         "Claims", "Budget", "Losses", "Colocated", "Workers", "Control", "Runs", "Due", "Rechecks",
     ]
@@ -132,7 +133,7 @@ enum LuaHead {
         .number("settled_until"), .text("token"), .number("next_push"), .text("worker"), .count("crashes"),
         .count("attempt"), .text("meta"), .text("reply_to"), .number("deadline_at", as: "deadline"), .text("waiting"),
         .count("seq"), .number("pushed"), .text("active_token"), .number("ahead"), .number("resumed"), .text("kind"),
-        .text("host"), .text("batch"), .number("retried"),
+        .text("host"), .text("batch"), .number("retried"), .text("url_digests"),
     ]
 
     /// What decides about the end of a run.

@@ -83,11 +83,11 @@ extension Queue {
     }
 
     /// Finds jobs among the elements of a piece, and returns each with the index of its element.
-    private typealias Search =
+    typealias Search =
         @Sendable ([WaitingElement]) async throws(RedisError) -> [(position: Int, job: ListedJob)]
 
     /// The results of `search` for a page of the lists, in the order in which the elements are claimed.
-    private func page(
+    func page(
         in lists: WaitingLists, from start: Int, limit: Int, _ search: @escaping Search
     ) async throws(RedisError) -> WaitingPage {
         let limit = max(0, min(limit, lists.count - start))

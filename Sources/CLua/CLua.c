@@ -16,6 +16,7 @@ static const char functions[] = {
 #embed "../Bus/Lua/core/replies.lua" suffix(, '\n', )
 #embed "../Bus/Lua/core/reply_bytes.lua" suffix(, '\n', )
 #embed "../Bus/Lua/core/responses.lua" suffix(, '\n', )
+#embed "../Bus/Lua/core/url_index.lua" suffix(, '\n', )
 #embed "../Bus/Lua/core/rejections.lua" suffix(, '\n', )
 #embed "../Bus/Lua/core/deletions.lua" suffix(, '\n', )
 #embed "../Bus/Lua/core/states.lua" suffix(, '\n', )

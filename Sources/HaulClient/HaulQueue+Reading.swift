@@ -77,6 +77,15 @@ extension HaulQueue {
         }
     }
 
+    /// The ids of the jobs that have this URL, whole and with its query, as their URL or as a mirror. Sorted. A job is
+    /// found until it is removed; records mask queries, so the queue keeps a digest of each URL.
+    public func ids(withURL url: String) async throws(HaulError) -> [String] {
+        try await mappingErrors { () throws(RedisError) in try await queue.ids(ofURLs: [url]) }[url] ?? []
+    }
+
+    /// The digest by which a URL is found.
+    package static func digest(ofURL url: String) -> String { Queue.digest(ofURL: url) }
+
     /// The jobs with these ids, as in their hashes, in the order of `ids`. Leaves out unknown jobs.
     public func status(of ids: [String]) async throws(HaulError) -> [JobStatus] {
         var result: [JobStatus] = []

@@ -1,4 +1,5 @@
 import HaulBus
+import HaulContract
 import HaulRedis
 
 /// The jobs in a state: ``HaulQueue/list(_:where:pageSize:)``.
@@ -35,18 +36,10 @@ public struct JobList: AsyncSequence, Sendable {
 
         fileprivate func accepts(_ job: [String: String]) -> Bool {
             if let error, job["error"] != error.rawValue { return false }
-            if let host, Self.host(of: job["url"] ?? "") != host { return false }
+            if let host, job["url"].flatMap(MaskedURL.host) != host { return false }
             if let worker, job["worker"] != worker { return false }
             if let batch, !(job["batch"] ?? "").split(separator: " ").contains(batch[...]) { return false }
             return true
-        }
-
-        /// The host of a URL as the hash has it, without credentials.
-        private static func host(of url: String) -> String {
-            guard let scheme = url.firstRange(of: "://") else { return "" }
-            let authority = url[scheme.upperBound...].prefix { $0 != "/" && $0 != "?" && $0 != "#" }
-            guard authority.hasPrefix("[") else { return authority.prefix { $0 != ":" }.lowercased() }
-            return authority.dropFirst().prefix { $0 != "]" }.lowercased()
         }
     }
 

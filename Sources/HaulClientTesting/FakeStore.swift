@@ -136,6 +136,10 @@ extension FakeStore.State {
             guard let index = lists[key]?.firstIndex(of: command[3]) else { return .integer(0) }
             lists[key]?.remove(at: index)
             return .integer(1)
+        case "HGET" where key == prefix + "urls": return ids(ofDigest: words[1]).first.map(Reply.text) ?? .null
+        case "HSCAN" where key.hasPrefix(prefix + "url:"):
+            let ids = ids(ofDigest: String(key.dropFirst(prefix.count + 4)))
+            return .array([.text("0"), .texts(ids.flatMap { [$0, ""] })])
         case "HGETALL": return .texts((hashes[key] ?? [:]).flatMap { [$0.key, $0.value] })
         case "HGET": return hashes[key]?[words[1]].map(Reply.text) ?? .null
         case "HMGET": return .array(words.dropFirst().map { hashes[key]?[$0].map(Reply.text) ?? .null })
@@ -150,6 +154,11 @@ extension FakeStore.State {
         case "GET": return .null
         default: return .error("ERR the fake has no command \(verb)")
         }
+    }
+
+    /// The jobs that have a URL with this digest.
+    private func ids(ofDigest digest: String) -> [String] {
+        jobs.map(\.id).filter { (hash($0)["url_digests"] ?? "").split(separator: " ").contains(digest[...]) }
     }
 
     /// The jobs of an index, with their scores, in order.
@@ -229,7 +238,9 @@ extension FakeStore.State {
         write(
             id,
             [
-                "url": MaskedURL.text(job.urls[0]), "path": job.path, "meta": job.meta, "created": "\(FakeStore.now)",
+                "url": MaskedURL.text(job.urls[0]),
+                "url_digests": job.urls.map(HaulQueue.digest(ofURL:)).joined(separator: " "), "path": job.path,
+                "meta": job.meta, "created": "\(FakeStore.now)",
                 "kind": job.kind == .download ? nil : job.kind.rawValue, "finished": nil, "error": nil, "message": nil,
             ])
         start(id, job)

@@ -2,6 +2,8 @@ import HaulContract
 
 /// A filter for the jobs of a state. A job must match everything that is not empty.
 struct JobFilter: Sendable, Hashable, CustomStringConvertible {
+    /// A whole URL of the job, with its query, or of a mirror. Records mask queries, so jobs are found by a digest.
+    var url = ""
     /// A part of the id, the URL, the path, the file or the message. Case is ignored.
     var text = ""
     var host = ""
@@ -15,17 +17,22 @@ struct JobFilter: Sendable, Hashable, CustomStringConvertible {
     var waiting = ""
     /// `true` or `false`: whether a retry of a failed job may help.
     var retryable = ""
+    /// For at least how many seconds the job has been in its state; 0 for any.
+    var older: Int64 = 0
 
     /// The names of these values in a query and in JSON.
-    static let names: Set<String> = ["q", "host", "error", "worker", "batch", "kind", "waiting", "retryable"]
+    static let names: Set<String> = [
+        "url", "q", "host", "error", "worker", "batch", "kind", "waiting", "retryable", "older",
+    ]
 
     var isEmpty: Bool { self == JobFilter() }
 
     /// What is filtered for, like `host=a.example error=http_404`.
     var description: String {
         [
-            ("q", text), ("host", host), ("error", error), ("worker", worker), ("batch", batch), ("kind", kind),
-            ("waiting", waiting), ("retryable", retryable),
+            ("url", MaskedURL.text(url)), ("q", text), ("host", host), ("error", error), ("worker", worker),
+            ("batch", batch), ("kind", kind), ("waiting", waiting), ("retryable", retryable),
+            ("older", older > 0 ? "\(older)" : ""),
         ]
         .filter { !$0.1.isEmpty }.map { "\($0.0)=\($0.1)" }.joined(separator: " ")
     }
@@ -39,31 +46,38 @@ struct JobFilter: Sendable, Hashable, CustomStringConvertible {
         if !["", "true", "false"].contains(retryable) {
             return "retryable must be true or false, not \(JSON.quoted(retryable))"
         }
-        return nil
+        return (0...JobField.largest).contains(older)
+            ? nil : "older must be a number of seconds, 0 to \(JobField.largest)"
     }
 
     init() {}
 
-    init(_ query: Query) {
-        text = (query["q"] ?? "").lowercased()
-        host = (query["host"] ?? "").lowercased()
-        error = query["error"] ?? ""
-        worker = query["worker"] ?? ""
-        batch = query["batch"] ?? ""
-        kind = query["kind"] ?? ""
-        waiting = query["waiting"] ?? ""
-        retryable = query["retryable"] ?? ""
+    init(_ query: Query) throws(APIError) {
+        self.init { query[$0] }
+        older = try query.integer("older", in: 0...JobField.largest, else: 0)
     }
 
     /// Takes the values from an object's members.
     init(_ json: JSON) {
-        text = (json["q"]?.string ?? "").lowercased()
-        host = (json["host"]?.string ?? "").lowercased()
-        error = json["error"]?.string ?? ""
-        worker = json["worker"]?.string ?? ""
-        batch = json["batch"]?.string ?? ""
-        kind = json["kind"]?.string ?? ""
-        waiting = json["waiting"]?.string ?? ""
-        retryable = json["retryable"]?.string ?? ""
+        self.init { json[$0]?.string }
+        older = json["older"].map { $0.integer ?? -1 } ?? 0
+    }
+
+    private init(_ value: (String) -> String?) {
+        url = value("url") ?? ""
+        text = (value("q") ?? "").lowercased()
+        // A text with a query can only be a whole URL, because records have none.
+        if url.isEmpty, let whole = value("q"), whole.contains("?"), !whole.contains("?[masked]"),
+            URLRule.accepts(whole)
+        {
+            (url, text) = (whole, "")
+        }
+        host = (value("host") ?? "").lowercased()
+        error = value("error") ?? ""
+        worker = value("worker") ?? ""
+        batch = value("batch") ?? ""
+        kind = value("kind") ?? ""
+        waiting = value("waiting") ?? ""
+        retryable = value("retryable") ?? ""
     }
 }

@@ -12,13 +12,19 @@ struct JobMatcher: Sendable {
     /// Texts that the element of a job without a hash must contain if the job matches; empty if there are none.
     private let traces: [Needle]
 
-    init(_ filter: JobFilter) {
+    /// The latest time at which a job may have got into its state, unix ms; nil if that does not matter.
+    private let latest: Int64?
+
+    /// - Parameter now: Redis' clock, unix ms.
+    init(_ filter: JobFilter, now: Int64) {
         self.filter = filter
+        latest = filter.older > 0 ? now - min(filter.older, JobField.largest / 1000) * 1000 : nil
         needle = filter.text.utf8.allSatisfy { $0 < 0x80 } ? Needle(filter.text, ignoresCase: true) : nil
         traces = [filter.text, filter.host, filter.batch.lowercased()].filter(Self.leavesTrace).map {
             Needle($0, ignoresCase: true)
         }
         var fields: [String] = []
+        if filter.older > 0 { fields += ["state", "started", "updated"] }
         if !filter.error.isEmpty { fields.append("error") }
         if !filter.worker.isEmpty { fields.append("worker") }
         if !filter.batch.isEmpty { fields.append("batch") }
@@ -32,6 +38,17 @@ struct JobMatcher: Sendable {
 
     func matches(_ job: ListedJob, _ values: [[UInt8]?]) -> Bool {
         var rest = values[...]
+        if let latest {
+            let texts = (0..<3).map { _ in (rest.popFirst() ?? nil).map { String(decoding: $0, as: UTF8.self) } }
+            // A running job is listed by its lease, and a queued one by its push.
+            let since =
+                switch texts[0] {
+                case "running": texts[1].flatMap { Int64($0) }
+                case "queued": texts[2].flatMap { Int64($0) } ?? job.timestamp
+                default: job.timestamp
+                }
+            guard let since, since <= latest else { return false }
+        }
         if !filter.error.isEmpty, !Self.isSame(rest.popFirst() ?? nil, filter.error) { return false }
         if !filter.worker.isEmpty, !Self.isSame(rest.popFirst() ?? nil, filter.worker) { return false }
         if !filter.batch.isEmpty, !isMember(job, rest.popFirst() ?? nil) { return false }
@@ -49,7 +66,9 @@ struct JobMatcher: Sendable {
         }
         guard !filter.host.isEmpty || !filter.text.isEmpty else { return true }
         let url = (rest.popFirst() ?? nil) ?? job.maskedURL.map { Array($0.utf8) }
-        if !filter.host.isEmpty, JobJSON.host(of: url.map { String(decoding: $0, as: UTF8.self) }) != filter.host {
+        if !filter.host.isEmpty,
+            url.flatMap({ MaskedURL.host(String(decoding: $0, as: UTF8.self)) }) != filter.host
+        {
             return false
         }
         if filter.text.isEmpty || has(Array(job.id.utf8)) { return true }

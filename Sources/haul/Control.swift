@@ -7,35 +7,27 @@ import HaulTerminal
 /// The options that select the jobs of a command.
 struct Selection: ParsableArguments {
     @OptionGroup var common: CommonOptions
-    @Argument(help: "Ids of jobs.", completion: Completer.jobs) var ids: [String] = []
+    @Argument(help: "Ids or whole URLs of jobs.", completion: Completer.jobs) var jobs: [String] = []
     @Flag(help: "All jobs in a state that the command applies to.") var all = false
-    @Option(help: "All jobs of this batch, including those that are pushed later.", completion: Completer.batches)
-    var batch: String?
+    @OptionGroup var filter: FilterOptions
     @Flag(help: "Also for unknown jobs: the operation applies if they are pushed within an hour.")
     var waitFor = false
 
     func validate() throws {
-        guard [!ids.isEmpty, all, batch != nil].count(where: { $0 }) == 1 else {
-            throw ValidationError("Give ids of jobs, --batch NAME or --all, and only one of them")
-        }
-        try Self.check(ids)
-        if let batch, !JobField.isID(batch) {
+        guard [!jobs.isEmpty, all, !filter.isEmpty].count(where: { $0 }) == 1 else {
             throw ValidationError(
-                "\"\(batch)\" is not a valid batch name: use 1 to 128 of the characters A-Z a-z 0-9 . _ : -")
+                "Give ids or URLs of jobs, filters such as --state and --batch, or --all, and only one of them")
         }
-    }
-
-    static func check(_ ids: [String]) throws {
-        guard let bad = ids.first(where: { !JobField.isID($0) }) else { return }
-        throw ValidationError("\"\(bad)\" is not a valid job id: use 1 to 128 of the characters A-Z a-z 0-9 . _ : -")
+        try JobArguments.check(jobs)
     }
 
     /// Requests `wanted` for the selected jobs, and prints which were asked. Named jobs in a state in which it has no
     /// effect are reported on standard error.
     func request(_ wanted: ControlVerb) async throws {
         let queue = try await common.connect()
-        if let batch { return try await request(wanted, ofBatch: batch, queue) }
-        if all { return try await requestAll(wanted, queue) }
+        if filter.isBatchOnly, let batch = filter.batch { return try await request(wanted, ofBatch: batch, queue) }
+        if jobs.isEmpty { return try await requestAll(wanted, queue) }
+        let (ids, unknownURLs) = try await JobArguments.ids(jobs, in: queue)
         let known = try await KnownJobs.find(ids, in: queue)
         let unknown = ids.filter { known.states[$0] == nil }
         let asked = ids.filter { id in waitFor || known.states[id].map { wanted.states.contains($0) } ?? false }
@@ -44,6 +36,10 @@ struct Selection: ParsableArguments {
         for id in ids where !asked.contains(id) {
             guard let state = known.states[id] else { continue }
             Terminal.complain("haul: \(id) is \(state.rawValue): there is nothing to \(wanted.name)")
+        }
+        if !unknownURLs.isEmpty {
+            throw KnownJobs.complain(
+                unknownURLs + (waitFor ? [] : unknown), in: queue, "a URL must be whole, with its query")
         }
         guard !waitFor, !unknown.isEmpty else { return }
         throw KnownJobs.complain(unknown, in: queue, "--wait-for requests it all the same")
@@ -67,13 +63,15 @@ struct Selection: ParsableArguments {
     }
 
     private func requestAll(_ wanted: ControlVerb, _ queue: Queue) async throws {
-        var ids: [String] = []
-        for state in wanted.all {
-            ids += try await printingErrors { () throws(RedisError) in try await queue.ids(in: state, limit: 1_000_000)
-            }
+        let states = try filter.states(else: wanted.all)
+        if let state = states.first(where: { !wanted.states.contains($0) }) {
+            throw ExitStatus.printing(
+                .usage, "--state \(state.rawValue): there is nothing to \(wanted.name) in this state. Nothing was done."
+            )
         }
+        let ids = try await filter.ids(in: states, of: queue)
         guard !ids.isEmpty else {
-            return Terminal.complain("haul: the queue \(queue.name) has no job to \(wanted.name)")
+            return Terminal.complain("haul: the queue \(queue.name) has no such job to \(wanted.name)")
         }
         if wanted.destroys {
             try Prompt.confirm(
@@ -98,7 +96,7 @@ struct ControlVerb {
     let request: ControlOperation
     /// The states in which the request has an effect.
     let states: Set<JobState>
-    /// The states whose jobs `--all` takes, in this order.
+    /// The states whose jobs `--all` takes, and filters without a state, in this order.
     let all: [JobState]
     /// The request to a batch; nil if a batch cannot be asked for it.
     var ofBatch: BatchRequest?
@@ -139,7 +137,7 @@ struct Resume: AsyncParsableCommand {
 struct Cancel: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "cancel", abstract: "Cancel jobs; their partial files are removed.",
-        discussion: "With --all or --batch it asks first.")
+        discussion: "With --all, --batch or another filter it asks first.")
     @OptionGroup var selection: Selection
     @Flag(help: "Do not ask.") var yes = false
     func run() async throws {
@@ -166,7 +164,8 @@ struct Remove: AsyncParsableCommand {
         commandName: "remove",
         abstract:
             "Remove jobs, which are cancelled first if they have not ended. Finished files stay, unless --files is given.",
-        discussion: "--all means all completed, failed and cancelled jobs, and asks first.")
+        discussion:
+            "--all, and filters without --state, mean completed, failed and cancelled jobs. Both ask first.")
     @OptionGroup var selection: Selection
     @Flag(help: "Delete the finished files as well.") var files = false
     @Flag(help: "Do not ask.") var yes = false

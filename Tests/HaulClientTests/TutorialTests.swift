@@ -135,6 +135,7 @@ func file(of handle: JobHandle) async throws -> String? {
 }
 
 func retryWhatFailed(on queue: HaulQueue) async throws {
+    try await queue.cancel(queue.ids(withURL: "https://example.org/film.bin?sig=1"))
     for try await job in queue.list(.failed, where: .init(error: .connect)) { try await queue.retry([job.id]) }
     for try await job in queue.list(.failed, where: .init(error: .http(404))) { try await queue.remove([job.id]) }
 }

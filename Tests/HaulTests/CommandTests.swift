@@ -206,6 +206,53 @@ struct CommandBench {
         #expect(try await second.wait() == 0)
     }
 
+    @Test("every verb takes whole URLs and filters, and asks before it destroys what a filter selects")
+    func selections() async throws {
+        let bench = try await CommandBench()
+        let url = "http://h.example/a?sig=planted"
+        for more in [#","id":"a""#, "", #","id":"c","batch":"night""#] {
+            try await bench.server.cli("LPUSH", "haul:{default}:jobs", #"{"url":"\#(url)"\#(more)}"#)
+        }
+        try await bench.server.cli("LPUSH", "haul:{default}:jobs", #"{"url":"http://other.example/","id":"d"}"#)
+        let shown = try await bench.haul("show", url, "--json")
+        #expect(shown.status == 0 && shown.out.split(separator: "\n").count == 3 && !shown.out.contains("planted"))
+        let paused = try await bench.haul("pause", url)
+        #expect(paused.status == 0 && paused.out.split(separator: "\n").count == 3, "\(paused)")
+        let worker = try bench.worker("w")
+        try await eventually("the jobs to be paused", within: .seconds(20)) {
+            try await bench.server.cli("ZCARD", "haul:{default}:paused") == "3"
+        }
+        let listed = try await bench.haul("list", "--batch", "night", "--json")
+        #expect(listed.out.contains(#""id":"c""#) && listed.out.split(separator: "\n").count == 1)
+        let other = try await bench.haul("show", "--host", "h.example", "--state", "paused", "--batch", "night")
+        #expect(other.status == 0 && other.out.hasPrefix("c\n"), "\(other)")
+        #expect(try await bench.haul("cancel", "--host", "h.example", "--state", "paused").status == 2)
+        #expect(try await bench.server.cli("ZCARD", "haul:{default}:paused") == "3")
+        let cancelled = try await bench.haul(
+            "cancel", "--host", "h.example", "--state", "paused", "--match", "c", "--yes")
+        #expect(cancelled.status == 0 && cancelled.out.contains("c  cancel requested"), "\(cancelled)")
+        let byURL = try await bench.haul("cancel", url)
+        #expect(byURL.status == 0, "\(byURL)")
+        try await eventually("the jobs to be cancelled", within: .seconds(20)) {
+            try await bench.server.cli("ZCARD", "haul:{default}:cancelled") == "3"
+        }
+        let watched = try await bench.haul("watch", url)
+        #expect(watched.status == 1 && watched.out.contains("cancelled"), "\(watched)")
+        for (arguments, status, words) in [
+            (["cancel", "http://h.example/a"], 1, "a URL must be whole"), (["show"], 2, "ids or URLs"),
+            (["pause", url, "--state", "running"], 2, "only one of them"),
+            (["retry", "--state", "running"], 2, "nothing to retry"),
+            (["pause", "--state", "asleep"], 2, "not a state"),
+            (["remove", "--older", "soon"], 2, "--older must be"),
+        ] as [([String], Int32, String)] {
+            let process = try bench.start(arguments)
+            #expect(try await process.wait() == status, "\(arguments)")
+            #expect(process.standardError.contains(words), "\(arguments): \(process.standardError)")
+        }
+        worker.kill(SIGTERM)
+        _ = try await worker.wait()
+    }
+
     @Test("SIGTERM ends a worker within its grace time although Redis is gone") func termWithoutRedis() async throws {
         let bench = try await CommandBench()
         let gate = Latch()

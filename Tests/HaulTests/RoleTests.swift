@@ -130,6 +130,8 @@ import Testing
                 ["HLEN", key("offsets:done")], ["HGETALL", key("offsets:done")], ["EXISTS", key("offsets:done")],
                 ["ZCOUNT", key("failed"), "0", "+inf"], ["ZRANGE", key("workers"), "0", "-1", "WITHSCORES"],
                 ["INFO", "memory"], ["PING"], ["HGETALL", key("totals")], ["HGETALL", key("members:b")],
+                // haul show URL
+                ["HGET", key("urls"), "0123456789abcdef"], ["HSCAN", key("url:0123456789abcdef"), "0"],
             ] {
                 #expect(try await !roles.cli(role, command).contains("NOPERM"), "\(role): \(command)")
             }
@@ -179,6 +181,7 @@ import Testing
         for state in JobState.allCases { _ = try await queue.ids(in: state) }
         for state in JobState.allCases { for try await _ in queue.list(state) {} }
         #expect(try await queue.job("done").status()?.state == .completed)
+        _ = try await queue.ids(withURL: "http://h/by-service")
         _ = try await queue.stats()
         _ = try await queue.workers()
         try await roles.admin.send(Command("LPUSH", "haul:{default}:reply:service", #"{"event":"cancelled","id":"x"}"#))
@@ -220,7 +223,7 @@ import Testing
         paths += [
             "/jobs?state=queued&q=waiting", "", "/history", "/workers", "/settings", "/rejected", "/jobs/done",
             "/jobs/missing/pushed", "/jobs/done/wait", "/jobs/missing?line=true", "/batches", "/batches/b",
-            "/jobs?state=completed&batch=b",
+            "/jobs?state=completed&batch=b", "/jobs?url=http%3A%2F%2Fh%2Fby-page",
         ]
         for path in paths {
             let answer = try await ask(queue + path)

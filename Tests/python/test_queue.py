@@ -118,6 +118,18 @@ def test_an_invalid_job_names_its_field_and_pushes_nothing(bench):
     assert queue.status([bench.id("fine")]) == []
 
 
+def test_jobs_are_found_by_their_whole_url(bench):
+    queue = bench.queue()
+    url = bench.origin.url(f"/good{bench.n}?sig=1")
+    first = queue.push(haul.Download(url, id=bench.id("first")))
+    second = queue.push(haul.Download(urls=[bench.origin.url("/good"), url], id=bench.id("second"), checksum=CHECKSUM))
+    assert queue.ids_with_url(url) == sorted([first.id, second.id])
+    first.result(timeout=30)
+    second.result(timeout=30)
+    assert queue.ids_with_url(url) == sorted([first.id, second.id])
+    assert queue.ids_with_url(url.partition("?")[0]) == []
+
+
 def test_events_begin_with_what_is_known_and_end_with_the_job(bench):
     queue = bench.queue()
     handle = queue.push(download(bench, "/held"))

@@ -508,6 +508,11 @@ class AsyncQueue:
         """Removes jobs from Redis. Jobs that have not ended are cancelled. `files` deletes finished files as well."""
         await self._run(self._core.control(contract.DELETED if files else contract.REMOVED, ids))
 
+    async def ids_with_url(self, url: str) -> List[str]:
+        """The ids of the jobs that have this URL, whole and with its query, as their URL or as a mirror. A job that waits
+        for a host or for another kind of worker is found once a worker has claimed it."""
+        return await self._run(self._core.ids_with_url(url))
+
     async def status(self, ids: Sequence[str]) -> List[JobStatus]:
         """Those of these jobs that Redis knows, in one round trip."""
         return await self._run(self._core.statuses(ids))

@@ -20,6 +20,7 @@ FILE, PATH, URL, KIND, META, SECONDS, CHECKSUM, ETAG, FILES = (
     "file", "path", "url", "kind", "meta", "seconds", "checksum", "etag", "files",
 )
 STATUS, HEADERS, BODY, BODY_BASE64, RESPONSE_DROPPED = "status", "headers", "body", "body_base64", "response_dropped"
+URL_DIGESTS = "url_digests"
 CREATED, UPDATED, FINISHED = "created", "updated", "finished"
 # Further fields of a batch's hash.
 PENDING, REJECTED, SIZE, ROUND = "pending", "rejected", "size", "round"
@@ -56,9 +57,14 @@ class Keys:
         self.rejected = self.prefix + "rejected"
         self.workers = self.prefix + "workers"
         self.settings = self.prefix + "settings"
+        self.urls = self.prefix + "urls"
 
     def job(self, id: str) -> str:
         return f"{self.prefix}job:{id}"
+
+    def url(self, digest: str) -> str:
+        """Further jobs of a URL, by its digest. The first one is in `urls`."""
+        return f"{self.prefix}url:{digest}"
 
     def batch(self, name: str) -> str:
         return f"{self.prefix}batch:{name}"

@@ -21,7 +21,7 @@ from ._contract import Keys
 from ._errors import (
     HaulError, InvalidQueueName, InvalidSetting, NotReplicated, NoWorker, Rejected, TimedOut, Unreachable,
 )
-from ._jobs import Element, element
+from ._jobs import Element, derived_id, element, masked_url, url_digest
 from ._results import (
     NO_EVENT, START, BatchStatus, JobResult, JobStatus, Outcome, QueueStats, batch_status, is_settled, job_status, outcome_of,
     parse_event, position_of, removed,
@@ -214,6 +214,30 @@ class Core:
             replies = yield from self.run(*(("HGETALL", self.keys.job(id)) for id in page))
             found += filter(None, map(job_status, page, replies))
         return found
+
+    def ids_with_url(self, url: str) -> Operation[List[str]]:
+        """The jobs of a URL: those that a worker has claimed by its digest, the others by their elements."""
+        digest = url_digest(url)
+        owner, others = yield from self.run(("HGET", self.keys.urls, digest), ("HGETALL", self.keys.url(digest)))
+        candidates = sorted({digest, *others, *([owner] if owner else [])})
+        found: Set[str] = set()
+        for start in range(0, len(candidates), contract.PAGE):
+            page = candidates[start : start + contract.PAGE]
+            hashes = yield from self.run(
+                *(("HMGET", self.keys.job(id), contract.STATE, contract.URL, contract.URL_DIGESTS) for id in page)
+            )
+            for id, (state, masked, digests) in zip(page, hashes):
+                if state and (digest in digests.split() if digests else id == digest and masked == masked_url(url)):
+                    found.add(id)
+        start = 0
+        while True:
+            (elements,) = yield from self.run(("LRANGE", self.keys.jobs, start, start + contract.PAGE - 1))
+            for text in elements:
+                if url in text or "\\" in text:
+                    found |= _ids_of(text, url)
+            if len(elements) < contract.PAGE:
+                return sorted(found)
+            start += len(elements)
 
     def status(self, id: str) -> Operation[Optional[JobStatus]]:
         found = yield from self.statuses([id])
@@ -482,6 +506,15 @@ def _mark(event: Event, text: str) -> str:
     if isinstance(event, BatchEndedEvent) or event.epoch is None:
         return text
     return f"{event.id} {event.epoch} {event.seq}"
+
+
+def _ids_of(text: str, url: str) -> Set[str]:
+    """The id of a waiting element, if it is a job with this URL."""
+    fields = _object(text)
+    urls = fields.get("urls")
+    if url != fields.get("url") and not (isinstance(urls, list) and url in urls):
+        return set()
+    return {fields.get("id") or derived_id(fields)}
 
 
 def _object(text: str) -> Dict[str, Any]:

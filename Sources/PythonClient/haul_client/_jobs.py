@@ -82,6 +82,19 @@ def derived_id(fields: Dict[str, Any]) -> str:
     return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:16]
 
 
+def masked_url(url: str) -> str:
+    """A URL as jobs' hashes have it."""
+    address, query, _ = url.partition("#")[0].partition("?")
+    scheme, separator, rest = address.partition("://")
+    authority, slash, path = rest.partition("/")
+    return scheme + separator + authority.rpartition("@")[2] + slash + path + ("?[masked]" if query else "")
+
+
+def url_digest(url: str) -> str:
+    """The digest by which a URL is found. It is also the id of a download that has nothing but this URL."""
+    return hashlib.sha1((url + "\n").encode(), usedforsecurity=False).hexdigest()[:16]
+
+
 def to_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 

@@ -25,7 +25,7 @@ from ._async import AsyncConnection, AsyncQueue, AsyncSubscription
 from ._contract import Keys
 from ._core import Command, Notice
 from ._errors import InvalidJob, RedisFailed, Unreachable
-from ._jobs import check, derived_id, is_unknown_limit, to_json
+from ._jobs import check, derived_id, is_unknown_limit, to_json, url_digest
 from ._results import is_settled
 from ._schema import FIELDS
 from ._sync import Connection, Queue, Subscription
@@ -204,6 +204,12 @@ class FakeFleet:
             text = items.pop()
             self._lists.setdefault(values[0], deque()).appendleft(text)
             return text
+        if verb == "HGET" and key == self.keys.urls:
+            return next(iter(self._ids_of_digest(values[0])), None)
+        if verb == "HGETALL" and key.startswith(self.keys.url("")):
+            return dict.fromkeys(self._ids_of_digest(key[len(self.keys.url("")) :]), "")
+        if verb == "HMGET":
+            return [self._hashes.get(key, {}).get(name) for name in values]
         if verb == "HGETALL":
             return dict(self._hashes.get(key, {}))
         if verb == "HSET":
@@ -222,6 +228,9 @@ class FakeFleet:
         if verb in ("PUBLISH", "PEXPIRE"):
             return 0
         raise RedisFailed(f"the fake has no command {verb}")
+
+    def _ids_of_digest(self, digest: str) -> List[str]:
+        return [id for id in self.jobs if digest in self.hash(id).get(contract.URL_DIGESTS, "").split()]
 
     def subscribe(self, channel: str) -> FakeBox:
         with self._lock:
@@ -329,6 +338,7 @@ class FakeFleet:
                 self.update(id, {
                     contract.CREATED: self._now(), contract.META: None if meta is None else to_json(meta),
                     "reply_to": name, contract.PATH: fields.get("path"), contract.URL: self.jobs[id].url,
+                    contract.URL_DIGESTS: " ".join(map(url_digest, fields.get("urls") or [fields["url"]])),
                     contract.KIND: None if self.jobs[id].kind == "download" else self.jobs[id].kind,
                 })
             self._join(id, fields)

@@ -15,51 +15,36 @@ struct List: AsyncParsableCommand {
     static let states = JobState.allCases.map(\.rawValue) + ["rejected"]
 
     @OptionGroup var common: CommonOptions
-    @Option(
-        parsing: .singleValue,
-        help:
-            "queued, scheduled, running, paused, completed, failed, cancelled or rejected; all but rejected if not given. May be repeated.",
-        completion: .list(Self.states))
-    var state: [String] = []
-    @Option(parsing: .singleValue, help: "Jobs with this error, like http_404 or 'http_5*'. May be repeated.")
-    var error: [String] = []
-    @Option(parsing: .singleValue, help: "Jobs whose URL is on this host or below it. May be repeated.")
-    var host: [String] = []
-    @Option(
-        parsing: .singleValue, help: "Jobs that this worker runs or ran. May be repeated.",
-        completion: Completer.workers)
-    var worker: [String] = []
-    @Option(help: "Jobs that have been in their state for so long: 90s, 10m, 2h, 7d.") var older: String?
-    @Option(help: "Jobs whose id, URL or file has this in it; * and ? stand for other characters.") var match: String?
+    @OptionGroup var filter: FilterOptions
     @Option(help: "Sort by \(JobOrder.allCases.map(\.rawValue).joined(separator: ", ")).") var sort: JobOrder?
+    @Flag(help: "Reverse the order of --sort.") var reverse = false
     @Option(help: "The most jobs of each state.") var limit = 1000
     @Option(help: "Begin after this job, the last of an earlier list. Needs one --state.", completion: Completer.jobs)
     var after: String?
-    @Option(help: "Count jobs by error, host, worker or state; only failed jobs, unless --state is given.")
+    @Option(help: "Count jobs by error, host, worker, state, kind or batch; only failed jobs, unless --state is given.")
     var by: JobGroups.Key?
     @Flag(help: "With --state rejected: print the elements as they were pushed, with their secrets.") var all = false
 
+    private var listsRejected: Bool { filter.state == ["rejected"] }
+
     func validate() throws {
         guard limit >= 1 else { throw ValidationError("--limit must be 1 or more, not \(limit)") }
-        if let older, Age.milliseconds(older) == nil {
-            throw ValidationError("--older must be a time like 90s, 10m, 2h or 7d, not \"\(older)\".")
-        }
-        guard after == nil || state.count == 1 else {
+        guard !reverse || sort != nil else { throw ValidationError("--reverse requires --sort") }
+        guard after == nil || filter.state.count == 1 else {
             throw ValidationError("--after requires exactly one --state")
         }
-        guard !state.contains("rejected") || state.count == 1 else {
+        guard !filter.state.contains("rejected") || listsRejected else {
             throw ValidationError("--state rejected allows no other --state: rejected elements are not jobs")
         }
-        guard !all || state == ["rejected"] else { throw ValidationError("--all requires --state rejected") }
+        guard !all || listsRejected else { throw ValidationError("--all requires --state rejected") }
     }
 
     func run() async throws {
-        let states = try chosenStates()
+        let states = listsRejected ? [] : try filter.states(else: by == nil ? JobState.allCases : [.failed])
         let queue = try await common.connect()
-        if state == ["rejected"] { return try await listRejected(of: queue) }
-        var lister = JobLister(queue: queue, order: sort, limit: limit, after: after)
-        lister.filter = ListFilter(
-            errors: error, hosts: host, workers: worker, older: older.flatMap(Age.milliseconds), match: match)
+        if listsRejected { return try await listRejected(of: queue) }
+        var lister = JobLister(queue: queue, order: sort, isReversed: reverse, limit: limit, after: after)
+        lister.filter = filter.conditions
         let now = try await printingErrors { () throws(RedisError) in try await queue.now() }
         if let by { return try await group(by, states, lister, now) }
         var (rows, rests): ([JobRow], [String]) = ([], [])
@@ -80,23 +65,11 @@ struct List: AsyncParsableCommand {
         for line in JobTable.lines(rows, now: now, width: Terminal.width) { Terminal.line(line) }
     }
 
-    private func chosenStates() throws -> [JobState] {
-        if state.isEmpty { return by == nil ? JobState.allCases : [.failed] }
-        return try state.filter { $0 != "rejected" }.map { text in
-            guard let state = JobState(rawValue: text) else {
-                let near = Suggestion.nearest(to: text, among: Self.states).map { " Did you mean \($0)?" } ?? ""
-                throw ExitStatus.printing(
-                    .usage, "\"\(text)\" is not a state: use \(Self.states.joined(separator: ", ")).\(near)")
-            }
-            return state
-        }
-    }
-
     /// Runs `body`. nil if the user may not read the waiting jobs, which hold secrets, and has not asked for queued
     /// jobs.
     private func seen<T>(_ state: JobState, _ body: () async throws(RedisError) -> T) async throws -> T? {
         do throws(RedisError) { return try await body() } catch {
-            guard error.code == .noPermission, state == .queued, self.state.isEmpty else {
+            guard error.code == .noPermission, state == .queued, filter.state.isEmpty else {
                 throw ExitStatus.printing(error)
             }
             Terminal.complain(
@@ -109,7 +82,7 @@ struct List: AsyncParsableCommand {
     private func rest(of state: JobState, _ found: JobLister.Found) -> String? {
         guard found.left != 0, let last = found.rows.last else { return nil }
         let count = found.left.map { "\($0) more jobs are \(state.rawValue)" } ?? "more jobs are \(state.rawValue)"
-        let add = self.state.count == 1 ? "" : "--state \(state.rawValue) "
+        let add = filter.state.count == 1 ? "" : "--state \(state.rawValue) "
         return "haul: \(count): add \(add)--after \(last.id) to list them".printable
     }
 
@@ -138,16 +111,11 @@ struct List: AsyncParsableCommand {
             let records = try await printingErrors { () throws(RedisError) in try await queue.jobs(rows.map(\.id)) }
             let known = Dictionary(records.map { ($0.id, $0) }) { one, _ in one }
             for row in rows {
-                if let record = known[row.id] {
-                    Terminal.line(JobView(record: record).summary)
-                } else if row.state == .queued {
-                    var object = JSONObject()
-                    object.set("id", row.id)
-                    object.set("state", "queued")
-                    if !row.url.isEmpty { object.set("url", row.url) }
-                    if !row.waiting.isEmpty { object.set("waiting", row.waiting) }
-                    Terminal.line(object.text)
-                }
+                // No worker has claimed a job without a hash.
+                let unclaimed = JobRecord(job: row.listed, state: .queued, fields: [:])
+                guard let record = known[row.id] ?? (row.state == .queued ? unclaimed : nil) else { continue }
+                let timestamp = row.state == .running ? nil : row.listed.timestamp
+                Terminal.line(record.json(showsResponse: false, timestamp: timestamp))
             }
         }
     }

@@ -7,24 +7,33 @@ struct ListFilter: Sendable {
     /// Hosts of URLs. Their subdomains match, too.
     var hosts: [String] = []
     var workers: [String] = []
+    /// The name of a batch.
+    var batch: String?
     /// The least time in milliseconds since the job entered its state.
     var older: Int64?
     /// A part of an id, a URL or a file name. Case does not count. With a `*` or a `?` it is a pattern for the whole
     /// text.
     var match: String?
 
-    var isEmpty: Bool { errors.isEmpty && hosts.isEmpty && workers.isEmpty && older == nil && match == nil }
+    var isEmpty: Bool {
+        errors.isEmpty && hosts.isEmpty && workers.isEmpty && batch == nil && older == nil && match == nil
+    }
 
     /// - Parameter now: Redis' clock, Unix ms.
     func accepts(_ row: JobRow, now: Int64) -> Bool {
         if !errors.isEmpty, !errors.contains(where: { Self.fits($0, row.error) }) { return false }
         if !hosts.isEmpty {
             let host = row.host
-            guard hosts.contains(where: { host == $0.lowercased() || host.hasSuffix("." + $0.lowercased()) }) else {
-                return false
-            }
+            guard
+                hosts.contains(where: {
+                    // An IPv6 address may be given as it is written in a URL.
+                    let wanted = $0.lowercased().filter { $0 != "[" && $0 != "]" }
+                    return host == wanted || host.hasSuffix("." + wanted)
+                })
+            else { return false }
         }
         if !workers.isEmpty, !workers.contains(row.worker) { return false }
+        if let batch, !row.batch.split(separator: " ").contains(batch[...]) { return false }
         if let older {
             guard let since = row.since, now - since >= older else { return false }
         }

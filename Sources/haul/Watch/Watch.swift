@@ -1,30 +1,45 @@
 import ArgumentParser
 import HaulBus
+import HaulContract
 import HaulRedis
+import HaulTerminal
 
 struct Watch: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "watch", abstract: "Follow the given jobs, or all jobs without ids.",
+        commandName: "watch", abstract: "Follow the selected jobs, or all jobs if none are selected.",
         discussion: """
-            Ends when all named jobs have ended, with status 1 if one did not complete. At most 20 running jobs have a line \
+            Ends when all selected jobs have ended, with status 1 if one did not complete. At most 20 running jobs have a line \
             at a time; haul top shows all.
             """)
     @OptionGroup var common: CommonOptions
-    @Argument(help: "Ids of jobs.", completion: Completer.jobs) var ids: [String] = []
+    @Argument(help: "Ids or whole URLs of jobs.", completion: Completer.jobs) var jobs: [String] = []
+    @OptionGroup var filter: FilterOptions
+    @OptionGroup var display: ProgressOption
     @Flag(help: "Also wait for jobs that the queue does not know yet.") var waitFor = false
 
     func validate() throws {
-        try Selection.check(ids)
-        guard !waitFor || !ids.isEmpty else { throw ValidationError("--wait-for requires the ids of jobs") }
+        try JobArguments.check(jobs)
+        guard jobs.isEmpty || filter.isEmpty else {
+            throw ValidationError("Give ids or URLs of jobs, or filters such as --state, and not both")
+        }
+        guard !waitFor || !jobs.isEmpty else { throw ValidationError("--wait-for requires the ids of jobs") }
     }
 
     func run() async throws {
         let queue = try await common.connect()
-        if !waitFor {
+        var (ids, unknown) = try await JobArguments.ids(jobs, in: queue)
+        if !unknown.isEmpty { throw KnownJobs.complain(unknown, in: queue, "a URL must be whole, with its query") }
+        if !filter.isEmpty {
+            let states = try filter.states(else: [.running, .queued, .scheduled, .paused])
+            ids = try await filter.ids(in: states, of: queue)
+            guard !ids.isEmpty else {
+                throw ExitStatus.printing(.jobFailed, "the queue \(queue.name) has no such job to watch")
+            }
+        } else if !waitFor {
             let known = try await KnownJobs.find(ids, in: queue)
-            let unknown = ids.filter { known.states[$0] == nil }
+            unknown = ids.filter { known.states[$0] == nil }
             if !unknown.isEmpty { throw KnownJobs.complain(unknown, in: queue, "--wait-for waits for it") }
         }
-        try await Follower(queue, ids, json: common.json).follow()
+        try await Follower(queue, ids, json: common.json, progress: display.progress).follow()
     }
 }

@@ -39,6 +39,12 @@ extension Ledger {
         switch cause {
         case .claim, .settle: state = taken(id, &story, state, after)
         case .tick:
+            // A tick trims ended jobs in the last 5 s before they expire.
+            if after.state == nil, state?.isFinal == true, let expiry = story.expiry, expiry <= now + 5000 {
+                story.forget(tombstone: nil)
+                story.facts = Facts()
+                state = nil
+            }
             state = observed(id, &story, state, after)
             // A tick does what a claim would do to an element that waits for a host, and starts nothing.
             if after.state != state || state == nil, after.state != .running { state = taken(id, &story, state, after) }

@@ -1,6 +1,6 @@
 -- What a push does to its job: docs/reference/ordering.md.
 --
--- Uses: Defaults, Events, Rejections, Replies, Responses, States, Urls.
+-- Uses: Defaults, Events, Rejections, Replies, Responses, States, UrlIndex, Urls.
 -- Calls ahead: Announcements, Batches, Order.
 -- Writes: job:<id>, spec:<id>, deadlines.
 do
@@ -89,6 +89,7 @@ do
     Batches.begin(c, id, job, parsed, is_begun, set)
     if parsed.url or parsed.urls then
       set('url', Urls.mask(parsed.url or parsed.urls[1]))
+      UrlIndex.record(c, id, job, parsed, set)
       if is_begun then
         call('HSET', spec_key, 'spec', element)
         job.meta = parsed.meta ~= nil and Defaults.meta(c, element) or nil
@@ -131,6 +132,7 @@ do
     local job_key = c.JOB .. id
     call('HSET', c.SPEC .. id, 'renewed', element)
     call('HSET', job_key, 'url', Urls.mask(parsed.url or parsed.urls[1]))
+    UrlIndex.record(c, id, job, parsed, function(name, value) call('HSET', job_key, name, value) end)
     if tonumber(timestamp) > tonumber(job.pushed or 0) then call('HSET', job_key, 'pushed', timestamp) end
     Events.emit(c, id, job, 'duplicate', Replies.duplicate(job, { reason = 'active', made = parsed.at }))
     Replies.await_end(c, id, job, parsed.reply_to)

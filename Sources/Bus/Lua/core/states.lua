@@ -1,6 +1,6 @@
 -- The moves of a job from one state to another, with the indexes, times to live and events that belong to them.
 --
--- Uses: Call, Deletions, Events, Responses.
+-- Uses: Call, Deletions, Events, Responses, UrlIndex.
 -- Calls ahead: Announcements, Batches, Hosts, Order, Rechecks.
 -- Writes: job:<id>, spec:<id>, offsets:<id>, jobs, leases, scheduled, paused, completed, failed, cancelled, deadlines,
 -- unannounced, worker:<worker>, held:<worker>, removed.
@@ -90,8 +90,9 @@ do
     Announcements.announce_early(c, id)
     local job_key = c.JOB .. id
     local settled_at, pushed, ahead, token, settled_token, seq, epoch_of_seq, pending_deletion, finished, state, reply_to, status, generation,
-      lost = unpack(call('HMGET', job_key, 'settled_until', 'pushed', 'ahead', 'token', 'settled', 'seq', 'epoch', 'pending_deletion', 'finished',
-        'state', 'reply_to', 'status', 'generation', 'lost'))
+      lost, digests = unpack(call('HMGET', job_key, 'settled_until', 'pushed', 'ahead', 'token', 'settled', 'seq', 'epoch', 'pending_deletion', 'finished',
+        'state', 'reply_to', 'status', 'generation', 'lost', 'url_digests'))
+    UrlIndex.forget(c, { id, digests or nil })
     if settled_at == finished and (state == 'completed' or state == 'failed') then settled_at = nil end
     for _, index in pairs(c.INDEX) do call('ZREM', index, id) end
     call('ZREM', c.DEADLINES, id)

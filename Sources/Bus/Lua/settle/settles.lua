@@ -14,7 +14,7 @@
 -- that is sent again returns 'done' again. An error concerns one run; the other runs are settled.
 --
 -- Uses: Batches, Call, Claims, Events, Hosts, Isolation, Jobs, Order, Permits, Rejections, Replies, Reports, Responses,
--- Settings, States.
+-- Settings, States, UrlIndex.
 -- Calls ahead: Workers.
 -- Writes: job:<id>, spec:<id>, offsets:<id>, worker:<worker>, leases, deadlines, scheduled, paused, completed, failed,
 -- cancelled.
@@ -44,12 +44,14 @@ do
     local since = call('HGET', c.JOB .. id, 'epoch') or '0'
     call('DEL', c.JOB .. id, c.SPEC .. id)
     call('HSET', c.JOB .. id, unpack(was.hash))
+    UrlIndex.forget(c, { id, job.url_digests })
     Responses.keep(c, id, was.hash)
     call('HSET', c.JOB .. id, 'settled', token, 'seq', job.seq, 'epoch', since)
     -- The claim has already published that the job was completed.
     if call('HDEL', c.JOB .. id, 'unannounced') == 1 then call('HDEL', c.JOB .. id, 'waiting') end
     if #was.spec > 0 then call('HSET', c.SPEC .. id, unpack(was.spec)) end
     local restored = Jobs.read(c, id)
+    if restored.url_digests then UrlIndex.enter(c, id, restored.url_digests) end
     if was.score then call('ZADD', c.INDEX[restored.state], was.score, id) end
     if not restored.deadline then call('ZREM', c.DEADLINES, id) end
     if was.ttl > 0 then

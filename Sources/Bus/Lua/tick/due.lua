@@ -1,6 +1,6 @@
 -- Tasks of the tick for entries of sorted sets whose time has come.
 --
--- Uses: Budget, Events, Isolation, Jobs, Responses, States.
+-- Uses: Budget, Events, Isolation, Jobs, Responses, States, UrlIndex.
 -- Writes: job:<id>, spec:<id>, offsets:<id>, scheduled, completed, failed, cancelled, deadlines.
 do
   -- A task of the tick: puts scheduled jobs that are due at the end of the queue.
@@ -49,18 +49,24 @@ do
     if count > 100 and ended > 0 then tick.more = true end
   end
 
-  -- A task of the tick: deletes index entries of ended jobs. The jobs' hashes usually expire by themselves. If a
-  -- setting has made the time shorter, the hashes of older jobs are deleted here as well. If it has made the time
-  -- longer, the hashes of older jobs expire before their entries are due.
+  -- A task of the tick: deletes ended jobs and their index entries up to 5 s before the hashes would expire by
+  -- themselves, because the hash says where the index of URLs has the job. If a setting has made the time longer, the
+  -- hashes of older jobs expire before their entries are due.
   function Due.trim(c, tick)
     for state, ms in pairs(c.retention) do
-      local old = call('ZRANGEBYSCORE', c.INDEX[state], '-inf', integer_text(c.now - tonumber(ms)), 'LIMIT', 0, 50)
+      local latest = integer_text(c.now - tonumber(ms) + math.min(5000, tonumber(ms) / 10))
+      local old, indexed = call('ZRANGEBYSCORE', c.INDEX[state], '-inf', latest, 'LIMIT', 0, 50), {}
       for _, id in ipairs(old) do
-        if try('HGET', c.JOB .. id, 'state') == state then call('DEL', c.JOB .. id, c.SPEC .. id, c.OFFSETS .. id) end
+        local values = try('HMGET', c.JOB .. id, 'state', 'url_digests')
+        if values[1] == state then
+          call('DEL', c.JOB .. id, c.SPEC .. id, c.OFFSETS .. id)
+          if values[2] then indexed[#indexed + 1], indexed[#indexed + 2] = id, values[2] end
+        end
       end
       if #old > 0 then
         call('ZREM', c.INDEX[state], unpack(old))
         Responses.forget(c, old)
+        UrlIndex.forget(c, indexed)
       end
       if #old == 50 then tick.more = true end
       -- The oldest job expires first, unless the time was changed.
@@ -71,5 +77,6 @@ do
         tick.more = true
       end
     end
+    UrlIndex.sweep(c)
   end
 end

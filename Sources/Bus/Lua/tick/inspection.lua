@@ -8,7 +8,7 @@
 -- the queue, because a search for each would take as long as the queue is.
 -- Without 'repair' nothing is written.
 --
--- Uses: Call, Events, Isolation, Jobs, Responses, Settings, States.
+-- Uses: Call, Events, Isolation, Jobs, Responses, Settings, States, UrlIndex.
 -- Writes: job:<id>, spec:<id>, offsets:<id>, scheduled, paused, completed, failed, cancelled, leases, deadlines.
 do
   -- The checks. `check` is the check of one job: `id`, `key`, `keys`, `found(rule, repair)`, `is_repairing`, `ttl` (ms
@@ -76,6 +76,14 @@ do
     if call('PTTL', check.key) < 0 then check.found('ttl', function() call('PEXPIRE', check.key, 3600000) end) end
   end
 
+  -- The index of URLs must lead to the job.
+  function INSPECT.urls(c, check)
+    local digests = check.job.url_digests
+    if digests and not UrlIndex.has(c, check.id, digests) then
+      check.found('url', function() UrlIndex.restore(c, check.id, digests) end)
+    end
+  end
+
   function INSPECT.indexes(c, check)
     for state, index in pairs(c.INDEX) do
       local there = call('ZSCORE', index, check.id)
@@ -136,6 +144,7 @@ do
     if not state then return INSPECT.tombstone(c, check) end
     if state ~= 'queued' and state ~= 'running' and not c.INDEX[state] then return check.found('unknown state') end
     INSPECT.indexes(c, check)
+    INSPECT.urls(c, check)
     INSPECT.lease(c, check)
     INSPECT.element(c, check)
     INSPECT.times(c, check)

@@ -1,0 +1,108 @@
+-- Finds jobs by their URLs, which the jobs' records mask. The hash `urls` has a digest of each URL, and the id of the
+-- job that it belongs to. Further jobs of the same URL are the fields of url:<digest>. A job whose id was derived from
+-- its URL alone needs no entry, because its id is the digest.
+--
+-- Writes: urls, url:<digest>.
+do
+  -- Jobs of one URL often follow each other, so the digest of the last URL is kept. `shared` is the key of the last URL
+  -- that several jobs have, and `renewed` the time (ms) at which its time to live was set: while its jobs follow each
+  -- other, each costs one command.
+  local last, last_digest, shared, renewed
+
+  -- The first 16 hexadecimal digits of a SHA-1, as Claims derives ids.
+  local function digest_of(url)
+    if url ~= last then last, last_digest = url, string.sub(redis.sha1hex(url .. '\n'), 1, 16) end
+    return last_digest
+  end
+
+  -- The digests of all URLs of an element, with blanks between them.
+  local function digests_of(parsed)
+    if not parsed.urls then return digest_of(parsed.url) end
+    local digests, known = {}, {}
+    for _, url in ipairs({ parsed.url or parsed.urls[1], unpack(parsed.urls) }) do
+      local digest = digest_of(url)
+      if not known[digest] then digests[#digests + 1] = digest end
+      known[digest] = true
+    end
+    return table.concat(digests, ' ')
+  end
+
+  -- Enters a job for one digest. A key of another type stops no job.
+  local function enter(c, id, digest)
+    if digest == id then return end
+    local others = c.PREFIX .. KEY.url .. digest
+    if others == shared and c.now < renewed + 86400000 then
+      try('HSET', others, id, '')
+    elseif try('HSETNX', c.PREFIX .. KEY.urls, digest, id) == 0 then
+      try('HSET', others, id, '')
+      try('PEXPIRE', others, 2764800000)
+      shared, renewed = others, c.now
+    end
+  end
+
+  -- Enters a job for each of its digests.
+  function UrlIndex.enter(c, id, digests)
+    if #digests == 16 then return enter(c, id, digests) end
+    for digest in string.gmatch(digests, '%x+') do enter(c, id, digest) end
+  end
+
+  -- Whether a job is found by its digests.
+  function UrlIndex.has(c, id, digests)
+    for digest in string.gmatch(digests, '%x+') do
+      if digest ~= id and try('HGET', c.PREFIX .. KEY.urls, digest) ~= id and try('HEXISTS', c.PREFIX .. KEY.url .. digest, id) == 0 then
+        return false
+      end
+    end
+    return true
+  end
+
+  -- Enters a job that is missing, for an inspection, whose role has few rights.
+  function UrlIndex.restore(c, id, digests)
+    for digest in string.gmatch(digests, '%x+') do
+      local others = c.PREFIX .. KEY.url .. digest
+      if call('HEXISTS', c.PREFIX .. KEY.urls, digest) == 0 then call('HSET', c.PREFIX .. KEY.urls, digest, id)
+      else
+        call('HSET', others, id, '')
+        call('PEXPIRE', others, 2764800000)
+      end
+    end
+  end
+
+  -- Removes jobs. jobs: ids and their field `url_digests` in turn; a last job may have none.
+  function UrlIndex.forget(c, jobs)
+    local owners, digests = {}, {}
+    for n = 2, #jobs, 2 do
+      -- A job has at most 17 URLs, and any client may write into its hash.
+      for digest in string.gmatch(string.sub(jobs[n], 1, 288), '%x+') do
+        owners[#owners + 1], digests[#digests + 1] = jobs[n - 1], digest
+      end
+    end
+    if #digests == 0 then return end
+    -- The last field of a hash takes its key and its time to live with it.
+    shared = nil
+    local found, gone = try('HMGET', c.PREFIX .. KEY.urls, unpack(digests)), {}
+    for n, digest in ipairs(digests) do
+      if found[n] == owners[n] then gone[#gone + 1] = digest
+      elseif digest ~= owners[n] then try('HDEL', c.PREFIX .. KEY.url .. digest, owners[n]) end
+    end
+    if #gone > 0 then call('HDEL', c.PREFIX .. KEY.urls, unpack(gone)) end
+  end
+
+  -- Records the URLs of a push. set: adds a pair for the job's hash.
+  function UrlIndex.record(c, id, job, parsed, set)
+    local digests = digests_of(parsed)
+    if digests == (job.url_digests or id) then return end
+    if job.url_digests then UrlIndex.forget(c, { id, job.url_digests }) end
+    UrlIndex.enter(c, id, digests)
+    set('url_digests', digests)
+  end
+
+  -- Removes two entries, which are chosen at random, if their jobs no longer exist. An entry stays behind if no worker
+  -- was there when its job expired.
+  function UrlIndex.sweep(c)
+    local some = try('HRANDFIELD', c.PREFIX .. KEY.urls, 2, 'WITHVALUES')
+    for n = 1, some.err and 0 or #some, 2 do
+      if call('EXISTS', c.JOB .. some[n + 1]) == 0 then call('HDEL', c.PREFIX .. KEY.urls, some[n]) end
+    end
+  end
+end

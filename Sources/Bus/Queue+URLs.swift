@@ -1,0 +1,85 @@
+import HaulContract
+package import HaulRedis
+
+// Finds jobs by their URLs: Lua/urls.lua.
+
+extension Queue {
+    /// The digest by which a URL is found, and the id of a download that has only this URL.
+    package static func digest(ofURL url: String) -> String { String(SHA1.hex(url + "\n").prefix(16)) }
+
+    /// The ids of the jobs that have one of these URLs, whole and with its query, as their URL or as a mirror. Claimed
+    /// jobs come from the index of URLs, and others from a search through the waiting elements.
+    ///
+    /// - Parameter searchesWaiting: False to leave out jobs that no worker has claimed yet.
+    /// - Returns: For each URL its ids, sorted.
+    package func ids(
+        ofURLs urls: Set<String>, searchesWaiting: Bool = true
+    ) async throws(RedisError) -> [String: [String]] {
+        var found: [String: Set<String>] = [:]
+        for url in urls { found[url] = try await claimed(url) }
+        if searchesWaiting {
+            do throws(RedisError) {
+                for (url, ids) in try await waiting(ofURLs: urls) { found[url, default: []].formUnion(ids) }
+            } catch {
+                // A user who may not read elements finds claimed jobs only.
+                guard error.code == .noPermission else { throw error }
+            }
+        }
+        return found.mapValues { $0.sorted() }
+    }
+
+    private func claimed(_ url: String) async throws(RedisError) -> Set<String> {
+        let digest = Self.digest(ofURL: url)
+        var ids: Set<String> = [digest]
+        if let id = try await redis.send(Command("HGET", keys[.urls], digest)).string { ids.insert(id) }
+        var cursor = "0"
+        repeat {
+            let reply = try await redis.send(Command("HSCAN", keys[.url] + digest, cursor, "COUNT", 1000)).array ?? []
+            let pairs = (reply.last?.array ?? []).compactMap(\.string)
+            for index in stride(from: 0, to: pairs.count, by: 2) { ids.insert(pairs[index]) }
+            cursor = reply.first?.string ?? "0"
+        } while cursor != "0"
+        let candidates = ids.sorted()
+        // The index may name jobs that are gone or have another URL now, and the digest of a URL may be any job's id.
+        let hashes = try await fields(["state", "url", "url_digests"], of: candidates)
+        return Set(
+            zip(candidates, hashes).filter { id, fields in
+                guard fields["state"] != nil else { return false }
+                if let digests = fields["url_digests"] { return digests.split(separator: " ").contains(digest[...]) }
+                return id == digest && fields["url"] == MaskedURL.text(url)
+            }.map(\.0))
+    }
+
+    /// The ids of jobs whose waiting elements have one of the URLs, by URL. Searches the bytes of all elements, and
+    /// reads only those that may match.
+    private func waiting(ofURLs urls: Set<String>) async throws(RedisError) -> [String: Set<String>] {
+        let lists = try await waitingLists()
+        let needles = urls.map { Needle($0) }
+        @Sendable func isPossible(_ element: [UInt8]) -> Bool {
+            element.contains(UInt8(ascii: "\\")) || needles.contains { $0.isIn(element) }
+        }
+        var found: [String: Set<String>] = [:]
+        var (start, limit) = (0, Self.minPageOfElements)
+        while !Task.isCancelled, start < lists.count {
+            let page = try await page(in: lists, from: start, limit: limit) { elements in
+                elements.enumerated().compactMap { position, element in
+                    guard isPossible(element.bytes), let json = try? JSON(element.bytes), let job = try? Element(json)
+                    else { return nil }
+                    let its = [json["url"]?.string] + (json["urls"]?.array ?? []).map(\.string)
+                    let meant = Set(its.compactMap(\.self)).intersection(urls)
+                    return meant.isEmpty ? nil : (position, ListedJob(id: job.id, urls: meant))
+                }
+            }
+            for (_, job) in page.jobs { for url in job.urls { found[url, default: []].insert(job.id) } }
+            (start, limit) = (start + page.read, page.next)
+        }
+        return found
+    }
+}
+
+extension ListedJob {
+    fileprivate init(id: String, urls: Set<String>) {
+        self.init(id: id)
+        self.urls = urls
+    }
+}
