@@ -11,13 +11,15 @@ package struct Table {
         let rank: Int
         /// The least width before any cut, so that the column does not move while its rows change.
         let width: Int
+        /// The colour of a cell (the number of SGR, such as 31 for red) by its text; nil for none.
+        let color: (@Sendable (String) -> Int?)?
 
         package init(
             title: String, isNumber: Bool = false, least: Int? = nil, keepsEnd: Bool = false, rank: Int = 9,
-            width: Int = 0
+            width: Int = 0, color: (@Sendable (String) -> Int?)? = nil
         ) {
             (self.title, self.isNumber, self.least) = (title, isNumber, least)
-            (self.keepsEnd, self.rank, self.width) = (keepsEnd, rank, width)
+            (self.keepsEnd, self.rank, self.width, self.color) = (keepsEnd, rank, width, color)
         }
     }
 
@@ -35,22 +37,26 @@ package struct Table {
 
     /// The header and the rows. A column that is empty in all rows is left out, unless it has a fixed `width`.
     ///
-    /// - Parameter width: The columns of the terminal; nil if lines may be of any width.
-    package func lines(width: Int?) -> [String] {
+    /// - Parameters:
+    ///   - width: The columns of the terminal; nil if lines may be of any width.
+    ///   - isColored: Whether cells have the colours of their columns.
+    package func lines(width: Int?, isColored: Bool = false) -> [String] {
         let filled = columns.indices.filter { index in
             columns[index].width > 0 || rows.contains { !$0[index].isEmpty }
         }
         let widths = widths(of: filled, within: width)
         let shown = filled.filter { widths[$0] != nil }
-        return ([columns.map(\.title)] + rows).map { row in
+        return ([columns.map(\.title)] + rows).enumerated().map { number, row in
             var line = ""
             for (place, index) in shown.enumerated() {
                 if place > 0 { line += String.spaces(Self.gap) }
                 let isLast = place == shown.count - 1
-                line +=
+                let text =
                     width == nil
                     ? padded(row[index], columns[index], widths[index]!, isLast: isLast)
                     : cell(row[index], columns[index], widths[index]!, isLast: isLast)
+                let color = isColored && number > 0 ? columns[index].color?(row[index]) : nil
+                line += color.map { "\u{1B}[\($0)m\(text)\u{1B}[0m" } ?? text
             }
             return line
         }

@@ -8,16 +8,25 @@ package enum Terminal {
         isatty(STDOUT_FILENO) == 1 && getenv("TERM").map { String(cString: $0) } != "dumb"
     }
 
+    /// Whether standard output shows colours: it is a terminal, and NO_COLOR (https://no-color.org) is not set.
+    package static var isColored: Bool { isInteractive && Environment.text("NO_COLOR") == nil }
+
+    /// Standard error is a terminal that understands escape sequences.
+    package static var isErrorInteractive: Bool {
+        isatty(STDERR_FILENO) == 1 && getenv("TERM").map { String(cString: $0) } != "dumb"
+    }
+
     /// The columns that a list may use; nil if standard output is not a terminal: then lines may be of any width.
     package static var width: Int? { isatty(STDOUT_FILENO) == 1 ? size.width : nil }
 
     /// Columns and rows; 80 and 24 if the terminal does not say.
     package static var size: (width: Int, height: Int) {
         var size = winsize()
-        guard ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0, size.ws_row > 0 else {
-            return (80, 24)
+        for descriptor in [STDOUT_FILENO, STDERR_FILENO] {
+            guard ioctl(descriptor, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0, size.ws_row > 0 else { continue }
+            return (Int(size.ws_col), Int(size.ws_row))
         }
-        return (Int(size.ws_col), Int(size.ws_row))
+        return (80, 24)
     }
 
     /// Opens /dev/null on each of the descriptors 0 to 2 that the parent process left closed. Otherwise the next file

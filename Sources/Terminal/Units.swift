@@ -2,15 +2,34 @@ import ArgumentParser
 
 /// Sizes and times as people write and read them. They are never part of a protocol.
 package enum Units {
+    private static let decimal = ["B", "kB", "MB", "GB", "TB", "PB"]
+
+    /// `999 B`, `1.2 kB`, `30.0 MB`: decimal units, as disks, networks and the page have them.
     package static func bytes(_ count: Int64) -> String {
-        let units = ["B", "KiB", "MiB", "GiB", "TiB"]
-        var value = Double(count)
-        var unit = 0
-        while value >= 1024, unit < units.count - 1 {
-            value /= 1024
+        let unit = unit(of: count)
+        return unit == 0 ? "\(count) B" : "\(scaled(count, unit)) \(decimal[unit])"
+    }
+
+    /// `2.5/4.8 GB`: both numbers in the unit of the whole. Without a whole the part alone.
+    package static func amount(_ part: Int64, of whole: Int64?) -> String {
+        guard let whole else { return bytes(part) }
+        let unit = unit(of: whole)
+        return unit == 0
+            ? "\(part)/\(whole) B" : "\(scaled(part, unit))/\(scaled(whole, unit)) \(decimal[unit])"
+    }
+
+    /// The index of the largest unit in which a number is 1 or more, after it has been rounded.
+    private static func unit(of count: Int64) -> Int {
+        var (value, unit) = (Double(count), 0)
+        while value >= (unit == 0 ? 1000 : 999.95), unit < decimal.count - 1 {
+            value /= 1000
             unit += 1
         }
-        return unit == 0 ? "\(count) B" : "\(rounded(value)) \(units[unit])"
+        return unit
+    }
+
+    private static func scaled(_ count: Int64, _ unit: Int) -> String {
+        rounded((0..<unit).reduce(Double(count)) { value, _ in value / 1000 })
     }
 
     package static func speed(_ bytesPerSecond: Int64) -> String { bytes(bytesPerSecond) + "/s" }

@@ -2,7 +2,7 @@ import HaulBus
 import HaulContract
 import HaulTerminal
 
-/// A job as it is printed: text for people, JSON for programs.
+/// A job as it is printed for people.
 struct JobView {
     let record: JobRecord
 
@@ -11,7 +11,7 @@ struct JobView {
         var parts = [record.id, record.state.rawValue]
         let received = record.integer("received") ?? 0
         if let total = record.integer("total") {
-            parts.append("\(Units.bytes(received)) of \(Units.bytes(total))")
+            parts.append(Units.amount(received, of: total))
         } else if received > 0 {
             parts.append(Units.bytes(received))
         }
@@ -20,10 +20,6 @@ struct JobView {
         parts.append(record["file"] ?? record["url"] ?? "")
         if let error = record["error"] { parts.append("\(error): \(record["message"] ?? "")") }
         return parts.joined(separator: "  ").printable
-    }
-
-    private var shown: [String: String] {
-        record.fields.filter { !JobRecord.hidden.contains($0.key) && !$0.value.isEmpty }
     }
 
     /// All fields, each on a line.
@@ -38,28 +34,5 @@ struct JobView {
                     + record.offsets.intervals.map { "\($0.lowerBound)-\($0.upperBound)" }.joined(separator: " "))
         }
         return lines.joined(separator: "\n")
-    }
-
-    /// Fields that are numbers or other JSON. `inode` and `mtime` stay strings: many JSON readers lose digits of
-    /// numbers this large.
-    private static let raw: Set<String> = [
-        "received", "total", "speed", "attempt", "crashes", "created", "started", "updated", "finished", "seq", "epoch",
-        "deadline_at", "settled_until", "validated", "response_dropped", "last_modified_strong", "meta",
-    ]
-
-    var json: String { json(of: shown) }
-
-    /// Like `json`, without the header fields and the body of a response, which may hold secrets.
-    var summary: String { json(of: shown.filter { !Self.ofResponse.contains($0.key) }) }
-
-    private static let ofResponse: Set<String> = ["headers", "body", "body_base64"]
-
-    private func json(of shown: [String: String]) -> String {
-        var members = [("id", JSON.quoted(record.id))] + JSON.members(shown, raw: Self.raw)
-        if !record.offsets.isEmpty {
-            let pairs = record.offsets.intervals.map { (String($0.lowerBound), String($0.upperBound)) }
-            members.append(("offsets", JSON.object(pairs)))
-        }
-        return JSON.object(members)
     }
 }

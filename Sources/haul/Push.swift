@@ -35,6 +35,7 @@ struct Push: AsyncParsableCommand {
     @Option(help: "Also push the batch's final event onto this reply list.") var batchReplyTo: String?
     @Option(help: "Any JSON up to 4 KiB, echoed in events.") var meta: String?
     @Flag(help: "Wait until the jobs have ended.") var wait = false
+    @OptionGroup var display: ProgressOption
 
     func run() async throws {
         let elements = try elements()
@@ -44,7 +45,7 @@ struct Push: AsyncParsableCommand {
         let pushed = try await printingErrors { () throws(RedisError) in try await queue.push(now: elements) }
         for element in elements { Terminal.line(common.json ? "{\"id\":\(JSON.quoted(element.id))}" : element.id) }
         guard wait else { return }
-        try await Follower(queue, elements, json: common.json, pushed: pushed).follow()
+        try await Follower(queue, elements, json: common.json, progress: display.progress, pushed: pushed).follow()
     }
 
     private func elements() throws -> [Element] {

@@ -41,8 +41,8 @@ import Testing
         for _ in 0..<2 {
             let get = try bench.start(other + [origin.url("/q?x=2")])
             #expect(try await get.wait() == 1, "\(get.standardOutput)")
-            #expect(get.standardOutput.contains("file_exists") && get.standardOutput.contains("/q?x=1"))
-            #expect(get.standardOutput.contains("--if-exists"))
+            #expect(get.standardError.contains("file_exists") && get.standardError.contains("/q?x=1"))
+            #expect(get.standardError.contains("--if-exists"))
             #expect(bench.files.holds("q", Self.bytes("/q?x=1")) && bench.names == ["q"])
         }
         let again = try bench.start(first + [origin.url("/q?x=1")])
@@ -57,7 +57,7 @@ import Testing
         #expect(try await bench.get(origin.url("/f%00x")).status == 0)
         for url in [elsewhere.url("/fx"), origin.url("/f%0Ax"), origin.url("/d/fx")] {
             let get = try await bench.get(url)
-            #expect(get.status == 1 && get.out.contains("is the file of \(origin.url("/f%00x"))"), "\(get)")
+            #expect(get.status == 1 && get.err.contains("is the file of \(origin.url("/f%00x"))"), "\(get)")
         }
         #expect(bench.files.holds("fx", Self.bytes("/f%00x")) && bench.names == ["fx"])
         // A checksum proves the bytes, wherever they came from.
@@ -76,7 +76,7 @@ import Testing
         // `q` has the size and date of x=1, and perhaps its inode, too.
         for number in [1, 4] {
             let get = try await bench.get("-R", origin.url("/q?x=\(number)"))
-            #expect(get.status == 1 && get.out.contains("/q?x=3"), "\(get)")
+            #expect(get.status == 1 && get.err.contains("/q?x=3"), "\(get)")
         }
         for (number, name) in [(2, "q (1)"), (3, "q")] {
             let get = try await bench.get("-R", origin.url("/q?x=\(number)"))
@@ -146,10 +146,10 @@ import Testing
             return reply
         }
         let get = try bench.start([origin.url("/a"), origin.url("/b"), "-x1"])
-        try await eventually("one to be refused") { get.standardOutput.contains("file_exists") }
+        try await eventually("one to be refused") { get.standardError.contains("file_exists") }
         gate.open()
         #expect(try await get.wait() == 1)
-        #expect(get.standardOutput.contains("of this command"), "\(get.standardOutput)")
+        #expect(get.standardError.contains("of this command"), "\(get.standardError)")
         #expect(bench.names == ["same"])
     }
 }

@@ -111,7 +111,7 @@ import Testing
         symlink("nowhere", bench.files.file("l"))
         for (name, words) in [("d", "is a directory"), ("p", "special file"), ("l", "link that leads nowhere")] {
             let get = try await bench.get(origin.url("/\(name)"))
-            #expect(get.status == 1 && get.out.contains(words), "\(get)")
+            #expect(get.status == 1 && get.err.contains(words), "\(get)")
             if name != "l" { #expect(!get.out.contains("overwrite"), "\(get)") }
             #expect(try await bench.get(origin.url("/\(name)"), "--if-exists", "rename").status == 0)
             #expect(bench.files.holds("\(name) (1)", Self.bytes))

@@ -38,7 +38,7 @@ import Testing
         #expect(get.status == 0 && !(get.out + get.err).contains("ss@"), "\(get)")
         bench.write("netrc", "machine other login x password y\nmachine 127.0.0.1\n login me password \"p@:ss\"\n")
         #expect(try await bench.get("--netrc-file", bench.files.file("netrc"), origin.url("/b")).status == 0)
-        #expect(try await bench.get(origin.url("/c")).out.contains("http_401"))
+        #expect(try await bench.get(origin.url("/c")).err.contains("http_401"))
     }
 
     @Test("a cookie file is read, and its cookies are sent where they belong") func cookies() async throws {
@@ -63,7 +63,7 @@ import Testing
             request.number == 1 ? OriginReply(503, headers: [("Retry-After", seconds)]) : .file(Self.bytes, to: request)
         }
         let get = try await bench.get(origin.url("/a"))
-        #expect(get.status == 1 && get.out.contains("run the same command again in 1h00m"), "\(get)")
+        #expect(get.status == 1 && get.err.contains("run the same command again in 1h00m"), "\(get)")
         #expect(try await bench.get(origin.url("/a")).status == 0)
     }
 
@@ -121,7 +121,7 @@ import Testing
         let origin = try OriginServer(certificates: try await Certificates()) { .file(Self.bytes, to: $0) }
         let get = try await GetBench().get(origin.url("/x").replacing("https", with: "http"))
         #expect(get.status == 1 && !get.err.contains("again in"), "\(get)")
-        #expect(get.out.contains("127.0.0.1:\(origin.port) speaks TLS") && get.out.contains("give https"), "\(get)")
+        #expect(get.err.contains("127.0.0.1:\(origin.port) speaks TLS") && get.err.contains("give https"), "\(get)")
         #expect(origin.requests.allSatisfy { $0.method == "HEAD" && $0.path == "/" })
     }
 

@@ -64,10 +64,33 @@ import Testing
             #expect(!lines.joined().contains("\u{1B}"))
         }
         if width == 80 {
-            let line = GetBars.bar(views[0], column: 5, width: 79)
-            #expect(
-                line.hasPrefix("short  50% [===") && line.hasSuffix("5.0 of 10.0 MiB    1.0 MiB/s      5s"), "\(line)")
+            let lines = GetBars.lines(views, GetBars.Totals(), width: 80, height: 24)
+            #expect(lines[0].hasPrefix("short") && lines[0].contains("  50% "), "\(lines[0])")
+            #expect(lines[0].hasSuffix("    5.2/10.5 MB    1.0 MB/s      5s"), "\(lines[0])")
+            // The columns are those of each other row, whatever its name and numbers.
+            #expect(Set(lines.prefix(3).map { Columns.of($0.prefix { $0 != "%" }) }).count <= 2, "\(lines)")
         }
+    }
+
+    @Test("columns do not depend on names and numbers, and are left out when the terminal is narrow")
+    func columns() {
+        func row(_ name: String, _ received: Int64, width: Int) -> String {
+            var row = ProgressRow(name)
+            (row.received, row.total, row.speed, row.eta) = (received, 4_800_000_000, 88_000_000, 27)
+            return row.text(width: width, isUnicode: false)
+        }
+        for width in [20, 30, 40, 60, 79, 120, 200] {
+            let (one, other) = (row("a", 999_999, width: width), row("longer.iso", 2_500_000_000, width: width))
+            #expect(Columns.of(one) <= width && Columns.of(one) == Columns.of(other), "\(one)\n\(other)")
+            #expect(one.count { $0 == "." || $0 == "#" } <= 36 && one.contains("0%"), "\(one)")
+        }
+        #expect(row("a", 2_500_000_000, width: 79).hasSuffix("2.5/4.8 GB   88.0 MB/s     27s"))
+        #expect(row("a", 2_500_000_000, width: 40).hasSuffix(" 52%   88.0 MB/s     27s"))
+        var waiting = ProgressRow("a")
+        waiting.note = "http_503, again in 6s"
+        #expect(waiting.text(width: 79).hasSuffix("  http_503, again in 6s"))
+        #expect(Units.bytes(999) == "999 B" && Units.bytes(1000) == "1.0 kB" && Units.bytes(999_950) == "1.0 MB")
+        #expect(Units.amount(0, of: 4_800_000_000) == "0.0/4.8 GB" && Units.amount(7, of: 70) == "7/70 B")
     }
 
     @Test("a shortened name keeps its beginning and its end") func shortened() {

@@ -30,7 +30,7 @@ import Testing
         #expect(text.contains("The last hour, by the minute:") && text.contains("The last two days, by the hour:"))
         #expect(text.contains(#/completed {9}2 [▁-█_.:=+*#-]{60}\n/#), "\(text)")
         #expect(text.contains(#/failed {12}1 [▁-█_.:=+*#-]{48}\n/#), "\(text)")
-        #expect(text.contains("received    3.1 MiB "))
+        #expect(text.contains("received     3.2 MB "))
         #expect(text.split(separator: "\n").allSatisfy { $0.count <= 80 })
 
         let curl = try ChildProcess(

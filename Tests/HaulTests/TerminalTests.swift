@@ -250,7 +250,7 @@ import Testing
                 try #require(ChildProcess.path(of: "haul")),
             ])
         #expect(try await get.wait() == 0, "\(get.standardError)")
-        #expect(get.standardOutput.contains("no space for this file"), "\(get.standardOutput)")
+        #expect(get.standardError.contains("no space for this file"), "\(get.standardError)")
         #expect(get.standardOutput.contains("completed  "))
     }
 }

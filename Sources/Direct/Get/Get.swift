@@ -24,6 +24,7 @@ package struct Get: AsyncParsableCommand {
     @Flag(name: .shortAndLong, help: "Print each decision: redirects, validators, what continues and what restarts.")
     var verbose = false
     @Flag(help: "One JSON object per line.") var json = false
+    @OptionGroup var display: ProgressOption
 
     package init() {}
 
@@ -93,9 +94,11 @@ package struct Get: AsyncParsableCommand {
     }
 
     func makeReporter() -> GetReporter {
-        let isTerminal = source.isToStandardOutput ? isatty(STDERR_FILENO) == 1 : Terminal.isInteractive
+        let style = display.progress ?? (quiet || json ? ProgressStyle.none : nil)
+        let progress = ProgressPlace.place(style, isOutputTaken: source.isToStandardOutput || json)
+        let hasTable = progress == .output || progress == .error && source.isToStandardOutput
         return GetReporter(
-            form: quiet ? .quiet : json ? .json : isTerminal ? .bars : .lines, isVerbose: verbose,
+            form: quiet ? .quiet : json ? .json : hasTable ? .bars : .lines, progress: progress, isVerbose: verbose,
             isOutputTaken: source.isToStandardOutput, here: Self.currentDirectory)
     }
 

@@ -23,7 +23,8 @@ struct GetLists: Sendable {
         let items = try zip(urls, names).map { url, name in
             try Self.item(url, name, in: scratch.path, credentials, headers)
         }
-        let reporter = GetReporter(form: .quiet, isVerbose: isVerbose, isOutputTaken: false, here: scratch.path)
+        let reporter = GetReporter(
+            form: .quiet, progress: .nowhere, isVerbose: isVerbose, isOutputTaken: false, here: scratch.path)
         let runner = GetRunner(items, settings, scratch.downloadLog, reporter, parallel: items.count)
         let work = Task { await runner.run() }
         let signals = Signals.cancelling(work)

@@ -17,12 +17,19 @@ final class GetReporter: Sendable {
         var screen = GetScreen()
         /// The number of texts that wait to be written.
         var pending = 0
+        /// The downloads whose first retry was printed. A row or the end tells of the others.
+        var retried: Set<String> = []
+        /// When the last line about the progress was printed.
+        var lastLine: ContinuousClock.Instant?
     }
 
     let form: Form
     let isVerbose: Bool
     /// The file itself goes to standard output, so messages go to standard error.
     private let isOutputTaken: Bool
+    private let progress: ProgressPlace
+    /// Whether the bars are on standard error.
+    private var drawsOnError: Bool { isOutputTaken || progress == .error }
     private let here: String
     private let state = Mutex(State())
     private let output = BlockingPool(name: "output", limit: 1)
@@ -31,9 +38,13 @@ final class GetReporter: Sendable {
     /// Columns and rows.
     var size: (width: Int, height: Int) { Terminal.size }
 
-    init(form: Form, isVerbose: Bool, isOutputTaken: Bool, here: String) {
-        (self.form, self.isVerbose, self.isOutputTaken, self.here) = (form, isVerbose, isOutputTaken, here)
+    init(form: Form, progress: ProgressPlace, isVerbose: Bool, isOutputTaken: Bool, here: String) {
+        (self.form, self.progress, self.isVerbose) = (form, progress, isVerbose)
+        (self.isOutputTaken, self.here) = (isOutputTaken, here)
     }
+
+    /// Whether anybody sees the progress.
+    var showsProgress: Bool { progress != .nowhere }
 
     // MARK: Messages
 
@@ -48,13 +59,13 @@ final class GetReporter: Sendable {
     /// A line on standard error, whatever the form of the output is.
     func complain(_ text: String) {
         let text = text.printable
-        let isOutputTaken = isOutputTaken
+        let drawsOnError = drawsOnError
         submit { screen in
             let (before, after) = (screen.clear(), screen.redraw())
             return {
-                Self.write(before, isOutputTaken)
+                Self.write(before, drawsOnError)
                 Terminal.complain(text)
-                Self.write(after, isOutputTaken)
+                Self.write(after, drawsOnError)
             }
         }
     }
@@ -79,6 +90,8 @@ final class GetReporter: Sendable {
         object.set("message", failure.message)
         object.set("delay", delay.secondsValue)
         writeJSON(object)
+        // One line for each download: five retries would scroll the terminal by ten lines.
+        guard state.withLock({ $0.retried.insert(run.item.key).inserted }) || isVerbose else { return }
         let count = attempt > 0 ? " (\(attempt) of \(retries))" : ""
         record("\(run.item.label): \(failure.message); again in \(Units.duration(delay.secondsValue))\(count)")
     }
@@ -95,17 +108,16 @@ final class GetReporter: Sendable {
         if form == .json { return writeJSON(Self.ended(run.item, result)) }
         // With `-o -` the command prints a summary of its own.
         if isOutputTaken, !result.isFailed { return }
-        if form == .lines { return line(GetTable.line(run.item, result, from: here)) }
+        if case .failed = result.end { return complain(GetTable.line(run.item, result, from: here)) }
         // With bars, the table at the end has the other downloads.
-        if case .failed = result.end { complain(GetTable.line(run.item, result, from: here)) }
+        if form == .lines { line(GetTable.line(run.item, result, from: here)) }
     }
 
     /// Removes the bars and prints the final table, if there are bars.
     func end(_ results: [(GetItem, GetResult)], seconds: Double) async {
         draw([])
         if form == .bars {
-            let (width, height) = Terminal.size
-            for line in GetTable.lines(results, from: here, seconds: seconds, width: width, height: height) {
+            for line in GetTable.lines(results, from: here, seconds: seconds, width: Terminal.size.width) {
                 self.line(line)
             }
         }
@@ -118,21 +130,48 @@ final class GetReporter: Sendable {
 
     /// Replaces the bars.
     func draw(_ lines: [String]) {
-        guard form == .bars else { return }
-        let (isOutputTaken, width) = (isOutputTaken, size.width)
+        switch progress {
+        case .nowhere: return
+        case .lines: return printLast(of: lines)
+        case .output, .error: break
+        }
+        let (drawsOnError, width) = (drawsOnError, size.width)
         submit { screen in
             screen.width = width
             let text = screen.draw(lines)
-            return { Self.write(text, isOutputTaken) }
+            return { Self.write(text, drawsOnError) }
         }
+    }
+
+    /// The time between two lines about the progress.
+    private static let pace: Duration = .seconds(5)
+
+    /// Prints the line about all downloads, or about the only one, at times.
+    private func printLast(of lines: [String]) {
+        guard let last = lines.last else { return }
+        let isDue = state.withLock { state in
+            let now = ContinuousClock.now
+            guard state.lastLine.map({ now - $0 >= Self.pace }) ?? true else { return false }
+            defer { state.lastLine = now }
+            // The first line would only say that nothing has come yet.
+            return state.lastLine != nil
+        }
+        if isDue { complain(last) }
     }
 
     /// A line of output that stays.
     func line(_ text: String) {
-        let isOutputTaken = isOutputTaken
+        let (isOutputTaken, drawsOnError) = (isOutputTaken, drawsOnError)
         submit { screen in
-            let lines = screen.clear() + text + "\n" + screen.redraw()
-            return { Self.write(lines, isOutputTaken) }
+            let (before, after) = (screen.clear(), screen.redraw())
+            guard isOutputTaken != drawsOnError else {
+                return { Self.write(before + text + "\n" + after, isOutputTaken) }
+            }
+            return {
+                Self.write(before, drawsOnError)
+                Self.write(text + "\n", isOutputTaken)
+                Self.write(after, drawsOnError)
+            }
         }
     }
 

@@ -97,7 +97,7 @@ final class GetRunner: Sendable {
             var turns = CheckpointBudget(runs: runs.count)
             for run in runs { turns.record(run.checkpointIfDue(interval: turns.interval)) }
             let now = ContinuousClock.now
-            if reporter.form == .bars, now - drawn >= .milliseconds(180) {
+            if reporter.showsProgress, now - drawn >= .milliseconds(180) {
                 drawn = now
                 let (width, height) = reporter.size
                 reporter.draw(GetBars.lines(runs.map(\.view), totals, width: width, height: height))

@@ -22,13 +22,15 @@ enum GetTable {
         return parts.joined(separator: "  ").printable
     }
 
-    /// A table with a header, and a line of totals if there are several downloads. Failures were printed when they
-    /// happened. They are printed again if the table does not fit a screen of `height` rows and scrolls them away.
+    /// A table with a header, and a line of totals if there are several downloads, which says where the files are. The
+    /// failures were printed when they happened, which may have scrolled away. So the table has them again, unless it
+    /// would have nothing else.
     static func lines(
-        _ results: [(GetItem, GetResult)], from here: String, seconds: Double, width: Int, height: Int = .max
+        _ results: [(GetItem, GetResult)], from here: String, seconds: Double, width: Int
     ) -> [String] {
         let good = results.filter { !$0.1.isFailed }
-        guard !good.isEmpty else { return results.count > 1 ? [sum(results, seconds)] : [] }
+        let failures = results.filter(\.1.isFailed).map { line($0.0, $0.1, from: here) }
+        guard !good.isEmpty else { return results.count > 1 ? failures + [sum(results, seconds)] : [] }
         var rows = [["file", "size", "time", "speed", "verified"]]
         for (item, result) in good {
             let isFetched = if case .completed = result.end { true } else { false }
@@ -51,9 +53,7 @@ enum GetTable {
             while line.last == " " { line.removeLast() }
             return line
         }
-        if lines.count + 2 > height {
-            lines += results.filter(\.1.isFailed).map { line($0.0, $0.1, from: here) }
-        }
+        lines += failures
         if results.count > 1 { lines.append(sum(results, seconds)) }
         return lines
     }
@@ -69,7 +69,9 @@ enum GetTable {
             if case .completed = pair.1.end { sum + pair.1.transferred } else { sum }
         }
         let rate = seconds > 0 && bytes > 0 ? " (\(Units.speed(Int64(Double(bytes) / seconds))))" : ""
-        return "\(facts.joined(separator: ", ")); \(Units.bytes(bytes)) in \(Units.duration(seconds))\(rate)"
+        let roots = Set(results.filter { !$0.1.isFailed }.map(\.0.root))
+        let place = roots.count == 1 ? "; in \(roots.first ?? "")".printable : ""
+        return "\(facts.joined(separator: ", ")); \(Units.bytes(bytes)) in \(Units.duration(seconds))\(rate)\(place)"
     }
 
     private static func name(_ item: GetItem, _ result: GetResult, from here: String) -> String {

@@ -21,6 +21,7 @@ package struct Put: AsyncParsableCommand {
     @Flag(help: "Print the server's response.") var body = false
     @Flag(name: .shortAndLong, help: "Print only failures.") var quiet = false
     @Flag(name: .shortAndLong, help: "Print each decision, like redirects.") var verbose = false
+    @OptionGroup var display: ProgressOption
 
     package init() {}
 
@@ -37,9 +38,10 @@ package struct Put: AsyncParsableCommand {
             context = settings.context(try await settings.stores.store(plan.root))
             context.sources = try SourceDirectory(plan.root)
         } catch { throw ExitStatus.printing(.usage, error.message) }
+        let progress = ProgressPlace.place(display.progress ?? (quiet ? ProgressStyle.none : nil))
         let reporter = GetReporter(
-            form: quiet ? .quiet : Terminal.isInteractive ? .bars : .lines, isVerbose: verbose, isOutputTaken: false,
-            here: "/")
+            form: quiet ? .quiet : progress == .output ? .bars : .lines, progress: progress, isVerbose: verbose,
+            isOutputTaken: false, here: "/")
         let runner = PutRunner(
             plan.items.map { PutRun($0, settings, context, reporter) }, reporter, parallel: options.parallel)
         let isQuiet = quiet

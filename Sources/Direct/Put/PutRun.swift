@@ -20,6 +20,8 @@ final class PutRun: Sendable {
         var activity: Upload?
         /// The server has responded at least once.
         var isReached = false
+        /// The first retry was printed. The row tells of the others.
+        var hasRetried = false
         var resume: ResumePoint?
     }
 
@@ -68,8 +70,14 @@ final class PutRun: Sendable {
             case .retryAfterProgress(let delay): (wait, failed) = (delay, 0)
             case .retry(let delay): (wait, failed) = (delay, failed + 1)
             }
-            reporter.record("\(item.label): \(failure.message); again in \(Units.duration(wait.secondsValue))")
-            state.withLock { $0.view.phase = .retrying(at: .now + wait, why: failure.code.rawValue) }
+            let isFirst = state.withLock { state in
+                defer { state.hasRetried = true }
+                state.view.phase = .retrying(at: .now + wait, why: failure.code.rawValue)
+                return !state.hasRetried
+            }
+            if isFirst || reporter.isVerbose {
+                reporter.record("\(item.label): \(failure.message); again in \(Units.duration(wait.secondsValue))")
+            }
             try? await Task.sleep(for: wait)
             if Task.isCancelled { return .stopped }
         }

@@ -60,7 +60,7 @@ final class PutRunner: Sendable {
     private func tick() async {
         while !Task.isCancelled {
             try? await Task.sleep(for: .milliseconds(200))
-            guard reporter.form == .bars, !Task.isCancelled else { continue }
+            guard reporter.showsProgress, !Task.isCancelled else { continue }
             let (running, totals) = state.withLock { ($0.running, $0.totals) }
             let (width, height) = reporter.size
             reporter.draw(GetBars.lines(running.map(\.view), totals, width: width, height: height))

@@ -4,7 +4,7 @@ import HaulTerminal
 
 /// Counts jobs by a property.
 struct JobGroups {
-    enum Key: String, CaseIterable, ExpressibleByArgument { case error, host, worker, state }
+    enum Key: String, CaseIterable, ExpressibleByArgument { case error, host, worker, state, kind, batch }
 
     struct Group {
         var count = 0
@@ -18,13 +18,21 @@ struct JobGroups {
     init(by key: Key) { self.key = key }
 
     mutating func add(_ row: JobRow) {
-        let name =
-            switch key {
-            case .error: row.error
-            case .host: row.host
-            case .worker: row.worker
-            case .state: row.state.rawValue
-            }
+        switch key {
+        case .error: add(row, to: row.error)
+        case .host: add(row, to: row.host)
+        case .worker: add(row, to: row.worker)
+        case .state: add(row, to: row.state.rawValue)
+        case .kind: add(row, to: row.kind)
+        // A job may be in several batches.
+        case .batch:
+            let names = row.batch.split(separator: " ")
+            if names.isEmpty { add(row, to: "") }
+            for name in names { add(row, to: String(name)) }
+        }
+    }
+
+    private mutating func add(_ row: JobRow, to name: String) {
         var group = groups[name] ?? Group(newest: row)
         group.count += 1
         if row.since ?? 0 > group.newest.since ?? 0 { group.newest = row }

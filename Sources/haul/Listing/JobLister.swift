@@ -7,6 +7,7 @@ struct JobLister {
     let queue: Queue
     var filter = ListFilter()
     var order: JobOrder?
+    var isReversed = false
     /// The most jobs of each state.
     var limit = 1000
     /// The id of the job after which the list begins.
@@ -76,6 +77,7 @@ struct JobLister {
     }
 
     private func sorted(_ state: JobState, by order: JobOrder, _ now: Int64) async throws(RedisError) -> Found {
+        let precedes: (JobRow, JobRow) -> Bool = { isReversed ? order.precedes($1, $0) : order.precedes($0, $1) }
         var fitting: [JobRow] = []
         var count = 0
         try await forEachRow(state) { row in
@@ -84,10 +86,10 @@ struct JobLister {
             fitting.append(row)
             // Keep only the first jobs in memory: there may be a million.
             if after == nil, fitting.count > max(2 * limit, 10_000) {
-                fitting = Array(fitting.sorted(by: order.precedes).prefix(limit))
+                fitting = Array(fitting.sorted(by: precedes).prefix(limit))
             }
         }
-        fitting.sort(by: order.precedes)
+        fitting.sort(by: precedes)
         var found = Found(hasBegun: true)
         if let after {
             let place = fitting.firstIndex { $0.id == after }

@@ -6,7 +6,7 @@ enum JobTable {
     static func lines(_ rows: [JobRow], now: Int64, width: Int?) -> [String] {
         var table = Table([
             .init(title: "ID", least: 10, rank: 10),
-            .init(title: "STATE", rank: 10),
+            .init(title: "STATE", rank: 10, color: color(ofState:)),
             .init(title: "DONE", isNumber: true, rank: 7),
             .init(title: "SIZE", isNumber: true, rank: 6),
             .init(title: "SPEED", isNumber: true, rank: 5),
@@ -28,6 +28,17 @@ enum JobTable {
                 row.state == .running || row.state == .failed ? row.worker : "", row.reason, row.name, row.message,
             ])
         }
-        return table.lines(width: width)
+        return table.lines(width: width, isColored: width != nil && Terminal.isColored)
+    }
+
+    /// Red, green, yellow and cyan; queued jobs have the colour of other text.
+    @Sendable private static func color(ofState state: String) -> Int? {
+        switch JobState(rawValue: state) {
+        case .failed, .cancelled: 31
+        case .completed: 32
+        case .paused, .scheduled: 33
+        case .running: 36
+        case .queued, nil: nil
+        }
     }
 }

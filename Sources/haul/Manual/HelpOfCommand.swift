@@ -36,6 +36,8 @@ struct HelpOfCommand {
 /// An argument as `--experimental-dump-help` describes it.
 struct HelpOfArgument {
     let abstract: String
+    /// The title of its group in the help; nil for the group of options without a title.
+    let group: String?
     let isPositional: Bool
     let longName: String?
     private let isOptional: Bool
@@ -47,6 +49,7 @@ struct HelpOfArgument {
 
     init(_ json: JSON) {
         abstract = json["abstract"]?.string ?? ""
+        group = json["sectionTitle"]?.string
         isPositional = json["kind"]?.string == "positional"
         isFlag = json["kind"]?.string == "flag"
         isOptional = json["isOptional"] == .bool(true)

@@ -8,8 +8,7 @@ enum EventLine {
         switch event.name {
         case "progress":
             parts.append(
-                Units.bytes(event["received"]?.integer ?? 0)
-                    + (event["total"]?.integer.map { " of " + Units.bytes($0) } ?? ""))
+                Units.amount(event["received"]?.integer ?? 0, of: event["total"]?.integer))
             parts.append(Units.speed(event["speed"]?.integer ?? 0))
             if let eta = event["eta"]?.integer { parts.append(Units.duration(eta) + " left") }
         case "completed":

@@ -4,7 +4,9 @@ import HaulTerminal
 /// Shows many jobs in few lines. On a terminal the lines of ended jobs scroll by, and running jobs have rows at the
 /// bottom, in the order in which they began. Elsewhere all of it is lines.
 struct WatchDisplay {
-    let isTerminal: Bool
+    private let progress: ProgressPlace
+    /// Whether rows are redrawn in place.
+    private var hasRows: Bool { progress == .output || progress == .error }
     private let isUnicode = Columns.showsUnicode
     private var running = WatchedJobs()
     /// Lines that have not been written yet. Failures are the most important ones.
@@ -19,13 +21,13 @@ struct WatchDisplay {
     private static let pace: Duration = .seconds(10)
     private static let maxRows = 20
 
-    init(isTerminal: Bool, names: [String: String]) {
-        self.isTerminal = isTerminal
+    init(_ progress: ProgressPlace, names: [String: String]) {
+        self.progress = progress
         running.names = names
     }
 
     /// The time between two calls of `draw`.
-    var interval: Duration { .milliseconds(isTerminal ? 250 : 1000) }
+    var interval: Duration { .milliseconds(hasRows ? 250 : 1000) }
 
     /// The jobs on the screen whose names are not known yet.
     var unnamed: [String] { running.shown(rows).filter { running.names[$0.id] == nil }.map(\.id) }
@@ -35,12 +37,12 @@ struct WatchDisplay {
 
     mutating func name(_ id: String, _ name: String) { running.names[id] = name }
 
-    private var rows: Int { isTerminal ? max(1, min(Self.maxRows, Terminal.size.height - 3)) : Self.maxRows }
+    private var rows: Int { hasRows ? max(1, min(Self.maxRows, Terminal.size.height - 3)) : Self.maxRows }
 
     mutating func show(_ event: Event) {
         if event.name == "progress" { return running.record(event) }
         // The job's row shows that already.
-        if isTerminal, event.name == "started" || event.name == "resumed" { return }
+        if progress == .output, event.name == "started" || event.name == "resumed" { return }
         let name = running.names[event.id].map { "  \($0)" } ?? ""
         let line = EventLine.text(event) + (event.name == "completed" ? "" : name.printable)
         if event.finalState != nil || ["paused", "requeued", "retrying"].contains(event.name) {
@@ -60,25 +62,32 @@ struct WatchDisplay {
     }
 
     private mutating func addLine(_ line: String, isFailure: Bool) {
-        guard isTerminal else { return Terminal.line(line) }
+        // Standard output has all lines if it is a file or a pipe.
+        guard progress == .output else { return Terminal.line(line) }
         news.append((line, isFailure))
     }
 
     mutating func draw() {
-        guard isTerminal else { return printProgress() }
+        switch progress {
+        case .nowhere: return
+        case .lines: return printProgress()
+        case .output, .error: break
+        }
         let width = Terminal.size.width
         let erasure = drawn == 0 ? "" : "\u{1B}[\(drawn)A\r\u{1B}[J"
         let lines = running.lines(rows: rows, width: width - 1, isUnicode: isUnicode) + [summary.cut(to: width - 1)]
-        Terminal.write(erasure + (takeNews() + lines).map { $0 + "\n" }.joined())
+        write(erasure + (takeNews() + lines).map { $0 + "\n" }.joined())
         drawn = lines.count
     }
 
     mutating func finish() {
-        guard isTerminal else { return }
+        guard hasRows else { return }
         let erasure = drawn == 0 ? "" : "\u{1B}[\(drawn)A\r\u{1B}[J"
-        Terminal.write(erasure + takeNews().map { $0 + "\n" }.joined())
+        write(erasure + takeNews().map { $0 + "\n" }.joined())
         drawn = 0
     }
+
+    private func write(_ text: String) { if progress == .error { Terminal.prompt(text) } else { Terminal.write(text) } }
 
     /// The lines since the last drawing. If there are too many, failures are preferred.
     private mutating func takeNews() -> [String] {
@@ -99,7 +108,7 @@ struct WatchDisplay {
         let now = ContinuousClock.now
         guard !running.isEmpty, progressPrinted.map({ now - $0 >= Self.pace }) ?? true else { return }
         progressPrinted = now
-        for job in running.shown(rows) { Terminal.line(EventLine.text(job)) }
-        if running.left(rows) > 0 { Terminal.line("and \(running.left(rows)) more running: \(summary)") }
+        for job in running.shown(rows) { Terminal.complain(EventLine.text(job)) }
+        if running.left(rows) > 0 { Terminal.complain("and \(running.left(rows)) more running: \(summary)") }
     }
 }

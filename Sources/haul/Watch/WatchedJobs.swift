@@ -38,24 +38,12 @@ struct WatchedJobs {
         return lines
     }
 
-    /// `films/film.bin  42% ████·····  1.2 GiB  88.0 MiB/s  12s`, never wider than `width`.
     private func row(_ event: Event, width: Int, isUnicode: Bool) -> String {
-        let fraction = event["fraction"]?.double.map { min(max($0, 0), 1) }
-        let facts = [
-            (fraction.map { "\(Int($0 * 100))%" } ?? "").aligned(to: 4),
-            Units.bytes(event["received"]?.integer ?? 0).aligned(to: 9),
-            Units.speed(event["speed"]?.integer ?? 0).aligned(to: 11),
-            (event["eta"]?.integer.map(Units.duration) ?? "").aligned(to: 6),
-        ]
-        let available = width - facts.reduce(0) { $0 + Columns.of($1) + 1 }
-        let barWidth = available >= 36 ? min(30, available / 3) : 0
-        let name = (names[event.id] ?? event.id).printable.tail(of: max(4, available - barWidth - 1))
-        var line = name.padded(to: max(4, available - barWidth - 1))
-        if barWidth > 0 {
-            let full = Int(Double(barWidth) * (fraction ?? 0))
-            let signs = isUnicode ? ("█", "·") : ("#", ".")
-            line += " " + String(repeating: signs.0, count: full) + String(repeating: signs.1, count: barWidth - full)
-        }
-        return (line + " " + facts.joined(separator: " ")).cut(to: width)
+        var row = ProgressRow(names[event.id] ?? event.id)
+        row.received = event["received"]?.integer ?? 0
+        row.total = event["total"]?.integer
+        row.speed = event["speed"]?.integer ?? 0
+        row.eta = event["eta"]?.integer
+        return row.text(width: width, isUnicode: isUnicode)
     }
 }
