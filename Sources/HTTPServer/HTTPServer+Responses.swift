@@ -25,6 +25,16 @@ extension HTTPServer {
             }
             connection.output += response.head(length: nil, keepsAlive: false)
             if isHead { stream({ _ in }, on: connection) } else { stream(body, on: connection) }
+        case .upgrade(let body):
+            guard connections.values.count(where: \.isStreaming) < limits.streams else {
+                return refuse(connection, 503, "too many streams are open: try again in some seconds")
+            }
+            let (incoming, continuation) = AsyncStream<[UInt8]>.makeStream(bufferingPolicy: .bufferingOldest(256))
+            connection.incoming = continuation
+            let early = connection.reader.rest()
+            if !early.isEmpty { continuation.yield(early) }
+            connection.output += response.head(length: nil, keepsAlive: false)
+            stream({ try await body($0, incoming) }, on: connection)
         }
     }
 
@@ -142,5 +152,6 @@ extension HTTPServer {
         }
         connection.flushWaiter?.resume(returning: false)
         connection.flushWaiter = nil
+        connection.incoming?.finish()
     }
 }

@@ -192,7 +192,10 @@ package actor HTTPServer {
             }
         case .bytes(let bytes):
             switch connection.phase {
-            case .lingering, .streaming: return
+            case .lingering: return
+            case .streaming:
+                // Pieces that nobody takes are not kept without a bound.
+                if case .dropped = connection.incoming?.yield(Array(bytes)) { close(connection) }
             case .reading:
                 connection.reader.add(bytes)
                 advance(connection)

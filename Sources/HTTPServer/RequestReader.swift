@@ -69,6 +69,13 @@ struct RequestReader {
         return body
     }
 
+    /// All bytes that were received and not returned yet: they belong to another protocol.
+    mutating func rest() -> [UInt8] {
+        let rest = Array(buffer[start...])
+        drop(rest.count)
+        return rest
+    }
+
     /// Drops bytes that were returned. Gives the memory back when none is left, except for that of a small request.
     private mutating func drop(_ length: Int) {
         start += length

@@ -11,6 +11,9 @@ package struct ResponseWriter: Sendable {
     ///
     /// - Throws: `Closed` if the client is gone or does not take `text` within `ServerLimits.writeTime`.
     package func send(_ text: String) async throws {
-        try await server.send(Array(text.utf8), on: connection)
+        try await send(Array(text.utf8))
     }
+
+    /// The same for bytes.
+    package func send(_ bytes: [UInt8]) async throws { try await server.send(bytes, on: connection) }
 }

@@ -36,6 +36,8 @@ final class ServerConnection {
     var sent = 0
     /// The stream that waits until the socket has taken `output`. Resumed with false if the connection was closed.
     var flushWaiter: CheckedContinuation<Bool, Never>?
+    /// Gets what the client sends after a change of the protocol.
+    var incoming: AsyncStream<[UInt8]>.Continuation?
     var deadline: EventLoop.Timer?
     /// When the connection was opened, or its phase changed last. Bytes do not count, since they cost a client little.
     var lastPhaseChange = ContinuousClock.now

@@ -7,6 +7,8 @@ package struct ServerResponse: Sendable {
         /// Runs until it returns, or until it is cancelled because the client is gone. Then the connection is closed,
         /// which ends the response.
         case stream(@Sendable (ResponseWriter) async throws -> Void)
+        /// The same after a change of the protocol (101). It also gets what the client sends, in pieces.
+        case upgrade(@Sendable (ResponseWriter, AsyncStream<[UInt8]>) async throws -> Void)
     }
 
     package var status: Int
@@ -35,7 +37,7 @@ package struct ServerResponse: Sendable {
         }
         text += "Date: \(Self.date(time(nil)))\r\n"
         if let length, status != 304, status != 204 { text += "Content-Length: \(length)\r\n" }
-        text += "Connection: \(keepsAlive ? "keep-alive" : "close")\r\n\r\n"
+        text += "Connection: \(status == 101 ? "Upgrade" : keepsAlive ? "keep-alive" : "close")\r\n\r\n"
         return Array(text.utf8)
     }
 
@@ -55,7 +57,8 @@ package struct ServerResponse: Sendable {
     ]
 
     private static let phrases = [
-        200: "OK", 201: "Created", 202: "Accepted", 204: "No Content", 304: "Not Modified", 308: "Permanent Redirect",
+        101: "Switching Protocols", 200: "OK", 201: "Created", 202: "Accepted", 204: "No Content", 304: "Not Modified",
+        308: "Permanent Redirect",
         400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed",
         408: "Request Timeout", 409: "Conflict", 411: "Length Required", 413: "Content Too Large",
         414: "URI Too Long", 415: "Unsupported Media Type", 421: "Misdirected Request", 422: "Unprocessable Content",

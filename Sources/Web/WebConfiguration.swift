@@ -15,6 +15,8 @@ package struct WebConfiguration: Sendable {
     package var prefix = ""
     /// Names by which browsers reach this server, in addition to localhost and IP addresses.
     package var hosts: [String] = []
+    /// The queue that aria2's JSON-RPC at /jsonrpc reads and changes; nil: there is no such path.
+    package var aria2: QueueName?
     package var limits = ServerLimits()
     package var version = ""
     /// Whether the last address of X-Forwarded-For is the client's: a proxy adds it, and all clients come through it.
@@ -32,6 +34,7 @@ package struct WebConfiguration: Sendable {
             return "others reach \(open): give --auth FILE, or listen on 127.0.0.1"
         }
         if queues.isEmpty { return "no queue is named" }
+        if let aria2, !queues.contains(aria2) { return "--aria2 must name a queue of --queue, not \(aria2)" }
         guard prefix.isEmpty || Self.isPrefix(prefix) else {
             return "--prefix must begin with / and have only letters, digits and . _ - / in it, not \"\(prefix)\""
         }

@@ -12,12 +12,16 @@ package final class WebServer: Sendable {
     private let page = Page()
     private let exporter: QueueExporter
     private let audit: AuditLog
+    private let aria2: Aria2?
 
     package init(_ configuration: WebConfiguration) {
         self.configuration = configuration
         admission = Admission(hosts: Set(configuration.hosts.map { $0.lowercased() }), accounts: configuration.accounts)
         audit = AuditLog(configuration.log)
         api = API(configuration, audit)
+        aria2 = configuration.aria2.map { [admission, audit, api] in
+            Aria2(queue: Queue($0, redis: api.redis), admission: admission, audit: audit)
+        }
         // Another connection than the page's, so that no scrape delays the page.
         let redis = Redis(configuration.redis, name: "haul-web-export")
         exporter = QueueExporter(configuration.queues.map { Queue($0, redis: redis) })
@@ -42,7 +46,7 @@ package final class WebServer: Sendable {
 
     /// The response to what is not a valid request: an error like all others.
     @Sendable private static func refusal(_ status: Int, _ reason: String) -> ServerResponse {
-        protected(APIError(status, "http", reason).response)
+        protected(APIError(status, .http, reason).response)
     }
 
     /// Decides about a request from its head, before any of its body is read.
@@ -88,6 +92,9 @@ package final class WebServer: Sendable {
             guard request.path == configuration.prefix else { throw .notFound("this path") }
             return .respond(ServerResponse(308, fields: [("Location", configuration.prefix + "/")]))
         }
+        if let aria2, path == "jsonrpc" {
+            return try aria2.decide(request, api.hub, api.streams, api.counter.next())
+        }
         let parts = path.split(separator: "/", omittingEmptySubsequences: false)
         let decoded = parts.compactMap { Query.segment($0) }
         guard decoded.count == parts.count else { throw .notFound("this path") }
@@ -95,7 +102,7 @@ package final class WebServer: Sendable {
         let methods = API.methods(of: isAPI ? Array(decoded.dropFirst()) : [])
         guard methods.contains(request.method) else {
             let names = methods.joined(separator: ", ")
-            var error = APIError(405, "method", "this path has no method \(request.method), but \(names)")
+            var error = APIError(405, .method, "this path has no method \(request.method), but \(names)")
             error.allowed = methods
             throw error
         }

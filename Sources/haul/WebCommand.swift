@@ -37,6 +37,11 @@ struct WebCommand: AsyncParsableCommand {
                 "A name by which browsers reach this server, besides localhost and addresses. May be repeated. [HAUL_WEB_HOST, with commas]"
         )
         var host: [String] = []
+        @Option(
+            help:
+                "Serve aria2's JSON-RPC at /jsonrpc for this queue, which --queue names; the secret is a token of --auth."
+        )
+        var aria2: String?
         @Flag(
             help:
                 "Take a client's address from X-Forwarded-For, for limits and the log. All clients must come through a proxy that sets it."
@@ -132,6 +137,12 @@ struct WebCommand: AsyncParsableCommand {
                 : host
             result.trustsForwardedFor = forwardedFor
             result.version = Version.text
+            if let aria2 {
+                guard let name = QueueName(aria2) else {
+                    throw ExitStatus.printing(.usage, "--aria2: \"\(aria2)\" is not a valid queue name")
+                }
+                result.aria2 = name
+            }
             if let path = auth ?? Environment.text("HAUL_WEB_AUTH") {
                 result.accounts = try accounts(path)
             }

@@ -1,0 +1,317 @@
+import HaulBus
+import HaulContract
+import HaulHTTPServer
+import HaulRedis
+import Logging
+
+/// aria2's JSON-RPC for one queue, so that AriaNg, browser extensions and programs for aria2 use a fleet. A download's
+/// gid is the id of its job. docs/operate/aria2.md says which method does what.
+struct Aria2: Sendable {
+    /// An error of a method, with aria2's code: 1 for all.
+    struct Failure: Error {
+        let message: String
+        init(_ message: String) { self.message = message }
+    }
+
+    let queue: Queue
+    let admission: Admission
+    let audit: AuditLog
+
+    /// Jobs that one call lists or changes.
+    private static let maxJobs = 1000
+    private static let maxChanged: Int64 = 10_000
+
+    // MARK: JSON-RPC 2.0
+
+    /// The response to a text, which is one call or a list of calls; nil if all of them are notifications.
+    func respond(to text: [UInt8], from request: ServerRequest) async -> String? {
+        guard let json = try? JSON(text) else { return Self.error("null", -32700, "Parse error.") }
+        guard let calls = json.array else { return await respond(to: json, from: request) }
+        guard (1...100).contains(calls.count) else { return Self.error("null", -32600, "Invalid Request.") }
+        var responses: [String] = []
+        for call in calls { if let response = await respond(to: call, from: request) { responses.append(response) } }
+        return "[\(responses.joined(separator: ","))]"
+    }
+
+    private func respond(to call: JSON, from request: ServerRequest) async -> String? {
+        let id = call.members?.first { $0.name == "id" }?.raw ?? "null"
+        guard let method = call["method"]?.string else { return Self.error(id, -32600, "Invalid Request.") }
+        do {
+            let result = try await result(of: method, call["params"]?.array ?? [], from: request)
+            return #"{"jsonrpc":"2.0","id":\#(id),"result":\#(result)}"#
+        } catch let error as Failure {
+            return Self.error(id, 1, error.message)
+        } catch let error as RedisError {
+            audit.redisFailed(error.message)
+            return Self.error(id, 1, "Redis: \(error.message)")
+        } catch { return Self.error(id, 1, "the request was given up") }
+    }
+
+    private static func error(_ id: String, _ code: Int, _ message: String) -> String {
+        #"{"jsonrpc":"2.0","id":\#(id),"error":{"code":\#(code),"message":\#(JSON.quoted(message))}}"#
+    }
+
+    /// Who calls: the user of the token, a bearer token of `--auth`, that comes first among the parameters. Without
+    /// `--auth` each program of this machine, but no page of a browser: it could be any site's.
+    private func caller(_ params: inout ArraySlice<JSON>, from request: ServerRequest) async throws -> Caller {
+        var token: String?
+        if let text = params.first?.string, text.hasPrefix("token:") {
+            token = String(text.dropFirst(6))
+            params = params.dropFirst()
+        }
+        guard let accounts = admission.accounts else {
+            guard request["origin"] == nil,
+                request["sec-fetch-site"].map({ $0 == "none" || $0 == "same-origin" }) ?? true
+            else { throw Failure("Unauthorized: pages of browsers need a token, which haul web --auth has") }
+            return Caller(visitor: Visitor(name: nil, role: .operator), client: request.client)
+        }
+        let authorization = token.map { "Bearer \($0)" } ?? (request["origin"] == nil ? request["authorization"] : nil)
+        guard case .visitor(let visitor, _) = await accounts.visitor(authorization, from: request.client) else {
+            audit.signInFailed(nil, from: request.client, "the secret of a call of aria2 is wrong or missing")
+            throw Failure("Unauthorized")
+        }
+        return Caller(visitor: visitor, client: request.client)
+    }
+
+    static let methods = [
+        "aria2.addUri", "aria2.remove", "aria2.forceRemove", "aria2.pause", "aria2.forcePause", "aria2.pauseAll",
+        "aria2.forcePauseAll", "aria2.unpause", "aria2.unpauseAll", "aria2.tellStatus", "aria2.getUris",
+        "aria2.getFiles", "aria2.getPeers", "aria2.getServers", "aria2.tellActive", "aria2.tellWaiting",
+        "aria2.tellStopped", "aria2.getOption", "aria2.getGlobalOption", "aria2.changeGlobalOption",
+        "aria2.getGlobalStat", "aria2.purgeDownloadResult", "aria2.removeDownloadResult", "aria2.getVersion",
+        "aria2.getSessionInfo", "aria2.saveSession", "system.multicall", "system.listMethods",
+        "system.listNotifications",
+    ]
+    static let notifications: [String: String] = [
+        "started": "aria2.onDownloadStart", "paused": "aria2.onDownloadPause", "cancelled": "aria2.onDownloadStop",
+        "completed": "aria2.onDownloadComplete", "failed": "aria2.onDownloadError",
+    ]
+    /// Methods that change something, which viewers may not.
+    private static let changes: Set<String> = [
+        "addUri", "remove", "forceRemove", "pause", "forcePause", "pauseAll", "forcePauseAll", "unpause", "unpauseAll",
+        "changeGlobalOption", "purgeDownloadResult", "removeDownloadResult",
+    ]
+
+    private func result(of method: String, _ params: [JSON], from request: ServerRequest) async throws -> String {
+        switch method {
+        case "system.listMethods": return Self.list(Self.methods)
+        case "system.listNotifications": return Self.list(Self.notifications.values.sorted())
+        case "system.multicall": return try await multicall(params, from: request)
+        default: break
+        }
+        guard method.hasPrefix("aria2."), Self.methods.contains(method) else {
+            throw Failure("No such method: \(method)")
+        }
+        var params = params[...]
+        let caller = try await caller(&params, from: request)
+        let name = String(method.dropFirst(6))
+        if Self.changes.contains(name) {
+            guard caller.role == .operator else { throw Failure("Unauthorized: a viewer changes nothing") }
+            return try await change(name, Array(params), caller)
+        }
+        return try await read(name, Array(params))
+    }
+
+    /// Several calls, each of which has its own token. A result is in a list, and an error is an object.
+    private func multicall(_ params: [JSON], from request: ServerRequest) async throws -> String {
+        // Some clients put a token before the list.
+        guard let calls = params.last?.array, calls.count <= 100 else {
+            throw Failure("multicall requires a list of calls")
+        }
+        var results: [String] = []
+        for call in calls {
+            do {
+                guard let method = call["methodName"]?.string, method != "system.multicall" else {
+                    throw Failure("methodName is missing")
+                }
+                let result = try await result(of: method, call["params"]?.array ?? [], from: request)
+                results.append("[\(result)]")
+            } catch let error as Failure {
+                results.append(#"{"code":1,"message":\#(JSON.quoted(error.message))}"#)
+            }
+        }
+        return "[\(results.joined(separator: ","))]"
+    }
+
+    // MARK: Reading
+
+    private func read(_ name: String, _ params: [JSON]) async throws -> String {
+        func keys(_ index: Int) -> Set<String> {
+            Set((params.count > index ? params[index].array ?? [] : []).compactMap(\.string))
+        }
+        switch name {
+        case "tellStatus": return try await status(try Self.gid(params), keys(1))
+        case "getFiles": return try await member("files", of: try Self.gid(params))
+        case "getUris":
+            let files = try JSON(try await member("files", of: try Self.gid(params)))
+            return files.array?.first?.members?.first { $0.name == "uris" }?.raw ?? "[]"
+        case "getPeers", "getServers":
+            _ = try Self.gid(params)
+            return "[]"
+        case "getOption":
+            _ = try await status(try Self.gid(params), [])
+            return "{}"
+        case "getGlobalOption": return try await globalOptions()
+        case "tellActive":
+            let ids = try await queue.runningIDs().prefix(Self.maxJobs)
+            return "[\(try await downloads(ids.map { ListedJob(id: $0) }, .running, keys(0)).joined(separator: ","))]"
+        case "tellWaiting": return try await page([.queued, .scheduled, .paused], params, keys(2))
+        case "tellStopped": return try await page([.completed, .failed, .cancelled], params, keys(2))
+        case "getGlobalStat": return try await globalStat()
+        case "getVersion": return #"{"version":"1.37.0","enabledFeatures":["HTTPS","Message Digest","Async DNS"]}"#
+        case "getSessionInfo": return #"{"sessionId":\#(JSON.quoted(queue.name.text))}"#
+        case "saveSession": return "\"OK\""
+        default: throw Failure("No such method: aria2.\(name)")
+        }
+    }
+
+    private static func gid(_ params: [JSON]) throws(Failure) -> String {
+        guard let gid = params.first?.string else { throw Failure("The parameter at 0 has wrong type.") }
+        guard JobField.isID(gid) else { throw Failure("GID \(gid) is not found") }
+        return gid
+    }
+
+    private func status(_ id: String, _ keys: Set<String>) async throws -> String {
+        let fields = try await queue.fields(Self.fields, of: [id])[0]
+        if let state = fields["state"].flatMap(JobState.init) {
+            return Self.download(ListedJob(id: id), state, fields, keys: keys)
+        }
+        guard let job = try await queue.waiting(for: id) else { throw Failure("GID \(id) is not found") }
+        return Self.download(job, .queued, [:], keys: keys)
+    }
+
+    private func member(_ name: String, of id: String) async throws -> String {
+        try JSON(try await status(id, [name])).members?.first?.raw ?? "[]"
+    }
+
+    private func downloads(_ jobs: [ListedJob], _ state: JobState, _ keys: Set<String>) async throws -> [String] {
+        zip(jobs, try await queue.fields(Self.fields, of: jobs.map(\.id))).map { job, fields in
+            Self.download(job, fields["state"].flatMap(JobState.init) ?? state, fields, keys: keys)
+        }
+    }
+
+    /// `offset` and `num` count through the states one after another. A negative offset counts from the end.
+    private func page(_ states: [JobState], _ params: [JSON], _ keys: Set<String>) async throws -> String {
+        guard params.count >= 2, let offset = params[0].integer, let number = params[1].integer else {
+            throw Failure("The parameters offset and num are missing.")
+        }
+        var counts: [Int] = []
+        for state in states { counts.append(try await queue.count(in: state)) }
+        let all = counts.reduce(0, +)
+        let limit = Int(min(max(0, number), Int64(Self.maxJobs)))
+        var skip = offset >= 0 ? Int(min(offset, Int64(all))) : max(0, all + Int(max(offset, -Int64(all))))
+        var found: [String] = []
+        for (state, count) in zip(states, counts) {
+            guard found.count < limit else { break }
+            if skip < count {
+                let jobs = try await queue.listed(in: state, from: skip, limit: limit - found.count)
+                found += try await downloads(jobs, state, keys)
+            }
+            skip = max(0, skip - count)
+        }
+        return "[\(found.joined(separator: ","))]"
+    }
+
+    private func globalStat() async throws -> String {
+        let stats = try await queue.stats()
+        func count(_ states: JobState...) -> Int { states.reduce(0) { $0 + (stats.counts[$1] ?? 0) } }
+        let ids = try await queue.runningIDs().prefix(Self.maxJobs)
+        let speed = try await queue.fields(["speed"], of: ids).reduce(Int64(0)) {
+            $0 + ($1["speed"].flatMap { Int64($0) } ?? 0)
+        }
+        let stopped = count(.completed, .failed, .cancelled)
+        var json = JSONObject()
+        json.set("downloadSpeed", String(speed))
+        json.set("uploadSpeed", "0")
+        json.set("numActive", String(count(.running)))
+        json.set("numWaiting", String(count(.queued, .scheduled, .paused)))
+        json.set("numStopped", String(stopped))
+        json.set("numStoppedTotal", String(stopped))
+        return json.text
+    }
+
+    private func globalOptions() async throws -> String {
+        let settings = try await queue.settings()
+        var json = JSONObject()
+        json.set("dir", "")
+        json.set("max-concurrent-downloads", settings["max_running"] ?? "0")
+        json.set("max-overall-download-limit", settings["rate"] ?? "0")
+        return json.text
+    }
+
+    // MARK: Changing
+
+    private func change(_ name: String, _ params: [JSON], _ caller: Caller) async throws -> String {
+        var change = AuditLog.Change(action: name, queue: queue.name)
+        let result = try await apply(name, params, &change)
+        audit.changed(change, by: caller)
+        return result
+    }
+
+    private func apply(_ name: String, _ params: [JSON], _ change: inout AuditLog.Change) async throws -> String {
+        switch name {
+        case "addUri":
+            let uris = (params.first?.array ?? []).compactMap(\.string)
+            guard !uris.isEmpty else { throw Failure("URI is not provided.") }
+            let element = try Self.element(uris, params.count > 1 ? params[1] : nil)
+            change.details = ["ids": "\(element.id)"]
+            let timestamp = try await queue.timestamp()
+            // Position 0 is the front of the queue. A queue has no other positions.
+            try await queue.push([element.made(at: timestamp)], toFront: params.count > 2 && params[2].integer == 0)
+            if params.count > 1, params[1]["pause"]?.string == "true" {
+                try await queue.request(.paused, of: [element.id])
+            }
+            return JSON.quoted(element.id)
+        case "remove", "forceRemove", "pause", "forcePause", "unpause", "removeDownloadResult":
+            let id = try Self.gid(params)
+            let text = try await status(id, ["status"])
+            let isStopped = ["complete", "error", "removed"].contains(try JSON(text)["status"]?.string ?? "")
+            guard isStopped == (name == "removeDownloadResult") else {
+                throw Failure(isStopped ? "GID \(id) has stopped" : "GID \(id) has not stopped yet")
+            }
+            change.details = ["ids": "\(id)"]
+            let operation: ControlOperation =
+                switch name {
+                case "remove", "forceRemove": .cancelled
+                case "unpause": .running
+                case "removeDownloadResult": .removed
+                default: .paused
+                }
+            try await queue.request(operation, of: [id])
+            return name == "removeDownloadResult" ? "\"OK\"" : JSON.quoted(id)
+        case "pauseAll", "forcePauseAll":
+            try await request(.paused, in: [.running, .queued, .scheduled], &change)
+        case "unpauseAll": try await request(.running, in: [.paused], &change)
+        case "purgeDownloadResult": try await request(.removed, in: [.completed, .failed, .cancelled], &change)
+        default: try await changeOptions(params.first, &change)
+        }
+        return "\"OK\""
+    }
+
+    private func request(
+        _ operation: ControlOperation, in states: [JobState], _ change: inout AuditLog.Change
+    ) async throws {
+        var ids: [String] = []
+        for state in states where ids.count < Self.maxChanged {
+            ids += try await queue.ids(in: state, limit: Int(Self.maxChanged) - ids.count)
+        }
+        change.details = ["jobs": "\(ids.count)", "ids": AuditLog.first(ids)]
+        try await queue.request(operation, of: ids)
+    }
+
+    private func changeOptions(_ options: JSON?, _ change: inout AuditLog.Change) async throws {
+        for member in options?.members ?? [] {
+            let number = member.value.string.flatMap(Self.bytes)
+            let setting: QueueSetting
+            switch member.name {
+            case "max-concurrent-downloads": setting = .maxRunning
+            case "max-overall-download-limit": setting = .rate
+            default: throw Failure("\(member.name) cannot be changed: haul queue set has what a queue has")
+            }
+            guard let number, number >= 0 else { throw Failure("\(member.name) must be a number, 0 or more") }
+            change.details["settings"] = .string(member.name)
+            // aria2 has 0 for "no limit" of a speed. 0 running jobs at once would be a pause.
+            try await queue.set(setting, to: number == 0 ? nil : String(number))
+        }
+    }
+}
