@@ -49,6 +49,40 @@ import Testing
         try await f.expectOrder()
     }
 
+    @Test("a control operation reaches all jobs that wait, for whichever host, and however large their elements are")
+    func operations() async throws {
+        let f = try await QueueFixture()
+        let hosts = ["a", "b", "c"]
+        for host in hosts { try await f.redis.send(Command("HSET", f.queue.keys.limits, host, #"{"connections":0}"#)) }
+        let padding = String(repeating: "z", count: 700)
+        for host in hosts {
+            for n in 0..<250 {
+                try await f.push(#"{"id":"\#(host)\#(n)","url":"http://\#(host)/\#(n)","x":"\#(n % 7 == 0 ? padding : "")"}"#)
+            }
+        }
+        while try await f.redis.send(Command("LLEN", f.queue.keys.jobs)).int != 0 { #expect(try await f.claim() == nil) }
+        let wanted = (0..<250).map { "b\($0)" }
+        try await f.queue.request(.cancelled, of: wanted)
+        // A round takes a number of calls. Another one follows it, because operations came during the first.
+        for _ in 0..<400 where try await f.queue.count(in: .cancelled) < wanted.count { try await f.tick() }
+        #expect(Set(try await f.queue.ids(in: .cancelled, limit: 1000)) == Set(wanted))
+        #expect(try await f.queue.count(in: .queued) == 500)
+        try await f.expectOrder()
+    }
+
+    @Test("a cancelled element of a kind that no worker knows counts as cancelled in its batch")
+    func batch() async throws {
+        let f = try await QueueFixture()
+        try await f.push(#"{"id":"odd","kind":"odd","url":"http://h/","batch":{"name":"b","size":1,"reply_to":"r"}}"#)
+        #expect(try await f.claim() == nil)
+        try await f.queue.request(.cancelled, of: ["odd"])
+        for _ in 0..<10 where try await f.queue.count(in: .cancelled) == 0 { try await f.tick() }
+        #expect(try await f.queue.batch("b")?.counts[.cancelled] == 1)
+        let replies = try await f.redis.send(Command("LRANGE", f.queue.keys.prefix + "reply:r", 0, -1)).array ?? []
+        #expect(replies.count == 1)
+        try await f.expectOrder()
+    }
+
     @Test(
         "a list of deferred elements that no worker would check is found and repaired",
         arguments: ["deferred_hosts", "deferred_kinds"])

@@ -52,10 +52,25 @@ struct QueueFixture {
         _ = try await queue.tick(worker, fields: [], runs: [(claim.run, report)])
     }
 
-    /// Checks that the rules of the bus hold for every key.
+    /// Checks that the rules of the bus hold for every key, and that the functions sent no command that Redis cannot
+    /// read: they expect errors of keys that others have written, and of missing rights, but none of their own.
     func expectOrder() async throws {
         let findings = try await Inspection(queue).run()
         #expect(findings.isEmpty, "\(findings.map { "\($0.subject): \($0.problem)" })")
+        let errors = try await redis.send(Command("INFO", "errorstats")).string ?? ""
+        let calls = try await redis.send(Command("INFO", "commandstats")).string ?? ""
+        func count(_ name: String, in line: String, of text: String) -> Int {
+            guard let line = text.split(whereSeparator: \.isNewline).first(where: { $0.hasPrefix(line) }) else {
+                return 0
+            }
+            let number = line.split(whereSeparator: { ":,".contains($0) }).first { $0.hasPrefix(name + "=") }
+            return number.flatMap { Int($0.dropFirst(name.count + 1)) } ?? 0
+        }
+        // A call of functions that are not loaded yet fails as a whole.
+        let unloaded =
+            count("failed_calls", in: "cmdstat_fcall:", of: calls)
+            + count("rejected_calls", in: "cmdstat_fcall:", of: calls)
+        #expect(count("count", in: "errorstat_ERR:", of: errors) <= unloaded, "\(errors)\(calls)")
     }
 
     func state(_ id: String) async throws -> JobState? { try await queue.job(id)?.state }

@@ -6,11 +6,12 @@
 -- of its elements, counted from its front, are still to be checked. `scan` is the cursor of the next hosts whose lists
 -- belong to the round.
 --
--- Uses: Claims, Defaults, Isolation, Jobs, Kinds, Order, Pushes, States.
+-- Uses: Batches, Claims, Defaults, Gate, Isolation, Jobs, Kinds, Order, Pushes, States.
 -- Writes: recheck, hosts, deferred_host:<host>, deferred_kind:<kind>.
 do
-  -- What one call may cost. Reading an element as JSON costs READ times as much as finding its id.
-  local BUDGET, READ, HOSTS = 400, 10, 100
+  -- What one call may cost. Reading an element as JSON costs READ times as much as finding its id. PAGE elements are
+  -- taken from a list at once, so that a call takes few more of them than it can check, however large they are.
+  local BUDGET, READ, HOSTS, PAGE = 400, 10, 100, 8
 
   -- Asks for a round.
   function Rechecks.request(c)
@@ -49,6 +50,7 @@ do
     if job.state or not States.ends_job(job.want) then return false end
     if not Order.blocking_operation({ want = job.want, want_at = job.want_at }, at) then return false end
     job.reply_to = is_id(parsed.reply_to) and parsed.reply_to or nil
+    if parsed.batch ~= nil and Gate.checks.batch(parsed.batch) then Batches.enter(c, id, job, parsed.batch) end
     States.settle_until(c, id, job.want_at)
     States.finish(c, id, job, 'cancelled', '')
     return true
@@ -98,12 +100,13 @@ do
   -- then, and what that has cost.
   local function scan_list(c, list, left, budget)
     local name = c.PREFIX .. list
-    local page = try('LRANGE', name, -left, -left + math.min(left, budget) - 1)
-    if page.err or #page == 0 then return 0, 1 end
-    local first, spent, n = math.min(left, call('LLEN', name)), 0, 0
-    while n < #page and spent < budget do
+    local length = try('LLEN', name)
+    if type(length) ~= 'number' or length == 0 then return 0, 1 end
+    local first, spent, n, page = math.min(left, length), 0, 0, nil
+    while n < first and spent < budget do
+      if n % PAGE == 0 then page = call('LRANGE', name, n - first, math.min(n - first + PAGE, 0) - 1) end
       n = n + 1
-      local element = page[n]
+      local element = page[(n - 1) % PAGE + 1]
       local may_be, cost, is_void = may_be_done(c, element)
       spent = spent + cost + #element / 256
       local fine, is_done = true, is_void
