@@ -23,7 +23,7 @@ extension API {
         _ request: ServerRequest, _ path: [String], _ caller: Caller
     ) async throws(APIError) -> HTTPServer.Decision {
         guard request.method == "GET" || request.method == "HEAD" else { return try change(path, caller) }
-        let query = Query(request.query)
+        let query = try Query(request.query)
         switch path {
         case ["session"]: return .respond(Self.json(200, session(caller)))
         case ["live"]: return .respond(try live(query, caller))

@@ -16,7 +16,7 @@ extension API {
         for (name, value) in query.pairs where name == "watch" {
             let parts = value.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
             let path = (parts.first ?? "").split(separator: "/").map { Query.segment($0) ?? "" }
-            guard let resource = try resource(path, Query(parts.count > 1 ? parts[1] : ""), caller, isWatched: true)
+            guard let resource = try resource(path, try Query(parts.count > 1 ? parts[1] : ""), caller, isWatched: true)
             else {
                 throw APIError(400, .badRequest, "nothing that can be watched is at \(value)")
             }

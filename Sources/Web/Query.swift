@@ -4,14 +4,18 @@ import HaulContract
 struct Query: Sendable {
     let pairs: [(name: String, value: String)]
 
-    init(_ text: String) {
-        pairs = text.split(separator: "&").map { part in
+    /// - Throws: `bad_request` for a broken escape or invalid UTF-8. A filter that cannot be read must not select
+    ///   everything.
+    init(_ text: String) throws(APIError) {
+        var pairs: [(name: String, value: String)] = []
+        for part in text.split(separator: "&") {
             let sides = part.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
-            return (
-                Self.decoded(sides[0], plusIsSpace: true) ?? "",
-                sides.count > 1 ? Self.decoded(sides[1], plusIsSpace: true) ?? "" : ""
-            )
+            guard let name = Self.decoded(sides[0], plusIsSpace: true),
+                let value = sides.count > 1 ? Self.decoded(sides[1], plusIsSpace: true) : ""
+            else { throw APIError(400, .badRequest, "\(part) in the query is not percent-encoded UTF-8") }
+            pairs.append((name, value))
         }
+        self.pairs = pairs
     }
 
     subscript(name: String) -> String? { pairs.first { $0.name == name }?.value }

@@ -136,6 +136,10 @@ import Testing
         #expect(try await fixture.queue.count(in: .queued) == 4)
         #expect(await fixture.get(WebFixture.jobs + "?state=none").status == 400)
         #expect(await fixture.get(WebFixture.jobs + "?limit=501").status == 400)
+        // A filter that cannot be decoded must not select all jobs.
+        for text in ["%zz", "zzz%ff", "%", "%4"] {
+            #expect(await fixture.get(WebFixture.jobs + "?state=queued&q=\(text)").status == 400)
+        }
     }
 
     @Test("a search ignores case in every script") func searchCase() async throws {
