@@ -193,6 +193,6 @@ extension JSONObject {
 }
 
 extension Failure {
-    /// Whether the host asked to be left alone. Then all workers of the fleet leave it alone for a while.
+    /// Whether the host asked to back off. Then no worker of the fleet starts a job for it for a while.
     fileprivate var asksForPause: Bool { code == .http(429) || code == .http(503) && retryAfter != nil }
 }

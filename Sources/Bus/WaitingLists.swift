@@ -140,7 +140,7 @@ extension Queue {
                 causes.append("limit starts \(starts)")
             }
             if let until = backoff.string.flatMap({ Int64($0) }), until > now {
-                causes = ["it asked to be left alone"]
+                causes = ["backing off after its last response"]
             }
             reasons[host] = "host \(host)" + (causes.isEmpty ? "" : " (\(causes.joined(separator: ", ")))")
         }

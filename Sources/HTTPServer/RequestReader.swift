@@ -28,7 +28,7 @@ struct RequestReader {
     /// The empty lines before the next request.
     private var emptyLines = 0
 
-    /// RFC 9112 section 2.2 says that a server should skip at least one. More are no request that is late.
+    /// RFC 9112 section 2.2 says that a server should skip at least one. A client that sends more does not send a request.
     private static let maxEmptyLines = 2
 
     init(limits: ServerLimits) { self.limits = limits }
@@ -127,7 +127,9 @@ struct RequestReader {
         var fields: [(name: String, value: String)] = []
         for line in lines.dropFirst() { fields.append(try field(line)) }
         let hosts = fields.count { $0.name == "host" }
-        guard hosts == 1 || isHTTP10 && hosts == 0 else { throw Refusal(400, "a request names one Host") }
+        guard hosts == 1 || isHTTP10 && hosts == 0 else {
+            throw Refusal(400, "a request must have exactly one Host field")
+        }
         let (authority, path) = try parts(of: target)
         if let authority {
             // The target's authority replaces the Host field (RFC 9112 section 3.2.2).
@@ -148,7 +150,9 @@ struct RequestReader {
             words[1].allSatisfy({ $0 > 32 && $0 < 127 })
         else { throw Refusal(400, "the request line is not HTTP") }
         let version = String(decoding: words[2], as: UTF8.self)
-        guard version == "HTTP/1.1" || version == "HTTP/1.0" else { throw Refusal(505, "only HTTP/1.1 is spoken here") }
+        guard version == "HTTP/1.1" || version == "HTTP/1.0" else {
+            throw Refusal(505, "this server supports only HTTP/1.1 and HTTP/1.0")
+        }
         return (
             String(decoding: words[0], as: UTF8.self), String(decoding: words[1], as: UTF8.self), version == "HTTP/1.0"
         )
@@ -185,14 +189,14 @@ struct RequestReader {
 
     private func bodyLength(of request: ServerRequest) throws(Refusal) -> Int {
         guard request["transfer-encoding"] == nil else {
-            throw Refusal(411, "a body needs a Content-Length: Transfer-Encoding is not taken")
+            throw Refusal(411, "a body needs a Content-Length: Transfer-Encoding is not supported")
         }
         let values = request.fields.filter { $0.name == "content-length" }.map(\.value)
         guard let value = values.first else { return 0 }
         guard values.count == 1, (1...18).contains(value.utf8.count), value.utf8.allSatisfy({ 48...57 ~= $0 }),
             let length = Int(value)
         else { throw Refusal(400, "Content-Length is not a number") }
-        guard length <= limits.body else { throw Refusal(413, "a body has at most \(limits.body) bytes") }
+        guard length <= limits.body else { throw Refusal(413, "the body is longer than \(limits.body) bytes") }
         return length
     }
 

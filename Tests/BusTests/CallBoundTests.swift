@@ -324,7 +324,7 @@ struct CallBoundTests {
             try await fail("j\(index)", after: .seconds(60))
         }
         try await push(f, (0..<count / 2).map { #"{"id":"k\#($0)","url":"http://h\#($0)/"}"# })
-        expectShort("jobs of hosts that are left alone", meter, try await claimAll(f, meter))
+        expectShort("jobs of hosts that back off", meter, try await claimAll(f, meter))
         #expect(try await f.redis.send(Command("HGET", f.queue.keys.hosts, "waiting")).string == "\(count / 2)")
         // Ticks check each once, and then only when it is due.
         let costs = try await ticks(f, meter, most: 200) {
@@ -357,7 +357,7 @@ struct CallBoundTests {
         var next: [String?] = [try await f.claim()?.run.id, try await f.claim()?.run.id]
         #expect(next.contains("victim"), "\(next)")
         next = []
-        // What was left alone leaves nothing behind.
+        // The deferred jobs leave nothing behind.
         #expect(try await f.redis.send(Command("EXISTS", f.queue.keys[.deferredHost] + "good")).int == 0)
         #expect(try await f.redis.send(Command("ZSCORE", f.queue.keys[.deferredHosts], "good")) == .null)
     }

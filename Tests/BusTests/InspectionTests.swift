@@ -81,7 +81,7 @@ import Testing
         #expect(try await problems(f) == [])
     }
 
-    @Test("a spec that no worker can read is found in every state, and its job is left alone")
+    @Test("a spec that no worker can read is found in every state, and its job stays as it is")
     func specs() async throws {
         let (f, _) = try await fixture()
         let texts = ["{}", #"{"url":"http://h/","x":NaN}"#, #"{"url":"http://h/","headers":{"Range":"x"}}"#, ""]

@@ -109,7 +109,7 @@ extension SegmentPlan {
     }
 
     /// How many seconds a response that has just begun still takes if its speed doubles with each round trip. nil if it
-    /// is left alone: no connection is idle, too little would be saved, or there are bytes elsewhere to take.
+    /// stays as it is: no connection is idle, too little would be saved, or there are bytes elsewhere to take.
     func slowStartSeconds(of connection: Connection, _ missing: Int64) -> Double? {
         guard idleCount > 0, let speed = connection.speed, let roundTrip = path?.roundTrip,
             !connections.values.contains(where: { $0.requestsAllBytes && $0.end - $0.position > 4 * Self.minPartBytes })
