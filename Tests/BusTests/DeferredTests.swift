@@ -57,10 +57,13 @@ import Testing
         let padding = String(repeating: "z", count: 700)
         for host in hosts {
             for n in 0..<250 {
-                try await f.push(#"{"id":"\#(host)\#(n)","url":"http://\#(host)/\#(n)","x":"\#(n % 7 == 0 ? padding : "")"}"#)
+                try await f.push(
+                    #"{"id":"\#(host)\#(n)","url":"http://\#(host)/\#(n)","x":"\#(n % 7 == 0 ? padding : "")"}"#)
             }
         }
-        while try await f.redis.send(Command("LLEN", f.queue.keys.jobs)).int != 0 { #expect(try await f.claim() == nil) }
+        while try await f.redis.send(Command("LLEN", f.queue.keys.jobs)).int != 0 {
+            #expect(try await f.claim() == nil)
+        }
         let wanted = (0..<250).map { "b\($0)" }
         try await f.queue.request(.cancelled, of: wanted)
         // A round takes a number of calls. Another one follows it, because operations came during the first.

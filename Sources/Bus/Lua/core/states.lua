@@ -5,6 +5,9 @@
 -- Writes: job:<id>, spec:<id>, offsets:<id>, jobs, leases, scheduled, paused, completed, failed, cancelled, deadlines,
 -- unannounced, worker:<worker>, held:<worker>, removed.
 do
+  -- How much longer (ms) than its time the hash of an ended job stays, so that a tick deletes it and knows its URLs.
+  local EXPIRY_DELAY = 10000
+
   -- Settles all pushes up to `timestamp` (ms; now if nil) and all that were claimed: a push that is not newer is a
   -- duplicate. timestamp: when the control operation was made that settles them. It must not wait for a host or for a
   -- worker of a kind. job: if it is given, it was read in this call, and neither field has been written since. That
@@ -164,9 +167,10 @@ do
   -- Sets the times to live of an ended job's keys. A failed job keeps spec:<id> and offsets:<id> for a retry. Otherwise
   -- both are deleted, and with them header values, credentials and query strings.
   local function expire_keys(c, id, state)
-    call('PEXPIRE', c.JOB .. id, c.retention[state])
+    local ms = integer_text(c.retention[state] + EXPIRY_DELAY)
+    call('PEXPIRE', c.JOB .. id, ms)
     if state == 'failed' then
-      call('PEXPIRE', c.SPEC .. id, c.retention[state]) call('PEXPIRE', c.OFFSETS .. id, c.retention[state])
+      call('PEXPIRE', c.SPEC .. id, ms) call('PEXPIRE', c.OFFSETS .. id, ms)
     else
       call('DEL', c.SPEC .. id, c.OFFSETS .. id)
     end

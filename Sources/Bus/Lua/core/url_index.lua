@@ -4,10 +4,8 @@
 --
 -- Writes: urls, url:<digest>.
 do
-  -- Jobs of one URL often follow each other, so the digest of the last URL is kept. `shared` is the key of the last URL
-  -- that several jobs have, and `renewed` the time (ms) at which its time to live was set: while its jobs follow each
-  -- other, each costs one command.
-  local last, last_digest, shared, renewed
+  -- Jobs of one URL often follow each other, so the digest of the last URL is kept, also for later calls.
+  local last, last_digest
 
   -- The first 16 hexadecimal digits of a SHA-1, as Claims derives ids.
   local function digest_of(url)
@@ -30,13 +28,10 @@ do
   -- Enters a job for one digest. A key of another type stops no job.
   local function enter(c, id, digest)
     if digest == id then return end
-    local others = c.PREFIX .. KEY.url .. digest
-    if others == shared and c.now < renewed + 86400000 then
-      try('HSET', others, id, '')
-    elseif try('HSETNX', c.PREFIX .. KEY.urls, digest, id) == 0 then
+    if try('HSETNX', c.PREFIX .. KEY.urls, digest, id) == 0 then
+      local others = c.PREFIX .. KEY.url .. digest
       try('HSET', others, id, '')
       try('PEXPIRE', others, 2764800000)
-      shared, renewed = others, c.now
     end
   end
 
@@ -78,8 +73,6 @@ do
       end
     end
     if #digests == 0 then return end
-    -- The last field of a hash takes its key and its time to live with it.
-    shared = nil
     local found, gone = try('HMGET', c.PREFIX .. KEY.urls, unpack(digests)), {}
     for n, digest in ipairs(digests) do
       if found[n] == owners[n] then gone[#gone + 1] = digest

@@ -49,12 +49,12 @@ do
     if count > 100 and ended > 0 then tick.more = true end
   end
 
-  -- A task of the tick: deletes ended jobs and their index entries up to 5 s before the hashes would expire by
-  -- themselves, because the hash says where the index of URLs has the job. If a setting has made the time longer, the
-  -- hashes of older jobs expire before their entries are due.
+  -- A task of the tick: deletes ended jobs and their index entries. The hashes expire by themselves 10 s later,
+  -- because they say where the index of URLs has the job. If a setting has made the time longer, the hashes of older
+  -- jobs expire before their entries are due.
   function Due.trim(c, tick)
     for state, ms in pairs(c.retention) do
-      local latest = integer_text(c.now - tonumber(ms) + math.min(5000, tonumber(ms) / 10))
+      local latest = integer_text(c.now - tonumber(ms))
       local old, indexed = call('ZRANGEBYSCORE', c.INDEX[state], '-inf', latest, 'LIMIT', 0, 50), {}
       for _, id in ipairs(old) do
         local values = try('HMGET', c.JOB .. id, 'state', 'url_digests')

@@ -91,7 +91,7 @@ do
         check.found('second place', function() call('ZREM', index, check.id) end)
       end
       -- The entry of an ended job may be trimmed shortly before its hash expires.
-      if not there and state == check.job.state and not (c.retention[state] and call('PTTL', check.key) < 5000) then
+      if not there and state == check.job.state and not (c.retention[state] and call('PTTL', check.key) < 15000) then
         check.found('no place', function() call('ZADD', index, c.NOW, check.id) end)
       end
     end
