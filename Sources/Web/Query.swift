@@ -20,11 +20,11 @@ struct Query: Sendable {
 
     subscript(name: String) -> String? { pairs.first { $0.name == name }?.value }
 
-    /// A whole number within `range`; `fallback` if it is missing or empty.
+    /// A whole number within `range`; `fallback` if it is missing.
     ///
     /// - Throws: `bad_request` for anything else.
     func integer(_ name: String, in range: ClosedRange<Int64>, else fallback: Int64) throws(APIError) -> Int64 {
-        guard let text = self[name], !text.isEmpty else { return fallback }
+        guard let text = self[name] else { return fallback }
         guard let number = Int64(text), range.contains(number) else {
             throw APIError(
                 400, .badRequest,
@@ -33,13 +33,13 @@ struct Query: Sendable {
         return number
     }
 
-    /// `true` or `false`; false if it is missing or empty.
+    /// `true` or `false`; false if it is missing.
     ///
     /// - Throws: `bad_request` for anything else.
     func flag(_ name: String) throws(APIError) -> Bool {
-        switch self[name] ?? "" {
+        switch self[name] {
         case "true": true
-        case "false", "": false
+        case "false", nil: false
         default: throw APIError(400, .badRequest, "\(name) must be true or false")
         }
     }
