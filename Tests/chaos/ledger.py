@@ -173,7 +173,10 @@ class Ledger:
             if job.verified and job.size > 1 << 20:
                 return
             if not self.store.is_right(job):
-                self.wrong.append(f"{job.id}: {job.path} is not what the origin has")
+                data, log = self.store.read(job.path), ", ".join(self.heard_of_lost.get(job.id, []))
+                has = "there is no file" if data is None else f"it has {len(data)} bytes"
+                self.wrong.append(f"{job.id}: {job.path} of {job.size} bytes is not what the origin has: {has}; "
+                                  f"cancelled {job.cancelled}, pushed again {job.pushed_again}, {log}")
             job.verified = True
 
     # At the end.
