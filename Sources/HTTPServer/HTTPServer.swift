@@ -194,7 +194,7 @@ package actor HTTPServer {
             switch connection.phase {
             case .lingering: return
             case .streaming:
-                // Pieces that nobody takes are not kept without a bound.
+                // Pieces without a reader are not kept without a bound.
                 if case .dropped = connection.incoming?.yield(Array(bytes)) { close(connection) }
             case .reading:
                 connection.reader.add(bytes)

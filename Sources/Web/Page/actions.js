@@ -35,7 +35,7 @@ async function request(queue, action, selection) {
 }
 
 /// Requests an action. `selection` is `{ ids }`, `{ where, limit }` or `{ batch }`; `number` is how many jobs it means, or
-/// null if nobody knows; `jobs` are those of them that are known. Asks first if the action cannot be undone. Returns
+/// null if that is unknown; `jobs` are those of them that are known. Asks first if the action cannot be undone. Returns
 /// whether it was requested.
 export async function act(queue, action, selection, number, jobs = []) {
   if (action === "again") return again(queue, selection);

@@ -27,7 +27,7 @@ export function faults({ overview, hosts, workers }, { path, isOperator, isLive 
     }
     if (overview.paused) {
       found.push({ key: "paused", weight: 10, icon: "paused", tone: "amber", subject: "The queue", text: " is paused",
-        detail: `Running jobs go on. ${plural(counts.queued, "job")} ${counts.queued === 1 ? "waits" : "wait"} until somebody resumes it.`,
+        detail: `Running jobs go on. ${plural(counts.queued, "job")} ${counts.queued === 1 ? "waits" : "wait"} until it is resumed.`,
         actions: [isOperator && { text: "Resume queue", icon: "play", do: verbs.resumeQueue }] });
     }
     // A host is named once, with the error that most of its jobs failed with.

@@ -605,7 +605,7 @@ class List {
     if (context.isOperator) document.getElementById("floating").append(this.bar);
   }
 
-  /// How many jobs are selected; null if nobody knows, since the search has not found all that match.
+  /// How many jobs are selected; null if that is unknown, since the search has not found all that match.
   number() {
     if (!this.isAll) return this.selected.size;
     if (!this.isFiltered) return this.total;

@@ -272,7 +272,7 @@ export function overview(context) {
     const pace = known.history ? known.pace : null;
     redraw(forecast, [waiting, pace?.map((value) => Number(value.toPrecision(2)))], () => {
       if (!waiting) return ["Nothing waits in the queue."];
-      if (!pace || pace[0] <= 0) return [`${plural(waiting, "job")} ${waiting === 1 ? "waits" : "wait"}. None ended in the last ten minutes, so nobody can say when they are done.`];
+      if (!pace || pace[0] <= 0) return [`${plural(waiting, "job")} ${waiting === 1 ? "waits" : "wait"}. None ended in the last ten minutes, so it is unknown when they are done.`];
       const left = waiting / pace[0];
       const words = [`The queue of ${plural(waiting, "job")} is done in `, el("strong", {}, `about ${duration(roundly(left * 60))}`), ` at ${pace[0] < 10 ? Number(pace[0].toPrecision(2)).toLocaleString() : count(Math.round(pace[0]))} jobs a minute.`];
       const change = pace[1] > 0 ? pace[0] / pace[1] : 1;

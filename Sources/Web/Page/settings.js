@@ -31,8 +31,8 @@ const kept = {
 };
 
 /// A number with a choice of units. `read()` returns the value for the API, null for an empty field, or throws a sentence.
-function unitField(name, label, units, usual, changed) {
-  const [placeholder, usualUnit] = [usual].flat();
+function unitField(name, label, units, initial, changed) {
+  const [placeholder, defaultUnit] = [initial].flat();
   const isStarts = name === "starts";
   const input = el("input", { inputmode: "decimal", autocomplete: "off", placeholder, "aria-label": label });
   const unit = units.length > 1 ? el("select", { "aria-label": `Unit of ${label}` }, units.map(([text]) => el("option", { value: text }, text))) : el("span", { class: "unit" }, units[0][0]);
@@ -43,7 +43,7 @@ function unitField(name, label, units, usual, changed) {
   const write = (value) => {
     former = value ?? null;
     if (isTouched) return;
-    if (value === null || value === undefined) { input.value = ""; if (usualUnit) choose(usualUnit); return; }
+    if (value === null || value === undefined) { input.value = ""; if (defaultUnit) choose(defaultUnit); return; }
     if (isStarts) {
       const [number, per = "s"] = String(value).split("/");
       input.value = number;
@@ -129,7 +129,7 @@ export function settings({ queue, live, body, title, header, isOperator, ready }
   }
 
   const fleet = group("Limits of the whole fleet", "empty: no limit", limits);
-  const keeping = group("How long ended jobs are kept", "", Object.fromEntries(Object.entries(kept).map(([name, [label, units, usual, effect]]) => [name, [label, null, units, usual, (_, data) => effect(data)]])));
+  const keeping = group("How long ended jobs are kept", "", Object.fromEntries(Object.entries(kept).map(([name, [label, units, initial, effect]]) => [name, [label, null, units, initial, (_, data) => effect(data)]])));
 
   // Hosts
   const lines = el("tbody");

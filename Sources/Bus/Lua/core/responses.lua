@@ -2,7 +2,7 @@
 -- `max_responses_bytes`. Beyond that the oldest responses are dropped. Their jobs stay.
 --
 -- The sorted set `responses` has the jobs that hold a response, by when it came. The hash `response_bytes` has the
--- bytes of each, and under SUM, which is no valid id, their sum. Both are written by the call that writes the job's
+-- bytes of each, and under SUM, which is not a valid id, their sum. Both are written by the call that writes the job's
 -- hash. A job without a response is in neither, and costs no command.
 --
 -- Calls ahead: Budget.
