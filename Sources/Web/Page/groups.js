@@ -12,7 +12,7 @@ const FIRST = 3;
 
 export function groups(context, content) {
   const { queue, path, isOperator, keys } = context;
-  const body = el("div", { class: "groups", role: "list" });
+  const body = el("div", { class: "groups", role: "list", hidden: true });
   const place = el("span", { role: "status" }, "Reading …");
   const empty = el("div", { class: "empty", hidden: true }, el("p", {}, "No job has failed within the last week."), el("p", {}, link(path("jobs", ["running"]), "Show what runs")));
   const head = el("div", { class: "group-head", "aria-hidden": "true" }, el("span", { class: "reason" }, "Reason, and what helps"), el("span", {}, "Host"), el("span", {}, "Failures, last hour"), el("span", { class: "number" }, "Jobs"), el("span"));
@@ -85,6 +85,8 @@ export function groups(context, content) {
     const most = Math.max(1, ...all.flatMap(({ hour }) => hour));
     fill(all.map((group, index) => ({ group, most, isOpen: isFirst && index < 2, isCurrent: index === current })), ({ group }) => `${group.error} ${group.host}`);
     isFirst = isFirst && all.length === 0;
+    // ARIA allows no list without entries.
+    body.hidden = all.length === 0;
     empty.hidden = all.length > 0;
     head.hidden = all.length === 0;
     const reasons = new Set(all.map(({ error }) => error)).size;
