@@ -68,9 +68,9 @@ enum LuaHead {
     static let tables = [
         "Call", "Isolation", "History", "Events", "Jobs", "Settings", "Replies", "ReplyBytes", "Responses",
         "UrlIndex", "Rejections", "Deletions", "States", "Json", "Raw", "Urls", "Faults", "Gate", "Defaults", "Kinds",
-        "Pushes",
-        "Order", "Batches", "BatchOperations", "Permits", "Starts", "Hosts", "Rates", "Announcements", "Reports",
-        "Claims", "Budget", "Losses", "Colocated", "Workers", "Control", "Runs", "Due", "Rechecks",
+        "Envelopes", "Pushes", "Order", "Batches", "BatchOperations", "Permits", "Starts", "Hosts", "Rates",
+        "Announcements", "Reports", "Claims", "Budget", "Losses", "Colocated", "Workers", "Control", "Runs", "Due",
+        "Rechecks",
     ]
 
     private static let names = """

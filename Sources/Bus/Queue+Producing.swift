@@ -12,7 +12,7 @@ package struct Element: Sendable {
     /// The field `at`, unix ms.
     package let timestamp: Int64?
 
-    /// Computes the id as Claims.identify() of Lua/claim/claims.lua does. Throws `Job.Invalid` if `json` is not a valid
+    /// Computes the id as id_of() of Lua/claim/envelopes.lua does. Throws `Job.Invalid` if `json` is not a valid
     /// job.
     package init(_ json: JSON) throws(Job.Invalid) {
         let job = try Job(json: json)

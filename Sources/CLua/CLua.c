@@ -27,6 +27,7 @@ static const char functions[] = {
 #embed "../Bus/Lua/claim/gate.lua" suffix(, '\n', )
 #embed "../Bus/Lua/claim/defaults.lua" suffix(, '\n', )
 #embed "../Bus/Lua/claim/kinds.lua" suffix(, '\n', )
+#embed "../Bus/Lua/claim/envelopes.lua" suffix(, '\n', )
 #embed "../Bus/Lua/claim/pushes.lua" suffix(, '\n', )
 #embed "../Bus/Lua/claim/order.lua" suffix(, '\n', )
 #embed "../Bus/Lua/batches/batches.lua" suffix(, '\n', )

@@ -6,7 +6,7 @@
 --
 -- A job's hash names its batches in `batch`, with blanks between them. `names` is such a text below.
 --
--- Uses: Call, Events, Gate, Replies.
+-- Uses: Call, Events, Replies.
 -- Writes: job:<id>, batch:<name>, members:<name>, batches.
 do
   -- States in which a member is counted. A `rejected` member has never been a job.
@@ -17,12 +17,6 @@ do
 
   function Batches.hash_of(c, name) return c.PREFIX .. KEY.batch .. name end
   function Batches.members_of(c, name) return c.PREFIX .. KEY.members .. name end
-
-  -- The name, or names, of a push's batch, and the rest of what it says: a table with `size` and `reply_to`, or nil.
-  local function read_batch(batch)
-    if type(batch) ~= 'table' then return batch, nil end
-    return batch.name, batch
-  end
 
   -- The state in which a job is counted. A completed job that waits for replicas is pending.
   local function counted(job) return IS_FINAL[job.state] and job.waiting ~= 'replicas' and job.state or 'pending' end
@@ -37,14 +31,15 @@ do
     return touched
   end
 
-  -- Records the `size` and `reply_to` that a push gives for a batch. known: what the batch has already, if that was
+  -- Records what a push says of its batch: batch_size and batch_reply_to. known: what the batch has already, if that was
   -- read.
-  local function learn(c, name, about, known)
-    if not about or not (about.size or about.reply_to) then return end
-    local has_size = not about.size or known and known.size == integer_text(about.size)
-    if known and has_size and (not about.reply_to or Batches.has(known.reply_to, about.reply_to)) then return end
-    local touched = touch_batch(c, name)
-    touched.size, touched.reply_to = about.size or touched.size, about.reply_to or touched.reply_to
+  local function learn(c, push, known)
+    local size, reply_to = push.batch_size, push.batch_reply_to
+    if not (size or reply_to) then return end
+    local has_size = not size or known and known.size == integer_text(size)
+    if known and has_size and (not reply_to or Batches.has(known.reply_to, reply_to)) then return end
+    local touched = touch_batch(c, push.batch)
+    touched.size, touched.reply_to = size or touched.size, reply_to or touched.reply_to
   end
 
   -- Counts a job in a state. If a key has another type, nothing is counted, and the job continues.
@@ -71,11 +66,11 @@ do
   -- Counts a job that begins or continues in the batches of its push. A job that begins after its end is only in the
   -- batches of the new push. is_begun: whether the job runs as it is pushed here. set: adds a pair for job:<id>. Sets
   -- job.batch.
-  function Batches.begin(c, id, job, parsed, is_begun, set)
+  function Batches.begin(c, job, push, is_begun, set)
+    local id, names = push.id, push.batch
     local has_new_job = is_begun and (not job.state or IS_FINAL[job.state])
-    if not parsed.batch and not (has_new_job and job.batch) then return end
-    local names, about = read_batch(parsed.batch)
-    learn(c, names, about, job.of_batch)
+    if not names and not (has_new_job and job.batch) then return end
+    learn(c, push, job.of_batch)
     if not has_new_job then return Batches.enter(c, id, job, names) end
     if not names then call('HDEL', c.JOB .. id, 'batch') elseif names ~= job.batch then set('batch', names) end
     job.batch = names
@@ -83,10 +78,9 @@ do
   end
 
   -- Enters a job into the batch of a push that begins nothing. The job is counted in its current state, a job that was
-  -- forgotten as cancelled. batch: as in the element, or a text of names. Sets job.batch.
-  function Batches.enter(c, id, job, batch)
-    local names, about = read_batch(batch)
-    learn(c, names, about)
+  -- forgotten as cancelled. push: the push, or nil. Sets job.batch.
+  function Batches.enter(c, id, job, names, push)
+    if push then learn(c, push) end
     for name in string.gmatch(names or '', '%S+') do
       local is_in, is_full = Batches.has(job.batch, name), select(2, string.gsub(job.batch or '', '%S+', '')) >= MAX_PER_JOB
       if job.state and not is_in and not is_full then
@@ -101,11 +95,10 @@ do
 
   -- Counts a push that waits behind a control operation as pending in its batch. names: the batches of pushes that wait
   -- already. Returns these names with the new one.
-  function Batches.await(c, id, names, batch)
-    local name, about = read_batch(batch)
-    learn(c, name, about)
-    Batches.move(c, id, name, 'pending')
-    return (Replies.join(names, name))
+  function Batches.await(c, names, push)
+    learn(c, push)
+    Batches.move(c, push.id, push.batch, 'pending')
+    return (Replies.join(names, push.batch))
   end
 
   -- Ends the wait of pushes that were counted by Batches.await(). A push that started nothing counts as cancelled.
@@ -119,11 +112,11 @@ do
 
   -- Counts a rejected element in its batch, so that the batch can end. id: nil for an element without a valid id, which
   -- is then identified by its bytes.
-  function Batches.refuse(c, id, parsed, element)
-    if parsed.batch == nil or not Gate.checks.batch(parsed.batch) then return end
-    local name, about = read_batch(parsed.batch)
+  function Batches.refuse(c, id, push, element)
+    local name = push.batch
+    if not name then return end
     id = id or string.sub(redis.sha1hex(element), 1, 16)
-    learn(c, name, about)
+    learn(c, push)
     if not try('HGET', Batches.members_of(c, name), id) then move(c, id, name, 'rejected') end
   end
 
@@ -135,8 +128,8 @@ do
 
   -- The control operation for a batch that stops a job which joins it: 'paused', 'cancelled' or nil. Sets job.of_batch,
   -- what is known of the batch.
-  function Batches.stop(c, id, job, parsed)
-    local name = read_batch(parsed.batch)
+  function Batches.stop(c, job, push)
+    local id, name = push.id, push.batch
     local values = try('HMGET', Batches.hash_of(c, name), 'want', 'want_at', 'size', 'reply_to')
     if values.err then return nil end
     local want, want_at, size, reply_to = unpack(values)
@@ -144,7 +137,7 @@ do
     if not want then return nil end
     local before = try('HGET', Batches.members_of(c, name), id)
     if before and before ~= 'rejected' then return nil end
-    if want == 'cancelled' and parsed.at and parsed.at > (tonumber(number(want_at)) or 0) then return nil end
+    if want == 'cancelled' and push.at and push.at > (tonumber(number(want_at)) or 0) then return nil end
     return want
   end
 

@@ -1,6 +1,6 @@
 -- Claims the next elements: those that this worker holds, else those of the queue. A settle does the same (settles.lua).
 --
--- Uses: Batches, Call, Defaults, Events, Gate, History, Hosts, Isolation, Jobs, Kinds, Order, Permits, Pushes,
+-- Uses: Batches, Call, Defaults, Envelopes, Events, History, Hosts, Isolation, Jobs, Kinds, Order, Permits, Pushes,
 -- Rejections, Settings, States.
 -- Calls ahead: Workers.
 -- Writes: job:<id>, jobs, held:<worker>, worker:<worker>, leases, want.
@@ -10,29 +10,9 @@ do
   -- own.
   local COST = { max = 8192, element = 60, start = 150, operation = 500, job_end = 600 }
 
-  -- Reads an element. Returns its table, the id of its job, a reason if it is not a valid push, and the element with
-  -- its `url` made absolute. The rule for the id is that of Queue+Producing.swift.
-  function Claims.identify(c, element)
-    local parsed, reason = Gate.read(element)
-    -- Nothing but the URL is checked again.
-    local absolute = reason and string.find(reason, '^url: ') and Defaults.with_absolute_url(c, element, parsed)
-    if absolute then
-      element = absolute
-      reason = #element > LARGEST.element and 'element: ' .. LARGEST.element_rule or Gate.fault(parsed, element)
-    end
-    local id = parsed and parsed.id
-    if reason or id then return parsed, id, reason, element end
-    local is_plain = parsed.method == nil and parsed.headers == nil and parsed.urls == nil
-      and (parsed.kind == nil or parsed.kind == 'download')
-    id = redis.sha1hex(is_plain and parsed.url .. '\n' .. (parsed.path or '') or element)
-    return parsed, string.sub(id, 1, 16), nil, element
-  end
-
-  -- What Pushes.verdict() needs to know of an element.
-  function Claims.push_of(c, id, job, parsed)
-    local kind = (parsed.url or parsed.urls) and 'job' or parsed.t and 'ticket' or 'continuation'
-    local asks = job.state and (kind ~= 'job' or job.state == 'paused')
-    return { kind = kind, at = parsed.at, ticket = parsed.t, has_spec = asks and call('HEXISTS', c.SPEC .. id, 'spec') == 1 }
+  -- Whether spec:<id> has the job of a push, if that matters for Pushes.verdict().
+  function Claims.has_spec(c, job, push)
+    return job.state and (push.what ~= 'job' or job.state == 'paused') and call('HEXISTS', c.SPEC .. push.id, 'spec') == 1
   end
 
   -- The state of a job before a push, packed. If the worker cannot read the push, it returns this value, and the job
@@ -46,33 +26,34 @@ do
   -- Starts a run under `token`, and returns the claim, if the job is to run now. Otherwise returns nil: the job is
   -- postponed, overdue, stopped by a control operation that waited for it, or waits for its host. is_begun: whether the
   -- job runs as it is pushed here.
-  function Claims.start(c, id, job, parsed, element, is_begun, worker, token, lease)
-    local job_key, previous = c.JOB .. id, job.state
-    local due = (parsed.url or parsed.urls) and parsed.delay and Pushes.due(c, parsed, parsed.delay) or 0
+  function Claims.start(c, job, push, is_begun, worker, token, lease)
+    local id, previous = push.id, job.state
+    local job_key = c.JOB .. id
+    local due = push.delay and Pushes.due(c, push, push.delay) or 0
     local had_operation = job.want or job.want_next
-    local stop = Order.blocking_operation(job, parsed.at)
-    if not stop and is_begun and parsed.batch then
-      stop = Batches.stop(c, id, job, parsed)
+    local stop = Order.blocking_operation(job, push.at)
+    if not stop and is_begun and push.batch then
+      stop = Batches.stop(c, job, push)
       if stop then job.want, job.want_at = stop, c.NOW end
     end
-    if is_begun then Pushes.set_deadline(c, job, parsed) end
+    if is_begun then Pushes.set_deadline(c, job, push) end
     local is_late = not stop and job.deadline and tonumber(job.deadline) <= c.now
     local runs = not stop and not is_late and due <= c.now
     local rule
     if runs then
       local admitted
-      admitted, rule = Hosts.admits(c, id, parsed, element)
+      admitted, rule = Hosts.admits(c, push)
       if not admitted then return end
       -- The first write of a start: a key of another type raises its error here.
       call('HSET', c.WORKER, token, id)
     end
     local before = runs and remember(c, id, job) or ''
-    local fields, set = Pushes.record(c, id, job, parsed, element, is_begun)
-    if parsed.url or parsed.urls or not parsed.t then
+    local fields, set = Pushes.record(c, job, push, is_begun)
+    if push.what ~= 'ticket' then
       -- A push without `at` that an operation has stopped counts as not newer than it.
-      local timestamp = stop and not parsed.at and job.want_at or Pushes.timestamp_of(c, parsed.at)
+      local timestamp = stop and not push.at and job.want_at or Pushes.timestamp_of(c, push.at)
       if tonumber(timestamp) > tonumber(job.pushed or 0) then set('pushed', timestamp) end
-      if parsed.at and parsed.at > c.now then set('ahead', integer_text(parsed.at)) end
+      if push.at and push.at > c.now then set('ahead', integer_text(push.at)) end
     end
     if had_operation and not stop then call('HDEL', job_key, 'want', 'want_at', 'want_next') end
     if not runs then
@@ -97,10 +78,10 @@ do
     if not previous then
       -- A tombstone may name a file that has to be deleted (`pending_deletion`).
       local known = job.is_known and call('HGETALL', job_key) or job.deadline and { 'deadline_at', job.deadline } or {}
-      return Call.named { answer = 'job', id = id, token = token, spec = element, now = c.NOW, hash = known, defaults = Defaults.as_list(c),
+      return Call.named { answer = 'job', id = id, token = token, spec = push.element, now = c.NOW, hash = known, defaults = Defaults.as_list(c),
         is_limited = is_limited and '1', limits = Hosts.limits_of_run(c, rule) }
     end
-    local pushed = is_begun and { element } or call('HMGET', c.SPEC .. id, 'spec', 'renewed')
+    local pushed = is_begun and { push.element } or call('HMGET', c.SPEC .. id, 'spec', 'renewed')
     return Call.named { answer = 'job', id = id, token = token, spec = pushed[1], renewed = pushed[2], previous = previous, now = c.NOW,
       hash = call('HGETALL', job_key), offsets = call('HGETALL', c.OFFSETS .. id), before = before, defaults = Defaults.as_list(c),
       is_limited = is_limited and '1', limits = Hosts.limits_of_run(c, rule) }
@@ -132,33 +113,32 @@ do
   -- that has the element, and `has_operations`, whether any control operations wait.
   local function claim_element(c, element, turn, worker, token, lease)
     if element == VOID then return end
-    local parsed, id, reason, full_element = Claims.identify(c, element)
+    local push, reason = Envelopes.read(c, element)
     -- A later version may know this kind of job.
-    local kind = reason and Kinds.named(parsed)
-    if kind and not KIND.rules[kind] then return Kinds.defer(c, element, kind, parsed) end
+    if reason and push and push.kind and not KIND.rules[push.kind] then return Kinds.defer(c, push) end
+    if reason then return Rejections.add_element(c, element, reason, push and push.id, push) end
+    local id = push.id
     -- Most jobs are new and have no hash, so nothing has to be read.
-    local fields = not reason and Jobs.size(c.JOB .. id)
-    if not reason and fields ~= 0 then reason = Jobs.wrong_type(c, id) end
-    if reason then
-      return Rejections.add_element(c, element, reason, is_id(id) and id or nil, parsed)
-    end
-    Defaults.complete(c, parsed)
+    local fields = Jobs.size(c.JOB .. id)
+    local wrong = fields ~= 0 and Jobs.wrong_type(c, id)
+    if wrong then return Rejections.add_element(c, element, wrong, id, push) end
+    Envelopes.complete(c, push)
     local job = known(c, id, fields > 0, turn)
-    local word, reason, since = Pushes.verdict(job, Claims.push_of(c, id, job, parsed))
+    local word, why, since = Pushes.verdict(job, push, Claims.has_spec(c, job, push))
     local handler = Pushes.not_started[word]
-    if handler then return handler(c, id, job, parsed, full_element, reason, since) end
-    kind = (word == 'begin' and parsed.kind or word ~= 'begin' and job.kind) or 'download'
-    if not Kinds.does(c, kind) then return Kinds.defer(c, element, kind, parsed) end
-    return Claims.start(c, id, job, parsed, full_element, word == 'begin', worker, token, lease)
+    if handler then return handler(c, job, push, why, since) end
+    local kind = (word == 'begin' and push.kind or word ~= 'begin' and job.kind) or 'download'
+    if not Kinds.does(c, kind) then return Kinds.defer(c, push, kind, element) end
+    return Claims.start(c, job, push, word == 'begin', worker, token, lease)
   end
 
   -- Rejects an element that caused an error. wrong: the text of the error.
   local function isolate_element(c, element, token, wrong)
-    local parsed, id, reason = Claims.identify(c, element)
-    local is_invalid = reason ~= nil
-    if not is_invalid then reason = Jobs.wrong_type(c, id) end
+    local push, reason = Envelopes.read(c, element)
+    local id = not reason and push.id or nil
+    if id then reason = Jobs.wrong_type(c, id) end
     call('HDEL', c.WORKER, token)
-    Rejections.add_element(c, element, reason or 'element: cannot be claimed: ' .. wrong, not is_invalid and id or nil, parsed)
+    Rejections.add_element(c, element, reason or 'element: cannot be claimed: ' .. wrong, id, push)
   end
 
   -- Claims the next jobs for `worker`, one for each of `tokens`. lease: in ms. held, waiting: the results of

@@ -2,8 +2,7 @@
 -- against which a relative `url` is resolved. A value that the field may not have is ignored.
 --
 -- A call reads the hash only if it claims an element. The claim puts the defaults that it needs itself into the
--- element's table. It passes all of them on as they were written, and the worker applies them
--- (Contract/Job+Defaults.swift).
+-- envelope. It passes all of them on as they were written, and the worker applies them (Contract/Job+Defaults.swift).
 --
 -- Uses: Events, Gate, Json, Raw, Urls.
 do
@@ -49,8 +48,8 @@ do
   end
 
   -- Whether a job of a kind may have a default.
-  local function fits(name, known, kind, parsed)
-    return Gate.fields[kind][name] and Gate.checks[name](known.values[name], known.texts[name], parsed, kind)
+  local function fits(name, known, kind)
+    return Gate.fields[kind][name] and Gate.checks[name](known.values[name], known.texts[name], nil, kind)
   end
 
   -- A path with its . and .. segments removed (RFC 3986, section 5.2.4).
@@ -98,19 +97,19 @@ do
     return with_value(element, 'url', Events.quoted(url))
   end
 
-  -- Puts the defaults that the claim needs into an element's table, where the element lacks them.
-  function Defaults.complete(c, parsed)
+  -- The defaults that an envelope may have, as it has them, for a job of a kind; nil if there are none.
+  function Defaults.of(c, kind)
     local known = of_queue(c)
-    if not known or not (parsed.url or parsed.urls) then return end
-    local kind = parsed.kind or 'download'
+    if not known then return nil end
+    local values = {}
     for _, name in ipairs(USED_BY_CLAIM) do
-      local value = known.values[name]
-      if parsed[name] == nil and value ~= nil and fits(name, known, kind, parsed) then parsed[name] = value end
+      if known.values[name] ~= nil and fits(name, known, kind) then
+        local value = known.values[name]
+        values[name] = name == 'meta' and known.texts.meta or type(value) == 'number' and value * 1000 or value
+      end
     end
+    return values
   end
-
-  -- The JSON of a job's `meta`: the element's own, or the default. Defaults.complete() must have been called before.
-  function Defaults.meta(c, element) return Raw.member(element, 'meta') or c.defaults and c.defaults.texts.meta end
 
   -- The defaults as the claim returns them to the worker: a list of field, JSON, …
   function Defaults.as_list(c)

@@ -19,10 +19,8 @@ do
     return KIND.rules[kind] ~= nil and string.find(' ' .. c.kinds .. ' ', ' ' .. kind .. ' ', 1, true) ~= nil
   end
 
-  -- The kind that an element names; nil if it names none, or if the name is not valid. parsed: the element as a table,
-  -- or nil.
-  function Kinds.named(parsed)
-    local kind = parsed and parsed.kind
+  -- Returns `kind` if it may be the name of a kind, else nil.
+  function Kinds.named(kind)
     return type(kind) == 'string' and #kind <= 32 and string.find(kind, '^[a-z][a-z_]*$') and kind or nil
   end
 
@@ -39,16 +37,17 @@ do
   end
 
   -- Defers an element. The caller removes it from the list that it was in. An element of an unknown kind is rejected if
-  -- too many wait. parsed: the element as a table, or nil.
-  function Kinds.defer(c, element, kind, parsed)
+  -- too many wait. kind and element: instead of those of the push, if they are given.
+  function Kinds.defer(c, push, kind, element)
+    kind, element = kind or push.kind, element or push.element
     local list, is_unknown = c.PREFIX .. KEY.deferredKind .. kind, not KIND.rules[kind]
     local wrong = is_unknown and why_full(c, kind)
-    if wrong then return Rejections.add_element(c, element, wrong, parsed and is_id(parsed.id) and parsed.id or nil, parsed) end
+    if wrong then return Rejections.add_element(c, element, wrong, push.id, push) end
     call('LPUSH', list, element)
     if is_unknown then call('PEXPIRE', list, KEPT_UNKNOWN) else call('PERSIST', list) end
     try('HSET', c.PREFIX .. KEY.deferredKinds, kind, c.NOW)
     -- A control operation for the job may have come before its element.
-    if parsed and is_id(parsed.id) and try('EXISTS', c.JOB .. parsed.id) == 1 then Rechecks.request(c) end
+    if push.id and try('EXISTS', c.JOB .. push.id) == 1 then Rechecks.request(c) end
   end
 
   -- The kinds with deferred elements.

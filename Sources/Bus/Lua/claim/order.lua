@@ -6,7 +6,7 @@
 -- that was claimed of its job. An operation is applied by a tick, or by the call that claims an element of the same
 -- job, whichever comes first.
 --
--- Uses: Defaults, Deletions, Gate, Jobs, Pushes, Rejections, Replies, States.
+-- Uses: Deletions, Envelopes, Jobs, Pushes, Rejections, Replies, States.
 -- Calls ahead: Batches, Rechecks.
 -- Writes: job:<id>, spec:<id>.
 do
@@ -42,33 +42,33 @@ do
 
   -- Keeps a push that came behind an operation of which the run does not know yet. Order.follow() does the push once
   -- the operation is done.
-  function Order.keep_push(c, id, job, parsed, element)
+  function Order.keep_push(c, job, push)
+    local id, is_job = push.id, push.what == 'job'
     local job_key, spec_key = c.JOB .. id, c.SPEC .. id
-    local is_job = (parsed.url or parsed.urls) and true
-    if parsed.batch then
+    if push.batch then
       local names = call('HGET', spec_key, 'next_push_batch') or nil
-      call('HSET', spec_key, 'next_push_batch', Batches.await(c, id, names, parsed.batch))
+      call('HSET', spec_key, 'next_push_batch', Batches.await(c, names, push))
     end
-    if parsed.reply_to then
+    if push.reply_to then
       local names = call('HGET', spec_key, 'next_push_reply_to') or nil
-      call('HSET', spec_key, 'next_push_reply_to', (Replies.join(names, parsed.reply_to)))
+      call('HSET', spec_key, 'next_push_reply_to', (Replies.join(names, push.reply_to)))
     end
     -- When the kept job was pushed, and when the push that renews its URLs was made. A continuation cannot begin a job.
     local has_url = job.next_push and call('HGET', spec_key, 'next_push_has_url')
     local newest = is_job and (has_url and string.match(has_url, '%d+$') or '0') or job.next_push
-    if parsed.at and tonumber(newest or 0) > parsed.at then return end
-    local pushed_at = Pushes.timestamp_of(c, parsed.at)
+    if push.at and tonumber(newest or 0) > push.at then return end
+    local pushed_at = Pushes.timestamp_of(c, push.at)
     if is_job and has_url and States.ends_job(job.want) then
-      call('HSET', spec_key, 'next_push_renewed', element, 'next_push_has_url', string.match(has_url, '^%d+') .. ' ' .. pushed_at)
+      call('HSET', spec_key, 'next_push_renewed', push.element, 'next_push_has_url', string.match(has_url, '^%d+') .. ' ' .. pushed_at)
     elseif is_job or not has_url then
-      call('HSET', spec_key, 'next_push', element)
+      call('HSET', spec_key, 'next_push', push.element)
       if is_job then call('HSET', spec_key, 'next_push_has_url', pushed_at) end
     end
     call('HSET', job_key, 'next_push', integer_text(math.max(tonumber(pushed_at), tonumber(job.next_push or 0))))
-    Pushes.record_future(c, id, parsed.at)
+    Pushes.record_future(c, id, push.at)
     local _, timestamp = next_want(job)
     -- Behind a cancel, a continuation has nothing to continue; only a job revokes the pause.
-    if timestamp and is_job and is_newer(parsed.at, timestamp) then call('HDEL', job_key, 'want_next') end
+    if timestamp and is_job and is_newer(push.at, timestamp) then call('HDEL', job_key, 'want_next') end
   end
 
   -- Drops the kept push, because a newer operation stops it. is_ending: whether that operation ends the job; if not,
@@ -80,8 +80,8 @@ do
     call('HDEL', c.SPEC .. id, 'next_push', 'next_push_has_url', 'next_push_renewed', 'next_push_reply_to', 'next_push_batch')
     Replies.await_end(c, id, job, reply_to or nil)
     if batch then Batches.enter(c, id, job, batch) end
-    local parsed = kept and not is_ending and Gate.read(kept)
-    if parsed and (parsed.url or parsed.urls) then Pushes.renew(c, id, job, parsed, kept, job.next_push) end
+    local push = kept and not is_ending and Envelopes.kept(kept, id)
+    if push and push.url then Pushes.renew(c, job, push, job.next_push) end
   end
 
   -- Whether an operation of `operation_at` (ms) that ends the job also ends the kept push, although something newer
@@ -250,23 +250,22 @@ do
   -- result of States.take_pending().
   function Order.follow(c, id, kept)
     if kept.element then
-      local parsed, job = Gate.read(kept.element), Jobs.read(c, id)
+      local push, job = Envelopes.kept(kept.element, id), Jobs.read(c, id)
       job.is_known = true
+      Envelopes.complete(c, push)
+      push.reply_to, push.batch, push.batch_size, push.batch_reply_to = kept.reply_to, kept.batch, nil, nil
       -- The push has no `at` here: it is newer than what has just been settled.
-      local word, reason = Pushes.verdict(job, { kind = (parsed.url or parsed.urls) and 'job' or 'continuation',
-        has_spec = call('HEXISTS', c.SPEC .. id, 'spec') == 1 })
+      local word, reason = Pushes.verdict(job, { what = push.what }, call('HEXISTS', c.SPEC .. id, 'spec') == 1)
       -- The run completed the job before it learned of the pause, so nothing is left to continue.
       if job.state == 'completed' and not States.ends_job(kept.want) then word, reason = 'duplicate', 'done' end
-      Defaults.complete(c, parsed)
-      parsed.reply_to, parsed.batch = kept.reply_to, kept.batch
       local handler = Pushes.not_started[word]
-      if handler then handler(c, id, job, parsed, kept.element, reason)
+      if handler then handler(c, job, push, reason)
       else
-        local fields, set = Pushes.record(c, id, job, parsed, kept.element, word == 'begin')
+        local fields, set = Pushes.record(c, job, push, word == 'begin')
         if tonumber(kept.timestamp) > tonumber(job.pushed or 0) then set('pushed', kept.timestamp) end
         if #fields > 0 then call('HSET', c.JOB .. id, unpack(fields)) end
         if kept.renewed then call('HSET', c.SPEC .. id, 'renewed', kept.renewed) end
-        local due = parsed.delay and Pushes.due(c, parsed, parsed.delay) or 0
+        local due = push.delay and Pushes.due(c, push, push.delay) or 0
         job.want = nil
         if due > c.now then States.postpone(c, id, job, due - c.now) else States.requeue(c, id, job, true, 'wanted') end
       end

@@ -1,6 +1,6 @@
 -- What a push does to its job: docs/reference/ordering.md.
 --
--- Uses: Defaults, Events, Rejections, Replies, Responses, States, UrlIndex, Urls.
+-- Uses: Events, Rejections, Replies, Responses, States, UrlIndex.
 -- Calls ahead: Announcements, Batches, Order.
 -- Writes: job:<id>, spec:<id>, deadlines.
 do
@@ -12,8 +12,8 @@ do
   -- When a push was made, in ms as text. No clock is ahead of Redis' own. at: its time, or nil.
   function Pushes.timestamp_of(c, at) return integer_text(math.min(at or c.now, c.now)) end
 
-  -- When `seconds` after a push have passed, in ms.
-  function Pushes.due(c, parsed, seconds) return math.min(parsed.at or c.now, c.now) + seconds * 1000 end
+  -- When `delay` ms after a push have passed, in ms.
+  function Pushes.due(c, push, delay) return math.min(push.at or c.now, c.now) + delay end
 
   -- What an element does, by the job's state: the element may be a job or a continuation.
   --   begin: it runs, as it was pushed               go on: it runs, from its offsets
@@ -36,14 +36,14 @@ do
     return at and (at <= tonumber(job.settled_until or 0) or at == tonumber(job.ahead))
   end
 
-  -- What a push does: a word of VERDICTS, or 'next_push', 'stale', 'gone', 'duplicate'. push: its `kind` ('job',
-  -- 'continuation', 'ticket'), `at`, `ticket`, and `has_spec`, whether spec:<id> has the job. For a duplicate also
-  -- returns the reason, and the timestamp that its `at` would have to exceed.
-  function Pushes.verdict(job, push)
-    local state, kind, at = job.state, push.kind, push.at
-    if kind == 'ticket' then
+  -- What a push does: a word of VERDICTS, or 'next_push', 'stale', 'gone', 'duplicate'. push: its `what`,
+  -- `at` and `ticket` are used. has_spec: whether spec:<id> has the job. For a duplicate also returns the reason, and the
+  -- timestamp that its `at` would have to exceed.
+  function Pushes.verdict(job, push, has_spec)
+    local state, what, at = job.state, push.what, push.at
+    if what == 'ticket' then
       if state ~= 'queued' or job.ticket ~= push.ticket then return 'stale' end
-      return push.has_spec and 'go on' or 'gone'
+      return has_spec and 'go on' or 'gone'
     end
     if Pushes.is_repeat(job, at) then
       local is_settled = at <= tonumber(job.settled_until or 0)
@@ -51,25 +51,25 @@ do
     end
     if state == 'running' and job.want and (not at or at > tonumber(job.want_at or 0)) then return 'next_push' end
     -- An unknown state counts as `paused`: nothing happens to such a job by itself.
-    local word = (VERDICTS[state or false] or VERDICTS.paused)[kind]
+    local word = (VERDICTS[state or false] or VERDICTS.paused)[what]
     if word == 'refresh' and at and at < tonumber(job.pushed or 0) then return 'duplicate', 'older', job.pushed end
-    if word == 'go on' and not push.has_spec then return kind == 'job' and 'begin' or 'spent' end
+    if word == 'go on' and not has_spec then return what == 'job' and 'begin' or 'spent' end
     return word, 'active'
   end
 
-  -- Sets job.deadline (ms, as text) if the element has a deadline.
-  function Pushes.set_deadline(c, job, parsed)
-    if parsed.deadline then job.deadline = integer_text(Pushes.due(c, parsed, parsed.deadline)) end
+  -- Sets job.deadline (ms, as text) if the push has a deadline.
+  function Pushes.set_deadline(c, job, push)
+    if push.deadline then job.deadline = integer_text(Pushes.due(c, push, push.deadline)) end
   end
 
   -- Records which reply lists get the end of a job that begins or continues. If the job begins after an end, only the
   -- new names get its next end, because the others got that one. set: adds a pair for the job's hash.
-  local function record_reply_lists(c, id, job, parsed, is_begun, set)
-    local waiting, left = job.reply_to, nil
+  local function record_reply_lists(c, job, push, is_begun, set)
+    local id, waiting, left = push.id, job.reply_to, nil
     if is_begun and (not job.state or IS_FINAL[job.state]) then
-      job.reply_to = parsed.reply_to
+      job.reply_to = push.reply_to
     else
-      local names, _, rest = Replies.join(job.reply_to, parsed.reply_to)
+      local names, _, rest = Replies.join(job.reply_to, push.reply_to)
       job.reply_to, left = names, rest
     end
     if job.reply_to and job.reply_to ~= waiting then set('reply_to', job.reply_to) end
@@ -80,22 +80,23 @@ do
   -- Records what a push says of a job that begins or continues. is_begun: all fields are those of the push; otherwise
   -- only its URLs and headers are used. Sets the fields of `job` that events need. Returns the pairs for job:<id>,
   -- which the caller writes, and a function that adds a pair. Emits `completed` if the job waited for replicas.
-  function Pushes.record(c, id, job, parsed, element, is_begun)
-    local job_key, spec_key, fields = c.JOB .. id, c.SPEC .. id, {}
+  function Pushes.record(c, job, push, is_begun)
+    local id, fields = push.id, {}
+    local job_key, spec_key = c.JOB .. id, c.SPEC .. id
     -- Now, while `reply_to` still has the names that waited for this end.
     if job.state == 'completed' then Announcements.announce_early(c, id) end
     local function set(name, value) fields[#fields + 1] = name fields[#fields + 1] = value end
-    record_reply_lists(c, id, job, parsed, is_begun, set)
-    Batches.begin(c, id, job, parsed, is_begun, set)
-    if parsed.url or parsed.urls then
-      set('url', Urls.mask(parsed.url or parsed.urls[1]))
-      UrlIndex.record(c, id, job, parsed, set)
+    record_reply_lists(c, job, push, is_begun, set)
+    Batches.begin(c, job, push, is_begun, set)
+    if push.url then
+      set('url', push.url)
+      UrlIndex.record(c, job, push, set)
       if is_begun then
-        call('HSET', spec_key, 'spec', element)
-        job.meta = parsed.meta ~= nil and Defaults.meta(c, element) or nil
+        call('HSET', spec_key, 'spec', push.element)
+        job.meta = push.meta
         set('created', c.NOW)
-        if parsed.path then set('path', parsed.path) end
-        local kind = parsed.kind ~= 'download' and parsed.kind or nil
+        if push.path then set('path', push.path) end
+        local kind = push.kind
         if kind ~= job.kind then
           if job.state then call('HDEL', job_key, 'kind', unpack(RESULTS)) end
           if job.kind then Responses.forget(c, { id }) end
@@ -103,13 +104,13 @@ do
           job.kind = kind
         end
         if job.meta then set('meta', job.meta) end
-        if parsed.deadline then
-          Pushes.set_deadline(c, job, parsed)
+        if push.deadline then
+          Pushes.set_deadline(c, job, push)
           set('deadline_at', job.deadline)
           call('ZADD', c.DEADLINES, job.deadline, id)
         end
       else
-        call('HSET', spec_key, 'renewed', element)
+        call('HSET', spec_key, 'renewed', push.element)
       end
     end
     if IS_FINAL[job.state] then
@@ -120,7 +121,7 @@ do
       call('HDEL', job_key, 'crashes', 'attempt', unpack(END_FIELDS))
       if is_begun then
         call('HDEL', spec_key, 'renewed')
-        call('HDEL', job_key, not parsed.path and 'path' or '-', not job.meta and 'meta' or '-')
+        call('HDEL', job_key, not push.path and 'path' or '-', not job.meta and 'meta' or '-')
       end
     end
     return fields, set
@@ -128,15 +129,16 @@ do
 
   -- Renews the URLs and headers of an unfinished job by those of a newer push: signed URLs expire. timestamp: when the
   -- push was made (ms, as text). Its reply lists and batches wait for the same end.
-  function Pushes.renew(c, id, job, parsed, element, timestamp)
+  function Pushes.renew(c, job, push, timestamp)
+    local id = push.id
     local job_key = c.JOB .. id
-    call('HSET', c.SPEC .. id, 'renewed', element)
-    call('HSET', job_key, 'url', Urls.mask(parsed.url or parsed.urls[1]))
-    UrlIndex.record(c, id, job, parsed, function(name, value) call('HSET', job_key, name, value) end)
+    call('HSET', c.SPEC .. id, 'renewed', push.element)
+    call('HSET', job_key, 'url', push.url)
+    UrlIndex.record(c, job, push, function(name, value) call('HSET', job_key, name, value) end)
     if tonumber(timestamp) > tonumber(job.pushed or 0) then call('HSET', job_key, 'pushed', timestamp) end
-    Events.emit(c, id, job, 'duplicate', Replies.duplicate(job, { reason = 'active', made = parsed.at }))
-    Replies.await_end(c, id, job, parsed.reply_to)
-    if parsed.batch then Batches.enter(c, id, job, parsed.batch) end
+    Events.emit(c, id, job, 'duplicate', Replies.duplicate(job, { reason = 'active', made = push.at }))
+    Replies.await_end(c, id, job, push.reply_to)
+    if push.batch then Batches.enter(c, id, job, push.batch, push) end
   end
 
   -- Records a time that is ahead of Redis' clock. A later push with the same time is a repeat.
@@ -148,33 +150,34 @@ do
   Pushes.not_started = {
     stale = function() end,
     next_push = function(...) Order.keep_push(...) end,
-    unknown = function(c, id, _, parsed, element)
-      Rejections.add_element(c, element, 'id: no job ' .. id .. ' is known; push it with its url', id, parsed)
+    unknown = function(c, _, push)
+      Rejections.add_element(c, push.element, 'id: no job ' .. push.id .. ' is known; push it with its url', push.id, push)
     end,
-    spent = function(c, id, job, parsed, element)
-      local reason = 'id: job ' .. id .. ' is ' .. job.state .. ' and its url is no longer kept; push it with its url'
-      Rejections.add_element(c, element, reason, id, parsed)
+    spent = function(c, job, push)
+      Rejections.add_element(c, push.element, 'id: job ' .. push.id .. ' is ' .. job.state
+        .. ' and its url is no longer kept; push it with its url', push.id, push)
     end,
-    gone = function(c, id, job, parsed, element)
-      States.fail(c, id, job, 'bad_job', 'what was pushed is gone from Redis; push the job again with its url', false)
+    gone = function(c, job, push)
+      States.fail(c, push.id, job, 'bad_job', 'what was pushed is gone from Redis; push the job again with its url', false)
     end,
-    refresh = function(c, id, job, parsed, element)
-      Pushes.renew(c, id, job, parsed, element, Pushes.timestamp_of(c, parsed.at))
-      Pushes.record_future(c, id, parsed.at)
+    refresh = function(c, job, push)
+      Pushes.renew(c, job, push, Pushes.timestamp_of(c, push.at))
+      Pushes.record_future(c, push.id, push.at)
     end,
-    duplicate = function(c, id, job, parsed, element, reason, since)
+    duplicate = function(c, job, push, reason, since)
+      local id, at = push.id, push.at
       -- `pushed` records that the push was claimed. So an operation without a time that is applied later counts as
       -- newer, and a repeat is recognised even after the job was forgotten.
-      local is_known = not parsed.at or not job.state or parsed.at == tonumber(job.ahead)
-      Pushes.record_future(c, id, parsed.at)
-      if not is_known and tonumber(Pushes.timestamp_of(c, parsed.at)) > tonumber(job.pushed or 0) then
-        call('HSET', c.JOB .. id, 'pushed', Pushes.timestamp_of(c, parsed.at))
+      local is_known = not at or not job.state or at == tonumber(job.ahead)
+      Pushes.record_future(c, id, at)
+      if not is_known and tonumber(Pushes.timestamp_of(c, at)) > tonumber(job.pushed or 0) then
+        call('HSET', c.JOB .. id, 'pushed', Pushes.timestamp_of(c, at))
       end
       -- The push revokes a pause that was made earlier and is applied later, as operations for a batch may be.
-      if not parsed.at and job.state and not IS_FINAL[job.state] then call('HSET', c.JOB .. id, 'resumed', c.NOW) end
-      Events.emit(c, id, job, 'duplicate', Replies.duplicate(job, { reason = reason, made = parsed.at, since = since }))
-      Replies.await_end(c, id, job, parsed.reply_to)
-      if parsed.batch then Batches.enter(c, id, job, parsed.batch) end
+      if not at and job.state and not IS_FINAL[job.state] then call('HSET', c.JOB .. id, 'resumed', c.NOW) end
+      Events.emit(c, id, job, 'duplicate', Replies.duplicate(job, { reason = reason, made = at, since = since }))
+      Replies.await_end(c, id, job, push.reply_to)
+      if push.batch then Batches.enter(c, id, job, push.batch, push) end
     end,
   }
 end

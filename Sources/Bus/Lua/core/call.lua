@@ -14,7 +14,7 @@
 -- them first.
 --
 -- In all files: the queue is the list `jobs`, and its right end is the front. `job` is a job as Jobs.read() returns it,
--- and `parsed` is an element as Gate.read() returns it. `tick` is the table that tick.lua makes for its tasks.
+-- and `push` is an envelope (envelopes.lua). `tick` is the table that tick.lua makes for its tasks.
 --
 -- Writes: epoch.
 do

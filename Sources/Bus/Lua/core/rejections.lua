@@ -1,7 +1,7 @@
 -- Elements and control operations that are refused: the list `rejected`, and the event.
 --
 -- Uses: Events, History, Replies.
--- Calls ahead: Batches, Json, Raw.
+-- Calls ahead: Batches, Json.
 -- Writes: rejected, events:<id>.
 do
   -- The first 4096 bytes of an element. Bytes that are not UTF-8 are replaced, because the whole entry would be invalid
@@ -33,12 +33,9 @@ do
     Replies.send(c, names, event)
   end
 
-  -- Rejects an element. parsed: the element as a table, as far as it could be read, or nil. The rejection counts in its
-  -- batch, and goes to its `reply_to`.
-  function Rejections.add_element(c, element, reason, id, parsed)
-    if parsed then Batches.refuse(c, id, parsed, element) end
-    local meta = parsed and parsed.meta ~= nil and Raw.member(element, 'meta')
-    local reply_to = parsed and is_id(parsed.reply_to) and parsed.reply_to or nil
-    Rejections.add(c, element, reason, id, reply_to, meta and #meta <= 4096 and meta or nil)
+  -- Rejects an element. push: its envelope, or nil. The rejection counts in its batch, and goes to its `reply_to`.
+  function Rejections.add_element(c, element, reason, id, push)
+    if push then Batches.refuse(c, id, push, element) end
+    Rejections.add(c, element, reason, id, push and push.reply_to, push and push.meta)
   end
 end

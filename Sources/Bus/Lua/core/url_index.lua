@@ -7,14 +7,14 @@ do
   -- Jobs of one URL often follow each other, so the digest of the last URL is kept, also for later calls.
   local last, last_digest
 
-  -- The first 16 hexadecimal digits of a SHA-1, as Claims derives ids.
+  -- The first 16 hexadecimal digits of a SHA-1, as ids are derived.
   local function digest_of(url)
     if url ~= last then last, last_digest = url, string.sub(redis.sha1hex(url .. '\n'), 1, 16) end
     return last_digest
   end
 
-  -- The digests of all URLs of an element, with blanks between them.
-  local function digests_of(parsed)
+  -- The digests of all URLs of an element, with blanks between them. parsed: its table.
+  function UrlIndex.digests(parsed)
     if not parsed.urls then return digest_of(parsed.url) end
     local digests, known = {}, {}
     for _, url in ipairs({ parsed.url or parsed.urls[1], unpack(parsed.urls) }) do
@@ -82,8 +82,8 @@ do
   end
 
   -- Records the URLs of a push. set: adds a pair for the job's hash.
-  function UrlIndex.record(c, id, job, parsed, set)
-    local digests = digests_of(parsed)
+  function UrlIndex.record(c, job, push, set)
+    local id, digests = push.id, push.url_digests
     if digests == (job.url_digests or id) then return end
     if job.url_digests then UrlIndex.forget(c, { id, job.url_digests }) end
     UrlIndex.enter(c, id, digests)

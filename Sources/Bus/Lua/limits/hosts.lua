@@ -103,9 +103,9 @@ do
 
   -- Whether a job may start now, and the rule of its host. If the job may not, its element has been moved to the queue
   -- of its host.
-  function Hosts.admits(c, id, parsed, element)
+  function Hosts.admits(c, push)
     if not are_limited(c) then return true end
-    local name, authority = host_of(parsed.url or parsed.urls and parsed.urls[1] or call('HGET', c.JOB .. id, 'url'))
+    local name, authority = host_of(push.url or call('HGET', c.JOB .. push.id, 'url'))
     -- Only the first element for a host is checked in a call. If the limit of its host is reached, the others follow
     -- it.
     c.full_hosts = c.full_hosts or {}
@@ -120,7 +120,7 @@ do
       c.full_hosts[authority] = is_full and rule or nil
     end
     if is_full then
-      local length = try('LPUSH', c.PREFIX .. KEY.deferredHost .. rule.host, element)
+      local length = try('LPUSH', c.PREFIX .. KEY.deferredHost .. rule.host, push.element)
       if type(length) == 'number' then
         try('HINCRBY', c.PREFIX .. KEY.hosts, 'waiting', 1)
         return false

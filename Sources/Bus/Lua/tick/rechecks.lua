@@ -6,7 +6,7 @@
 -- of its elements, counted from its front, are still to be checked. `scan` is the cursor of the next hosts whose lists
 -- belong to the round.
 --
--- Uses: Batches, Claims, Defaults, Gate, Isolation, Jobs, Kinds, Order, Pushes, States.
+-- Uses: Batches, Claims, Envelopes, Isolation, Jobs, Kinds, Order, Pushes, States.
 -- Writes: recheck, hosts, deferred_host:<host>, deferred_kind:<kind>.
 do
   -- What one call may cost. Reading an element as JSON costs READ times as much as finding its id. PAGE elements are
@@ -45,40 +45,39 @@ do
   end
 
   -- Cancels a job of a kind that this library cannot read, if a control operation ends it. Returns whether it did.
-  local function cancel_unread(c, id, job, parsed)
-    local at = type(parsed.at) == 'number' and parsed.at or nil
+  local function cancel_unread(c, job, push)
     if job.state or not States.ends_job(job.want) then return false end
-    if not Order.blocking_operation({ want = job.want, want_at = job.want_at }, at) then return false end
-    job.reply_to = is_id(parsed.reply_to) and parsed.reply_to or nil
-    if parsed.batch ~= nil and Gate.checks.batch(parsed.batch) then Batches.enter(c, id, job, parsed.batch) end
-    States.settle_until(c, id, job.want_at)
-    States.finish(c, id, job, 'cancelled', '')
+    if not Order.blocking_operation({ want = job.want, want_at = job.want_at }, push.at) then return false end
+    job.reply_to = push.reply_to
+    if push.batch then Batches.enter(c, push.id, job, push.batch, push) end
+    States.settle_until(c, push.id, job.want_at)
+    States.finish(c, push.id, job, 'cancelled', '')
     return true
   end
 
   -- Applies a push that starts nothing, as a claim would. Returns whether its element is done.
   local function do_push(c, element)
-    local parsed, id, reason, full_element = Claims.identify(c, element)
-    id = id or parsed and is_id(parsed.id) and parsed.id
+    local push, reason = Envelopes.read(c, element)
+    local id = push and push.id
     if not id or Jobs.size(c.JOB .. id) == 0 or Jobs.wrong_type(c, id) then return false end
     local job = Jobs.read(c, id)
     job.is_known = true
     if reason then
-      if not Kinds.named(parsed) then return false end
-      if type(parsed.at) ~= 'number' or not Pushes.is_repeat(job, parsed.at) then return cancel_unread(c, id, job, parsed) end
-      Pushes.not_started.duplicate(c, id, job, parsed, element, 'settled', job.settled_until)
+      if not push.kind then return false end
+      if not push.at or not Pushes.is_repeat(job, push.at) then return cancel_unread(c, job, push) end
+      Pushes.not_started.duplicate(c, job, push, 'settled', job.settled_until)
       return true
     end
-    Defaults.complete(c, parsed)
-    local word, why, since = Pushes.verdict(job, Claims.push_of(c, id, job, parsed))
+    Envelopes.complete(c, push)
+    local word, why, since = Pushes.verdict(job, push, Claims.has_spec(c, job, push))
     local handler = Pushes.not_started[word]
     if handler then
-      handler(c, id, job, parsed, full_element, why, since)
+      handler(c, job, push, why, since)
       return true
     end
     local operations = { state = job.state, want = job.want, want_at = job.want_at, want_next = job.want_next }
-    if not Order.blocking_operation(operations, parsed.at) then return false end
-    Claims.start(c, id, job, parsed, full_element, word == 'begin', nil, nil, nil)
+    if not Order.blocking_operation(operations, push.at) then return false end
+    Claims.start(c, job, push, word == 'begin')
     return true
   end
 

@@ -1,0 +1,82 @@
+-- The envelope of an element: what the functions need to know of a push. Nothing else reads an element, except hosts.lua,
+-- which asks for which host the next one is.
+--
+--     element              the text that is kept, with an absolute `url`
+--     id                   of the job
+--     what                 'job', 'continuation' or 'ticket'
+--     at                   when the push was made (ms), or nil
+--     ticket               of a ticket
+--     kind                 nil for a download
+--     url                  masked; nil for a continuation or a ticket
+--     url_digests          of all URLs of a job (url_index.lua)
+--     path, reply_to       or nil
+--     meta                 JSON, or nil
+--     delay, deadline      in ms after the push, or nil
+--     batch, batch_size, batch_reply_to   what the push says of its batch, or nil
+--
+-- In all files `push` is an envelope. That of an element that is not a valid push has what could be read of `id`, `at`,
+-- `kind`, `reply_to`, `meta` and of its batch.
+--
+-- Uses: Defaults, Gate, Kinds, Raw, UrlIndex, Urls.
+do
+  local function set_batch(push, batch)
+    if type(batch) == 'table' then push.batch, push.batch_size, push.batch_reply_to = batch.name, batch.size, batch.reply_to
+    else push.batch = batch end
+  end
+
+  -- What could be read of an element that is not a valid push. parsed: its table.
+  local function refused(parsed, element)
+    local push = { element = element, id = is_id(parsed.id) and parsed.id or nil, kind = Kinds.named(parsed.kind),
+      at = type(parsed.at) == 'number' and parsed.at or nil, reply_to = is_id(parsed.reply_to) and parsed.reply_to or nil }
+    local meta = parsed.meta ~= nil and Raw.member(element, 'meta')
+    push.meta = meta and #meta <= 4096 and meta or nil
+    if parsed.batch ~= nil and Gate.checks.batch(parsed.batch) then set_batch(push, parsed.batch) end
+    return push
+  end
+
+  local function envelope(parsed, element, id)
+    local url = parsed.url or parsed.urls and parsed.urls[1]
+    local push = { element = element, id = id, what = url and 'job' or parsed.t and 'ticket' or 'continuation', at = parsed.at,
+      ticket = parsed.t, kind = parsed.kind ~= 'download' and parsed.kind or nil, url = url and Urls.mask(url),
+      url_digests = url and UrlIndex.digests(parsed), path = parsed.path, reply_to = parsed.reply_to,
+      meta = parsed.meta ~= nil and Raw.member(element, 'meta') or nil, delay = parsed.delay and parsed.delay * 1000,
+      deadline = parsed.deadline and parsed.deadline * 1000 }
+    if parsed.batch ~= nil then set_batch(push, parsed.batch) end
+    return push
+  end
+
+  -- The id of an element without `id`. The rule is that of Queue+Producing.swift.
+  local function id_of(parsed, element)
+    local is_plain = parsed.method == nil and parsed.headers == nil and parsed.urls == nil
+      and (parsed.kind == nil or parsed.kind == 'download')
+    return string.sub(redis.sha1hex(is_plain and parsed.url .. '\n' .. (parsed.path or '') or element), 1, 16)
+  end
+
+  -- Reads an element. Returns its envelope without defaults, and a reason if it is not a valid push. The envelope is nil
+  -- if the element is not a JSON object.
+  function Envelopes.read(c, element)
+    local parsed, reason = Gate.read(element)
+    local kept = element
+    -- Nothing but the URL is checked again.
+    local absolute = reason and string.find(reason, '^url: ') and Defaults.with_absolute_url(c, element, parsed)
+    if absolute then
+      kept = absolute
+      reason = #absolute > LARGEST.element and 'element: ' .. LARGEST.element_rule or Gate.fault(parsed, absolute)
+    end
+    if reason then return parsed and refused(parsed, element), reason end
+    return envelope(parsed, kept, parsed.id or id_of(parsed, kept))
+  end
+
+  -- The envelope, without defaults, of an element that was valid when it was kept.
+  function Envelopes.kept(element, id) return envelope(Gate.read(element), element, id) end
+
+  -- Puts the queue's defaults into the envelope of a job that lacks them.
+  function Envelopes.complete(c, push)
+    if push.what ~= 'job' then return end
+    local values = Defaults.of(c, push.kind or 'download')
+    if not values then return end
+    for name, value in pairs(values) do
+      if push[name] == nil then push[name] = value end
+    end
+  end
+end
