@@ -1,84 +1,73 @@
 package import HaulContract
 package import HaulStorage
 
-/// One run of one job: the protocol between the worker and the kinds of jobs. Each kind has one implementation.
+/// One attempt at one job. Each kind of job has one implementation: docs/contributing/map.md.
 ///
-/// An activity knows HTTP and a store, but not Redis. The worker passes its events and progress on to Redis.
+/// An activity knows HTTP and a store, but not Redis. It speaks to whoever started it only through its `RunIO`, which
+/// it gets when it is made.
 package protocol Activity: AnyObject, Sendable {
     /// The executor that `run()` prefers. It saves most switches between threads.
     var executor: any TaskExecutor { get }
 
     /// Runs to the end. Cancelling the task stops the run, and keeps what another run can continue.
-    func run() async -> ActivityOutcome
+    func run() async -> ActivityResult
 
     // MARK: Called from other threads, while it runs
 
+    /// Makes the progress so far durable and returns where another worker can continue. `point` is nil if nothing is
+    /// new. `isPartial` says that not all received bytes are covered, so that another checkpoint is due.
+    func checkpoint() async -> (point: ResumePoint?, isPartial: Bool)
+
     func progress() -> ActivityProgress
-
-    /// Bytes that this run has received or sent so far, repeated ones included.
-    var transferred: Int64 { get }
-
-    /// Whether `transferred` counts what is sent, not what is received.
-    var isSending: Bool { get }
-
-    /// Whether the run has waited for a connection to its host for a second or longer.
-    var isWaitingForHost: Bool { get }
-
-    /// False while the run only waits for a connection to its host.
-    var isActive: Bool { get }
-
-    /// Makes the progress so far durable and returns where another worker can continue. nil if nothing is new.
-    func checkpoint() async -> ResumePoint?
-
-    /// The last checkpoint did not cover all received bytes, so another checkpoint is due.
-    var hasMoreToReport: Bool { get }
-
-    /// The location of the partial file, or of the upload at a server, as a resume point that need not name durable
-    /// bytes. nil if there is none yet, or if its generation is `generation`.
-    func location(otherThan generation: String?) -> ResumePoint?
 
     /// The run does something that cannot be repeated, so it should not be interrupted while there is time left.
     var mustNotBeInterrupted: Bool { get }
+}
 
-    // MARK: After a run
+// The defaults, for an activity that keeps nothing and may be repeated.
+extension Activity {
+    package var mustNotBeInterrupted: Bool { false }
+    package func checkpoint() async -> (point: ResumePoint?, isPartial: Bool) { (nil, false) }
+}
 
+/// What an attempt leaves.
+package struct ActivityResult: Sendable {
+    package let outcome: ActivityOutcome
+    package let progress: ActivityProgress
     /// The server's response to a request that failed.
-    var response: StoredResponse? { get }
-
+    package var response: StoredResponse?
     /// Whether the job can be attempted again after a failure without doing harm.
-    var isRepeatable: Bool { get }
-
+    package var isRepeatable = true
     /// Whether this run has made so much progress that the next attempt does not count as a retry.
-    var hasMadeProgress: Bool { get }
+    package var hasMadeProgress = false
+    /// nil if the activity keeps nothing.
+    package var remainder: (any RunRemainder)?
+
+    package init(_ outcome: ActivityOutcome, _ progress: ActivityProgress) {
+        (self.outcome, self.progress) = (outcome, progress)
+    }
+}
+
+/// What an attempt leaves in the store or at a server, for later attempts.
+package protocol RunRemainder: Sendable {
+    /// The location of the partial file that this run has opened, or that an earlier run has left. nil if there is
+    /// none.
+    var partialLocation: PartialLocation? { get }
 
     /// The last checkpoint of a run that ended before its job was done.
     func finalCheckpoint() async -> ResumePoint?
 
-    /// The location of the partial file that this run has opened, or that an earlier run has left. nil if there is
-    /// none.
-    var partialLocation: PartialLocation? { get }
+    /// Removes everything if no later run can ever continue. Returns true if everything is removed.
+    func discardUseless() async -> Bool
 
     /// Removes everything that only a later run would need, because the job is cancelled or `completed` is settled.
     ///
     /// - Parameter soon: The removal may be deferred until it costs less. The call does not wait for it.
     func discard(soon: Bool) async
-
-    /// The same, but only if no later run can ever continue. Returns true if everything is removed.
-    func discardUseless() async -> Bool
 }
 
-// The defaults, for an activity that keeps no file.
-extension Activity {
-    package var isSending: Bool { false }
-    package var mustNotBeInterrupted: Bool { false }
-    package var response: StoredResponse? { nil }
-    package var hasMadeProgress: Bool { false }
-    package var hasMoreToReport: Bool { false }
+extension RunRemainder {
     package var partialLocation: PartialLocation? { nil }
-    package func checkpoint() async -> ResumePoint? { nil }
-    package func location(otherThan generation: String?) -> ResumePoint? { nil }
-    package func finalCheckpoint() async -> ResumePoint? { nil }
-    package func discard(soon: Bool) async {}
     package func discardUseless() async -> Bool { false }
 }
 
@@ -116,6 +105,10 @@ package struct ActivityProgress: Sendable {
     /// Bytes per second over this attempt. Bytes of earlier attempts do not count.
     package var average: Int64 = 0
     package var connections = 0
+    /// Bytes that this run has received or sent so far, repeated ones included.
+    package var transferred: Int64 = 0
+    /// Whether `transferred` counts what is sent, not what is received.
+    package var isSending = false
 
     package init() {}
 

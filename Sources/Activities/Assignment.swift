@@ -1,8 +1,8 @@
 package import HaulContract
 package import HaulHTTP
-package import HaulStorage
+import HaulStorage
 
-/// One run of one job, as a worker hands it to an activity.
+/// One run of one job, as an activity gets it: values only. What an activity may ask or tell is in `RunIO`.
 package struct Assignment: Sendable {
     package let job: Job
     /// The token of the claim. It names the run and is its fencing token.
@@ -15,9 +15,6 @@ package struct Assignment: Sendable {
     package var storedResponse: StoredResponse?
     /// An earlier run may have sent the request already.
     package var wasSent = false
-    /// Records that the request is about to be sent, so that no other run sends it. If it returns false, this run must
-    /// not send the request either.
-    package var markSent: (@Sendable () async -> Bool)?
     /// It is certain that the job has had no earlier run.
     package var isNew = false
     /// A log beside the files says that no earlier run has left anything.
@@ -26,14 +23,8 @@ package struct Assignment: Sendable {
     package var isSettled = false
     /// Redis' clock. Times that other workers have recorded are compared with it.
     package let clock: SharedClock
-    package let lease: RunLease
     /// The operator allows jobs to replace files that are not theirs.
     package var mayOverwrite = true
-    /// Called when the run begins to wait for a connection to its host, and when the wait ends.
-    package var workChanged: (@Sendable () async -> Void)?
-    /// Called when the file is durable under its final name, with the time that the commit took.
-    package var committed: (@Sendable (Duration) -> Void)?
-    package let report: @Sendable (ActivityEvent) -> Void
     /// Rate limits that the job shares with other jobs, besides the worker's own limit.
     package var limits: [TokenBucket] = []
     /// Rate limits of the hosts that the job uses.
@@ -43,19 +34,13 @@ package struct Assignment: Sendable {
     package var existing: (any ExistingFile)?
     /// The cookies with which each chain of redirects starts.
     package var cookies = CookieJar()
-    /// Receives a sentence about each decision, without secrets. nil if the caller does not read them.
-    package var trace: (@Sendable (String) -> Void)?
 
-    package init(
-        job: Job, token: String, key: String, clock: SharedClock, lease: RunLease,
-        report: @escaping @Sendable (ActivityEvent) -> Void
-    ) {
+    package init(job: Job, token: String, key: String, clock: SharedClock) {
         (self.job, self.token, self.key, self.clock) = (job, token, key, clock)
-        (self.lease, self.report) = (lease, report)
     }
 
     /// The job and the run, as the store needs them.
-    var file: FileRequest {
+    func file(under lease: RunLease) -> FileRequest {
         var request = FileRequest(
             key: key, run: token, isNew: isNew, path: job.path, ifExists: job.ifExists, completed: completed,
             lease: lease)

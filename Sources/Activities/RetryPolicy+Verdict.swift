@@ -17,11 +17,11 @@ extension RetryPolicy {
     ///   - failed: Failed attempts in a row before this one.
     ///   - retries: How many attempts may follow the first one.
     package static func judge(
-        _ failure: Failure, of activity: any Activity, failed: Int, retries: Int
+        _ failure: Failure, after result: ActivityResult, failed: Int, retries: Int
     ) -> Verdict {
-        let isRetryable = isRetryable(failure) && activity.isRepeatable
+        let isRetryable = isRetryable(failure) && result.isRepeatable
         // The bytes of a file that has changed are useless, so they are no progress.
-        let isFurther = failure.code != .remoteChanged && activity.hasMadeProgress
+        let isFurther = failure.code != .remoteChanged && result.hasMadeProgress
         let attempt = isFurther ? 1 : failed + 1
         guard isRetryable, isFurther || attempt <= retries else { return .end(isRetryable: isRetryable) }
         var generator = SystemRandomNumberGenerator()

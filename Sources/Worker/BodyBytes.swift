@@ -5,7 +5,7 @@ struct BodyBytes: Sendable {
     private(set) var received: Int64 = 0
     private(set) var sent: Int64 = 0
 
-    mutating func add(_ activity: any Activity) {
-        if activity.isSending { sent += activity.transferred } else { received += activity.transferred }
+    mutating func add(_ progress: ActivityProgress) {
+        if progress.isSending { sent += progress.transferred } else { received += progress.transferred }
     }
 }

@@ -6,7 +6,7 @@ import HaulBus
 /// request until its settle is answered, and no claim is requested while a registration is in progress. After any doubt
 /// about the connection, Redis may have made claims for this worker whose replies were lost. So the worker registers
 /// again before it claims again.
-struct ClaimLedger<Entry> {
+struct ClaimLedger {
     /// The state of the queue in Redis' last reply.
     private(set) var gate = QueueGate.open
     /// The number of the last registration. Claims are made under it; under an earlier one they get nothing.
@@ -15,10 +15,9 @@ struct ClaimLedger<Entry> {
     private(set) var isInDoubt = false
     private var isRegistered = false
     private var registrations = 0
-    /// Active runs by the tokens of their claims.
-    private(set) var runs: [String: Entry] = [:]
-    /// Tokens of claims without an active run: the claim is requested, or is being settled.
-    private var pending: Set<String> = []
+    /// The tokens of all claims that Redis may count as this worker's. A token never moves to another owner: a
+    /// registration that missed it between two locks would let its job run twice.
+    private var tokens: Set<String> = []
 
     var mayClaim: Bool { gate != .paused && gate != .quiet && isRegistered && !isInDoubt && registrations == 0 }
 
@@ -27,38 +26,25 @@ struct ClaimLedger<Entry> {
     // MARK: Claims
 
     /// Notes that claims are about to be requested. False if the worker may not claim.
-    mutating func begin(_ tokens: some Sequence<String>) -> Bool {
+    mutating func begin(_ requested: some Sequence<String>) -> Bool {
         guard mayClaim else { return false }
-        pending.formUnion(tokens)
+        tokens.formUnion(requested)
         return true
     }
 
     /// Redis has answered: of the requested tokens only `claimed` have a job.
-    mutating func end(_ tokens: some Sequence<String>, claimed: some Sequence<String> = []) {
-        pending.subtract(Set(tokens).subtracting(claimed))
+    mutating func end(_ requested: some Sequence<String>, claimed: some Sequence<String> = []) {
+        tokens.subtract(Set(requested).subtracting(claimed))
     }
 
     /// It is unknown whether Redis has made these claims. The next registration does not name them, so it undoes them.
-    mutating func lose(_ tokens: some Sequence<String>) {
-        pending.subtract(tokens)
+    mutating func lose(_ requested: some Sequence<String>) {
+        tokens.subtract(requested)
         doubt()
     }
 
-    // MARK: Runs
-
-    mutating func enter(_ token: String, _ entry: Entry) {
-        pending.remove(token)
-        runs[token] = entry
-    }
-
-    /// The run has ended. The claim is ours until it is settled or forgotten.
-    mutating func leave(_ token: String) {
-        runs[token] = nil
-        pending.insert(token)
-    }
-
     /// The claim is settled, or another worker has it.
-    mutating func forget(_ token: String) { pending.remove(token) }
+    mutating func forget(_ token: String) { tokens.remove(token) }
 
     // MARK: What Redis knows
 
@@ -80,7 +66,7 @@ struct ClaimLedger<Entry> {
         registrations += 1
         // From here on a claim that Redis still receives over a lost connection gets nothing.
         session += 1
-        return Array(pending) + Array(runs.keys)
+        return Array(tokens)
     }
 
     mutating func endRegistration(succeeded: Bool) {

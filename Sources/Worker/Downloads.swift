@@ -43,9 +43,9 @@ final class Downloads: Sendable {
     /// The table of activities for these kinds, or for all kinds (nil), with the files of a queue.
     func activities(of kinds: [Job.Kind]?, with files: QueueFiles) -> Activities {
         let all: [Job.Kind: Activities.Maker] = [
-            .download: { Download($0, context: self.context(files)) },
-            .request: { Call($0, context: self.context(files)) },
-            .upload: { Upload($0, context: self.context(files)) },
+            .download: { Download($0, $1, context: self.context(files)) },
+            .request: { Call($0, $1, context: self.context(files)) },
+            .upload: { Upload($0, $1, context: self.context(files)) },
         ]
         return Activities(all.filter { kinds?.contains($0.key) ?? true })
     }

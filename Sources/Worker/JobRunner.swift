@@ -6,8 +6,9 @@ import HaulMetrics
 import HaulRedis
 import HaulStorage
 
-/// Runs one claimed job and decides how it is settled.
+/// One run from its claim to the clean-up after its settle, in this order.
 struct JobRunner: Sendable {
+    let queueServer: QueueServer
     let activities: Activities
     let lease: Duration
     /// The id of this worker's store. Offsets on another store are of no use here.
@@ -15,12 +16,14 @@ struct JobRunner: Sendable {
     /// Whether jobs may replace files that are not theirs.
     let mayOverwrite: Bool
 
-    /// What is left to do after a run.
+    /// A run that has ended and is not settled.
     struct End: Sendable {
+        let claim: Claim
+        let begun: ContinuousClock.Instant
         /// What is written to Redis. nil if another worker has taken over the job: then nothing is written.
         var runEnd: RunEnd?
-        /// nil if the run ended before its activity was made. `Leftovers` cleans up after the activity.
-        var activity: (any Activity)?
+        /// What `Leftovers` cleans up; nil if there is nothing.
+        var remainder: (any RunRemainder)?
 
         /// The disk is full, or the root cannot be written: the worker takes no more jobs for now.
         var isParked: Bool { if case .parked? = runEnd?.settlement { true } else { false } }
@@ -32,7 +35,12 @@ struct JobRunner: Sendable {
         var refetched: Int64 = 0
     }
 
-    func run(_ claim: Claim, for queueServer: QueueServer, sent: ContinuousClock.Instant) async -> End {
+    // MARK: The run
+
+    /// - Parameter sent: When the claim was sent. Its lease counts from then.
+    func run(_ claim: Claim, sent: ContinuousClock.Instant) async -> End {
+        // The call that claimed the job may have waited for it.
+        var end = End(claim: claim, begun: .now)
         // The job was lost before. Record in Redis that this run has begun, before any of the job's data is touched. If
         // this job crashes the worker, the crash is counted against it.
         if claim.wasLost { await queueServer.reportActive(claim.run) }
@@ -41,68 +49,69 @@ struct JobRunner: Sendable {
         do {
             (job, refused) = try claim.read(Self.check)
         } catch {
-            return End(runEnd: RunEnd(claim.run, .rejected(reason: error.description, before: claim.before)))
+            end.runEnd = RunEnd(claim.run, .rejected(reason: error.description, before: claim.before))
+            return end
         }
-        let running = RunningJob(claim: claim, job: job, lease: Lease(length: lease, sent: sent))
+        end.job = job
+        let running = RunningJob(claim: claim, job: job, lease: Lease(length: lease, sent: sent), queueServer)
         queueServer.queueLog.began(claim, job)
-        let reportNow: @Sendable () async -> Void = { await queueServer.report(running) }
-        var assignment = Assignment(
-            job: job, token: claim.run.token, key: PartialKey.of(claim.run.id, in: queueServer.queue.name),
-            clock: claim.clock,
-            lease: RunLease(
-                isHeld: { running.stopReason != .fenced && running.lease.isHeld() },
-                confirm: { await self.mayCommit(running, queueServer) }),
-            report: { self.announce($0, of: running, queueServer) })
-        (assignment.resume, assignment.completed) = (claim.resume, claim.completed)
-        (assignment.storedResponse, assignment.wasSent) = (claim.storedResponse, claim.wasSent)
-        assignment.mayOverwrite = mayOverwrite
-        assignment.limits = [queueServer.rates.queue.bucket]
-        assignment.hostBuckets = queueServer.rates.hosts
-        assignment.markSent = { await self.markSent(running, queueServer) }
-        (assignment.isNew, assignment.isSettled) = (claim.previous == nil, claim.previous == .completed)
-        assignment.workChanged = claim.wasLost ? reportNow : nil
-        assignment.committed = { queueServer.metrics.commits.record($0) }
-        guard let activity = activities.begin(assignment) else {
+        let io = RunIO(running)
+        guard let activity = activities.make(assignment(claim, job), io) else {
             let failure = Failure(.badJob, "this worker does no job of the kind \(job.kind.rawValue)")
-            return End(runEnd: RunEnd(claim.run, .failed(failure, retryable: false, received: 0)), job: job)
+            end.runEnd = RunEnd(claim.run, .failed(failure, retryable: false, received: 0))
+            return end
         }
         if !job.unknownFields.isEmpty {
             running.warn("unknown fields are ignored: \(job.unknownFields.joined(separator: ", "))")
         }
         if let refused { running.warn("the job goes on without its newest push, which cannot be read: \(refused)") }
-        queueServer.enter(running, activity)
-        defer { queueServer.leave(running, activity) }
+        queueServer.table.enter(running)
+        defer { queueServer.table.leave(running) }
         let isDeleted =
             if let pendingDeletion = claim.pendingDeletion { await queueServer.leftovers.delete(pendingDeletion) } else
             {
                 false
             }
-        let outcome = await running.start(activity)
-        guard let settlement = await end(running, activity, outcome) else {
-            return ended(claim, activity, job, nil)
+        let result = await running.attempt.run(activity, io)
+        // Bytes that were there before the run.
+        let inherited = claim.resume.map { $0.store == store ? $0.offsets.count : 0 } ?? 0
+        (end.remainder, end.received) = (result.remainder, result.progress.received)
+        end.refetched = max(0, result.progress.transferred - max(0, result.progress.received - inherited))
+        guard let settlement = settlement(after: result, running) else { return end }
+        if !settlement.isLast, let remainder = result.remainder {
+            if await remainder.discardUseless() {
+                running.forgetBytes()
+            } else if let point = await remainder.finalCheckpoint() {
+                running.record(point)
+            }
         }
+        if running.attempt.stopReason == .fenced { return end }
         var report = running.takeReport()
         if settlement.isCompleted { report.offsets = nil }
         // The last checkpoint is newer than the last tick: what is durable was received.
         if !settlement.isLast, report.offsets != nil {
-            report.fields.append(("received", String(activity.progress().received)))
+            report.fields.append(("received", String(result.progress.received)))
         }
         // If the request was not sent after all, or may be repeated, the next run may send it: clear the mark.
-        if running.isMarkedSent, activity.isRepeatable || settlement.isCompleted { report.fields.append(("sent", "")) }
+        if running.isMarkedSent, result.isRepeatable || settlement.isCompleted { report.fields.append(("sent", "")) }
         if isDeleted { report.fields.append(("pending_deletion", "")) }
-        let runEnd = RunEnd(
+        end.runEnd = RunEnd(
             claim.run, settlement, report, isFresh: claim.previous == nil && !running.hasResume,
-            awaitsReplicas: queueServer.replicaWait != nil, response: activity.response, hadResponse: claim.hasResponse)
-        return ended(claim, activity, job, runEnd)
+            awaitsReplicas: queueServer.replicaWait != nil, response: result.response, hadResponse: claim.hasResponse)
+        return end
     }
 
-    private func ended(_ claim: Claim, _ activity: any Activity, _ job: Job, _ runEnd: RunEnd?) -> End {
-        // Bytes that were there before the run.
-        let inherited = claim.resume.map { $0.store == store ? $0.offsets.count : 0 } ?? 0
-        let received = activity.progress().received
-        return End(
-            runEnd: runEnd, activity: activity, job: job, received: received,
-            refetched: max(0, activity.transferred - max(0, received - inherited)))
+    private func assignment(_ claim: Claim, _ job: Job) -> Assignment {
+        var assignment = Assignment(
+            job: job, token: claim.run.token, key: PartialKey.of(claim.run.id, in: queueServer.queue.name),
+            clock: claim.clock)
+        (assignment.resume, assignment.completed) = (claim.resume, claim.completed)
+        (assignment.storedResponse, assignment.wasSent) = (claim.storedResponse, claim.wasSent)
+        (assignment.isNew, assignment.isSettled) = (claim.previous == nil, claim.previous == .completed)
+        assignment.mayOverwrite = mayOverwrite
+        assignment.limits = [queueServer.rates.bucket]
+        assignment.hostBuckets = queueServer.rates.hosts
+        return assignment
     }
 
     /// Refuses a host name that cannot exist. Redis cannot check international names, so the worker does.
@@ -111,78 +120,65 @@ struct JobRunner: Sendable {
         throw Job.Invalid(field: "url", reason: "\(url) has an invalid host name")
     }
 
-    private func mayCommit(_ running: RunningJob, _ queueServer: QueueServer) async -> Bool {
-        while running.stopReason != .fenced, !queueServer.isOutOfTime {
-            if running.lease.isHeld() { return true }
-            // By our own clock the lease may be over, so ask Redis before the file gets its name.
-            await queueServer.report(running)
+    // MARK: The settle
+
+    /// Settles a run that has ended, and removes what is left of it. `cleanUps` outlives the call.
+    func settle(_ end: End, wantsNext: Bool, _ cleanUps: inout DiscardingTaskGroup) async -> QueueServer.Settled {
+        let (claim, leftovers) = (end.claim, queueServer.leftovers)
+        guard let runEnd = end.runEnd else {
+            queueServer.claims.forget(claim.run)
+            queueServer.queueLog.ended(end, as: .fenced)
+            if let remainder = end.remainder {
+                cleanUps.addTask { await leftovers.cleanUp(claim.run, remainder, after: nil) }
+            }
+            return QueueServer.Settled()
         }
-        return false
+        let reply = await queueServer.settle(runEnd, wantsNext: wantsNext)
+        let result: RunResult =
+            reply.isOurs ? .settled(runEnd.settlement) : queueServer.grace.isOver ? .unsettled : .fenced
+        if case .fenced = result { queueServer.queueLog.fenced(claim, end.job) }
+        queueServer.queueLog.ended(end, as: result)
+        if let remainder = end.remainder {
+            let isSoon = reply.next != nil && reply.isOurs && runEnd.settlement.isCompleted
+            let cleanUp = { @Sendable in
+                await leftovers.cleanUp(
+                    claim.run, remainder, after: reply.isOurs ? runEnd.settlement : nil, isSoon: isSoon)
+            }
+            // With `isSoon` the clean-up only schedules the removal, so waiting for it costs little.
+            if isSoon { await cleanUp() } else { cleanUps.addTask(operation: cleanUp) }
+        }
+        return reply
     }
 
-    /// Records in Redis that the request is about to be sent, and tries again until Redis answers. The call is
-    /// idempotent. False if another run has the job, or if this one must stop.
-    private func markSent(_ running: RunningJob, _ queueServer: QueueServer) async -> Bool {
-        running.recordMarkedSent()
-        while running.stopReason == nil, !queueServer.isOutOfTime {
-            if let isOurs = await queueServer.reportSent(running) { return isOurs && running.stopReason == nil }
-        }
-        return false
-    }
-
-    private func announce(_ event: ActivityEvent, of running: RunningJob, _ queueServer: QueueServer) {
-        queueServer.queueLog.log(event, of: running.claim, running.job)
-        let announcement = Announcement(event.name) { object in
-            if case .started = event { object.set("attempt", running.claim.attempt + 1) }
-            event.write(to: &object)
-        }
-        running.announce(announcement)
-        queueServer.hurrySoon()
-    }
-
-    /// Makes the last checkpoint, and decides how the run is settled. nil if another worker has taken over the job.
-    private func end(
-        _ running: RunningJob, _ activity: any Activity, _ outcome: ActivityOutcome
-    ) async -> Settlement? {
-        guard let settlement = settlement(of: outcome, running, activity) else { return nil }
-        await running.endCheckpoints()
-        if !settlement.isLast {
-            if await activity.discardUseless() { running.forgetBytes() }
-            running.record(await activity.finalCheckpoint())
-        }
-        return running.stopReason == .fenced ? nil : settlement
-    }
-
-    private func settlement(
-        of outcome: ActivityOutcome, _ running: RunningJob, _ activity: any Activity
-    ) -> Settlement? {
-        switch outcome {
+    /// How the run is settled. nil if another worker has taken over the job.
+    private func settlement(after result: ActivityResult, _ running: RunningJob) -> Settlement? {
+        switch result.outcome {
         case .fenced: nil
         case .completed(let file, let seconds, let unchanged):
             .completed(file, seconds: seconds, unchanged: unchanged)
         case .responded(let response, let seconds, let unchanged):
             .responded(response, seconds: seconds, unchanged: unchanged)
         case .parked(let reason): .parked(after: .seconds(5), reason: reason)
-        case .failed(let failure): settlement(after: failure, running, activity)
+        case .failed(let failure): settlement(after: failure, result, running)
         case .stopped:
-            switch running.stopReason {
+            switch running.attempt.stopReason {
             case .fenced: nil
             case .cancelled: .cancelled
             case .paused: .paused
             case .deadline:
                 .failed(
                     Failure(.deadline, "the deadline passed before the job could end"), retryable: false,
-                    received: activity.progress().received)
-            case .timeLimit: settlement(after: overtime(running, activity), running, activity)
+                    received: result.progress.received)
+            case .timeLimit: settlement(after: overtime(result, running), result, running)
             case .shutdown, nil: .released(why: "shutdown")
             }
         }
     }
 
-    private func overtime(_ running: RunningJob, _ activity: any Activity) -> Failure {
+    private func overtime(_ result: ActivityResult, _ running: RunningJob) -> Failure {
         let cause =
             "the run took longer than the \(running.claim.limits.maxSeconds ?? 0) seconds that max_seconds allows"
-        guard !activity.isRepeatable else { return Failure(.tooSlow, cause) }
+        guard !result.isRepeatable else { return Failure(.tooSlow, cause) }
         return Failure(
             .outcomeUnknown,
             "\(cause); the request was sent, and is not repeated because it is unknown whether the server has executed it",
@@ -191,16 +187,16 @@ struct JobRunner: Sendable {
 
     /// Decides between another attempt and the end.
     private func settlement(
-        after failure: Failure, _ running: RunningJob, _ activity: any Activity
+        after failure: Failure, _ result: ActivityResult, _ running: RunningJob
     ) -> Settlement {
         let verdict = RetryPolicy.judge(
-            failure, of: activity, failed: running.claim.attempt,
+            failure, after: result, failed: running.claim.attempt,
             retries: running.job.retries ?? RetryPolicy.retries)
         return switch verdict {
         case .retry(let delay): .retry(after: delay, failure)
         case .retryAfterProgress(let delay): .retryAfterProgress(after: delay, failure)
         case .end(let isRetryable):
-            .failed(failure, retryable: isRetryable, received: activity.progress().received)
+            .failed(failure, retryable: isRetryable, received: result.progress.received)
         }
     }
 }

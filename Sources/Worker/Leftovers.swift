@@ -39,17 +39,19 @@ final class Leftovers: Sendable {
     /// - Parameters:
     ///   - settlement: nil if another worker has the job.
     ///   - isSoon: The next job follows at once, so the removal can be done together with that job's work on the disk.
-    func cleanUp(_ run: Run, _ activity: any Activity, after settlement: Settlement?, isSoon: Bool = false) async {
+    func cleanUp(
+        _ run: Run, _ remainder: any RunRemainder, after settlement: Settlement?, isSoon: Bool = false
+    ) async {
         switch settlement {
         case .completed where await queue.redis.mayFailOver:
-            if let location = activity.partialLocation { await keep(location, of: run) }
-        case .completed: await activity.discard(soon: isSoon)
+            if let location = remainder.partialLocation { await keep(location, of: run) }
+        case .completed: await remainder.discard(soon: isSoon)
         // A response has no partial file.
         case .responded: break
-        case .cancelled: await activity.discard(soon: false)
+        case .cancelled: await remainder.discard(soon: false)
         case nil:
             // The other worker can continue only the generation that Redis knows. Any other one is of no use.
-            guard let location = activity.partialLocation, let known = try? await queue.jobs([run.id]),
+            guard let location = remainder.partialLocation, let known = try? await queue.jobs([run.id]),
                 known.first?["generation"] != location.generation
             else { return }
             await store.discardUnplaced([location])

@@ -48,13 +48,14 @@ struct QueueLogger: Sendable {
     }
 
     /// The run has ended, and is settled if Redis could be reached.
-    func ended(_ claim: Claim, _ end: JobRunner.End, as result: RunResult, after duration: Duration) {
+    func ended(_ end: JobRunner.End, as result: RunResult) {
+        let duration = ContinuousClock.now - end.begun
         metrics.runs.record(duration)
         metrics.refetched.increment(by: end.refetched)
         metrics.ended(result.name, code: result.failure?.code)
         let level = result.level
         guard log.logLevel <= level else { return }
-        var metadata = self.metadata(claim, end.job, ["seconds": .stringConvertible(duration.roundedSeconds)])
+        var metadata = self.metadata(end.claim, end.job, ["seconds": .stringConvertible(duration.roundedSeconds)])
         if let bytes = result.bytes ?? end.received { metadata["bytes"] = number(bytes) }
         if let file = result.file { metadata["file"] = .string(file) }
         if let why = result.why { metadata["reason"] = .string(why) }

@@ -31,7 +31,7 @@ final class QueueSelector: Sendable {
     func claimNext(_ drawn: [Int]) async -> TakenJob? {
         for index in order.withLock({ $0.candidates(in: drawn) }) {
             let (queueServer, sent) = (queueServers[index], ContinuousClock.now)
-            let (claim, isEmpty) = await queueServer.claimNow()
+            let (claim, isEmpty) = await queueServer.claims.claimNow()
             record(queueServer, wasEmpty: isEmpty)
             if let claim { return TakenJob(queueServer: queueServer, claim: claim, sent: sent) }
         }

@@ -15,28 +15,15 @@ extension QueueServer {
         await withDiscardingTaskGroup { group in
             group.addTask { await self.listen() }
             group.addTask { await self.leftovers.run() }
-            group.addTask { await self.renewRateLeases() }
-            group.addTask { await self.pacemaker.run(as: self.identity) }
+            group.addTask { await self.rates.run(self.queue, as: self.claims, self.trouble) }
+            group.addTask { await self.pacemaker.run(as: self.claims.identity) }
             if let replicaWait { group.addTask { await replicaWait.run() } }
-            group.addTask {
-                let interval = min(.seconds(1), self.queue.policy.lease / 4)
-                // Workers that were started together must not tick together.
-                var pause = interval * Double.random(in: 0...1)
-                while !Task.isCancelled {
-                    try? await Task.sleep(for: pause)
-                    self.requestTick()
-                    pause = interval
-                }
-                self.nudge.finish()
-            }
-            for await _ in nudges {
+            group.addTask { await self.ticks.run(every: min(.seconds(1), self.queue.policy.lease / 4)) }
+            for await _ in ticks.nudges {
                 if Task.isCancelled { break }
                 // After a doubt about the connection, the tick is of the whole queue and reports all runs.
-                let isFullTick = state.withLock { state in
-                    defer { state.ticks.isFullTickDue = false }
-                    return state.ticks.isFullTickDue || state.ledger.isInDoubt
-                }
-                let news = isFullTick ? [] : running.filter(\.hasNews)
+                let isFullTick = ticks.takeFullTick() || claims.isInDoubt
+                let news = isFullTick ? [] : table.runs.filter(\.hasNews)
                 if isFullTick {
                     await tick(fields())
                 } else if !news.isEmpty {
@@ -47,60 +34,15 @@ extension QueueServer {
         }
     }
 
-    /// Requests a tick of the whole queue at once.
-    func requestTick() {
-        state.withLock { $0.ticks.isFullTickDue = true }
-        nudge.yield()
-    }
-
-    /// Requests a tick at once that reports only the runs with news.
-    func hurry() { nudge.yield() }
-
-    /// Debounces events: requests a tick once an event of a run has waited for about 100 ms. A short job reports all
-    /// events with its settle; a longer one does not have to wait for the next second's tick.
-    func hurrySoon() {
-        let isFirst = state.withLock { state in
-            defer { state.ticks.isHurrying = true }
-            return !state.ticks.isHurrying
-        }
-        guard isFirst else { return }
-        Task {
-            try? await Task.sleep(for: .milliseconds(100))
-            state.withLock { $0.ticks.isHurrying = false }
-            guard let oldest = running.compactMap(\.newsSince).min() else { return }
-            if oldest <= .now - .milliseconds(90) { hurry() } else { hurrySoon() }
-        }
-    }
-
-    /// While there are rate limits: requests this worker's rate leases, and reports the rates that it obeys.
-    private func renewRateLeases() async {
-        while !Task.isCancelled {
-            let sent = ContinuousClock.now
-            let questions = rates.ask()
-            if questions.isEmpty {
-                try? await Task.sleep(for: SharedRate.interval)
-                continue
-            }
-            do throws(RedisError) {
-                let rateLeases = try await queue.leaseRates(identity, number: rates.number, questions)
-                // If a rate lease has shrunk, report that at once, because other workers wait for the rest.
-                if rates.take(rateLeases, of: questions, sent: sent, lease: queue.policy.lease) { continue }
-                try? await Task.sleep(for: SharedRate.interval)
-            } catch {
-                await pause(after: error, while: .ticking)
-            }
-        }
-    }
-
     /// Reads the rate limits of hosts, if there are any. Logs each limit without effect once.
     private func applyLimits(_ reply: TickReply) async {
         var ignored = reply.ignored.map { name in "\(name) \(QueueSetting(name: name)?.rule ?? "is not a setting")" }
         if reply.hasHostLimits {
             guard let found = try? await queue.hostRates() else { return }
-            rates.limit(found.limited)
+            rates.limitHosts(found.limited)
             ignored += found.faults
         } else {
-            rates.limit([])
+            rates.limitHosts([])
         }
         let new = state.withLock { state in
             defer { state.ignored = Set(ignored) }
@@ -116,7 +58,7 @@ extension QueueServer {
     func reportActive(_ run: Run) async {
         var report = RunReport()
         report.set(isActive: true, of: run)
-        var tick = Tick(identity, .runs, runs: [(run, report)])
+        var tick = Tick(claims.identity, .runs, runs: [(run, report)])
         try? await queue.perform(&tick)
     }
 
@@ -125,12 +67,12 @@ extension QueueServer {
     func reportSent(_ running: RunningJob) async -> Bool? {
         var report = RunReport()
         report.fields.append(("sent", running.run.token))
-        var tick = Tick(identity, .runs, runs: [(running.run, report)])
+        var tick = Tick(claims.identity, .runs, runs: [(running.run, report)])
         let sent = ContinuousClock.now
         do throws(RedisError) {
             try await queue.perform(&tick)
         } catch {
-            await pause(after: error, while: .settling)
+            await trouble.pause(after: error, while: .settling)
             return nil
         }
         apply(tick.reply, of: running, sent: sent)
@@ -144,71 +86,49 @@ extension QueueServer {
     @discardableResult
     func tick(_ fields: [(String, String)], _ extent: Tick.Extent = .queue, of some: [RunningJob]? = nil) async -> Bool
     {
-        let runs = some ?? running
+        let runs = some ?? table.runs
         let sent = ContinuousClock.now
         if extent == .queue { metrics.recordTickStart() }
-        let reports = runs.map(report)
-        let (isHeld, gone) = state.withLock { state in
-            defer { if extent == .queue { state.gone = [] } }
-            return (state.ledger.gate == .full, extent == .queue ? state.gone : [])
-        }
+        let reports = runs.map { $0.takeProgressReport() }
+        let gone = extent == .queue ? state.withLock { exchange(&$0.gone, with: []) } : []
         // `received` is only for ticks of the whole queue, which add what is new of it to the queue's total.
-        let received = extent == .queue ? [("received", String(bytes.received))] : []
+        let received = extent == .queue ? [("received", String(table.bytes.received))] : []
         var tick = Tick(
-            identity, extent, runs: Array(zip(runs.map(\.run), reports)), fields: record(fields) + received,
-            isHeld: isHeld, gone: gone)
-        var trouble: RedisError?
+            claims.identity, extent, runs: Array(zip(runs.map(\.run), reports)),
+            fields: claims.fieldsWithState(fields) + received,
+            isHeld: claims.isFull, gone: gone)
+        var failure: RedisError?
         do throws(RedisError) {
-            if state.withLock({ $0.ledger.needsRegistration }) { try await register(fields) }
+            try await claims.registerIfNeeded(fields)
             try await queue.perform(&tick)
         } catch {
-            trouble = error
+            failure = error
         }
         // A tick is several calls. The replies of those that worked count, even if a later one failed.
         for running in runs.prefix(tick.reported) { apply(tick.reply, of: running, sent: sent) }
         await leftovers.unlink(tick.reply.dropped)
         await queue.reportUnlinked(tick.reply.dropped)
-        if let trouble {
+        if let failure {
             for (running, report) in zip(runs, reports).dropFirst(tick.reported) { running.putBack(report) }
-            state.withLock { $0.ledger.doubt() }
-            await pause(after: trouble, while: .ticking)
+            claims.doubt()
+            await trouble.pause(after: failure, while: .ticking)
             return false
         }
         if extent == .queue {
             metrics.recordTickReply()
             metrics.ticks.record(since: sent)
         }
-        recordSuccess(of: .ticking)
+        trouble.recordSuccess(of: .ticking)
         if extent != .runs {
-            record(tick.reply.gate)
-            rates.queue.record(isLimited: tick.reply.hasRate)
+            claims.record(tick.reply.gate)
+            rates.limitQueue(tick.reply.hasRate)
             await applyLimits(tick.reply)
             if let wait = tick.reply.pace { pacemaker.begin(after: wait) }
         }
-        if tick.reply.hasMoreWork { requestTick() }
+        if tick.reply.hasMoreWork { ticks.requestTick() }
         reportDeferredKinds(tick.reply.deferredKinds)
         await requestTick(for: tick.reply.silent)
         return true
-    }
-
-    /// The worker's fields, with its state in this queue. Without fields a call leaves the worker's record as it is.
-    private func record(_ fields: [(String, String)]) -> [(String, String)] {
-        if fields.isEmpty { return [] }
-        let word = state.withLock { state in
-            state.deadline != nil ? "ending" : state.ledger.gate == .quiet ? "quiet" : "working"
-        }
-        return fields + [("state", word)]
-    }
-
-    /// What a run has to report now.
-    private func report(of running: RunningJob) -> RunReport {
-        var report = running.takeReport()
-        guard let activity = state.withLock({ $0.ledger.runs[running.run.token]?.activity }) else { return report }
-        ProgressReport.add(activity.progress(), to: &report, of: running)
-        ProgressReport.add(wait: activity.isWaitingForHost, to: &report, of: running)
-        let isActive = activity.isActive
-        if running.record(isActive: isActive) { report.set(isActive: isActive, of: running.run) }
-        return report
     }
 
     /// Handles the reply to a tick for a run that the tick has reported.
@@ -217,15 +137,15 @@ extension QueueServer {
         if reply.fenced.contains(token) {
             // A run that was settled before this tick is not fenced. The log names a fenced run once, however many
             // ticks pass before its end.
-            if state.withLock({ $0.ledger.runs[token] }) != nil, running.stop(.fenced) {
+            if table.contains(running.run), running.attempt.stop(.fenced) {
                 queueLog.fenced(running.claim, running.job)
             }
             return
         }
         running.lease.extend(sent: sent)
         switch reply.operations[token] {
-        case .paused: running.stop(.paused)
-        case .cancelled, .removed, .deleted: running.stop(.cancelled)
+        case .paused: running.attempt.stop(.paused)
+        case .cancelled, .removed, .deleted: running.attempt.stop(.cancelled)
         case .running, nil: break
         }
     }
@@ -259,62 +179,23 @@ extension QueueServer {
                 "a worker on this machine has died: its jobs run again", metadata: ["worker": "\(worker.worker)"])
         }
         state.withLock { $0.gone = gone }
-        requestTick()
-    }
-
-    /// Makes the first registration. Tries again while the error is transient, except that a server that has never been
-    /// reached (`wasReached`) is an error at once, since its URL may be wrong.
-    func enroll(_ fields: [(String, String)], wasReached: Bool) async throws(RedisError) {
-        var wasReached = wasReached
-        while true {
-            do throws(RedisError) {
-                try await queue.redis.connect()
-                wasReached = true
-                try await register(fields)
-                return recordSuccess(of: .registering)
-            } catch {
-                guard error.isTransient, wasReached || error.code != .unreachable, !Task.isCancelled else {
-                    throw error
-                }
-                wasReached = true
-                await pause(after: error, while: .registering)
-            }
-        }
-    }
-
-    /// Registers this worker. Waits some seconds for an earlier process of the same name to be gone.
-    ///
-    /// - Throws: `.reply` if another live worker has the name; what Redis answers otherwise.
-    func register(_ fields: [(String, String)]) async throws(RedisError) {
-        let known = state.withLock { $0.ledger.beginRegistration() }
-        var isKnown = false
-        defer { state.withLock { $0.ledger.endRegistration(succeeded: isKnown) } }
-        var tries = 0
-        while !(try await queue.register(identity, fields: record(fields), known: known)) {
-            tries += 1
-            guard tries < 40 else {
-                throw RedisError(
-                    .reply, "another live worker has the name \(identity.name): give this one another with --name")
-            }
-            try? await Task.sleep(for: .milliseconds(100))
-        }
-        isKnown = true
+        ticks.requestTick()
     }
 
     /// Listens on the control channel. A message says that a request waits for a job, which may be one that runs here.
     private func listen() async {
         let subscription = Subscription(
-            queue.redis.url, name: "haul-\(identity.name)-control", channels: [queue.keys.control])
+            queue.redis.url, name: "haul-\(claims.identity.name)-control", channels: [queue.keys.control])
         for await element in subscription {
             switch element {
             case .message(_, let payload):
                 let id = String(decoding: payload, as: UTF8.self)
-                if let running = running.first(where: { $0.run.id == id }) {
+                if let running = table.runs.first(where: { $0.run.id == id }) {
                     running.markControlPending()
-                    hurry()
+                    ticks.hurry()
                 }
-            case .interrupted(let error): record(error, while: .listening)
-            case .subscribed: recordSuccess(of: .listening)
+            case .interrupted(let error): trouble.record(error, while: .listening)
+            case .subscribed: trouble.recordSuccess(of: .listening)
             }
         }
     }

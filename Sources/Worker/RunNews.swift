@@ -1,3 +1,4 @@
+import HaulActivities
 import HaulBus
 import HaulContract
 
@@ -5,6 +6,8 @@ import HaulContract
 struct RunNews {
     private(set) var resume: ResumePoint?
     private var isResumeNew = false
+    /// Redis may have recorded that the request is sent.
+    var isMarkedSent = false
     /// A message has said that a request waits for the run. The next tick fetches the request.
     private var isAskedFor = false
     private var events: [Announcement] = []
@@ -34,13 +37,6 @@ struct RunNews {
 
     mutating func record(_ resume: ResumePoint) { (self.resume, isResumeNew) = (resume, true) }
 
-    /// Records the location of a partial file. False if a newer generation than `known` has been recorded meanwhile.
-    mutating func record(location: ResumePoint, insteadOf known: String?) -> Bool {
-        guard resume?.generation == known else { return false }
-        record(location)
-        return true
-    }
-
     /// The bytes that Redis may know of are gone.
     mutating func forgetBytes() {
         guard let resume else { return }
@@ -50,29 +46,34 @@ struct RunNews {
         isResumeNew = isResumeNew || !resume.offsets.isEmpty
     }
 
-    /// Whether a progress event is due: one a second, however many ticks there are.
-    mutating func isProgressDue(at now: ContinuousClock.Instant) -> Bool {
-        guard now - lastProgress >= .milliseconds(900) else { return false }
-        lastProgress = now
-        return true
-    }
-
-    /// Notes what is about to be reported. True if it has changed since the last report.
-    mutating func record(isWaiting: Bool) -> Bool {
-        defer { reported.isWaiting = isWaiting }
-        return isWaiting != reported.isWaiting
-    }
-
-    mutating func record(isActive: Bool) -> Bool {
-        defer { reported.isActive = isActive }
-        return isActive != reported.isActive
-    }
-
     mutating func take() -> RunReport {
         var report = RunReport()
         if isResumeNew, let resume { report.set(resume) }
         report.events = events
         (isResumeNew, events, isAskedFor) = (false, [], false)
+        return report
+    }
+
+    /// The same for an active run, with its progress.
+    mutating func take(
+        _ progress: ActivityProgress, isWaiting: Bool, isActive: Bool, of run: Run, now: ContinuousClock.Instant = .now
+    ) -> RunReport {
+        var report = take()
+        if progress.connections > 0 || progress.received > 0 {
+            report.fields += [("received", String(progress.received)), ("speed", String(progress.speed))]
+            if let total = progress.total { report.fields.append(("total", String(total))) }
+            // One event a second, however many ticks there are.
+            if now - lastProgress >= .milliseconds(900) {
+                lastProgress = now
+                report.events.append(Announcement("progress") { progress.write(to: &$0) })
+            }
+        }
+        if isWaiting != reported.isWaiting {
+            report.fields.append(("waiting", isWaiting ? "host" : ""))
+            if isWaiting { report.events.append(Announcement("waiting") { $0.set("why", "host") }) }
+        }
+        if isActive != reported.isActive { report.set(isActive: isActive, of: run) }
+        reported = (isWaiting, isActive)
         return report
     }
 

@@ -1,134 +1,114 @@
 import HaulActivities
 import HaulBus
 import HaulContract
+import HaulMetrics
 import HaulRedis
+import HaulStorage
 import Synchronization
 
-/// A claimed job while this worker runs it, with the tasks of its activity and its checkpoints. `RunPhase` and
-/// `RunNews`, which are values, make the decisions.
-final class RunningJob: Sendable {
-    typealias StopReason = RunPhase.StopReason
-
-    private struct State {
-        var phase = RunPhase.claimed
-        var news: RunNews
-        var activity: Task<ActivityOutcome, Never>?
-        var isMarkedSent = false
-    }
-
+/// A claimed job while this worker runs it, and what Redis does not know about it yet. `Attempt` runs its activity.
+final class RunningJob: RunHost {
     let claim: Claim
     let job: Job
     let lease: Lease
+    let attempt = Attempt()
+    private let queueServer: QueueServer
     /// When the run has taken as long as the operator allows.
     private let end: ContinuousClock.Instant?
-    private let state: Mutex<State>
-    private let checkpoints = Checkpoints()
+    private let news: Mutex<RunNews>
 
-    init(claim: Claim, job: Job, lease: Lease) {
-        (self.claim, self.job, self.lease) = (claim, job, lease)
+    init(claim: Claim, job: Job, lease: Lease, _ queueServer: QueueServer) {
+        (self.claim, self.job, self.lease, self.queueServer) = (claim, job, lease, queueServer)
         end = claim.limits.maxSeconds.map { .now + .seconds($0) }
-        state = Mutex(State(news: RunNews(resume: claim.resume, isActive: claim.wasLost)))
+        news = Mutex(RunNews(resume: claim.resume, isActive: claim.wasLost))
     }
 
     var run: Run { claim.run }
 
-    // MARK: The activity
-
-    /// Runs the activity. `stop` cancels it.
-    func start(_ activity: any Activity) async -> ActivityOutcome {
-        let task = Task(executorPreference: activity.executor) { await activity.run() }
-        let action = state.withLock { state in
-            state.activity = task
-            return state.phase.begin()
-        }
-        if action == .cancel { task.cancel() }
-        return await task.value
-    }
-
-    /// Stops the run. True if this reason counts from now on.
-    @discardableResult
-    func stop(_ reason: StopReason) -> Bool {
-        let (result, task) = state.withLock { ($0.phase.stop(reason), $0.activity) }
-        if result.action == .cancel { task?.cancel() }
-        return result.isNew
-    }
-
     /// Stops the run if the job's deadline has passed, by Redis' clock as of the claim, or the time that the operator
     /// gives a run. Redis is not asked.
     func stopIfOverdue() {
-        if let end, end < .now { stop(.timeLimit) }
-        if let deadline = claim.deadline, deadline < claim.clock.milliseconds { stop(.deadline) }
+        if let end, end < .now { attempt.stop(.timeLimit) }
+        if let deadline = claim.deadline, deadline < claim.clock.milliseconds { attempt.stop(.deadline) }
     }
 
-    var stopReason: StopReason? { state.withLock { $0.phase.stopReason } }
+    // MARK: What the activity may ask and tell
 
-    // MARK: Checkpoints
+    var runLease: RunLease {
+        RunLease(
+            isHeld: { self.attempt.stopReason != .fenced && self.lease.isHeld() },
+            confirm: { await self.mayCommit() })
+    }
 
-    /// Begins a checkpoint if one is due; without `interval` only bytes make one due. Also records the location of a
-    /// new partial file, so that a worker that ends the job later knows what to remove. Returns what was due.
-    ///
-    /// - Parameters:
-    ///   - took: Called with the time that a checkpoint took.
-    ///   - hurry: Requests a tick.
-    func checkpointIfDue(
-        _ activity: any Activity, interval: Duration?, took: @escaping @Sendable (Duration) -> Void,
-        hurry: @escaping @Sendable () -> Void
-    ) -> CheckpointSchedule.Due? {
-        let known = state.withLock { $0.news.resume?.generation }
-        return checkpoints.beginIfDue(of: activity, interval: interval, known: known) { place in
-            if state.withLock({ $0.news.record(location: place, insteadOf: known) }) { hurry() }
-            // The next tick reports the place.
-            return false
-        } done: { point, due, duration in
-            if let point {
-                took(duration)
-                self.state.withLock { $0.news.record(point) }
-            }
-            if due == .urgent { hurry() }
+    private func mayCommit() async -> Bool {
+        while attempt.stopReason != .fenced, !queueServer.grace.isOver {
+            if lease.isHeld() { return true }
+            // By our own clock the lease may be over, so ask Redis before the file gets its name.
+            await queueServer.report(self)
         }
+        return false
     }
 
-    /// The activity has ended. Waits for the checkpoint in progress; none begins after it.
-    func endCheckpoints() async {
-        state.withLock { $0.phase.end() }
-        await checkpoints.end()
+    func report(_ event: ActivityEvent) {
+        queueServer.queueLog.log(event, of: claim, job)
+        announce(
+            Announcement(event.name) { object in
+                if case .started = event { object.set("attempt", claim.attempt + 1) }
+                event.write(to: &object)
+            })
+        queueServer.ticks.hurrySoon()
     }
 
-    /// Redis may have recorded that the request is sent.
-    var isMarkedSent: Bool { state.withLock { $0.isMarkedSent } }
+    func record(_ point: ResumePoint, isUrgent: Bool, took: Duration?) async {
+        if let took { queueServer.metrics.checkpoints.record(took) }
+        record(point)
+        if isUrgent { queueServer.ticks.hurry() }
+    }
 
-    func recordMarkedSent() { state.withLock { $0.isMarkedSent = true } }
+    /// Only the loss of a worker that was active counts against a job that was lost before, so Redis is told at once.
+    func activityChanged() async { if claim.wasLost { await queueServer.report(self) } }
+
+    /// Tries again until Redis answers. The call is idempotent.
+    func markSent() async -> Bool {
+        news.withLock { $0.isMarkedSent = true }
+        while attempt.stopReason == nil, !queueServer.grace.isOver {
+            if let isOurs = await queueServer.reportSent(self) { return isOurs && attempt.stopReason == nil }
+        }
+        return false
+    }
+
+    func recordCommit(took: Duration) { queueServer.metrics.commits.record(took) }
 
     // MARK: Reports to Redis
 
-    func announce(_ event: Announcement) { state.withLock { $0.news.announce(event) } }
+    func announce(_ event: Announcement) { news.withLock { $0.announce(event) } }
 
     func warn(_ message: String) { announce(Announcement("warning") { $0.set("message", message) }) }
 
-    var newsSince: ContinuousClock.Instant? { state.withLock { $0.news.since } }
+    var newsSince: ContinuousClock.Instant? { news.withLock { $0.since } }
 
-    var hasNews: Bool { state.withLock { $0.news.isAny } }
+    var hasNews: Bool { news.withLock { $0.isAny } }
 
-    func markControlPending() { state.withLock { $0.news.markControlPending() } }
+    func markControlPending() { news.withLock { $0.markControlPending() } }
 
-    func record(_ resume: ResumePoint?) {
-        if let resume { state.withLock { $0.news.record(resume) } }
-    }
+    func record(_ resume: ResumePoint) { news.withLock { $0.record(resume) } }
 
-    func forgetBytes() { state.withLock { $0.news.forgetBytes() } }
+    func forgetBytes() { news.withLock { $0.forgetBytes() } }
 
     /// Whether there is a resume point, which Redis may know.
-    var hasResume: Bool { state.withLock { $0.news.resume != nil } }
+    var hasResume: Bool { news.withLock { $0.resume != nil } }
 
-    func isProgressDue(at now: ContinuousClock.Instant = .now) -> Bool {
-        state.withLock { $0.news.isProgressDue(at: now) }
+    /// Redis may have recorded that the request is sent.
+    var isMarkedSent: Bool { news.withLock { $0.isMarkedSent } }
+
+    /// What Redis does not know yet of a run that has ended.
+    func takeReport() -> RunReport { news.withLock { $0.take() } }
+
+    /// The same of an active run, with its progress.
+    func takeProgressReport() -> RunReport {
+        let (progress, isWaiting, isActive) = (attempt.progress, attempt.isWaitingForHost, attempt.isActive)
+        return news.withLock { $0.take(progress, isWaiting: isWaiting, isActive: isActive, of: run) }
     }
 
-    func record(isWaiting: Bool) -> Bool { state.withLock { $0.news.record(isWaiting: isWaiting) } }
-
-    func record(isActive: Bool) -> Bool { state.withLock { $0.news.record(isActive: isActive) } }
-
-    func takeReport() -> RunReport { state.withLock { $0.news.take() } }
-
-    func putBack(_ report: RunReport) { state.withLock { $0.news.putBack(report) } }
+    func putBack(_ report: RunReport) { news.withLock { $0.putBack(report) } }
 }

@@ -1,63 +1,75 @@
 import HaulBus
 import HaulHTTP
+import HaulRedis
 import Synchronization
 
 /// A worker's rate leases for a queue's rate limits: the queue's own, and those of hosts. One call requests all of them.
 final class SharedRates: Sendable {
-    private struct State {
-        /// Grows with each call.
-        var number = 0
-        /// Shares of hosts with recent demand.
-        var hosts: [String: SharedRate] = [:]
-    }
-
-    let queue = SharedRate()
+    /// Of the queue's own limit.
+    let bucket = TokenBucket()
     let hosts = HostBuckets()
-    private let state = Mutex(State())
+    private let isQueueLimited = Atomic(false)
 
-    /// The number of the next call. It grows each time that it is read.
-    var number: Int {
-        state.withLock { state in
-            state.number += 1
-            return state.number
+    /// Records whether the queue has a limit, as a tick's reply says.
+    func limitQueue(_ isLimited: Bool) { isQueueLimited.store(isLimited, ordering: .relaxed) }
+
+    /// Records which hosts have a limit.
+    func limitHosts(_ names: Set<String>) { hosts.limit(names) }
+
+    /// While there are rate limits: requests this worker's rate leases, and reports the rates that it obeys. Runs until
+    /// the task is cancelled.
+    func run(_ queue: Queue, as claims: Claims, _ trouble: RedisTrouble) async {
+        var (rates, number): ([String: SharedRate], Int) = ([:], 0)
+        while !Task.isCancelled {
+            let sent = ContinuousClock.now
+            let requests = ask(&rates)
+            if requests.isEmpty {
+                try? await Task.sleep(for: SharedRate.interval)
+                continue
+            }
+            number += 1
+            do throws(RedisError) {
+                let leases = try await queue.leaseRates(claims.identity, number: number, requests)
+                // If a rate lease has shrunk, report that at once, because other workers wait for the rest.
+                if Self.take(leases, of: requests, sent: sent, lease: queue.policy.lease, &rates) { continue }
+                try? await Task.sleep(for: SharedRate.interval)
+            } catch {
+                await trouble.pause(after: error, while: .ticking)
+            }
         }
     }
-
-    /// Notes which hosts have a limit.
-    func limit(_ names: Set<String>) { hosts.limit(names) }
 
     /// The requests for rate leases. Empty while there is no limit.
-    func ask() -> [RateLeaseRequest] {
-        state.withLock { state in
-            let limited = hosts.limited
-            let names = Set(limited.map(\.host))
-            state.hosts = state.hosts.filter { names.contains($0.key) }
-            for (host, bucket) in limited where state.hosts[host] == nil {
-                // A transfer waits for this bucket.
-                if bucket.use().wasShort { state.hosts[host] = SharedRate(of: host, bucket) }
-            }
-            return [queue.ask()].compactMap(\.self)
-                + state.hosts.sorted { $0.key < $1.key }.compactMap { $0.value.ask() }
+    private func ask(_ rates: inout [String: SharedRate]) -> [RateLeaseRequest] {
+        let own = RateLeaseRequest.ofQueue
+        var limited = Dictionary(uniqueKeysWithValues: hosts.limited.map { ($0.host, $0.bucket) })
+        if isQueueLimited.load(ordering: .relaxed) {
+            limited[own] = bucket
+        } else if rates[own] != nil {
+            bucket.removeLimit()
         }
+        rates = rates.filter { limited[$0.key] != nil }
+        for (name, bucket) in limited where rates[name] == nil {
+            // A host has a rate lease from when a transfer waits for its bucket.
+            if name == own || bucket.use().wasShort { rates[name] = SharedRate(name, bucket) }
+        }
+        return rates.keys.sorted().compactMap { rates[$0]?.ask() }
     }
 
     /// Applies the replies. True if a rate lease has shrunk, which is to be reported at once.
-    func take(
-        _ rateLeases: [String: RateLease], of requests: [RateLeaseRequest], sent: ContinuousClock.Instant,
-        lease: Duration
+    private static func take(
+        _ leases: [String: RateLease], of requests: [RateLeaseRequest], sent: ContinuousClock.Instant, lease: Duration,
+        _ rates: inout [String: SharedRate]
     ) -> Bool {
-        state.withLock { state in
-            var hasShrunk = false
-            for request in requests {
-                let rate = request.name == queue.name ? queue : state.hosts[request.name]
-                if request.wants == .none {
-                    // The bucket was shut before this request.
-                    if rateLeases[request.name] != nil { state.hosts[request.name] = nil }
-                } else if rate?.take(rateLeases[request.name], sent: sent, lease: lease) == true {
-                    hasShrunk = true
-                }
+        var hasShrunk = false
+        for request in requests {
+            if request.wants == .none {
+                // The bucket was shut before this request.
+                if leases[request.name] != nil { rates[request.name] = nil }
+            } else if rates[request.name]?.take(leases[request.name], sent: sent, lease: lease) == true {
+                hasShrunk = true
             }
-            return hasShrunk
         }
+        return hasShrunk
     }
 }

@@ -12,8 +12,10 @@ final class Slots: Sendable {
         var isShort = false
         var shutCount = 0
         var limit: Int?
+        /// The worker shuts down: no slot is taken any more.
+        var isClosed = false
 
-        var isFree: Bool { !isShut && taken < limit ?? .max }
+        var isFree: Bool { !isClosed && !isShut && taken < limit ?? .max }
     }
 
     private let state: Mutex<State>
@@ -67,6 +69,11 @@ final class Slots: Sendable {
             return true
         }
     }
+
+    /// No slot can be taken from now on, so that `taken` only falls.
+    func close() { state.withLock { $0.isClosed = true } }
+
+    var isClosed: Bool { state.withLock { $0.isClosed } }
 
     var isShut: Bool { state.withLock { $0.isShut } }
 

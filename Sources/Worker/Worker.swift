@@ -11,7 +11,7 @@ import Synchronization
 
 /// A worker: it claims jobs of its queues for its slots, and returns unfinished jobs to the queue at its shutdown.
 ///
-/// It joins the parts of the worker, each of which has its own file. Its only state of its own is `isDraining`.
+/// It joins the parts of the worker, each of which has its own file, and has no state of its own.
 package final class Worker: Sendable {
     private let configuration: WorkerConfiguration
     private let log: Logger
@@ -21,7 +21,7 @@ package final class Worker: Sendable {
     private let stores: [any Store]
     /// In the order of the queues.
     private let runners: [JobRunner]
-    private let isDraining = Mutex(false)
+    private let grace = Grace()
     private let metrics: WorkerMetrics
     /// nil if the page has metrics of this worker alone.
     private let exporter: QueueExporter?
@@ -45,16 +45,10 @@ package final class Worker: Sendable {
         }
         let downloads = Downloads(configuration, into: files[0].store)
         self.downloads = downloads
-        runners = files.map { files in
-            JobRunner(
-                activities: downloads.activities(of: configuration.kinds, with: files),
-                lease: configuration.policy.lease, store: files.store.id,
-                mayOverwrite: !configuration.forbidsOverwrite)
-        }
         slots = Slots(limit: configuration.slots)
         let instance = Token.make()
         let registry = MetricsRegistry(Metric.ofWorker)
-        let queueServers = configuration.queues.enumerated().map { [log] index, queue in
+        let queueServers = configuration.queues.enumerated().map { [log, grace] index, queue in
             let store = files[index].store
             var identity = WorkerIdentity(name: configuration.name, store: store.id, instance: instance)
             if let hostIdentity = HostProcess.hostIdentity, let process = HostProcess.current {
@@ -62,7 +56,13 @@ package final class Worker: Sendable {
             }
             return QueueServer(
                 index: index, name: queue.name, identity: identity, configuration: configuration,
-                store: store, log: log, registry: registry)
+                grace: grace, store: store, log: log, registry: registry)
+        }
+        runners = zip(queueServers, files).map { queueServer, files in
+            JobRunner(
+                queueServer: queueServer, activities: downloads.activities(of: configuration.kinds, with: files),
+                lease: configuration.policy.lease, store: files.store.id,
+                mayOverwrite: !configuration.forbidsOverwrite)
         }
         queues = QueueSelector(queueServers, weights: configuration.queues.map(\.weight))
         metrics = WorkerMetrics(
@@ -102,7 +102,9 @@ package final class Worker: Sendable {
     package func run() async throws {
         let probe = Task { await metrics.probe() }
         defer { probe.cancel() }
-        for queueServer in queueServers { try await queueServer.enroll(fields, wasReached: queueServer.index > 0) }
+        for queueServer in queueServers {
+            try await queueServer.claims.enroll(fields, wasReached: queueServer.index > 0)
+        }
         // Requests that were made while no worker ran come before the jobs that they are for.
         for queueServer in queueServers { await queueServer.tick(fields) }
         await RedisCheck.warn(queueServers[0].queue, log)
@@ -124,23 +126,19 @@ package final class Worker: Sendable {
         metrics.record(.working)
         let janitors = stores.map { store in
             Task { [log] in
-                let users = queueServers.filter { $0.identity.store == store.id }
+                let users = queueServers.filter { $0.claims.identity.store == store.id }
                 var janitor = Janitor(store: store, queueServers: users, log: log)
                 await janitor.run()
             }
         }
-        let (claims, feed) = AsyncStream<TakenJob>.makeStream()
         await withDiscardingTaskGroup { group in
             for queueServer in queueServers {
-                group.addTask(executorPreference: Redis.executor) { await self.takeJobs(queueServer, feed) }
+                group.addTask(executorPreference: Redis.executor) { await self.takeJobs(queueServer) }
             }
             group.addTask {
                 // Cancelling ends the sleep, so its length does not matter.
                 while !Task.isCancelled { try? await Task.sleep(for: .seconds(86_400)) }
-                await self.shutDown(feed)
-            }
-            for await taken in claims {
-                group.addTask(executorPreference: Redis.executor) { await self.work(taken) }
+                await self.shutDown()
             }
         }
         for janitor in janitors { janitor.cancel() }
@@ -148,7 +146,7 @@ package final class Worker: Sendable {
         for task in ticks { await task.value }
         for queueServer in queueServers { await queueServer.close() }
         await exporter?.close()
-        let unsettled = queueServers.reduce(0) { $0 + $1.unsettled }
+        let unsettled = queueServers.reduce(0) { $0 + $1.table.unsettled }
         if unsettled == 0 {
             log.info("ended: all jobs are settled or back in the queue")
         } else {
@@ -160,32 +158,30 @@ package final class Worker: Sendable {
 
     // MARK: Claiming
 
-    private func takeJobs(
-        _ queueServer: QueueServer, _ feed: AsyncStream<TakenJob>.Continuation
-    ) async {
-        // The batch doubles while the queue is long. It begins with one, so that workers share a few elements.
-        var batch = 1
-        while !Task.isCancelled {
-            await slots.waitUntilFree()
-            if Task.isCancelled { return }
-            let sent = ContinuousClock.now
-            let most = min(batch, slots.free)
-            let claims = await queueServer.wait(most: max(1, most))
-            batch = claims.count < most ? 1 : min(2 * batch, Self.largestBatch)
-            queues.record(queueServer, wasEmpty: claims.isEmpty)
-            var left = claims[...]
-            while let claim = left.first, !isDraining.withLock({ $0 }), slots.take() {
-                // The stream is terminated by the worker's shutdown: no slot would take the job any more.
-                if case .terminated = feed.yield(TakenJob(queueServer: queueServer, claim: claim, sent: sent)) {
-                    slots.release()
-                    break
+    /// Claims jobs for free slots until the task is cancelled, and returns when the last of them has ended.
+    private func takeJobs(_ queueServer: QueueServer) async {
+        await withDiscardingTaskGroup { group in
+            // The batch doubles while the queue is long. It begins with one, so that workers share a few elements.
+            var batch = 1
+            while !Task.isCancelled {
+                await slots.waitUntilFree()
+                if Task.isCancelled { return }
+                let sent = ContinuousClock.now
+                let most = min(batch, slots.free)
+                let claims = await queueServer.claims.wait(most: max(1, most))
+                batch = claims.count < most ? 1 : min(2 * batch, Self.largestBatch)
+                queues.record(queueServer, wasEmpty: claims.isEmpty)
+                var left = claims[...]
+                while let claim = left.first, slots.take() {
+                    let taken = TakenJob(queueServer: queueServer, claim: claim, sent: sent)
+                    group.addTask(executorPreference: Redis.executor) { await self.work(taken) }
+                    left.removeFirst()
                 }
-                left.removeFirst()
-            }
-            // Another queue has taken the slots, or the worker shuts down. The jobs go back to the front in their
-            // order, and no attempt is counted.
-            for claim in left.reversed() {
-                _ = await queueServer.settle(RunEnd(claim.run, .released(why: "no slot")), wantsNext: false)
+                // Another queue has taken the slots, or the worker shuts down. The jobs go back to the front in their
+                // order, and no attempt is counted.
+                for claim in left.reversed() {
+                    _ = await queueServer.settle(RunEnd(claim.run, .released(why: "no slot")), wantsNext: false)
+                }
             }
         }
     }
@@ -193,57 +189,26 @@ package final class Worker: Sendable {
     /// Runs jobs in one slot until there are none.
     private func work(_ first: TakenJob) async {
         var current: TakenJob? = first
-        await withDiscardingTaskGroup { unlinks in
+        await withDiscardingTaskGroup { cleanUps in
             while let taken = current {
-                // The call that claimed the job may have waited for it.
-                let begun = ContinuousClock.now
-                let end = await runners[taken.queueServer.index].run(
-                    taken.claim, for: taken.queueServer, sent: taken.sent)
-                current = await finish(taken, end, since: begun, &unlinks)
+                let (queueServer, runner) = (taken.queueServer, runners[taken.queueServer.index])
+                let end = await runner.run(taken.claim, sent: taken.sent)
+                if end.isParked { waitForRoot() }
+                let drawn = queues.draw()
+                let goesOn = !slots.isClosed && !slots.isShut
+                let sent = ContinuousClock.now
+                // If this queue is the first to be asked, the next job comes with the settle.
+                let reply = await runner.settle(
+                    end, wantsNext: goesOn && queues.asksFirst(queueServer, in: drawn), &cleanUps)
+                if reply.next != nil || reply.isEmpty { queues.record(queueServer, wasEmpty: reply.isEmpty) }
+                if let next = reply.next {
+                    current = TakenJob(queueServer: queueServer, claim: next, sent: sent)
+                } else {
+                    current = goesOn ? await queues.claimNext(drawn) : nil
+                }
             }
             slots.release()
         }
-    }
-
-    /// Settles a run that has ended, and removes what is left of it. Returns the slot's next job.
-    private func finish(
-        _ taken: TakenJob, _ end: JobRunner.End, since begun: ContinuousClock.Instant,
-        _ unlinks: inout DiscardingTaskGroup
-    ) async -> TakenJob? {
-        let (queueServer, claim) = (taken.queueServer, taken.claim)
-        if end.isParked { waitForRoot() }
-        let drawn = queues.draw()
-        let goesOn = !isDraining.withLock { $0 } && !slots.isShut
-        guard let runEnd = end.runEnd else {
-            queueServer.forget(claim.run)
-            queueServer.queueLog.ended(claim, end, as: .fenced, after: .now - begun)
-            if let activity = end.activity {
-                unlinks.addTask { await queueServer.leftovers.cleanUp(claim.run, activity, after: nil) }
-            }
-            return goesOn ? await queues.claimNext(drawn) : nil
-        }
-        let sent = ContinuousClock.now
-        // If this queue is the first to be asked, the next job comes with the settle.
-        let reply = await queueServer.settle(runEnd, wantsNext: goesOn && queues.asksFirst(queueServer, in: drawn))
-        let result: RunResult =
-            reply.isOurs ? .settled(runEnd.settlement) : queueServer.isOutOfTime ? .unsettled : .fenced
-        if case .fenced = result { queueServer.queueLog.fenced(claim, end.job) }
-        queueServer.queueLog.ended(claim, end, as: result, after: .now - begun)
-        if let activity = end.activity {
-            let isSoon = reply.next != nil && reply.isOurs && runEnd.settlement.isCompleted
-            let cleanUp = { @Sendable in
-                await queueServer.leftovers.cleanUp(
-                    claim.run, activity, after: reply.isOurs ? runEnd.settlement : nil, isSoon: isSoon)
-            }
-            // With `isSoon` the clean-up only schedules the removal, so waiting for it costs little.
-            if isSoon { await cleanUp() } else { unlinks.addTask(operation: cleanUp) }
-        }
-        if let next = reply.next {
-            queues.record(queueServer, wasEmpty: false)
-            return TakenJob(queueServer: queueServer, claim: next, sent: sent)
-        }
-        if reply.isEmpty { queues.record(queueServer, wasEmpty: true) }
-        return goesOn ? await queues.claimNext(drawn) : nil
     }
 
     /// A job that the disk has no space for is tried again after 5 s. If none comes back in this time, all have it.
@@ -264,7 +229,7 @@ package final class Worker: Sendable {
             }
             repeat {
                 try? await Task.sleep(for: .seconds(2))
-            } while await stores.trouble() != nil && !isDraining.withLock { $0 }
+            } while await stores.trouble() != nil && !slots.isClosed
             let number = slots.open()
             if trouble == nil { try? await Task.sleep(for: Self.shortage) }
             guard slots.endShortage(number) else { return }
@@ -274,23 +239,23 @@ package final class Worker: Sendable {
 
     // MARK: Shutdown
 
-    private func shutDown(_ feed: AsyncStream<TakenJob>.Continuation) async {
-        isDraining.withLock { $0 = true }
+    private func shutDown() async {
+        slots.close()
         metrics.record(.ending)
         log.info("ending: returning the running jobs to the queue")
         let deadline = ContinuousClock.now + configuration.graceTime
+        grace.begin(until: deadline)
         for queueServer in queueServers {
-            queueServer.stopForShutdown(sparing: true)
+            queueServer.table.stopForShutdown(sparing: true)
             await queueServer.end(by: deadline)
         }
         // A claim whose reply is still on its way is released by `takeJobs`, or its run is stopped here.
         while slots.taken > 0, ContinuousClock.now < deadline {
             // In the last second all runs are stopped, so that there is time to settle them.
             let spares = ContinuousClock.now + .seconds(1) < deadline
-            for queueServer in queueServers { queueServer.stopForShutdown(sparing: spares) }
+            for queueServer in queueServers { queueServer.table.stopForShutdown(sparing: spares) }
             await Task { try? await Task.sleep(for: .milliseconds(20)) }.value
         }
-        feed.finish()
     }
 
     /// The worker's fields in the hash `worker:<name>`.

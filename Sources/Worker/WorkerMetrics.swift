@@ -80,7 +80,7 @@ final class WorkerMetrics: Sendable {
     }
 
     /// Whether an operator has made the worker quiet in all of its queues.
-    var isQuiet: Bool { !queueServers.isEmpty && queueServers.allSatisfy(\.isQuiet) }
+    var isQuiet: Bool { !queueServers.isEmpty && queueServers.allSatisfy(\.claims.isQuiet) }
 
     // MARK: Metrics that are read at a scrape
 
@@ -92,7 +92,7 @@ final class WorkerMetrics: Sendable {
         exposition.add(.accepting, phase == .working && !slots.isShort && !isQuiet ? 1 : 0)
         for queueServer in queueServers {
             let queue = [(name: "queue", value: "\(queueServer.queue.name)")]
-            let bytes = queueServer.bytes
+            let bytes = queueServer.table.bytes
             exposition.add(.receivedBytes, queue, bytes.received)
             exposition.add(.sentBytes, queue, bytes.sent)
             if let timestamp = queueServer.metrics.lastTickReply {

@@ -43,9 +43,9 @@ import Testing
         var job = Job(id: "j", urls: [origin.url("/a")])
         job.connections = connections
         let download = bench.download(job)
-        let task = Task { await download.run() }
+        let task = Task { await download.outcome() }
         try await eventually { download.transferred >= 1_000_000 }
-        let before = try #require(await download.checkpoint())
+        let before = try #require(await download.checkpoint().point)
         #expect(before.offsets.count >= 1_000_000)
         latch.open()
         switch await task.value {
@@ -83,7 +83,7 @@ import Testing
         let download = Download(
             job: job, token: "t", key: String(repeating: "a", count: 40), resume: resume, completed: nil,
             clock: SharedClock(serverTime: UnixTime.milliseconds), context: full, mayCommit: { true }, report: { _ in })
-        let isParked = if case .parked("disk") = await download.run() { true } else { false }
+        let isParked = if case .parked("disk") = await download.outcome() { true } else { false }
         #expect(isParked)
         #expect(origin.requests.count == 1)
         #expect(await bench.run(job, resume: resume).file != nil)

@@ -11,12 +11,19 @@ extension Download {
         context: DownloadContext, isLeaseHeld: @escaping @Sendable () -> Bool = { false },
         mayCommit: @escaping @Sendable () async -> Bool, report: @escaping @Sendable (ActivityEvent) -> Void
     ) {
-        var assignment = Assignment(
-            job: job, token: token, key: key, clock: clock,
-            lease: RunLease(isHeld: isLeaseHeld, confirm: mayCommit), report: report)
+        var assignment = Assignment(job: job, token: token, key: key, clock: clock)
         (assignment.resume, assignment.completed) = (resume, completed)
-        self.init(assignment, context: context)
+        let host = TestHost(runLease: RunLease(isHeld: isLeaseHeld, confirm: mayCommit), onEvent: report)
+        self.init(assignment, RunIO(host), context: context)
     }
+}
+
+struct TestHost: RunHost {
+    var runLease = RunLease(isHeld: { true }, confirm: { true })
+    var trace: (@Sendable (String) -> Void)?
+    var onEvent: @Sendable (ActivityEvent) -> Void = { _ in }
+
+    func report(_ event: ActivityEvent) { onEvent(event) }
 }
 
 extension DownloadContext {

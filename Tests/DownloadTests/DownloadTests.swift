@@ -52,7 +52,7 @@ final class DownloadBench: Sendable {
 
     func run(_ job: Job, resume: ResumePoint? = nil, completed: CompletedFile? = nil) async -> ActivityOutcome {
         let download = download(job, resume: resume, completed: completed)
-        let outcome = await download.run()
+        let outcome = await download.outcome()
         if case .completed = outcome { await download.discard() }
         return outcome
     }
@@ -74,7 +74,7 @@ final class DownloadBench: Sendable {
     /// Runs a job until `enough` bytes have arrived, and stops it. Returns where another worker may continue.
     func begin(_ job: Job, until enough: Int64) async throws -> ResumePoint? {
         let download = download(job)
-        let task = Task { await download.run() }
+        let task = Task { await download.outcome() }
         try await eventually("\(enough) bytes") { download.progress().received >= enough }
         task.cancel()
         _ = await task.value
@@ -255,7 +255,7 @@ extension ActivityOutcome {
             let download = bench.download(
                 job(origin.url("/a")) { $0.freshFor = .seconds(60) }, completed: first,
                 clock: SharedClock(serverTime: first.validated + age))
-            guard case .completed(_, _, unchanged: true) = await download.run() else { return #expect(Bool(false)) }
+            guard case .completed(_, _, unchanged: true) = await download.outcome() else { return #expect(Bool(false)) }
             #expect(origin.requests.count == requests)
         }
         etag.withLock { $0 = "\"v2\"" }
@@ -294,7 +294,7 @@ extension ActivityOutcome {
     @Test("a run without a lease names no file, and the next run removes its partial file") func fenced() async throws {
         let bench = try DownloadBench()
         let origin = try OriginServer { .file(FileBytes(seed: 1, count: 1000), to: $0) }
-        guard case .fenced = await bench.download(job(origin.url("/a")), mayCommit: false).run() else {
+        guard case .fenced = await bench.download(job(origin.url("/a")), mayCommit: false).outcome() else {
             return #expect(Bool(false))
         }
         #expect(bench.directory.contents("a") == nil)
@@ -306,7 +306,7 @@ extension ActivityOutcome {
         let bench = try DownloadBench()
         let origin = try OriginServer { .file(FileBytes(seed: 1, count: 200_000), to: $0) }
         let download = bench.download(job(origin.url("/a")))
-        #expect(await download.run().file != nil)
+        #expect(await download.outcome().file != nil)
         let resume = try #require(await download.finalCheckpoint())
         #expect(await bench.run(job(origin.url("/a")), resume: resume).file?.file == "a")
         #expect(origin.requests.count == 1)

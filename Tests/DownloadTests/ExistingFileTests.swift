@@ -16,11 +16,10 @@ import Testing
         let serverTime = Mutex<[String]>([])
         var assignment = Assignment(
             job: Job(urls: [url]), token: "t", key: String(repeating: "a", count: 40),
-            clock: SharedClock(serverTime: UnixTime.milliseconds),
-            lease: RunLease(isHeld: { true }, confirm: { true }), report: { _ in })
+            clock: SharedClock(serverTime: UnixTime.milliseconds))
         assignment.existing = Existing(modifiedSince: since, body: judge)
-        assignment.trace = { text in serverTime.withLock { $0.append(text) } }
-        let outcome = await Download(assignment, context: bench.context).run()
+        let io = RunIO(TestHost(trace: { text in serverTime.withLock { $0.append(text) } }))
+        let outcome = await Download(assignment, io, context: bench.context).outcome()
         return (outcome, serverTime.withLock { $0 })
     }
 

@@ -95,7 +95,7 @@ import Testing
         let origin = try origin(3_000_000)
         let job = Job(id: "j", urls: [origin.url("/a")])
         let download = bench.download(job)
-        let first = try #require(await download.run().file)
+        let first = try #require(await download.outcome().file)
         let resume = try #require(await download.finalCheckpoint())
         let second = try #require(await bench.run(job, resume: resume).file)
         #expect(second.modified == first.modified && first.modified == Int64(Self.time) * 1_000_000_000)

@@ -98,7 +98,7 @@ struct HTTP2DownloadTests {
         defer { server.stop() }
         let bench = try DownloadBench { $0.certificateAuthorities = certificates.file("ca.pem") }
         let download = bench.download(Job(id: "j", urls: ["https://127.0.0.1:\(server.port)/a"]))
-        let run = Task { await download.run() }
+        let run = Task { await download.outcome() }
         defer { received.open() }
         try await eventually("the whole body") { download.progress().received == body.count }
         received.open()

@@ -29,7 +29,7 @@ import Testing
                 completed: nil, clock: SharedClock(serverTime: UnixTime.milliseconds), context: context,
                 mayCommit: { true }, report: { _ in })
         }
-        let running = downloads.map { download in Task { await download.run() } }
+        let running = downloads.map { download in Task { await download.outcome() } }
         try await eventually("three requests to arrive") { inside.value.now == 3 }
         latch.open()
         for task in running { #expect(await task.value.file?.bytes == bytes.count) }
@@ -54,7 +54,7 @@ import Testing
         let asked = origin.requests.count
         let (hosts, host) = (bench.context.hosts, try #require(WebURL(origin.url("/a"))).hostAndPort)
         while hosts.tryEnter(host) {}
-        let running = Task { await bench.download(job, resume: resume).run() }
+        let running = Task { await bench.download(job, resume: resume).outcome() }
         try await eventually("the resumption") { bench.events.withLock { $0.contains { $0.hasPrefix("resumed") } } }
         running.cancel()
         guard case .stopped = await running.value else {

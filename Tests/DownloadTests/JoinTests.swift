@@ -33,7 +33,7 @@ import Testing
         var resume = try #require(first)
         // Another mirror adds some bytes.
         let second = bench.download(job([origin.url("/b")]) { $0.checksum = checksum }, resume: resume)
-        let task = Task { await second.run() }
+        let task = Task { await second.outcome() }
         try await eventually("bytes of the other mirror") { second.transferred >= 100_000 }
         task.cancel()
         _ = await task.value
@@ -117,7 +117,7 @@ import Testing
         }
         let job = job([origin.url("/a")]) { $0.connections = 8 }
         let download = bench.download(job)
-        let outcome = await download.run()
+        let outcome = await download.outcome()
         #expect(origin.requests.count < 10)
         // The first response was shortened if another connection was to fetch the rest.
         if outcome.file == nil {
@@ -203,7 +203,7 @@ import Testing
             return reply
         }
         let download = bench.download(job([origin.url("/a")]) { $0.size = 300_000 })
-        #expect(await download.run().code == .sizeMismatch)
+        #expect(await download.outcome().code == .sizeMismatch)
         #expect(download.transferred <= 300_001)
     }
 

@@ -187,7 +187,7 @@ import Testing
         var job = Job(id: "j", urls: [origin.url("/a")])
         job.connections = 1
         let download = bench.download(job)
-        let running = Task { await download.run() }
+        let running = Task { await download.outcome() }
         try await eventually("700,000 bytes") { download.progress().received == 700_000 }
         proxy.cutConnections(byReset: loss.byReset)
         #expect(await running.value.file?.bytes == Self.bytes.count)
@@ -210,7 +210,7 @@ import Testing
         var job = Job(id: "j", urls: [origin.url("/a")])
         job.connections = 1
         let download = bench.download(job)
-        let running = Task { await download.run() }
+        let running = Task { await download.outcome() }
         try await eventually("700,000 bytes") { download.progress().received == 700_000 }
         proxy.leave()
         let code = await running.value.code

@@ -102,7 +102,7 @@ import Testing
         let job = job(origin.url("/a")) { $0.freshFor = fresh }
         // The first run was settled, and the job was pushed again before that run came to its end.
         let first = bench.download(job)
-        let completed = try #require(await first.run().file)
+        let completed = try #require(await first.outcome().file)
         #expect(bench.directory.names.count == 2)
         guard case .completed(_, _, unchanged: true) = await bench.run(job, completed: completed) else {
             Issue.record("the file was fetched again")
@@ -122,10 +122,10 @@ import Testing
             return .file(Self.bytes, etag: "\"v1\"", to: request)
         }
         defer { latch.open() }
-        let completed = try #require(await bench.download(job(origin.url("/a"))).run().file)
+        let completed = try #require(await bench.download(job(origin.url("/a"))).outcome().file)
         #expect(bench.directory.names.count == 2)
         let second = bench.download(job(origin.url("/a")), completed: completed)
-        let task = Task { await second.run() }
+        let task = Task { await second.outcome() }
         try await eventually("the second request") { origin.requests.count == 2 }
         task.cancel()
         #expect(await task.value.file == nil)

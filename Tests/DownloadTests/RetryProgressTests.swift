@@ -46,7 +46,7 @@ import Testing
         let bench = try DownloadBench()
         let origin = try cutting(FileBytes(seed: 133, count: 40 << 20), after: 1)
         let download = bench.download(job(origin, connections: 1))
-        #expect(await download.run().code == .incomplete)
+        #expect(await download.outcome().code == .incomplete)
         #expect(origin.requests.count == 1)
         #expect(!download.hasMadeProgress)
         await download.discard()
@@ -64,7 +64,7 @@ import Testing
             return reply
         }
         let download = bench.download(job(origin, connections: 1))
-        #expect(await download.run().code == (isResumable ? .http(503) : .incomplete))
+        #expect(await download.outcome().code == (isResumable ? .http(503) : .incomplete))
         #expect(download.hasMadeProgress == isResumable)
         await download.discard()
     }

@@ -41,7 +41,7 @@ import Testing
             return reply
         }
         let download = bench.download(job([origin.url("/a")]))
-        let task = Task { await download.run() }
+        let task = Task { await download.outcome() }
         try await eventually("eight connections") { download.progress().connections == 8 }
         #expect(await task.value.file?.bytes == bytes.count)
         #expect(bench.directory.holds("a", bytes))
@@ -63,7 +63,7 @@ import Testing
             key: String(repeating: "a", count: 40), resume: nil, completed: nil,
             clock: SharedClock(serverTime: UnixTime.milliseconds), context: context, mayCommit: { true },
             report: { _ in })
-        #expect(await download.run().code == .tooSlow)
+        #expect(await download.outcome().code == .tooSlow)
     }
 
     @Test("all connections of a job share its rate limit") func sharedLimit() throws {
@@ -81,7 +81,7 @@ import Testing
         var resume: ResumePoint?
         for _ in 0..<4 {
             let download = bench.download(job([origin.url("/a")]), resume: resume)
-            let task = Task { await download.run() }
+            let task = Task { await download.outcome() }
             try await eventually("some bytes") { download.transferred > 200_000 }
             task.cancel()
             _ = await task.value
@@ -212,7 +212,7 @@ import Testing
             return reply
         }
         let download = bench.download(job([origin.url("/a")]) { $0.maxBytes = 300_000 })
-        let outcome = await download.run()
+        let outcome = await download.outcome()
         #expect(outcome.code == .tooLarge)
         #expect(download.transferred <= 300_001)
         #expect(bench.directory.contents("a") == nil)

@@ -28,7 +28,7 @@ import Testing
         var point: ResumePoint?
         try await eventually("10,000 bytes") { download.progress().received == 10_000 }
         try await eventually("a checkpoint") {
-            point = await download.checkpoint()
+            point = await download.checkpoint().point
             return point != nil
         }
         return point!
@@ -38,7 +38,7 @@ import Testing
         let (bench, latch) = (try DownloadBench(), Latch())
         let origin = try origin(latch)
         let download = bench.download(Job(id: "j", urls: [origin.url("/a")]))
-        let running = Task { await download.run() }
+        let running = Task { await download.outcome() }
         try await eventually("10,000 bytes") { download.progress().received == 10_000 }
         #expect(bench.directory.names.isEmpty)
         latch.open()
@@ -58,7 +58,7 @@ import Testing
             job.checksum = Job.Checksum(algorithm: .sha256, digest: digest)
         }
         let download = bench.download(job)
-        let running = Task { await download.run() }
+        let running = Task { await download.outcome() }
         let point = try await checkpoint(download)
         #expect(point.offsets.intervals == [0..<10_000])
         #expect(download.progress().received == 10_000 && download.progress().connections == 1)
@@ -82,7 +82,7 @@ import Testing
         }
         let job = Job(id: "j", urls: [origin.url("/a")])
         let download = bench.download(job)
-        let running = Task { await download.run() }
+        let running = Task { await download.outcome() }
         let point = try await checkpoint(download)
         if isCut {
             latch.open()

@@ -68,21 +68,4 @@ import Testing
         #expect(fleet.root.holds("a", bytes))
         #expect(origin.requests.map { $0.headers["range"] } == [nil, "bytes=10000-"])
     }
-
-    @Test("a progress event is due once a second, however often a run is asked") func progress() async throws {
-        let fleet = try await Fleet()
-        try await fleet.push(#"{"url":"http://h/","id":"j"}"#)
-        let worker = WorkerIdentity(name: "w", store: "s")
-        _ = try await fleet.queue.register(worker, fields: [], known: [])
-        let replies = try await fleet.queue.claim(worker, tokens: [Token.make()])
-        guard case .job(let claim)? = replies.first else {
-            Issue.record("no job was claimed")
-            return
-        }
-        let job = Job(id: "j", urls: ["http://h/"])
-        let running = RunningJob(claim: claim, job: job, lease: Lease(length: .seconds(8), sent: .now))
-        let first = ContinuousClock.now + .seconds(1)
-        let due = [0, 0.1, 0.5, 0.8, 1, 1.1, 1.8, 2].filter { running.isProgressDue(at: first + .seconds($0)) }
-        #expect(due == [0, 1, 2])
-    }
 }

@@ -1,19 +1,20 @@
 import HaulBus
+import HaulTestSupport
 import Testing
 
 @testable import HaulWorker
 
 /// Which claims a worker counts as its own.
 @Suite struct ClaimLedgerTests {
-    private func registered() -> ClaimLedger<Int> {
-        var ledger = ClaimLedger<Int>()
+    private func registered() -> ClaimLedger {
+        var ledger = ClaimLedger()
         _ = ledger.beginRegistration()
         ledger.endRegistration(succeeded: true)
         return ledger
     }
 
     @Test("a worker claims nothing before it is registered, nor while it registers again") func registration() {
-        var ledger = ClaimLedger<Int>()
+        var ledger = ClaimLedger()
         #expect(ledger.needsRegistration && !ledger.mayClaim)
         let known = ledger.beginRegistration()
         #expect(known.isEmpty && !ledger.mayClaim)
@@ -35,9 +36,6 @@ import Testing
         let mayBegin = ledger.begin(["asked", "running", "settling", "empty"])
         #expect(mayBegin)
         ledger.end(["running", "settling", "empty"], claimed: ["running", "settling"])
-        ledger.enter("running", 1)
-        ledger.enter("settling", 2)
-        ledger.leave("settling")
         var known = Set(ledger.beginRegistration())
         #expect(known == ["asked", "running", "settling"])
         ledger.forget("settling")
@@ -63,6 +61,43 @@ import Testing
         ledger.doubt()
         ledger.endRegistration(succeeded: true)
         #expect(!ledger.mayClaim && ledger.needsRegistration)
+    }
+
+    @Test("a registration names every claim from its request to its settle, in whatever order replies arrive")
+    func interleaved() {
+        var random = SeededGenerator(state: 7)
+        for _ in 0..<2000 {
+            var ledger = registered()
+            // The tokens that Redis may hold for this worker, by the events alone.
+            var (requested, claimed): (Set<String>, Set<String>) = ([], [])
+            for step in 0..<40 {
+                let token = "\(step)"
+                switch Int.random(in: 0..<6, using: &random) {
+                case 0, 1: if ledger.begin([token]) { requested.insert(token) }
+                case 2:
+                    guard let one = requested.randomElement(using: &random) else { continue }
+                    requested.remove(one)
+                    let hasJob = Bool.random(using: &random)
+                    ledger.end([one], claimed: hasJob ? [one] : [])
+                    if hasJob { claimed.insert(one) }
+                case 3:
+                    guard let one = requested.randomElement(using: &random) else { continue }
+                    requested.remove(one)
+                    ledger.lose([one])
+                case 4:
+                    guard let one = claimed.randomElement(using: &random) else { continue }
+                    claimed.remove(one)
+                    ledger.forget(one)
+                default:
+                    let named = Set(ledger.beginRegistration())
+                    #expect(named == requested.union(claimed))
+                    // Whatever is asked meanwhile would be unknown to this registration.
+                    let mayBegin = ledger.begin(["meanwhile"])
+                    #expect(!mayBegin)
+                    ledger.endRegistration(succeeded: true)
+                }
+            }
+        }
     }
 
     @Test("nothing is claimed from a paused queue, but a full queue is asked") func gate() {

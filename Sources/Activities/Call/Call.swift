@@ -1,4 +1,4 @@
-package import HaulContract
+import HaulContract
 import HaulExecutors
 import HaulHTTP
 import Synchronization
@@ -18,13 +18,12 @@ package final class Call: Activity {
     private let request: CallRequest
     private let limit: TokenBucket?
     private let sending = SendingProgress()
-    private let hostWait: HostWait
+    private let io: RunIO
     private let state = Mutex(State())
 
-    package init(_ assignment: Assignment, context: DownloadContext) {
-        (self.assignment, self.context) = (assignment, context)
+    package init(_ assignment: Assignment, _ io: RunIO, context: DownloadContext) {
+        (self.assignment, self.io, self.context) = (assignment, io, context)
         request = CallRequest(assignment.job)
-        hostWait = HostWait(context.hosts, workChanged: assignment.workChanged)
         limit = assignment.job.limitRate.map { TokenBucket(bytesPerSecond: $0) }
     }
 
@@ -43,21 +42,23 @@ package final class Call: Activity {
         guard let transfer = state.withLock({ $0.transfer }) else { return progress }
         progress.received = transfer.progress.received
         if case .bytes(let length) = transfer.head.length { progress.total = length }
-        progress.connections = 1
+        (progress.transferred, progress.connections) = (progress.received, 1)
         return progress
     }
 
-    package var transferred: Int64 { state.withLock { $0.transfer?.progress.received ?? 0 } }
-
-    package var isWaitingForHost: Bool { hostWait.hasWaitedLong }
-    package var isActive: Bool { !hostWait.isWaiting }
-    package var isRepeatable: Bool { request.isRepeatable || !sending.hasBegun }
     package var mustNotBeInterrupted: Bool { !isRepeatable }
-    package var response: StoredResponse? { state.withLock { $0.response } }
+
+    private var isRepeatable: Bool { request.isRepeatable || !sending.hasBegun }
 
     // MARK: The run
 
-    package func run() async -> ActivityOutcome {
+    package func run() async -> ActivityResult {
+        var result = ActivityResult(await outcome(), progress())
+        (result.response, result.isRepeatable) = (state.withLock { $0.response }, isRepeatable)
+        return result
+    }
+
+    private func outcome() async -> ActivityOutcome {
         if let stored = assignment.storedResponse, isFresh(stored) {
             return .responded(stored, seconds: 0, unchanged: true)
         }
@@ -70,11 +71,9 @@ package final class Call: Activity {
                 throw TransferError(.badJob, "\(MaskedURL.text(request.url)) is not a valid http or https URL")
             }
             let host = url.hostAndPort
-            guard await hostWait.enter(host) else { return .stopped }
+            guard await io.waitForHost({ await context.hosts.enter(host) }) else { return .stopped }
             defer { context.hosts.leave(host) }
-            if !request.isRepeatable, let markSent = assignment.markSent {
-                guard await markSent() else { return Task.isCancelled ? .stopped : .fenced }
-            }
+            if !request.isRepeatable, await !io.markSent() { return Task.isCancelled ? .stopped : .fenced }
             let (response, isUnchanged) = try await send(url, host)
             return .responded(response, seconds: (ContinuousClock.now - begun).secondsValue, unchanged: isUnchanged)
         } catch {
@@ -121,7 +120,7 @@ package final class Call: Activity {
         template.sending = sending
         let follower = RedirectFollower(
             engine: context.engine, template: template, custom: request.headers, digests: DigestSession(),
-            cookies: assignment.cookies, trace: assignment.trace)
+            cookies: assignment.cookies, trace: io.trace)
         let hasCoding = request.headers.contains { $0.name.lowercased() == "accept-encoding" }
         let transfer: Transfer
         do throws(TransferError) {
@@ -136,7 +135,7 @@ package final class Call: Activity {
         let head = transfer.head
         var length: Int64?
         if case .bytes(let count) = head.length { length = count }
-        assignment.report(.started(total: length, resumable: false))
+        io.report(.started(total: length, resumable: false))
         if head.status == 304, let stored = conditionalResponse, !conditions.isEmpty {
             await transfer.discard()
             var response = stored

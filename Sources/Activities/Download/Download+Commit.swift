@@ -43,7 +43,7 @@ extension Download {
         case .fenced: return .fenced
         case .storeIsGone: return .parked(context.store.waitsFor)
         case .stored(let file):
-            assignment.committed?(.now - begun)
+            io.recordCommit(took: .now - begun)
             let seconds = state.withLock { $0.received.seconds }
             return .completed(
                 record(file, generation.entity, generation.source), seconds: seconds, unchanged: false)

@@ -16,7 +16,7 @@ extension Download {
         template.hostBuckets = assignment.hostBuckets
         return RedirectFollower(
             engine: context.engine, template: template, custom: headers, digests: digests,
-            cookies: assignment.cookies, trace: assignment.trace, takesAnyCoding: true)
+            cookies: assignment.cookies, trace: io.trace, takesAnyCoding: true)
     }
 
     /// Fetches the file from the start (`.begin`), or its missing bytes (`.go`), and commits it.
@@ -81,7 +81,7 @@ extension Download {
         state.withLock { $0.received.beginGeneration() }
         let mirrors = mirrors
         let (mirror, host) = (mirrors.current, mirrors[mirrors.current].host)
-        guard await hostWait.enter(host) else { throw .cancelled }
+        guard await enter(host) else { throw .cancelled }
         do {
             let condition = assignment.existing?.modifiedSince.map { HeaderField("If-Modified-Since", $0) }
             let (transfer, finalURL) = try await follower.send(
@@ -120,10 +120,10 @@ extension Download {
             state.mirrors[mirror].finalURL = finalURL
             state.mirrors[mirror].entity = entity
         }
-        assignment.report(.started(total: length, resumable: isResumable))
-        assignment.trace?(entity.validatorSummary(isResumable: isResumable))
+        io.report(.started(total: length, resumable: isResumable))
+        io.trace?(entity.validatorSummary(isResumable: isResumable))
         if let warning = compressionWarning(transfer.head, finalURL.url) {
-            assignment.report(.warning(warning))
+            io.report(.warning(warning))
         }
         return .response(FirstResponse(transfer: transfer, host: host, generation: generation, length: length))
     }
@@ -149,7 +149,7 @@ extension Download {
             let isFirst = state.generation == nil && resume?.generation != assignment.token
             let suffix = isFirst ? "" : "." + String(UInt32.random(in: 0...(.max)), radix: 16)
             let partial = context.store.begin(
-                assignment.file, generation: assignment.token + suffix, suggested: name)
+                file, generation: assignment.token + suffix, suggested: name)
             let source = MaskedURL.text(state.mirrors[state.mirrors.current].url)
             let generation = Generation(
                 partial: partial, predecessor: state.generation?.partialInStore, entity: entity, source: source,
@@ -163,6 +163,7 @@ extension Download {
         try await generation.partial.open(
             total: generation.entity.total, hashing: expectedDigest(of: generation.entity)?.algorithm, with: bytes)
         state.withLock { $0.generation?.predecessor = nil }
+        io.recordLocation(generation.resumePoint(in: context.store))
     }
 
     /// Receives a small file into memory and commits it in one step. nil if a checkpoint was due before the end: the
@@ -222,7 +223,7 @@ extension Download {
             throw .failed(Failure(.sizeMismatch, "the file is longer than the \(size) bytes that were expected"))
         }
         if transfer.head.length == .untilClose {
-            assignment.report(
+            io.report(
                 .warning(
                     "the server marked the end of the file only by closing the connection, so the file may be incomplete"
                 ))
@@ -236,7 +237,7 @@ extension Download {
         guard first.transfer.head.isHTTP2, job.method == "GET", job.size == nil,
             expectedDigest(of: first.generation.entity) == nil
         else { return }
-        guard await hostWait.enter(first.host) else { throw .cancelled }
+        guard await enter(first.host) else { throw .cancelled }
         defer { context.hosts.leave(first.host) }
         let mirrors = mirrors
         var ends: Bool?
@@ -256,7 +257,7 @@ extension Download {
             throw TransferError(
                 .incomplete, "the server ended the response after \(total) bytes, although the file goes on")
         case nil:
-            assignment.report(
+            io.report(
                 .warning("over HTTP/2, the server did not send the file's length, so the file may be incomplete"))
         }
     }

@@ -8,7 +8,7 @@ extension Download {
     /// The outcome if this job finished its file before, and the server still has the same version. nil otherwise.
     func reuse() async throws(TransferError) -> ActivityOutcome? {
         guard let completed = assignment.completed, resume == nil, isOurs(completed.source), matches(completed),
-            let held = await context.store.held(completed, for: assignment.file, fencing: !assignment.isSettled)
+            let held = await context.store.held(completed, for: file, fencing: !assignment.isSettled)
         else { return nil }
         // From here on the run holds the proof that the file is the job's own, however the run ends.
         state.withLock { $0.proof = held.proof }
@@ -18,7 +18,7 @@ extension Download {
             return .completed(result, seconds: 0, unchanged: true)
         }
         guard try await isUnchanged(completed.entity) else {
-            assignment.trace?("the file was downloaded before, but has changed on the server since then")
+            io.trace?("the file was downloaded before, but has changed on the server since then")
             return nil
         }
         result.validated = assignment.clock.milliseconds
@@ -50,7 +50,7 @@ extension Download {
 
     /// Whether a file of an earlier push can be what this push requests. Only a GET without a body can use it again.
     private func matches(_ file: CompletedFile) -> Bool {
-        job.method == "GET" && job.body == nil && assignment.file.isTarget(file.file)
+        job.method == "GET" && job.body == nil && self.file.isTarget(file.file)
             && (job.size == nil || job.size == file.bytes) && sizeLimit.map { file.bytes <= $0 } ?? true
             && (job.checksum == nil || job.checksum?.description == file.checksum)
             && (job.contentType == nil || job.contentType.map(MediaType.essence) == file.contentType)
@@ -67,8 +67,8 @@ extension Download {
     func recover() async throws(TransferError) -> Step {
         guard var resume, resume.store == context.store.id else { return .begin }
         // A new push of a failed job may put the file elsewhere. Then nothing that earlier runs left is of use.
-        if !assignment.file.isTarget(resume.file) { resume.generation = "" }
-        switch try await context.store.resume(assignment.file, from: resume) {
+        if !file.isTarget(resume.file) { resume.generation = "" }
+        switch try await context.store.resume(file, from: resume) {
         case .nothing: return .begin
         case .placed(let file):
             return .finished(.completed(record(file, resume.entity, resume.source), seconds: 0, unchanged: false))
@@ -87,7 +87,7 @@ extension Download {
         // The store may have fewer bytes than the resume point names, or more.
         let count = partial.written.count
         guard canGoOn(resume, count: count), let total = resume.entity.total else {
-            assignment.trace?(
+            io.trace?(
                 "the partial file of an earlier run cannot be continued, because nothing proves that it is of the same version"
             )
             return .begin
@@ -103,8 +103,8 @@ extension Download {
         }
         // The partial file may have lost its reserved space, or never had any.
         try await partial.reserve(total)
-        assignment.report(.resumed(offset: count, total: total))
-        assignment.trace?(resume.entity.validatorSummary(isResumable: true))
+        io.report(.resumed(offset: count, total: total))
+        io.trace?(resume.entity.validatorSummary(isResumable: true))
         return .go
     }
 }

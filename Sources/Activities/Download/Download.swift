@@ -5,7 +5,7 @@ package import HaulStorage
 import Synchronization
 
 /// One run of one download: from the claim to a durable file with its final name.
-package final class Download: Activity {
+package final class Download: Activity, RunRemainder {
     /// The state that other threads read while the download runs.
     struct State {
         /// nil until a response is accepted, or the partial file of an earlier run is opened.
@@ -23,17 +23,16 @@ package final class Download: Activity {
     static let maxRestarts = 3
 
     let assignment: Assignment
+    let io: RunIO
     let context: DownloadContext
     /// The job's own rate limit, over all its connections.
     private let limit: TokenBucket?
     let headers: [HeaderField]
     let digests = DigestSession()
-    let hostWait: HostWait
     let state: Mutex<State>
 
-    package init(_ assignment: Assignment, context: DownloadContext) {
-        (self.assignment, self.context) = (assignment, context)
-        hostWait = HostWait(context.hosts, workChanged: assignment.workChanged)
+    package init(_ assignment: Assignment, _ io: RunIO, context: DownloadContext) {
+        (self.assignment, self.io, self.context) = (assignment, io, context)
         let job = assignment.job
         headers = job.requestHeaders
         limit = job.limitRate.map { TokenBucket(bytesPerSecond: $0) }
@@ -59,27 +58,24 @@ package final class Download: Activity {
             (progress.received, progress.total) = (min(here, total ?? .max), total)
             (progress.speed, progress.average) = (speed.now, speed.average)
             progress.connections = state.received.transfers.count
+            progress.transferred = state.received.inAll
             return progress
         }
     }
 
-    package var isWaitingForHost: Bool { hostWait.hasWaitedLong }
-    package var isActive: Bool { !hostWait.isWaiting }
-
-    package var transferred: Int64 { state.withLock { $0.received.inAll } }
+    var transferred: Int64 { state.withLock { $0.received.inAll } }
 
     /// A small file is in memory and has no partial file yet. Then this ends the reception into memory, and the next
     /// checkpoint finds a partial file.
-    package func checkpoint() async -> ResumePoint? {
+    package func checkpoint() async -> (point: ResumePoint?, isPartial: Bool) {
         let (generation, transfers) = state.withLock { ($0.generation, $0.received.transfers.values) }
         guard let generation, generation.partial.location != nil else {
             for transfer in transfers { await transfer.endCollecting() }
-            return nil
+            return (nil, false)
         }
-        return await resumePoint(of: generation, isLast: false)
+        let point = await resumePoint(of: generation, isLast: false)
+        return (point, self.generation?.partial.hasMoreToReport ?? false)
     }
-
-    package var hasMoreToReport: Bool { generation?.partial.hasMoreToReport ?? false }
 
     package func finalCheckpoint() async -> ResumePoint? {
         guard let generation else { return nil }
@@ -92,11 +88,6 @@ package final class Download: Activity {
         // Read the generation again: `isMixed` may have changed during the checkpoint.
         guard let current = self.generation, current.partial === generation.partial else { return nil }
         return current.resumePoint(checkpoint, in: context.store)
-    }
-
-    package func location(otherThan known: String?) -> ResumePoint? {
-        guard let generation, generation.name != known else { return nil }
-        return generation.resumePoint(in: context.store)
     }
 
     package func discard(soon: Bool = false) async {
@@ -133,7 +124,13 @@ package final class Download: Activity {
 
     // MARK: The run
 
-    package func run() async -> ActivityOutcome {
+    package func run() async -> ActivityResult {
+        var result = ActivityResult(await outcome(), progress())
+        (result.isRepeatable, result.hasMadeProgress, result.remainder) = (isRepeatable, hasMadeProgress, self)
+        return result
+    }
+
+    func outcome() async -> ActivityOutcome {
         do {
             if let outcome = try await reuse() { return outcome }
             var step = try await recover()
@@ -159,7 +156,7 @@ package final class Download: Activity {
                                 "the download had to restart \(restarts) times (\(why)): try again later"
                             ))
                     }
-                    assignment.report(hasBytes ? .restarted(why: why) : .warning(why))
+                    io.report(hasBytes ? .restarted(why: why) : .warning(why))
                     step = .begin
                 case .begin, .go, .finished: break
                 }
@@ -228,6 +225,12 @@ package final class Download: Activity {
     }
 
     // MARK: Used by the extensions
+
+    /// The job and the run, as the store needs them.
+    var file: FileRequest { assignment.file(under: io.lease) }
+
+    /// Waits until the host may have one more connection. False if the task was cancelled meanwhile.
+    func enter(_ host: String) async -> Bool { await io.waitForHost { await context.hosts.enter(host) } }
 
     var limits: [TokenBucket] { [limit, context.limit].compactMap(\.self) + assignment.limits }
 

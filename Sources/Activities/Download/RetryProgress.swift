@@ -14,9 +14,9 @@ enum RetryProgress {
 }
 
 extension Download {
-    package var isRepeatable: Bool { job.method == "GET" }
+    var isRepeatable: Bool { job.method == "GET" }
 
-    package var hasMadeProgress: Bool {
+    var hasMadeProgress: Bool {
         guard isResumable else { return false }
         let (written, total) = (generation?.partial.continuable.count, generation?.entity.total)
         guard let written, let total else { return false }

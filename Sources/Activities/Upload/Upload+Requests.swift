@@ -9,7 +9,7 @@ extension Upload {
 
     /// Sends all files in one request: one file as its body, or a form.
     func send(_ files: [Opened], to url: WebURL) async throws(TransferError) -> StoredResponse {
-        assignment.report(.started(total: state.withLock { $0.total }, resumable: false))
+        io.report(.started(total: state.withLock { $0.total }, resumable: false))
         guard plan.isForm else { return try await send(files[0], before: 0) }
         let form = MultipartForm()
         let body = UploadBody(pieces: form.pieces(plan.form, files), executor: executor)
@@ -54,7 +54,7 @@ extension Upload {
 
     /// Sends a request for each file that no run has sent yet.
     func sendEach(_ files: [Opened]) async throws(TransferError) -> StoredResponse {
-        assignment.report(.started(total: state.withLock { $0.total }, resumable: true))
+        io.report(.started(total: state.withLock { $0.total }, resumable: true))
         var before: Int64 = 0
         var failures: [Failure] = []
         var last: StoredResponse?

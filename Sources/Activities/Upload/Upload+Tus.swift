@@ -22,7 +22,7 @@ extension Upload {
             guard let upload = state.withLock({ $0.tus }) else {
                 try await create(source, at: url)
                 (isOffsetKnown, isReported) = (true, true)
-                assignment.report(.started(total: size, resumable: true))
+                io.report(.started(total: size, resumable: true))
                 continue
             }
             if isOffsetKnown, upload.offset == size, let response = response { return response }
@@ -30,15 +30,15 @@ extension Upload {
             switch tusResponse {
             case .offset(let offset):
                 failures.record(offset: offset)
-                if !isReported { assignment.report(.resumed(offset: offset, total: size)) }
+                if !isReported { io.report(.resumed(offset: offset, total: size)) }
                 if isReported, offset < upload.offset {
-                    assignment.report(.warning("the server went back from byte \(upload.offset) to \(offset)"))
+                    io.report(.warning("the server went back from byte \(upload.offset) to \(offset)"))
                 }
                 (isOffsetKnown, isReported) = (true, true)
                 state.withLock { $0.tus?.record(offset: offset) }
             case .forgotten(let why):
                 try failures.recordForgotten(why)
-                assignment.report(.restarted(why: why))
+                io.report(.restarted(why: why))
                 state.withLock { $0.tus = nil }
             case .tooLarge(let failure):
                 // A proxy may limit the size of a request, which the server behind it does not announce.
@@ -90,6 +90,7 @@ extension Upload {
                 url: place.withoutCredentials.text, version: source.version.text,
                 generation: "\(assignment.token).\(state.uploads)", server: server)
         }
+        io.recordLocation(resumePoint)
     }
 
     /// Asks what the server supports. A server that closes the connection instead may still accept uploads.

@@ -8,7 +8,7 @@ import Synchronization
 ///
 /// No fencing token keeps two runs' requests to a server apart. So an upload that is not idempotent is sent at most
 /// once, as in `Call`. A tus upload continues at the offset that the server reports.
-package final class Upload: Activity {
+package final class Upload: Activity, RunRemainder {
     struct State {
         /// The request in progress.
         var sending: SendingProgress?
@@ -33,14 +33,13 @@ package final class Upload: Activity {
     let context: DownloadContext
     let plan: UploadPlan
     private let limit: TokenBucket?
-    private let hostWait: HostWait
+    let io: RunIO
     private let digests = DigestSession()
     let state = Mutex(State())
 
-    package init(_ assignment: Assignment, context: DownloadContext) {
-        (self.assignment, self.context) = (assignment, context)
+    package init(_ assignment: Assignment, _ io: RunIO, context: DownloadContext) {
+        (self.assignment, self.io, self.context) = (assignment, io, context)
         plan = UploadPlan(assignment.job)
-        hostWait = HostWait(context.hosts, workChanged: assignment.workChanged)
         limit = assignment.job.limitRate.map { TokenBucket(bytesPerSecond: $0) }
         // Known from the start, so that a run that fails before it sends anything does not make Redis forget the upload.
         let tus = resumed
@@ -65,43 +64,31 @@ package final class Upload: Activity {
             progress.received = state.before + (state.sending?.sent ?? 0)
             progress.total = state.total
             progress.connections = state.sending == nil ? 0 : 1
-            state.meter.sample(state.sentBefore + (state.sending?.sentInAll ?? 0))
+            progress.isSending = true
+            progress.transferred = state.sentBefore + (state.sending?.sentInAll ?? 0)
+            state.meter.sample(progress.transferred)
             (progress.speed, progress.average) = (state.meter.speed, state.meter.average)
             return progress
         }
     }
 
-    package var transferred: Int64 { state.withLock { $0.sentBefore + ($0.sending?.sentInAll ?? 0) } }
+    package var mustNotBeInterrupted: Bool { !isRepeatable }
 
-    package var isSending: Bool { true }
-
-    package var isWaitingForHost: Bool { hostWait.hasWaitedLong }
-    package var isActive: Bool { !hostWait.isWaiting }
-    package var isRepeatable: Bool {
+    private var isRepeatable: Bool {
         plan.isRepeatable || state.withLock { !$0.isDoubtful && !($0.sending?.hasBegun ?? false) }
     }
-    package var mustNotBeInterrupted: Bool { !isRepeatable }
-    package var response: StoredResponse? { state.withLock { $0.response } }
 
-    package var hasMadeProgress: Bool {
-        let known = resumed?.offset ?? 0
-        return state.withLock { ($0.tus?.offset ?? 0) - known >= 64 << 10 }
-    }
+    var response: StoredResponse? { state.withLock { $0.response } }
 
     /// The tus upload that an earlier run has left.
     var resumed: TusUpload? { plan.isTus ? assignment.resume.flatMap { TusUpload($0, of: plan) } : nil }
 
-    package func checkpoint() async -> ResumePoint? { resumePoint }
-
-    package func location(otherThan generation: String?) -> ResumePoint? {
-        guard plan.isTus, let point = resumePoint, point.generation != generation else { return nil }
-        return point
-    }
+    package func checkpoint() async -> (point: ResumePoint?, isPartial: Bool) { (resumePoint, false) }
 
     package func finalCheckpoint() async -> ResumePoint? { resumePoint }
 
     /// What the next run needs to continue. It names no file, since an upload keeps no partial file.
-    private var resumePoint: ResumePoint? {
+    var resumePoint: ResumePoint? {
         state.withLock { state in
             let storeState: String
             if plan.isTus {
@@ -125,7 +112,15 @@ package final class Upload: Activity {
 
     // MARK: The run
 
-    package func run() async -> ActivityOutcome {
+    package func run() async -> ActivityResult {
+        var result = ActivityResult(await outcome(), progress())
+        let known = resumed?.offset ?? 0
+        (result.response, result.isRepeatable, result.remainder) = (response, isRepeatable, self)
+        result.hasMadeProgress = state.withLock { ($0.tus?.offset ?? 0) - known >= 64 << 10 }
+        return result
+    }
+
+    private func outcome() async -> ActivityOutcome {
         if assignment.wasSent, !plan.isRepeatable { return .failed(ResponseStorage.lostRun) }
         let begun = ContinuousClock.now
         do throws(TransferError) {
@@ -133,11 +128,9 @@ package final class Upload: Activity {
             guard let url = WebURL(plan.url) else {
                 throw TransferError(.badJob, "\(MaskedURL.text(plan.url)) is not a valid http or https URL")
             }
-            guard await hostWait.enter(url.hostAndPort) else { return .stopped }
+            guard await io.waitForHost({ await context.hosts.enter(url.hostAndPort) }) else { return .stopped }
             defer { context.hosts.leave(url.hostAndPort) }
-            if !plan.isRepeatable, let mark = assignment.markSent {
-                guard await mark() else { return Task.isCancelled ? .stopped : .fenced }
-            }
+            if !plan.isRepeatable, await !io.markSent() { return Task.isCancelled ? .stopped : .fenced }
             var response: StoredResponse
             if plan.isTus {
                 response = try await sendByTus(files[0].source, to: url)
@@ -195,7 +188,7 @@ package final class Upload: Activity {
         template.sending = sending
         let follower = RedirectFollower(
             engine: context.engine, template: template, custom: custom, digests: digests,
-            cookies: assignment.cookies, trace: assignment.trace, keepsBody: true)
+            cookies: assignment.cookies, trace: io.trace, keepsBody: true)
         do throws(TransferError) {
             let (transfer, end) = try await follower.send(url, [.identity] + headers, from: finalURL)
             if [429, 503].contains(transfer.head.status) {

@@ -9,13 +9,12 @@ import HaulTerminal
 import Synchronization
 
 /// One download of `haul get`, with as many attempts as it needs.
-final class GetRun: Sendable {
+final class GetRun: RunHost {
     private struct State {
         var view: View
-        var activity: Download?
+        /// The attempt that runs.
+        var current: (attempt: Attempt, download: Download)?
         var record: GetRecord?
-        /// The checkpoints of the attempt that is running.
-        var checkpoints = Checkpoints()
         /// A server has responded at least once.
         var isReached = false
         /// Bytes received in all attempts.
@@ -41,12 +40,9 @@ final class GetRun: Sendable {
     }
 
     var view: View {
-        let (view, activity) = state.withLock { ($0.view, $0.activity) }
-        guard let activity else { return view }
-        var result = view
-        result.progress = activity.progress()
-        result.isHeld = activity.isWaitingForHost
-        return result
+        var (view, attempt) = state.withLock { ($0.view, $0.current?.attempt) }
+        if let attempt { (view.progress, view.isHeld) = (attempt.progress, attempt.isWaitingForHost) }
+        return view
     }
 
     // MARK: All attempts
@@ -117,10 +113,10 @@ final class GetRun: Sendable {
         var failed = 0
         var isNew = isNew
         while true {
-            let (download, outcome) = await attempt(standing, store, isNew: isNew)
+            let result = await attempt(standing, store, isNew: isNew)
             isNew = false
             let failure: Failure
-            switch await step(after: outcome, of: download, standing, store) {
+            switch await step(after: result, standing, store) {
             case .end(let result): return result
             case .again: continue
             case .failed(let error): failure = error
@@ -130,15 +126,15 @@ final class GetRun: Sendable {
             {
                 return await fail(wrong)
             }
-            await saveCheckpoint(download)
+            await saveCheckpoint(result)
             let retries = settings.retries(
                 after: failure, isReached: state.withLock { $0.isReached }, of: item.job)
-            let verdict = RetryPolicy.judge(failure, of: download, failed: failed, retries: retries)
+            let verdict = RetryPolicy.judge(failure, after: result, failed: failed, retries: retries)
             let wait: Duration
             switch verdict {
             case .end where failure.code == .fileExists && item.ifExists == .skip:
                 // The file was made during this download, and `skip` keeps that file: drop the bytes.
-                await download.discard()
+                await result.remainder?.discard(soon: false)
                 await downloadLog.remove(item.key)
                 return GetResult(end: .skipped, file: item.likelyPath)
             case .end: return await fail(failure)
@@ -166,14 +162,14 @@ final class GetRun: Sendable {
     }
 
     private func step(
-        after outcome: ActivityOutcome, of download: Download, _ standing: UnrecordedFile?, _ store: any Store
+        after result: ActivityResult, _ standing: UnrecordedFile?, _ store: any Store
     ) async -> Step {
-        switch outcome {
+        switch result.outcome {
         case .completed(let file, _, let isUnchanged):
-            return .end(await complete(download, file, standing, isUnchanged: isUnchanged))
+            return .end(await complete(result, file, standing, isUnchanged: isUnchanged))
         // Only requests and uploads end with a response.
         case .stopped, .responded:
-            await saveCheckpoint(download)
+            await saveCheckpoint(result)
             return .end(GetResult(end: .stopped))
         case .fenced:
             return .failed(Failure(.io, "another program has taken or removed the partial file", isFinal: true))
@@ -213,7 +209,7 @@ final class GetRun: Sendable {
         await downloadLog.write(record, isDurable: false)
         let request = FileRequest(
             key: item.key, run: run, isNew: false, path: item.job.path, ifExists: item.job.ifExists,
-            completed: left.file, lease: lease)
+            completed: left.file, lease: runLease)
         let partial = store.begin(request, generation: run, suggested: left.file.file.pathParts.last ?? "")
         do throws(TransferError) {
             let resume = try await left.copy(to: partial, from: item.root, in: store)
@@ -226,73 +222,61 @@ final class GetRun: Sendable {
         return nil
     }
 
-    /// A lease that does not end: the lock is held for as long as this process lives.
-    private var lease: RunLease { RunLease(isHeld: { true }, confirm: { true }) }
-
     // MARK: One attempt
 
-    private func attempt(
-        _ standing: UnrecordedFile?, _ store: any Store, isNew: Bool
-    ) async -> (Download, ActivityOutcome) {
+    private func attempt(_ standing: UnrecordedFile?, _ store: any Store, isNew: Bool) async -> ActivityResult {
         let record = state.withLock { state in
             if !isNew { state.record?.run = Token.make() }
             return state.record!
         }
         var assignment = Assignment(
-            job: item.job, token: record.run, key: item.key, clock: SharedClock(serverTime: UnixTime.milliseconds),
-            lease: lease, report: { [weak self] event in self?.handle(event) })
+            job: item.job, token: record.run, key: item.key, clock: SharedClock(serverTime: UnixTime.milliseconds))
         (assignment.resume, assignment.isNew) = (record.resume, isNew)
         // Nothing hidden is left of an earlier run, so that no directory has to be searched for it.
         (assignment.isSettled, assignment.hasNoLeftovers) = (isNew, isNew)
         assignment.completed = record.unfinished ?? record.completed
         assignment.existing = standing
         assignment.cookies = settings.cookies(for: item)
-        if reporter.isVerbose { assignment.trace = { [reporter, item] in reporter.decision(item, $0) } }
-        let download = Download(assignment, context: settings.context(store))
+        let io = RunIO(self)
+        let (attempt, download) = (Attempt(), Download(assignment, io, context: settings.context(store)))
         state.withLock { state in
-            (state.activity, state.checkpoints) = (download, Checkpoints())
+            state.current = (attempt, download)
             state.view.phase = .running
         }
-        let task = Task(executorPreference: download.executor) { await download.run() }
-        let outcome = await withTaskCancellationHandler {
-            await task.value
-        } onCancel: {
-            task.cancel()
+        let result = await attempt.runUntilCancelled(download, io)
+        state.withLock { state in
+            state.view.progress = result.progress
+            state.transferred += result.progress.transferred
+            state.current = nil
         }
-        let checkpoints = state.withLock { state in
-            state.view.progress = download.progress()
-            state.transferred += download.transferred
-            state.activity = nil
-            return state.checkpoints
-        }
-        await checkpoints.end()
-        return (download, outcome)
+        return result
     }
 
-    private func handle(_ event: ActivityEvent) {
+    var trace: (@Sendable (String) -> Void)? {
+        guard reporter.isVerbose else { return nil }
+        return { [reporter, item] in reporter.decision(item, $0) }
+    }
+
+    func report(_ event: ActivityEvent) {
+        let file = state.withLock { $0.current?.download }?.partialLocation?.file
         state.withLock { state in
             state.isReached = true
-            if let file = state.activity?.partialLocation?.file { state.view.name = file }
+            if let file { state.view.name = file }
         }
         reporter.report(self, event)
     }
 
+    func record(_ point: ResumePoint, isUrgent: Bool, took: Duration?) async {
+        state.withLock { state in
+            state.record?.resume = point
+            state.view.name = point.file
+        }
+        await save(isDurable: settings.isDurable)
+    }
+
     /// Begins a checkpoint if one is due.
     func checkpointIfDue(interval: Duration?) -> CheckpointSchedule.Due? {
-        let (activity, checkpoints, known) = state.withLock { state in
-            (state.activity, state.checkpoints, state.record?.resume?.generation)
-        }
-        guard let activity else { return nil }
-        return checkpoints.beginIfDue(of: activity, interval: interval, known: known) { place in
-            state.withLock { state in
-                state.record?.resume = place
-                state.view.name = place.file
-            }
-            return true
-        } done: { point, _, _ in
-            if let point { self.state.withLock { $0.record?.resume = point } }
-            await self.save(isDurable: self.settings.isDurable)
-        }
+        state.withLock { $0.current?.attempt }?.checkpointIfDue(interval: interval)
     }
 
     // MARK: The end
@@ -303,28 +287,25 @@ final class GetRun: Sendable {
     }
 
     /// Records the last checkpoint, or removes a partial file that no run could continue.
-    private func saveCheckpoint(_ download: Download) async {
-        if await download.discardUseless() {
+    private func saveCheckpoint(_ result: ActivityResult) async {
+        if await result.remainder?.discardUseless() ?? false {
             state.withLock { $0.record?.resume = nil }
-        } else if let point = await download.finalCheckpoint() {
+        } else if let point = await result.remainder?.finalCheckpoint() {
             state.withLock { $0.record?.resume = point }
         }
         await save(isDurable: settings.isDurable)
     }
 
     private func complete(
-        _ download: Download, _ file: CompletedFile, _ standing: UnrecordedFile?, isUnchanged: Bool
+        _ end: ActivityResult, _ file: CompletedFile, _ standing: UnrecordedFile?, isUnchanged: Bool
     ) async -> GetResult {
+        let hidden = end.remainder?.partialLocation?.name ?? ""
         let unfinished = state.withLock { state in
             state.record?.isOpen = false
             state.record?.resume = nil
             state.view.name = file.file
             // A run that is killed from here on leaves at most this name.
-            if let place = download.partialLocation {
-                state.record?.hidden = place.name
-            } else {
-                state.record?.hidden = ""
-            }
+            state.record?.hidden = hidden
             defer { state.record?.unfinished = nil }
             // A file that was only found here is not recorded: nothing proves that the server's validators are those of
             // its bytes.
@@ -334,7 +315,7 @@ final class GetRun: Sendable {
         // aria2's control file describes the file that has just been replaced.
         if let unfinished, !isUnchanged { Aria2Control.remove(of: unfinished.file, in: item.root) }
         if standing?.proof == nil { await save(isDurable: false) } else { await downloadLog.remove(item.key) }
-        await download.discard()
+        await end.remainder?.discard(soon: false)
         return result(of: file, standing, isUnchanged: isUnchanged)
     }
 

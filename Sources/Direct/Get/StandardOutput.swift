@@ -46,33 +46,27 @@ extension Get {
         var resume: ResumePoint?
         while true {
             var assignment = Assignment(
-                job: job, token: Token.make(), key: item.key, clock: SharedClock(serverTime: UnixTime.milliseconds),
-                lease: RunLease(isHeld: { true }, confirm: { true }), report: { _ in })
+                job: job, token: Token.make(), key: item.key, clock: SharedClock(serverTime: UnixTime.milliseconds))
             (assignment.resume, assignment.isNew) = (resume, true)
             assignment.cookies = settings.cookies(for: item)
-            if reporter.isVerbose { assignment.trace = { reporter.decision(item, $0) } }
-            let download = Download(assignment, context: context)
-            let task = Task(executorPreference: download.executor) { await download.run() }
-            let bars = Task { await Self.show(download, item, reporter) }
-            let outcome = await withTaskCancellationHandler {
-                await task.value
-            } onCancel: {
-                task.cancel()
-            }
+            let io = RunIO(Host(item: item, reporter: reporter))
+            let attempt = Attempt()
+            let bars = Task { await Self.show(attempt, item, reporter) }
+            let result = await attempt.runUntilCancelled(Download(assignment, io, context: context), io)
             bars.cancel()
             await bars.value
-            isReached = isReached || download.transferred > 0
-            switch outcome {
+            isReached = isReached || result.progress.transferred > 0
+            switch result.outcome {
             case .completed(let file, _, _):
-                var result = GetResult(end: .completed)
-                (result.bytes, result.checksum) = (file.bytes, file.checksum)
-                result.verified = Verification.words(file, job, nil, isUnchanged: false)
-                return result
+                var end = GetResult(end: .completed)
+                (end.bytes, end.checksum) = (file.bytes, file.checksum)
+                end.verified = Verification.words(file, job, nil, isUnchanged: false)
+                return end
             case .failed(let failure):
-                resume = await download.finalCheckpoint() ?? resume
+                resume = await result.remainder?.finalCheckpoint() ?? resume
                 let retries = settings.retries(after: failure, isReached: isReached, of: job)
                 let wait: Duration
-                switch RetryPolicy.judge(failure, of: download, failed: failed, retries: retries) {
+                switch RetryPolicy.judge(failure, after: result, failed: failed, retries: retries) {
                 case .end: return GetResult(end: .failed(failure))
                 case .retryAfterProgress(let delay): (wait, failed) = (delay, 0)
                 case .retry(let delay): (wait, failed) = (delay, failed + 1)
@@ -86,11 +80,24 @@ extension Get {
         }
     }
 
-    private static func show(_ download: Download, _ item: GetItem, _ reporter: GetReporter) async {
+    /// Nothing of an attempt is recorded, because the next one continues behind the bytes that were written.
+    private struct Host: RunHost {
+        let item: GetItem
+        let reporter: GetReporter
+
+        var trace: (@Sendable (String) -> Void)? {
+            guard reporter.isVerbose else { return nil }
+            return { [reporter, item] in reporter.decision(item, $0) }
+        }
+
+        func report(_ event: ActivityEvent) {}
+    }
+
+    private static func show(_ attempt: Attempt, _ item: GetItem, _ reporter: GetReporter) async {
         while !Task.isCancelled {
             try? await Task.sleep(for: .milliseconds(200))
             var view = GetRun.View(name: item.label)
-            (view.phase, view.progress) = (.running, download.progress())
+            (view.phase, view.progress) = (.running, attempt.progress)
             let size = reporter.size
             reporter.draw(GetBars.lines([view], GetBars.Totals(all: 1), width: size.width, height: size.height))
         }

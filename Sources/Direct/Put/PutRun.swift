@@ -7,7 +7,7 @@ import HaulTerminal
 import Synchronization
 
 /// One upload of `haul put`, with as many attempts as it needs.
-final class PutRun: Sendable {
+final class PutRun: RunHost {
     enum End: Sendable {
         case responded(StoredResponse, seconds: Double)
         case failed(Failure, StoredResponse?)
@@ -17,7 +17,8 @@ final class PutRun: Sendable {
 
     private struct State {
         var view: GetRun.View
-        var activity: Upload?
+        /// The attempt that runs.
+        var attempt: Attempt?
         /// The server has responded at least once.
         var isReached = false
         /// The first retry was printed. The row tells of the others.
@@ -39,9 +40,8 @@ final class PutRun: Sendable {
     }
 
     var view: GetRun.View {
-        let (known, activity) = state.withLock { ($0.view, $0.activity) }
-        var view = known
-        if let activity { (view.progress, view.isHeld) = (activity.progress(), activity.isWaitingForHost) }
+        var (view, attempt) = state.withLock { ($0.view, $0.attempt) }
+        if let attempt { (view.progress, view.isHeld) = (attempt.progress, attempt.isWaitingForHost) }
         return view
     }
 
@@ -50,14 +50,14 @@ final class PutRun: Sendable {
         let begun = ContinuousClock.now
         var failed = 0
         while true {
-            let (upload, outcome) = await attempt()
-            guard case .failed(let failure) = outcome else {
-                if case .responded(let response, _, _) = outcome {
+            let result = await attempt()
+            guard case .failed(let failure) = result.outcome else {
+                if case .responded(let response, _, _) = result.outcome {
                     return .responded(response, seconds: (ContinuousClock.now - begun).secondsValue)
                 }
                 return .stopped
             }
-            if upload.response == nil, let url = item.job.urls.first,
+            if result.response == nil, let url = item.job.urls.first,
                 let wrong = await settings.wrongScheme(failure, of: url)
             {
                 return .failed(wrong, nil)
@@ -65,8 +65,8 @@ final class PutRun: Sendable {
             let retries = settings.retries(
                 after: failure, isReached: state.withLock { $0.isReached }, of: item.job)
             let wait: Duration
-            switch RetryPolicy.judge(failure, of: upload, failed: failed, retries: retries) {
-            case .end: return .failed(failure, upload.response)
+            switch RetryPolicy.judge(failure, after: result, failed: failed, retries: retries) {
+            case .end: return .failed(failure, result.response)
             case .retryAfterProgress(let delay): (wait, failed) = (delay, 0)
             case .retry(let delay): (wait, failed) = (delay, failed + 1)
             }
@@ -83,39 +83,35 @@ final class PutRun: Sendable {
         }
     }
 
-    private func attempt() async -> (Upload, ActivityOutcome) {
+    private func attempt() async -> ActivityResult {
         let token = Token.make()
         var assignment = Assignment(
             job: item.job, token: token, key: Job.Checksum.Algorithm.sha1.hexadecimal(of: token),
-            clock: SharedClock(serverTime: UnixTime.milliseconds),
-            lease: RunLease(isHeld: { true }, confirm: { true }), report: { [weak self] in self?.handle($0) })
+            clock: SharedClock(serverTime: UnixTime.milliseconds))
         assignment.resume = state.withLock { $0.resume }
         assignment.cookies = settings.cookies(for: item.job.urls)
-        if reporter.isVerbose {
-            assignment.trace = { [reporter, item] in reporter.complain("* \(item.label): \($0)") }
-        }
-        let upload = Upload(assignment, context: context)
-        state.withLock { ($0.activity, $0.view.phase) = (upload, .running) }
-        let task = Task(executorPreference: upload.executor) { await upload.run() }
-        let outcome = await withTaskCancellationHandler {
-            await task.value
-        } onCancel: {
-            task.cancel()
-        }
-        let resume = await upload.finalCheckpoint()
+        let (attempt, io) = (Attempt(), RunIO(self))
+        state.withLock { ($0.attempt, $0.view.phase) = (attempt, .running) }
+        let result = await attempt.runUntilCancelled(Upload(assignment, io, context: context), io)
+        let resume = await result.remainder?.finalCheckpoint()
         state.withLock { state in
-            state.view.progress = upload.progress()
-            state.activity = nil
+            state.view.progress = result.progress
+            state.attempt = nil
             // A connection that was never made sent nothing.
-            if upload.transferred > 0 || upload.response != nil { state.isReached = true }
+            if result.progress.transferred > 0 || result.response != nil { state.isReached = true }
             state.resume = resume ?? state.resume
         }
         // No record remains when this command ends, so no later command could continue the upload.
-        if case .stopped = outcome { await upload.discard(soon: false) }
-        return (upload, outcome)
+        if case .stopped = result.outcome { await result.remainder?.discard(soon: false) }
+        return result
     }
 
-    private func handle(_ event: ActivityEvent) {
+    var trace: (@Sendable (String) -> Void)? {
+        guard reporter.isVerbose else { return nil }
+        return { [reporter, item] in reporter.complain("* \(item.label): \($0)") }
+    }
+
+    func report(_ event: ActivityEvent) {
         switch event {
         case .resumed(let offset, let total):
             let whole = total.map { " of " + Units.bytes($0) } ?? ""

@@ -46,9 +46,9 @@ struct MatrixRun: Sendable {
 
     func run(into tally: Shared<MatrixTally>) async throws {
         let first = download(here, resume: nil)
-        let task = Task { await first.run() }
+        let task = Task { await first.outcome() }
         try await eventually("\(matrixCase): the first bytes") { first.transferred >= Self.checkpointed }
-        let checkpoint = await first.checkpoint()
+        let checkpoint = await first.checkpoint().point
         try await eventually("\(matrixCase): more bytes") { first.transferred >= Self.interrupted }
         origin.replace()
         var fetched: Int64 = 0
@@ -71,7 +71,7 @@ struct MatrixRun: Sendable {
         fetched += first.transferred
         for _ in 0..<Self.attempts where outcome == nil {
             let next = download(elsewhere, resume: resume)
-            let result = await next.run()
+            let result = await next.outcome()
             fetched += next.transferred
             if result.isRetried { resume = await next.finalCheckpoint() ?? resume } else { outcome = result }
         }

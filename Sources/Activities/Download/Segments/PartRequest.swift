@@ -47,7 +47,7 @@ struct PartRequest: Sendable {
             HeaderField("Range", "bytes=\(range.lowerBound)-" + (isLast ? "" : "\(range.upperBound - 1)")), .identity,
         ]
         if let validator { headers.append(HeaderField("If-Range", validator)) }
-        download.assignment.trace?("requests the bytes \(range.lowerBound) to \(range.upperBound - 1)")
+        download.io.trace?("requests the bytes \(range.lowerBound) to \(range.upperBound - 1)")
         let (transfer, finalURL) = try await download.follower.send(mirror, headers, from: finalURL)
         // The job's own checksum covers all mirrors. An only connection's bytes are verified once the file is whole.
         let needsDigest = !isOnly && self.mirror != mirrors.current && download.job.checksum == nil

@@ -172,7 +172,7 @@ struct SegmentFetcher {
         let request = PartRequest(range: range, entity: entity, total: total, mirror: mirror, isOnly: isOnly)
         let download = download
         group.addTask {
-            if isOnly, await !download.hostWait.enter(host) { return .waitCancelled(id) }
+            if isOnly, await !download.enter(host) { return .waitCancelled(id) }
             do throws(TransferError) {
                 return .opened(id, .success(try await request.send(for: download)))
             } catch {

@@ -1,5 +1,5 @@
 /// The phase of a run between its claim and its settle. It holds no task; it says what to do with the activity's task.
-enum RunPhase: Equatable {
+package enum RunPhase: Equatable {
     /// Its activity has not begun.
     case claimed
     case working
@@ -9,7 +9,7 @@ enum RunPhase: Equatable {
     case ended(StopReason?)
 
     /// Why a run ends before its activity is done.
-    enum StopReason: Sendable, Equatable {
+    package enum StopReason: Sendable, Equatable {
         case paused, cancelled, shutdown, deadline
         /// The run has taken as long as the operator allows.
         case timeLimit
@@ -22,7 +22,7 @@ enum RunPhase: Equatable {
         case none, cancel
     }
 
-    var stopReason: StopReason? {
+    package var stopReason: StopReason? {
         switch self {
         case .claimed, .working: nil
         case .stopping(let reason): reason

@@ -1,0 +1,85 @@
+package import HaulContract
+import HaulExecutors
+package import HaulStorage
+import Synchronization
+
+/// Whoever has started an attempt: a worker for Redis, `haul get` or `haul put`.
+package protocol RunHost: Sendable {
+    /// Asked before a file gets its final name.
+    var runLease: RunLease { get }
+    /// Receives a sentence about each decision, without secrets. nil if nobody reads them.
+    var trace: (@Sendable (String) -> Void)? { get }
+    func report(_ event: ActivityEvent)
+    /// Records where another run can continue. The next checkpoint waits for it.
+    ///
+    /// - Parameters:
+    ///   - isUrgent: Many bytes are at stake, or the point names a new partial file or upload.
+    ///   - took: How long the checkpoint took. nil if the point only names a location.
+    func record(_ point: ResumePoint, isUrgent: Bool, took: Duration?) async
+    /// The run begins to wait for a connection to its host, or is active again.
+    func activityChanged() async
+    /// Records that the request is about to be sent, so that no other run sends it. If it returns false, this run must
+    /// not send the request either.
+    func markSent() async -> Bool
+    /// The file is durable under its final name.
+    func recordCommit(took: Duration)
+}
+
+// The defaults, for commands that run without Redis: their lock lasts as long as their process.
+extension RunHost {
+    package var runLease: RunLease { RunLease(isHeld: { true }, confirm: { true }) }
+    package var trace: (@Sendable (String) -> Void)? { nil }
+    package func record(_ point: ResumePoint, isUrgent: Bool, took: Duration?) async {}
+    package func activityChanged() async {}
+    package func markSent() async -> Bool { true }
+    package func recordCommit(took: Duration) {}
+}
+
+/// What an activity may do besides its own work while it runs.
+package final class RunIO: Sendable {
+    private struct State {
+        /// Monotonic nanoseconds.
+        var waitingSince: UInt64?
+        var location: ResumePoint?
+    }
+
+    private let host: any RunHost
+    private let state = Mutex(State())
+
+    package init(_ host: any RunHost) { self.host = host }
+
+    package var lease: RunLease { host.runLease }
+    package var trace: (@Sendable (String) -> Void)? { host.trace }
+
+    package func report(_ event: ActivityEvent) { host.report(event) }
+
+    /// Records that the request is about to be sent. If it returns false, the request must not be sent.
+    package func markSent() async -> Bool { await host.markSent() }
+
+    package func recordCommit(took: Duration) { host.recordCommit(took: took) }
+
+    /// The run has opened a new partial file, or created an upload at a server. A run that has ended by the next pass
+    /// over all runs need not report it, so that a short run costs no call.
+    package func recordLocation(_ point: ResumePoint?) { state.withLock { $0.location = point } }
+
+    /// Waits for a connection to the run's host, and shows the wait to others. Returns what `enter` returns.
+    package func waitForHost(_ enter: () async -> Bool) async -> Bool {
+        state.withLock { $0.waitingSince = monotonicNanoseconds() }
+        await host.activityChanged()
+        let isIn = await enter()
+        state.withLock { $0.waitingSince = nil }
+        await host.activityChanged()
+        return isIn
+    }
+
+    // MARK: Used by Attempt
+
+    func takeLocation() -> ResumePoint? { state.withLock { $0.location.take() } }
+
+    /// Since when the run waits for a connection to its host, in monotonic nanoseconds. nil if it does not wait.
+    var waitingSince: UInt64? { state.withLock { $0.waitingSince } }
+
+    func record(_ point: ResumePoint, isUrgent: Bool, took: Duration?) async {
+        await host.record(point, isUrgent: isUrgent, took: took)
+    }
+}

@@ -1,0 +1,91 @@
+import CoreMetrics
+import HaulBus
+import HaulRedis
+import Logging
+import Synchronization
+
+/// Logs the errors of Redis and the end of an outage, for all services of a queue, and delays what is tried again.
+final class RedisTrouble: Sendable {
+    /// The operations on Redis, as the log names them.
+    enum Operation: String {
+        case registering
+        case waiting = "waiting for jobs"
+        case settling = "settling a job"
+        case ticking = "looking after the queue"
+        case listening = "listening to the control channel"
+    }
+
+    private let queue: Queue
+    private let worker: WorkerIdentity
+    private let grace: Grace
+    private let log: Logger
+    private let metrics: QueueMetrics
+    private let state = Mutex((throttle: ErrorThrottle(), outage: Outage()))
+
+    init(_ queue: Queue, _ worker: WorkerIdentity, _ grace: Grace, log: Logger, metrics: QueueMetrics) {
+        (self.queue, self.worker, self.grace, self.log, self.metrics) = (queue, worker, grace, log, metrics)
+    }
+
+    func pause(after error: RedisError, while what: Operation) async {
+        record(error, while: what)
+        await grace.sleep(for: .milliseconds(Int.random(in: 200...800)))
+    }
+
+    func record(_ error: RedisError, while what: Operation) {
+        guard !Task.isCancelled else { return }
+        metrics.redisFailures.increment()
+        let isNews = state.withLock { state in
+            state.outage.failed(what.rawValue)
+            return state.throttle.isNews(error.message)
+        }
+        guard isNews else { return }
+        log.warning("Redis failed", metadata: ["while": "\(what.rawValue)", "reason": "\(error)"])
+        // Redis does not say which key has the wrong type.
+        if error.code == .wrongType { Task { await reportWrongTypes() } }
+    }
+
+    /// Logs that Redis is back, once everything that failed works again.
+    func recordSuccess(of operation: Operation) {
+        guard let outage = state.withLock({ $0.outage.worked(operation.rawValue) }) else { return }
+        log.notice("Redis is back", metadata: ["seconds": .stringConvertible(outage.roundedSeconds)])
+    }
+
+    private func reportWrongTypes() async {
+        for finding in (try? await Inspection(queue).wrongTypes(for: worker)) ?? [] {
+            log.error("\(finding.subject): \(finding.problem)", metadata: ["advice": "\(finding.advice)"])
+        }
+    }
+}
+
+/// Decides which errors are logged. The error that was logged last is logged again after ten seconds at the earliest,
+/// another error after one second.
+struct ErrorThrottle {
+    private var last: (reason: String, at: ContinuousClock.Instant)?
+
+    /// Whether `reason` is to be logged now.
+    mutating func isNews(_ reason: String, at now: ContinuousClock.Instant = .now) -> Bool {
+        if let last, now - last.at < .seconds(last.reason == reason ? 10 : 1) { return false }
+        last = (reason, now)
+        return true
+    }
+}
+
+/// The operations on Redis that fail, so that its return is logged once, when all of them work again.
+struct Outage {
+    private var failing: Set<String> = []
+    private var since: ContinuousClock.Instant?
+
+    /// The operation `what` failed.
+    mutating func failed(_ what: String, at now: ContinuousClock.Instant = .now) {
+        failing.insert(what)
+        since = since ?? now
+    }
+
+    /// The operation `what` worked. Returns how long the outage lasted, if this was the last one that failed.
+    mutating func worked(_ what: String, at now: ContinuousClock.Instant = .now) -> Duration? {
+        guard !failing.isEmpty, failing.remove(what) != nil, failing.isEmpty, let since = since.take() else {
+            return nil
+        }
+        return now - since
+    }
+}

@@ -1,0 +1,76 @@
+import HaulActivities
+import HaulBus
+import Synchronization
+
+/// The active runs of a queue, by the tokens of their claims.
+final class RunTable: Sendable {
+    private struct State {
+        var runs: [String: RunningJob] = [:]
+        var isPassing = false
+        /// Of ended runs.
+        var bytes = BodyBytes()
+        /// Runs that could not be settled within the grace time.
+        var unsettled = 0
+    }
+
+    private let state = Mutex(State())
+
+    var runs: [RunningJob] { state.withLock { Array($0.runs.values) } }
+    var count: Int { state.withLock { $0.runs.count } }
+
+    var unsettled: Int { state.withLock { $0.unsettled } }
+
+    func recordUnsettled() { state.withLock { $0.unsettled += 1 } }
+
+    func contains(_ run: Run) -> Bool { state.withLock { $0.runs[run.token] != nil } }
+
+    /// Of this queue's jobs, since the worker began.
+    var bytes: BodyBytes {
+        let (ended, running) = state.withLock { ($0.bytes, Array($0.runs.values)) }
+        return running.reduce(into: ended) { $0.add($1.attempt.progress) }
+    }
+
+    func enter(_ running: RunningJob) {
+        let isFirst = state.withLock { state in
+            state.runs[running.run.token] = running
+            defer { state.isPassing = true }
+            return !state.isPassing
+        }
+        if isFirst { Task { await pass() } }
+    }
+
+    /// The run has ended. Its bytes move to the sum in the same step, so that no scrape misses or repeats them.
+    func leave(_ running: RunningJob) {
+        let progress = running.attempt.progress
+        state.withLock { state in
+            state.runs[running.run.token] = nil
+            state.bytes.add(progress)
+        }
+    }
+
+    /// Stops the runs at shutdown. `sparing`: there is still time, so runs that cannot be repeated go on.
+    func stopForShutdown(sparing: Bool) {
+        for running in runs where !(sparing && running.attempt.mustNotBeInterrupted) {
+            running.attempt.stop(.shutdown)
+        }
+    }
+
+    /// While there are runs: stops those whose deadline has passed, and makes a checkpoint of each every 32 MiB and
+    /// every second. One task does this for all runs. If there are very many, the passes and the checkpoints are rarer,
+    /// and checkpoints that are due only by time take turns, so that they do not overload the disk.
+    private func pass() async {
+        while true {
+            try? await Task.sleep(for: .milliseconds(min(1000, max(100, 5 * count))))
+            let runs = state.withLock { state in
+                state.isPassing = !state.runs.isEmpty
+                return Array(state.runs.values)
+            }
+            if runs.isEmpty { return }
+            var turns = CheckpointBudget(runs: runs.count)
+            for running in runs {
+                running.stopIfOverdue()
+                turns.record(running.attempt.checkpointIfDue(interval: turns.interval))
+            }
+        }
+    }
+}
