@@ -4,7 +4,7 @@ package import HaulHTTP
 package import HaulStorage
 
 // The operations of a store, on files.
-extension FileStore: Store {
+extension FileStore: DurableStore {
     package var name: String { root }
 
     package func trouble() async -> String? { await path.blocking.run { self.troubleNow() } }

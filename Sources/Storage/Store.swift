@@ -1,7 +1,8 @@
 package import HaulContract
 package import HaulHTTP
 
-/// Where finished files go and partial files are kept: the protocol between activities and whatever keeps the bytes.
+/// Where finished files go and partial files are kept: the protocol between activities and whatever keeps the bytes. It
+/// is all that an attempt needs.
 ///
 /// All workers that can reach a store share it. No call blocks the caller's thread.
 package protocol Store: Sendable {
@@ -32,11 +33,12 @@ package protocol Store: Sendable {
     /// - Parameter fencing: Earlier runs may still be working beside it, and are fenced.
     func held(_ file: CompletedFile, for request: FileRequest, fencing: Bool) async -> HeldFile?
 
-    // MARK: Files that belong to no run
-
     /// Removes the partial file of a job that will not continue, and the proof that it has its final name.
     func discard(_ location: PartialLocation) async
+}
 
+/// A store that keeps files when no attempt runs, so that somebody has to look after those that no job needs.
+package protocol DurableStore: Store {
     /// Does the same, but keeps files that already have their final name although Redis does not know: they prove that
     /// the finished file is the job's own.
     func discardUnplaced(_ locations: [PartialLocation]) async

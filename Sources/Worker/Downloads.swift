@@ -17,7 +17,7 @@ final class Downloads: Sendable {
     let hosts: HostLimits
     private let state: Mutex<State>
 
-    init(_ configuration: WorkerConfiguration, into store: any Store) {
+    init(_ configuration: WorkerConfiguration, into store: any DurableStore) {
         var settings = TransferEngine.Configuration()
         settings.policy = configuration.addressPolicy
         settings.proxy = configuration.proxy

@@ -17,7 +17,7 @@ struct Janitor: Sendable {
     /// The pause between two sweeps, so long that sweeping takes at most a hundredth of the time.
     private static let pauses = (shortest: Duration.seconds(10), longest: Duration.seconds(3600))
 
-    let store: any Store
+    let store: any DurableStore
     let queueServers: [QueueServer]
     let log: Logger
     private let orphans: Orphans
@@ -25,7 +25,7 @@ struct Janitor: Sendable {
     /// Files that their jobs may want, with their versions. Redis is asked about them again once an hour.
     private var wanted: [String: Leftover.Version] = [:]
 
-    init(store: any Store, queueServers: [QueueServer], log: Logger) {
+    init(store: any DurableStore, queueServers: [QueueServer], log: Logger) {
         (self.store, self.queueServers, self.log) = (store, queueServers, log)
         orphans = Orphans(queues: queueServers.map(\.queue))
     }

@@ -29,10 +29,10 @@ final class Leftovers: Sendable {
     private static let pageSize = 500
 
     private let queue: Queue
-    private let store: any Store
+    private let store: any DurableStore
     private let entries = Mutex<[Entry]>([])
 
-    init(_ queue: Queue, _ store: any Store) { (self.queue, self.store) = (queue, store) }
+    init(_ queue: Queue, _ store: any DurableStore) { (self.queue, self.store) = (queue, store) }
 
     /// Cleans up after a run.
     ///

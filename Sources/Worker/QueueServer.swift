@@ -45,7 +45,7 @@ final class QueueServer: Sendable {
 
     init(
         index: Int, name: QueueName, identity: WorkerIdentity, configuration: WorkerConfiguration, grace: Grace,
-        store: any Store, log: Logger, registry: MetricsRegistry
+        store: any DurableStore, log: Logger, registry: MetricsRegistry
     ) {
         (self.index, self.grace) = (index, grace)
         queue = Queue(

@@ -8,7 +8,7 @@ package struct RootInspection: Sendable {
     /// Seconds. A younger file may still be removed by the worker that has ended its job.
     var age: Int64 = 60
 
-    private let store: any Store
+    private let store: any DurableStore
     private let queue: Queue
 
     /// - Parameter root: A directory that workers have downloaded to.

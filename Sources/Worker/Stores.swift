@@ -7,7 +7,7 @@ import Logging
 /// The files that the jobs of a queue may reach.
 struct QueueFiles: Sendable {
     /// Where downloads go.
-    let store: any Store
+    let store: any DurableStore
     /// Where uploads are read from; nil if no job may send files.
     let sources: (any SourceFolder)?
 }
@@ -46,7 +46,7 @@ enum Stores {
 
     private static func open(
         _ folder: String, _ configuration: WorkerConfiguration, _ path: WritePath
-    ) throws(Failure) -> any Store {
+    ) throws(Failure) -> any DurableStore {
         var options = FileStore.Options()
         options.minFree = configuration.minFree
         options.durability = configuration.durability
@@ -89,10 +89,10 @@ enum Stores {
     /// Opens a directory that workers have used before.
     ///
     /// - Throws: `Failure` if it is not such a directory.
-    static func known(root: String) throws(Failure) -> any Store { try FileStore(known: root) }
+    static func known(root: String) throws(Failure) -> any DurableStore { try FileStore(known: root) }
 
     /// Logs what an operator should know about the store.
-    static func logNotes(of store: any Store, _ log: Logger) {
+    static func logNotes(of store: any DurableStore, _ log: Logger) {
         guard let store = store as? FileStore else { return }
         let root: Logger.Metadata = ["root": "\(store.root)"]
         switch store.naming {
@@ -109,7 +109,7 @@ enum Stores {
     }
 }
 
-extension [any Store] {
+extension [any DurableStore] {
     /// Why the first of them that has trouble can take no job; nil if nothing is wrong.
     func trouble() async -> String? {
         for store in self { if let trouble = await store.trouble() { return trouble } }

@@ -18,7 +18,7 @@ package final class Worker: Sendable {
     private let slots: Slots
     private let queues: QueueSelector
     /// Each store once.
-    private let stores: [any Store]
+    private let stores: [any DurableStore]
     /// In the order of the queues.
     private let runners: [JobRunner]
     private let grace = Grace()

@@ -24,7 +24,7 @@ final class WorkerMetrics: Sendable {
     let name: String
     let slots: Slots
     let queueServers: [QueueServer]
-    private let stores: [any Store]
+    private let stores: [any DurableStore]
     private let files: FileStore?
     private let registry: MetricsRegistry
     private let engine: TransferEngine
@@ -35,7 +35,7 @@ final class WorkerMetrics: Sendable {
     private let state = Mutex(State())
 
     init(
-        name: String, registry: MetricsRegistry, slots: Slots, queueServers: [QueueServer], stores: [any Store],
+        name: String, registry: MetricsRegistry, slots: Slots, queueServers: [QueueServer], stores: [any DurableStore],
         engine: TransferEngine, hosts: HostLimits
     ) {
         (self.name, self.registry, self.slots, self.queueServers) = (name, registry, slots, queueServers)

@@ -207,7 +207,7 @@ import Testing
     @Test("a finished file is deleted only if it is the one that the job finished") func deletion() async throws {
         let bench = try DownloadBench()
         let origin = try Self.origin()
-        let store = bench.context.store
+        let store = try #require(bench.context.store as? any DurableStore)
         func finish() async throws -> CompletedFile {
             try #require(await bench.run(job(origin.url("/a")) { ($0.path, $0.ifExists) = ("a", .overwrite) }).file)
         }

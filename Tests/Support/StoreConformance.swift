@@ -23,7 +23,7 @@ package struct StoreConformance: Sendable {
         case otherFileIsNotDeleted = "only the file that was stored is deleted"
     }
 
-    private let store: any Store
+    private let store: any DurableStore
     /// The same files, for uploads.
     private let sources: any SourceFolder
     /// Returns the content of a finished file. nil if there is none.
@@ -32,7 +32,7 @@ package struct StoreConformance: Sendable {
     private let write: @Sendable (String, [UInt8]) async -> Void
 
     package init(
-        _ store: any Store, sources: any SourceFolder, read: @escaping @Sendable (String) async -> [UInt8]?,
+        _ store: any DurableStore, sources: any SourceFolder, read: @escaping @Sendable (String) async -> [UInt8]?,
         write: @escaping @Sendable (String, [UInt8]) async -> Void
     ) {
         (self.store, self.sources, self.read, self.write) = (store, sources, read, write)

@@ -83,7 +83,7 @@ package struct Get: AsyncParsableCommand {
     private func forget(_ left: UnfinishedDownloads, _ settings: GetSettings) async throws {
         let reporter = makeReporter()
         for record in await left.records(besides: []) {
-            let store: any Store
+            let store: any DurableStore
             do { store = try await settings.stores.store(record.root) } catch {
                 throw ExitStatus.printing(.usage, error.message)
             }

@@ -12,7 +12,7 @@ final class GetStores: Sendable {
     /// Where buckets are; nil if the command has no options for buckets.
     private let bucket: BucketOptions?
     private let certificates: String?
-    private let known = Mutex<[String: any Store]>([:])
+    private let known = Mutex<[String: any DurableStore]>([:])
     private let path = WritePath()
     private let pool = BlockingPool(name: "stores", limit: 1)
 
@@ -30,12 +30,12 @@ final class GetStores: Sendable {
         for root in roots where GetTarget.isBucket(root) { _ = try bucket?.address(of: root) }
     }
 
-    func store(_ root: String) async throws(Failure) -> any Store {
+    func store(_ root: String) async throws(Failure) -> any DurableStore {
         if let store = known.withLock({ $0[root] }) { return store }
         // The pool has one thread, so no store is opened twice.
         return try await pool.run { () throws(Failure) in
             if let store = self.known.withLock({ $0[root] }) { return store }
-            let store: any Store = GetTarget.isBucket(root) ? try self.object(root) : try self.directory(root)
+            let store: any DurableStore = GetTarget.isBucket(root) ? try self.object(root) : try self.directory(root)
             self.known.withLock { $0[root] = store }
             return store
         }

@@ -29,11 +29,6 @@ final class OutputStore: Store {
 
     func held(_ file: CompletedFile, for request: FileRequest, fencing: Bool) async -> HeldFile? { nil }
     func discard(_ place: PartialLocation) async {}
-    func discardUnplaced(_ places: [PartialLocation]) async {}
-    func delete(_ file: String, _ identity: FinishedIdentity) async {}
-    func leftovers(olderThan age: Int64) async -> [Leftover] { [] }
-    func remove(_ leftovers: [Leftover]) async -> [Leftover] { [] }
-    func runDeferredWork() async {}
 }
 
 /// The file that is written to standard output.

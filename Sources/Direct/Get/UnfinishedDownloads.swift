@@ -63,7 +63,7 @@ struct UnfinishedDownloads {
     static func name(of record: GetRecord) -> String { record.resume?.file ?? record.item?.label ?? record.key }
 
     /// Removes the partial file and the record.
-    func forget(_ record: GetRecord, in store: any Store) async {
+    func forget(_ record: GetRecord, in store: any DurableStore) async {
         guard let lock = await downloadLog.lock(record.key) else { return }
         defer { withExtendedLifetime(lock) {} }
         // The last run may have been killed before it recorded its partial file.

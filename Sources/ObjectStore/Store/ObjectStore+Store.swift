@@ -3,7 +3,7 @@ package import HaulHTTP
 package import HaulStorage
 
 // The `Store` protocol for a bucket.
-extension ObjectStore: Store, SourceFolder {
+extension ObjectStore: DurableStore, SourceFolder {
     package var name: String { client.address.description }
 
     package var waitsFor: String { "store" }
