@@ -191,6 +191,10 @@ let package = Package(
                 "HaulActivities", "HaulBus", "HaulContract", "HaulExecutors", "HaulFileStore", "HaulHTTP",
                 "HaulMetrics", "HaulObjectStore", "HaulRedis", "HaulStorage", "HaulWorker", logging,
             ]),
+        // A kind of job that only sleeps, which knows its worker through Activities alone.
+        tests(
+            "KindTests",
+            ["HaulActivities", "HaulBus", "HaulContract", "HaulExecutors", "HaulRedis", "HaulWorker", logging]),
         tests("LogsTests", ["HaulContract", "HaulLogs", logging]),
         tests("MetricsTests", ["HaulMetrics", metrics]),
         tests(

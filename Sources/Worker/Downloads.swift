@@ -41,13 +41,16 @@ final class Downloads: Sendable {
     }
 
     /// The table of activities for these kinds, or for all kinds (nil), with the files of a queue.
-    func activities(of kinds: [Job.Kind]?, with files: QueueFiles) -> Activities {
-        let all: [Job.Kind: Activities.Maker] = [
+    ///
+    /// - Parameter other: Replaces the activities of these kinds.
+    func activities(of kinds: [Job.Kind]?, with files: QueueFiles, _ other: [Job.Kind: Activities.Maker]) -> Activities
+    {
+        let known: [Job.Kind: Activities.Maker] = [
             .download: { Download($0, $1, context: self.context(files)) },
             .request: { Call($0, $1, context: self.context(files)) },
             .upload: { Upload($0, $1, context: self.context(files)) },
         ]
-        return Activities(all.filter { kinds?.contains($0.key) ?? true })
+        return Activities(known.merging(other) { $1 }.filter { kinds?.contains($0.key) ?? true })
     }
 
     /// Applies the settings that may change, and reads the certificates again.

@@ -1,4 +1,4 @@
-import HaulActivities
+package import HaulActivities
 import HaulBus
 package import HaulContract
 import HaulExecutors
@@ -32,8 +32,11 @@ package final class Worker: Sendable {
 
     /// Opens the store.
     ///
+    /// - Parameter kinds: Runs other activities for these kinds.
     /// - Throws: `Failure` for the operator, if the store, the authorities, the certificate or the proxy is unusable.
-    package init(_ configuration: WorkerConfiguration, log: Logger) throws(Failure) {
+    package init(
+        _ configuration: WorkerConfiguration, kinds: [Job.Kind: Activities.Maker] = [:], log: Logger
+    ) throws(Failure) {
         self.configuration = configuration
         var log = log
         log[metadataKey: "worker"] = .string(configuration.name)
@@ -60,7 +63,7 @@ package final class Worker: Sendable {
         }
         runners = zip(queueServers, files).map { queueServer, files in
             JobRunner(
-                queueServer: queueServer, activities: downloads.activities(of: configuration.kinds, with: files),
+                queueServer: queueServer, activities: downloads.activities(of: configuration.kinds, with: files, kinds),
                 lease: configuration.policy.lease, store: files.store.id,
                 mayOverwrite: !configuration.forbidsOverwrite)
         }
