@@ -127,7 +127,7 @@ let package = Package(
             "Web",
             [
                 "CHaulOpenSSL", "CHaulPage", "HaulBus", "HaulContract", "HaulExecutors", "HaulHTTPServer",
-                "HaulMetrics", "HaulRedis", logging,
+                "HaulHTTP", "HaulMetrics", "HaulRedis", "HaulStorage", logging,
             ],
             exclude: ["Page"]),
 
@@ -199,7 +199,10 @@ let package = Package(
         tests("MetricsTests", ["HaulMetrics", metrics]),
         tests(
             "WebTests",
-            ["HaulBus", "HaulContract", "HaulHTTPServer", "HaulLogs", "HaulRedis", "HaulWeb", logging]),
+            [
+                "HaulBus", "HaulContract", "HaulFileStore", "HaulHTTPServer", "HaulLogs", "HaulRedis", "HaulWeb",
+                logging,
+            ]),
         tests(
             "HaulTests",
             [

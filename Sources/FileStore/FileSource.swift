@@ -75,7 +75,7 @@ final class FileSource: SourceFile {
     private static func refusal(_ path: String, _ code: Int32) -> TransferError {
         switch code {
         case ENOENT, ENOTDIR:
-            TransferError(.sourceMissing, "there is no file \(path) in the directory that uploads may read")
+            TransferError(.sourceMissing, "there is no file \(path) in the directory whose files may be read")
         case ENXIO: TransferError(.badJob, "\(path) is not a regular file: a socket cannot be sent")
         default: TransferError(file: "the file \(path) cannot be read", code)
         }
@@ -84,6 +84,6 @@ final class FileSource: SourceFile {
 
 extension SourceVersion {
     init(_ status: stat) {
-        self.init(size: Int64(status.st_size), mark: "\(status.modifiedNanoseconds) \(status.st_ino)")
+        self.init(size: Int64(status.st_size), modified: status.modifiedNanoseconds, inode: UInt64(status.st_ino))
     }
 }

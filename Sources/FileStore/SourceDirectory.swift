@@ -20,7 +20,7 @@ package struct SourceDirectory: SourceFolder {
         let descriptor = Glibc.open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard descriptor >= 0 else {
             let reason = String(cString: strerror(errno))
-            throw Failure(.io, "\(path) is not a directory from which this worker can read uploads: \(reason)")
+            throw Failure(.io, "\(path) is not a directory whose files this process can read: \(reason)")
         }
         close(descriptor)
     }
@@ -28,7 +28,8 @@ package struct SourceDirectory: SourceFolder {
     package func source(_ path: String) async throws(TransferError) -> any SourceFile {
         try await Self.blocking.run { () throws(TransferError) in
             guard let directory = try self.open().beneath(self.folder) else {
-                throw TransferError(.sourceMissing, "there is no folder \(self.folder) in the directory of uploads")
+                throw TransferError(
+                    .sourceMissing, "the directory whose files may be read has no folder \(self.folder)")
             }
             return try FileSource(path, in: directory, on: Self.blocking)
         }
@@ -37,7 +38,9 @@ package struct SourceDirectory: SourceFolder {
     /// It is opened for each file, because its file system may have been mounted again meanwhile.
     private func open() throws(TransferError) -> Directory {
         let descriptor = Glibc.open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        guard descriptor >= 0 else { throw TransferError(file: "the directory of uploads cannot be read", errno) }
+        guard descriptor >= 0 else {
+            throw TransferError(file: "the directory of the files cannot be opened", errno)
+        }
         return Directory(owning: descriptor)
     }
 }

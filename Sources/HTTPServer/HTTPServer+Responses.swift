@@ -14,16 +14,16 @@ extension HTTPServer {
         switch response.body {
         case .bytes(let bytes):
             let keepsAlive = request.keepsAlive && isWhole && !connection.isHalfClosed
-            connection.output += response.head(length: bytes.count, keepsAlive: keepsAlive)
+            connection.output += response.head(length: Int64(bytes.count), keepsAlive: keepsAlive)
             if !isHead { connection.output += bytes }
             connection.phase = .writing(keepsAlive: keepsAlive)
             setDeadline(of: connection, after: limits.writeTime)
             continueWriting(to: connection)
-        case .stream(let body):
+        case .stream(let length, let body):
             guard connections.values.count(where: \.isStreaming) < limits.streams else {
                 return refuse(connection, 503, "too many streams are open: try again in some seconds")
             }
-            connection.output += response.head(length: nil, keepsAlive: false)
+            connection.output += response.head(length: length, keepsAlive: false)
             if isHead { stream({ _ in }, on: connection) } else { stream(body, on: connection) }
         case .upgrade(let body):
             guard connections.values.count(where: \.isStreaming) < limits.streams else {

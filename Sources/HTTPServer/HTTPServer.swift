@@ -301,7 +301,7 @@ package actor HTTPServer {
     func refuse(_ connection: ServerConnection, _ status: Int, _ reason: String) {
         let response = refusal(status, reason)
         let body: [UInt8] = if case .bytes(let bytes) = response.body { bytes } else { [] }
-        connection.output += response.head(length: body.count, keepsAlive: false) + body
+        connection.output += response.head(length: Int64(body.count), keepsAlive: false) + body
         connection.phase = .lingering
         setDeadline(of: connection, after: limits.lingerTime)
         guard connection.flush() else { return close(connection) }

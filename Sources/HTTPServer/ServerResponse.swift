@@ -5,8 +5,9 @@ package struct ServerResponse: Sendable {
     package enum Body: Sendable {
         case bytes([UInt8])
         /// Runs until it returns, or until it is cancelled because the client is gone. Then the connection is closed,
-        /// which ends the response.
-        case stream(@Sendable (ResponseWriter) async throws -> Void)
+        /// which ends the response. `length` is the number of bytes that it will send, if that is known: a client
+        /// that receives fewer knows that the response is not whole.
+        case stream(length: Int64? = nil, @Sendable (ResponseWriter) async throws -> Void)
         /// The same after a change of the protocol (101). It also gets what the client sends, in pieces.
         case upgrade(@Sendable (ResponseWriter, AsyncStream<[UInt8]>) async throws -> Void)
     }
@@ -27,8 +28,8 @@ package struct ServerResponse: Sendable {
 
     /// The bytes of the response's head. Drops control characters in values, so that no value can add a header field.
     ///
-    /// - Parameter length: The length of the body. nil for a stream, which ends with the connection.
-    func head(length: Int?, keepsAlive: Bool) -> [UInt8] {
+    /// - Parameter length: The length of the body. nil for a stream of unknown length, which ends with the connection.
+    func head(length: Int64?, keepsAlive: Bool) -> [UInt8] {
         var text = "HTTP/1.1 \(status) \(Self.phrases[status] ?? "Status")\r\n"
         for (name, value) in fields {
             text += "\(name): "
@@ -58,10 +59,11 @@ package struct ServerResponse: Sendable {
 
     private static let phrases = [
         101: "Switching Protocols", 200: "OK", 201: "Created", 202: "Accepted", 204: "No Content", 304: "Not Modified",
-        308: "Permanent Redirect",
+        206: "Partial Content", 308: "Permanent Redirect",
         400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed",
         408: "Request Timeout", 409: "Conflict", 411: "Length Required", 413: "Content Too Large",
-        414: "URI Too Long", 415: "Unsupported Media Type", 421: "Misdirected Request", 422: "Unprocessable Content",
+        414: "URI Too Long", 415: "Unsupported Media Type", 416: "Range Not Satisfiable", 421: "Misdirected Request",
+        422: "Unprocessable Content",
         429: "Too Many Requests", 431: "Request Header Fields Too Large", 500: "Internal Server Error",
         501: "Not Implemented", 502: "Bad Gateway", 503: "Service Unavailable", 505: "HTTP Version Not Supported",
     ]

@@ -41,6 +41,9 @@ package struct SourceVersion: Sendable, Equatable {
 
     package init(size: Int64, mark: String) { (self.size, self.mark) = (size, mark) }
 
+    /// The version of a file in a directory. `modified` is its time of modification in nanoseconds.
+    package init(size: Int64, modified: Int64, inode: UInt64) { self.init(size: size, mark: "\(modified) \(inode)") }
+
     /// The text that a resume point keeps.
     package var text: String { "\(size) \(mark)" }
 }

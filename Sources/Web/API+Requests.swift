@@ -32,6 +32,9 @@ extension API {
         if path.count == 5, path[2] == "jobs", path[4] == "wait" {
             return .respond(try await wait(path, query, caller))
         }
+        if path.count == 5, path[2] == "jobs", path[4] == "file" {
+            return .respond(try await file(path, request, caller))
+        }
         if path.count == 3, path[0] == "queues", path[2] == "events" {
             return .respond(try events(path[1], query, caller))
         }
@@ -85,6 +88,8 @@ extension API {
         json.set("name", visitor.name)
         json.set("role", visitor.role.rawValue)
         json.set("version", configuration.version)
+        let withFiles = visitor.role == .operator ? configuration.queues.filter { configuration.files[$0] != nil } : []
+        json.set("files", json: "[\(withFiles.map { JSON.quoted($0.text) }.joined(separator: ","))]")
         json.set("queues", json: "[\(configuration.queues.map { JSON.quoted($0.text) }.joined(separator: ","))]")
         return json.text
     }

@@ -99,6 +99,14 @@ final class AuditLog: Sendable {
         log.notice("read the pushed element", metadata: metadata)
     }
 
+    func savedFile(_ file: String, of id: String, in queue: QueueName, by caller: Caller) {
+        var metadata = Self.metadata(caller)
+        metadata["queue"] = .string(queue.text)
+        metadata["id"] = .string(id)
+        metadata["file"] = .string(Self.cut(file, to: 300))
+        log.notice("sends the file of a job", metadata: metadata)
+    }
+
     // MARK: Redis
 
     func redisFailed(_ reason: String) {

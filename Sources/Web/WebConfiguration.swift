@@ -1,6 +1,7 @@
 package import HaulBus
 package import HaulHTTPServer
 package import HaulRedis
+package import HaulStorage
 package import Logging
 
 /// The configuration of `haul web`.
@@ -17,6 +18,8 @@ package struct WebConfiguration: Sendable {
     package var hosts: [String] = []
     /// The queue that aria2's JSON-RPC at /jsonrpc reads and changes; nil: there is no such path.
     package var aria2: QueueName?
+    /// Where the files of completed downloads are, by queue. Operators may save those files from the page.
+    package var files: [QueueName: any SourceFolder] = [:]
     package var limits = ServerLimits()
     package var version = ""
     /// Whether the last address of X-Forwarded-For is the client's: a proxy adds it, and all clients come through it.

@@ -2,6 +2,7 @@ import ArgumentParser
 import Glibc
 import HaulBus
 import HaulContract
+import HaulFileStore
 import HaulHTTPServer
 import HaulLogs
 import HaulRedis
@@ -31,6 +32,11 @@ struct WebCommand: AsyncParsableCommand {
             help: "A file of users and tokens, lines that haul web hash-password makes. [HAUL_WEB_AUTH]",
             completion: .file())
         var auth: String?
+        @Option(
+            help:
+                "Let operators save the files of completed downloads, which are in DIR, or of one queue with QUEUE=DIR. May be repeated.",
+            completion: .directory)
+        var serveFiles: [String] = []
         @Option(help: "What comes before every path behind a reverse proxy, like /haul.") var prefix = ""
         @Option(
             help:
@@ -143,11 +149,30 @@ struct WebCommand: AsyncParsableCommand {
                 }
                 result.aria2 = name
             }
+            for (queue, directory) in try directories(of: queues) { result.files[queue] = directory }
             if let path = auth ?? Environment.text("HAUL_WEB_AUTH") {
                 result.accounts = try accounts(path)
             }
             if let problem = result.problem { throw ExitStatus.printing(.usage, problem) }
             return result
+        }
+
+        /// The directories of `--serve-files`. One that names no queue is for all queues that have none of their own.
+        private func directories(of queues: [QueueName]) throws -> [QueueName: SourceDirectory] {
+            var directories: [QueueName: SourceDirectory] = [:]
+            var shared: SourceDirectory?
+            for text in serveFiles {
+                let parts = text.split(separator: "=", maxSplits: 1).map(String.init)
+                let queue = parts.count == 2 ? queues.first { $0.text == parts[0] } : nil
+                do throws(Failure) {
+                    let directory = try SourceDirectory(queue == nil ? text : parts[1])
+                    if let queue { directories[queue] = directory } else { shared = directory }
+                } catch {
+                    throw ExitStatus.printing(.usage, "--serve-files: \(error.message)")
+                }
+            }
+            for queue in queues where directories[queue] == nil { directories[queue] = shared }
+            return directories
         }
 
         private func accounts(_ path: String) throws -> Accounts {

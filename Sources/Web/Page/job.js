@@ -282,7 +282,9 @@ export function job(context) {
     const isLasting = (action) => ["cancel", "remove", "delete"].includes(action);
     const shownVerbs = verbs.filter((action) => action !== "remove" && action !== "delete");
     const renew = () => openPush(context, data.url?.includes("[masked]") ? "" : data.url ?? "", undefined, { id });
+    const canSave = data.state === "completed" && !data.kind && context.session.files.includes(queue);
     tools.replaceChildren(...[
+      canSave ? el("a", { class: "button", href: `api/${inQueue(queue, "jobs", id, "file")}`, download: "" }, icon("down"), "Save the file") : null,
       renews ? el("button", { type: "button", class: "main", onclick: renew }, icon("edit"), "Push with a new URL…") : null,
       ...shownVerbs.map((action) => el("button", { type: "button", class: isLasting(action) ? "danger" : "", "data-changes": true, onclick: () => run(action) }, icon(icons[action]),
         action === "retry" && renews ? "Retry as it is" : `${names[action]}${isLasting(action) ? "…" : ""}`, ["pause", "resume"].includes(action) ? key("s") : action === "retry" ? key("r") : null)),

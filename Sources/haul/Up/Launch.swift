@@ -108,7 +108,10 @@ final class Launch {
         if own != nil { worker += ["--name", "up"] }
         if options.allowPrivate { worker.append("--allow-private") }
         worker += options.allowAddress.flatMap { ["--allow-address", $0] }
-        let page = ["/proc/self/exe", "web", "--listen", options.listen, "--auth", directory.accounts]
+        let page = [
+            "/proc/self/exe", "web", "--listen", options.listen, "--auth", directory.accounts, "--serve-files",
+            directory.root,
+        ]
         children.append(
             try await ChildProgram.start("the worker", worker, environment: environment) { feed.yield(.ended($0)) })
         children.append(
