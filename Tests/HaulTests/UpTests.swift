@@ -62,7 +62,7 @@ import Testing
         let first = try up(["--json"])
         let said = try await printed(first)
         let password = try #require(said["password"]?.string)
-        #expect(said["page"]?.string == "http://127.0.0.1:\(port)/")
+        #expect(said["page"]?.string == "http://127.0.0.1:\(port)/" && said["user"]?.string == "admin")
         #expect(said["root"]?.string == URL(fileURLWithPath: root).resolvingSymlinksInPath().path)
         #expect(said["redis"]?.string?.hasSuffix("/.haul/redis.sock") == true)
         #expect(try await status("admin:\(password)") == "200")

@@ -133,13 +133,14 @@ final class Launch {
                 JSON.object([
                     ("page", JSON.quoted(page)), ("password", JSON.quoted(directory.password)),
                     ("redis", JSON.quoted(printed)), ("root", JSON.quoted(directory.root)),
+                    ("user", JSON.quoted(PrivateDirectory.user)),
                 ]))
         }
         let client = own?.client ?? "redis-cli -u \(PrivateRedis.quoted(url))"
         Terminal.write(
             """
             Haul is up. Ctrl-C stops it, and the next haul up goes on with the same data.
-              page   \(page)  user admin, password \(directory.password)
+              page   \(page)  user \(PrivateDirectory.user), password \(directory.password)
               files  \(directory.root)
               push   \(client) LPUSH 'haul:{\(queue)}:jobs' '{"url":"https://example.org/file.bin"}'
               watch  HAUL_REDIS=\(PrivateRedis.quoted(url)) haul top

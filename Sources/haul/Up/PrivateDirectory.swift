@@ -40,9 +40,12 @@ struct PrivateDirectory {
             unlink(accounts)
         }
         if access(accounts, F_OK) != 0 {
-            try write("admin operator \(PasswordHash(password: password).text)\n", to: "web.auth")
+            try write("\(Self.user) operator \(PasswordHash(password: password).text)\n", to: "web.auth")
         }
     }
+
+    /// The user of the page, who is an operator.
+    static let user = "admin"
 
     /// The file of accounts for `haul web --auth`.
     var accounts: String { path + "/web.auth" }
