@@ -66,6 +66,9 @@ static const struct chaul_page_file files[] = {
     {"main.js", (const char[]) {
 #embed "../Web/Page/main.js" suffix(, 0)
     }},
+    {"manifest.webmanifest", (const char[]) {
+#embed "../Web/Page/manifest.webmanifest" suffix(, 0)
+    }},
     {"overview.js", (const char[]) {
 #embed "../Web/Page/overview.js" suffix(, 0)
     }},

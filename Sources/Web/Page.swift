@@ -18,6 +18,7 @@ struct Page: Sendable {
     private static let types = [
         "html": "text/html; charset=utf-8", "css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8",
         "json": "application/json", "svg": "image/svg+xml",
+        "webmanifest": "application/manifest+json",
     ]
 
     private let files: [String: File]

@@ -1,5 +1,6 @@
 import Foundation
 import HaulBus
+import HaulContract
 import HaulHTTPServer
 import HaulRedis
 import HaulTestSupport
@@ -35,6 +36,19 @@ import Testing
             let file = try Data(contentsOf: folder.appending(path: name.split(separator: "/").last ?? ""))
             #expect(bytes == Array(file), "\(name)")
         }
+    }
+
+    @Test("a phone can install the page, and share URLs with it") func manifest() async throws {
+        let fixture = try await WebFixture()
+        let answer = await fixture.get("/manifest.webmanifest")
+        #expect(answer["Content-Type"] == "application/manifest+json")
+        #expect(answer["Content-Security-Policy"]?.contains("manifest-src 'self'") == true)
+        let icon = try #require(answer.json?["icons"]?.array?.first?["src"]?.string)
+        #expect(await fixture.get("/" + icon)["Content-Type"] == "image/svg+xml")
+        let target = try #require(answer.json?["share_target"])
+        // A share opens this path with the members of `params` in its query, which Page/main.js reads.
+        #expect(target["action"]?.string == "./" && target["method"]?.string == "GET")
+        #expect(target.at("params", "url")?.string == "url" && target.at("params", "text")?.string == "text")
     }
 
     @Test("the page works behind a prefix") func prefix() async throws {

@@ -173,7 +173,7 @@ class Bench:
     def serve_queues(self, queues, *more):
         port = free_port() if self.page else self.port
         self.web = self.start(
-            self.haul, "web", "--redis", f"unix://{self.socket}", "--listen", f"127.0.0.1:{port}", *more,
+            self.haul, "web", "--redis", f"unix://{self.socket}", "--listen", f"127.0.0.1:{port}", "--serve-files", str(self.root), *more,
             *[part for queue in queues for part in ("--queue", queue)])
         if self.page:
             if self.proxy:

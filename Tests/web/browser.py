@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 import traceback
+import urllib.request
 
 import axe_selenium_python
 from selenium.webdriver.common.action_chains import ActionChains
@@ -58,6 +59,9 @@ def test_push_watch_pause_and_continue_elsewhere(bench):
     bench.press("Resume")
     bench.shows("Downloading", "on two", "Resumed, and back in the queue")
     bench.shows("Completed 0 s ago: 6.0 MB", "The whole file", within=40)
+    saved = bench.driver.find_element(By.PARTIAL_LINK_TEXT, "Save the file").get_attribute("href")
+    with urllib.request.urlopen(saved) as answer:
+        assert answer.read() == (bench.root / "film.bin").read_bytes()
     bench.end(two)
 
 
@@ -74,6 +78,13 @@ def test_an_action_can_be_undone(bench):
     bench.press("Cancel 1 job", "dialog")
     bench.shows("Cancelled")
     bench.end(worker)
+
+
+def test_what_a_phone_shares_is_pushed(bench):
+    bench.visit("?text=Look+at+https%3A%2F%2Ffiles.example%2Ffilm.bin")
+    eventually("the URL in the form", lambda: "https://files.example/film.bin" in [
+        field.get_attribute("value") for field in bench.driver.find_elements(By.CSS_SELECTOR, "dialog input, dialog textarea")])
+    bench.complaints()
 
 
 def test_settings_and_bulk(bench):

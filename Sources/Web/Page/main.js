@@ -263,7 +263,9 @@ async function begin() {
     el("nav", { id: "bottom", "aria-label": "Main pages" }));
   document.getElementById("skip").addEventListener("click", () => main.focus());
   // A share target or a bookmark may give the URL before the fragment.
-  const shared = new URLSearchParams(location.search).get("url");
+  const given = new URLSearchParams(location.search);
+  // Some programs share a URL as a part of a text.
+  const shared = given.get("url") || given.get("text")?.match(/https?:\/\/\S+/)?.[0];
   if (shared) history.replaceState(null, "", `${location.pathname}${pathTo(session.queues[0], "push", [], { url: shared })}`);
   addEventListener("hashchange", show);
   show();
