@@ -25,7 +25,7 @@ do
 
   -- Starts a run under `token`, and returns the claim, if the job is to run now. Otherwise returns nil: the job is
   -- postponed, overdue, stopped by a control operation that waited for it, or waits for its host. is_begun: whether the
-  -- job runs as it is pushed here.
+  -- job runs as it is pushed here. lease: when it ends (ms, as text). Claims.claim() writes the leases and tokens.
   function Claims.start(c, job, push, is_begun, worker, token, lease)
     local id, previous = push.id, job.state
     local job_key = c.JOB .. id
@@ -44,8 +44,6 @@ do
       local admitted
       admitted, rule = Hosts.admits(c, push)
       if not admitted then return end
-      -- The first write of a start: a key of another type raises its error here.
-      call('HSET', c.WORKER, token, id)
     end
     local before = runs and remember(c, id, job) or ''
     local fields, set = Pushes.record(c, job, push, is_begun)
@@ -74,30 +72,23 @@ do
     fields[n + 9], fields[n + 10] = 'updated', c.NOW
     call('HSET', job_key, unpack(fields))
     if job.ticket or job.waiting then call('HDEL', job_key, 'ticket', 'waiting') end
-    call('ZADD', c.LEASES, integer_text(c.now + lease), id)
-    if not previous then
-      -- A tombstone may name a file that has to be deleted (`pending_deletion`).
-      local known = job.is_known and call('HGETALL', job_key) or job.deadline and { 'deadline_at', job.deadline } or {}
-      return Call.named { answer = 'job', id = id, token = token, spec = push.element, now = c.NOW, hash = known, defaults = Defaults.as_list(c),
-        is_limited = is_limited and '1', limits = Hosts.limits_of_run(c, rule) }
-    end
+    local leases, claimed = c.leases, c.claimed
+    leases[#leases + 1], leases[#leases + 2] = lease, id
+    -- A tombstone may name a file that has to be deleted (`pending_deletion`).
+    local known = (previous or job.is_known) and call('HGETALL', job_key) or job.deadline and { 'deadline_at', job.deadline } or {}
     local pushed = is_begun and { push.element } or call('HMGET', c.SPEC .. id, 'spec', 'renewed')
-    return Call.named { answer = 'job', id = id, token = token, spec = pushed[1], renewed = pushed[2], previous = previous, now = c.NOW,
-      hash = call('HGETALL', job_key), offsets = call('HGETALL', c.OFFSETS .. id), before = before, defaults = Defaults.as_list(c),
-      is_limited = is_limited and '1', limits = Hosts.limits_of_run(c, rule) }
+    local claim = Call.named { answer = 'job', id = id, token = token, spec = pushed[1], renewed = pushed[2], previous = previous,
+      now = c.NOW, hash = known, offsets = previous and call('HGETALL', c.OFFSETS .. id), before = before,
+      defaults = Defaults.as_list(c), is_limited = is_limited and '1', limits = Hosts.limits_of_run(c, rule) }
+    -- Last, because nobody hears of the token if a command above fails.
+    claimed[#claimed + 1], claimed[#claimed + 2] = token, id
+    return claim
   end
 
   -- Returns the job after the control operation that waits for it in `want`, if any. exists: whether its hash exists.
-  -- turn: see claim_element().
-  local function known(c, id, exists, turn)
-    local value = turn.has_operations and call('HGET', c.WANT, id)
+  local function known(c, id, exists, has_operations)
+    local value = has_operations and call('HGET', c.WANT, id)
     if value then
-      -- The operation may put the job at the front of the queue, where its element is. So the element is moved away
-      -- first.
-      if turn.list == c.JOBS then
-        call('LMOVE', c.JOBS, c.HELD, 'RIGHT', 'LEFT')
-        turn.list = c.HELD
-      end
       call('HDEL', c.WANT, id)
       c.produced = c.produced + COST.operation
       Order.apply(c, id, value, Order.last_applied(c))
@@ -109,9 +100,9 @@ do
     return job
   end
 
-  -- Does what an element asks for. Returns a claim if this worker is to run the job. turn: `list`, the key of the list
-  -- that has the element, and `has_operations`, whether any control operations wait.
-  local function claim_element(c, element, turn, worker, token, lease)
+  -- Does what an element asks for. Returns a claim if this worker is to run the job. has_operations: whether any control
+  -- operations wait.
+  local function claim_element(c, element, has_operations, worker, token, lease)
     if element == VOID then return end
     local push, reason = Envelopes.read(c, element)
     -- A later version may know this kind of job.
@@ -123,7 +114,7 @@ do
     local wrong = fields ~= 0 and Jobs.wrong_type(c, id)
     if wrong then return Rejections.add_element(c, element, wrong, id, push) end
     Envelopes.complete(c, push)
-    local job = known(c, id, fields > 0, turn)
+    local job = known(c, id, fields > 0, has_operations)
     local word, why, since = Pushes.verdict(job, push, Claims.has_spec(c, job, push))
     local handler = Pushes.not_started[word]
     if handler then return handler(c, job, push, why, since) end
@@ -133,53 +124,58 @@ do
   end
 
   -- Rejects an element that caused an error. wrong: the text of the error.
-  local function isolate_element(c, element, token, wrong)
+  local function isolate_element(c, element, wrong)
     local push, reason = Envelopes.read(c, element)
     local id = not reason and push.id or nil
     if id then reason = Jobs.wrong_type(c, id) end
-    call('HDEL', c.WORKER, token)
     Rejections.add_element(c, element, reason or 'element: cannot be claimed: ' .. wrong, id, push)
   end
 
-  -- Claims the next jobs for `worker`, one for each of `tokens`. lease: in ms. held, waiting: the results of
-  -- Settings.read(), or nil if the lists have changed since. Returns the claims (see the function below). If there are
-  -- fewer than tokens, the last entry says why. It is 'more' once COST.max of elements and of what they have produced
-  -- are counted, because Redis serves no other client meanwhile.
-  function Claims.claim(c, worker, tokens, lease, held, waiting)
+  -- Takes the next element from its list. Returns it and the key of the list; nil if none waits. held, waiting: see
+  -- claim_jobs().
+  local function take_element(c, held, waiting)
+    local list, element = held and c.HELD or c.JOBS, held or waiting
+    if element == nil then element = call('RPOP', list)
+    -- RPOP would copy a large element once more, into its reply.
+    elseif element and #element > 4096 then call('LTRIM', list, 0, -2)
+    elseif element then call('RPOP', list) end
+    if element then return element, list end
+    return Kinds.claim_deferred(c)
+  end
+
+  -- Claims jobs as Claims.claim() does. turn: while an element is being done, its `element` and `list` are that element
+  -- and the list from which it was taken.
+  local function claim_jobs(c, worker, tokens, turn, lease, held, waiting)
     local claims, token = {}, tokens[1]
     local function ended(how)
       claims[#claims + 1] = { 'answer', how }
       return claims
     end
     -- The events of a settle in the same call do not count. The jobs that it has ended do.
-    local bytes, turn = -c.produced, { has_operations = call('HLEN', c.WANT) > 0 }
+    local bytes, has_operations = -c.produced, call('HLEN', c.WANT) > 0
     while bytes + c.produced + c.ended_count * COST.job_end < COST.max do
       -- No round of this loop leaves more in the `held` list than it found.
       if held == nil then held = call('LINDEX', c.HELD, -1) end
-      if waiting == nil and not held then waiting = call('LINDEX', c.JOBS, -1) end
       local closed = c.settings.is_quiet and 'quiet' or Permits.closed_by(c)
       if closed then
         if not held then return ended(closed) end
         call('RPUSH', c.JOBS, held)
         call('RPOP', c.HELD)
       else
-        local element = held or waiting
-        turn.list = held and c.HELD or c.JOBS
-        if not element then
-          element = Kinds.claim_deferred(c)
-          if not element then return ended('empty') end
-          turn.list = c.HELD
-        end
+        local element, list = take_element(c, held, waiting)
+        if not element then return ended('empty') end
+        turn.element, turn.list = element, list
         bytes = bytes + #element + COST.element
-        local fine, claim = Isolation.run(c, claim_element, c, element, turn, worker, token, lease)
+        local fine, claim = Isolation.run(c, claim_element, c, element, has_operations, worker, token, lease)
         if not fine then
-          local is_rejected, caught = pcall(isolate_element, c, element, token, claim)
-          -- Jobs that were claimed so far stay claimed. The next call raises the error.
-          if not is_rejected and #claims > 0 then return ended('more') end
-          if not is_rejected then Isolation.raise(caught) end
+          local is_rejected, caught = pcall(isolate_element, c, element, claim)
+          if not is_rejected then
+            -- Jobs that were claimed so far stay claimed. The next call raises the error.
+            if #claims > 0 then return ended('more') end
+            Isolation.raise(caught)
+          end
         end
-        -- RPOP would copy a large element once more, into its reply.
-        if #element > 4096 then call('LTRIM', turn.list, 0, -2) else call('RPOP', turn.list) end
+        turn.element = nil
         if fine and claim then
           bytes = bytes + COST.start
           claims[#claims + 1] = claim
@@ -190,6 +186,25 @@ do
       held, waiting = held and nil, nil
     end
     return ended('more')
+  end
+
+  -- Claims the next jobs for `worker`, one for each of `tokens`. lease: in ms. held, waiting: the results of
+  -- Settings.read(), or nil if the lists have changed since. Returns the claims (see the function below). If there are
+  -- fewer than tokens, the last entry says why. It is 'more' once COST.max of elements and of what they have produced
+  -- are counted, because Redis serves no other client meanwhile.
+  --
+  -- The leases and tokens of all jobs are written with one command each. They are written even if an error ends the
+  -- claim, and the element that has caused the error returns to its list.
+  function Claims.claim(c, worker, tokens, lease, held, waiting)
+    local turn, leases, claimed = {}, {}, {}
+    c.leases, c.claimed = leases, claimed
+    local fine, claims = pcall(claim_jobs, c, worker, tokens, turn, integer_text(c.now + lease), held, waiting)
+    c.leases = nil
+    if turn.element then call('RPUSH', turn.list, turn.element) end
+    if #leases > 0 then call('ZADD', c.LEASES, unpack(leases)) end
+    if #claimed > 0 then call('HSET', c.WORKER, unpack(claimed)) end
+    if not fine then Isolation.raise(claims) end
+    return claims
   end
 
   -- Whether the first of these claims is a job.

@@ -49,7 +49,10 @@ do
   local function id_of(parsed, element)
     local is_plain = parsed.method == nil and parsed.headers == nil and parsed.urls == nil
       and (parsed.kind == nil or parsed.kind == 'download')
-    return string.sub(redis.sha1hex(is_plain and parsed.url .. '\n' .. (parsed.path or '') or element), 1, 16)
+    if not is_plain then return string.sub(redis.sha1hex(element), 1, 16) end
+    -- The index of URLs needs the same digest.
+    if not parsed.path then return UrlIndex.digest(parsed.url) end
+    return string.sub(redis.sha1hex(parsed.url .. '\n' .. parsed.path), 1, 16)
   end
 
   -- Reads an element. Returns its envelope without defaults, and a reason if it is not a valid push. The envelope is nil

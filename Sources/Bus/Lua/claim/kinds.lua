@@ -64,12 +64,13 @@ do
     return names
   end
 
-  -- Moves the next deferred element that this worker can do into its `held` list. Returns the element, or nil.
+  -- Takes the next deferred element that this worker can do. Returns it and the key of its list, or nil.
   function Kinds.claim_deferred(c)
     if call('EXISTS', c.PREFIX .. KEY.deferredKinds) == 0 then return nil end
     for kind in string.gmatch(c.kinds, '%S+') do
-      local element = KIND.rules[kind] and call('LMOVE', c.PREFIX .. KEY.deferredKind .. kind, c.HELD, 'RIGHT', 'RIGHT')
-      if element then return element end
+      local list = c.PREFIX .. KEY.deferredKind .. kind
+      local element = KIND.rules[kind] and call('RPOP', list)
+      if element then return element, list end
       try('HDEL', c.PREFIX .. KEY.deferredKinds, kind)
     end
   end

@@ -4,21 +4,22 @@
 --
 -- Writes: urls, url:<digest>.
 do
-  -- Jobs of one URL often follow each other, so the digest of the last URL is kept, also for later calls.
+  -- The digest of the last URL is kept, also for later calls: it is needed again for the same element, and jobs of one
+  -- URL often follow each other.
   local last, last_digest
 
-  -- The first 16 hexadecimal digits of a SHA-1, as ids are derived.
-  local function digest_of(url)
+  -- The digest of a URL. It is also the id that is derived from the URL alone.
+  function UrlIndex.digest(url)
     if url ~= last then last, last_digest = url, string.sub(redis.sha1hex(url .. '\n'), 1, 16) end
     return last_digest
   end
 
   -- The digests of all URLs of an element, with blanks between them. parsed: its table.
   function UrlIndex.digests(parsed)
-    if not parsed.urls then return digest_of(parsed.url) end
+    if not parsed.urls then return UrlIndex.digest(parsed.url) end
     local digests, known = {}, {}
     for _, url in ipairs({ parsed.url or parsed.urls[1], unpack(parsed.urls) }) do
-      local digest = digest_of(url)
+      local digest = UrlIndex.digest(url)
       if not known[digest] then digests[#digests + 1] = digest end
       known[digest] = true
     end

@@ -14,7 +14,8 @@ do
   -- How many more jobs may run; nil without `max_running`.
   function Permits.left(c)
     local max = c.settings.max_running
-    return max and max - call('ZCARD', c.LEASES)
+    -- A claim writes the leases of its jobs at its end.
+    return max and max - call('ZCARD', c.LEASES) - (c.leases and #c.leases / 2 or 0)
   end
 
   -- Why no job may start: 'paused', or 'full' if `max_running` or the queue's limit of starts leaves nothing. nil if a
