@@ -238,6 +238,16 @@ import Testing
         #expect(try await b.rounds() == [1])
     }
 
+    @Test("each reply list of a batch gets its end, however many pushes one call handles")
+    func listsOfOneCall() async throws {
+        let b = try await BatchFixture()
+        let claim = try await b.begin("1", in: #"{"name":"b","size":1,"reply_to":"r0"}"#)
+        for list in 1..<8 { try await b.push("1", in: #"{"name":"b","reply_to":"r\#(list)"}"#) }
+        #expect(try await b.f.claim() == nil)
+        try await b.f.settle(claim, QueueFixture.done)
+        for list in 0..<8 { #expect(try await b.reported("r\(list)").count == 1, "r\(list)") }
+    }
+
     @Test("keys of another type count nothing, and stop no job", arguments: ["batch:b", "members:b", "batches"])
     func strange(_ name: String) async throws {
         let b = try await BatchFixture()

@@ -39,7 +39,9 @@ do
     local has_size = not size or known and known.size == integer_text(size)
     if known and has_size and (not reply_to or Batches.has(known.reply_to, reply_to)) then return end
     local touched = touch_batch(c, push.batch)
-    touched.size, touched.reply_to = size or touched.size, reply_to or touched.reply_to
+    touched.size = size or touched.size
+    -- One call may handle several pushes of the batch.
+    touched.reply_to = Replies.join(touched.reply_to, reply_to)
   end
 
   -- Counts a job in a state. If a key has another type, nothing is counted, and the job continues.
