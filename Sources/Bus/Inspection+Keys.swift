@@ -40,6 +40,7 @@ extension Inspection {
         .deferredHosts: "no host is limited, and jobs that wait for one stay there",
         .backoff: "hosts that ask for a pause get none",
         .responses: "responses are not bounded", .responseBytes: "responses are not bounded",
+        .undeliveredReplies: "a call pushes all its events onto reply lists at once, however long that takes",
         .replyBytes: "the bytes of events in reply lists are not bounded",
         .batches: "batches are counted, but not listed",
         .recheck:

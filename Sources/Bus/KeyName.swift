@@ -7,6 +7,7 @@ enum KeyName: String, CaseIterable {
     case urls
     case responseBytes = "response_bytes"
     case replyBytes = "reply_bytes"
+    case undeliveredReplies = "undelivered_replies"
     case deferredHosts = "deferred_hosts"
     case deferredKinds = "deferred_kinds"
     case rateLeases = "rate_leases"
@@ -37,7 +38,8 @@ enum KeyName: String, CaseIterable {
     /// The type of the key, as TYPE returns it.
     var type: String {
         switch self {
-        case .jobs, .rejected, .permits, .held, .reply, .deletions, .deferredKind, .deferredHost: "list"
+        case .jobs, .rejected, .permits, .held, .reply, .undeliveredReplies, .deletions, .deferredKind, .deferredHost:
+            "list"
         case .want, .settings, .totals, .job, .spec, .offsets, .worker, .host, .history, .deferredKinds, .defaults,
             .limits,
             .hosts, .rateLeases, .starts, .hostRateLeases, .responseBytes, .replyBytes, .batch, .members, .deleting,

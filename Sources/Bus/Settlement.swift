@@ -25,7 +25,7 @@ package enum Settlement: Sendable {
     /// end. To copy and quote more would occupy Redis.
     static let largestPublished = 16 << 10
     /// The maximum bytes of responses in all replies about one end of a job.
-    static let largestReplies = 4 << 20
+    static let largestReplies = 2 << 20
 
     /// Whether the run's partial file has no further use.
     package var isLast: Bool {

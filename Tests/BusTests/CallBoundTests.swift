@@ -403,6 +403,107 @@ struct CallBoundTests {
         try await f.settle(claim, .responded(Self.response(bytes), seconds: 1, unchanged: false))
     }
 
+    // MARK: Ends with many replies
+
+    /// A job that runs, in 16 batches with 64 reply lists each, and with 64 of its own.
+    private func claimCrowded(_ f: QueueFixture, _ id: String) async throws -> Claim {
+        func element(_ batch: Int, _ list: Int) -> String {
+            #"{"id":"\#(id)","url":"http://h/","reply_to":"own\#(list)","batch":{"name":"\#(id)-\#(batch)","size":1,"#
+                + #""reply_to":"r\#(batch)-\#(list)"}}"#
+        }
+        try await push(f, [element(0, 0)])
+        let claim = try #require(try await f.claim())
+        try await push(f, (0..<1024).map { element($0 / 64, $0 % 64) })
+        while try await f.redis.send(Command("LLEN", f.queue.keys.jobs)).int ?? 0 > 0 { _ = try await f.claim() }
+        return claim
+    }
+
+    /// What the reply lists of `claimCrowded` have got: the events of each list.
+    private func crowdedReplies(_ f: QueueFixture) async throws -> [String: [String]] {
+        var replies: [String: [String]] = [:]
+        for list in 0..<64 {
+            for name in ["own\(list)"] + (0..<16).map({ "r\($0)-\(list)" }) {
+                let found = try await f.redis.send(Command("LRANGE", f.queue.keys.reply(name), 0, -1)).array ?? []
+                replies[name] = found.compactMap { $0.bytes.flatMap { Event($0)?.name } }
+            }
+        }
+        return replies
+    }
+
+    @Test(
+        "the end of a job in 16 batches with 64 reply lists each is several short calls",
+        arguments: RedisServer.Kind.installed, ["completed", "cancelled", "many runs"])
+    func crowded(server: RedisServer.Kind, end: String) async throws {
+        let f = try await QueueFixture(on: server)
+        let meter = try await Meter(f.redis)
+        var runs = [try await claimCrowded(f, "a")]
+        var costs: [Double] = []
+        switch end {
+        case "completed":
+            costs.append(try await meter.cost { try await f.settle(runs[0], QueueFixture.done) })
+        case "cancelled":
+            try await f.settle(runs[0], .released(why: "test"))
+            try await f.queue.request(.cancelled, of: ["a"])
+        default:
+            // As many runs as one settle ends, with 64 reply lists each.
+            for index in 1..<32 {
+                try await push(f, [#"{"id":"j\#(index)","url":"http://h/","reply_to":"own0"}"#])
+                runs.append(try #require(try await f.claim()))
+                try await push(
+                    f, (1..<64).map { #"{"id":"j\#(index)","url":"http://h/","reply_to":"own\#($0)"}"# })
+                while try await f.redis.send(Command("LLEN", f.queue.keys.jobs)).int ?? 0 > 0 {
+                    _ = try await f.claim()
+                }
+            }
+            let ends = runs.map { RunEnd($0.run, QueueFixture.done) }
+            costs.append(try await meter.cost { _ = try await f.queue.settle(ends, worker: f.worker, next: []) })
+        }
+        costs += try await ticks(f, meter, most: 60) {
+            let isAsked = try await f.redis.send(Command("EXISTS", f.queue.keys.want)).int == 1
+            let isLeft = try await f.redis.send(Command("EXISTS", f.queue.keys[.undeliveredReplies])).int == 1
+            return !isAsked && !isLeft
+        }
+        expectShort("\(server.rawValue): \(end) with many reply lists", meter, costs)
+        #expect(costs.max() ?? 0 <= meter.limit, "\(costs)")
+        let state = end == "cancelled" ? "cancelled" : "completed"
+        for (name, events) in try await crowdedReplies(f) {
+            let expected = name.hasPrefix("own") ? Array(repeating: state, count: runs.count) : ["batch_ended"]
+            #expect(events == expected, "\(name): \(events)")
+        }
+        try await f.expectOrder()
+    }
+
+    /// Redis takes some 2 ms to copy a MiB of one value, and a settle of a response copies it several times. So the calls
+    /// of large responses are longer (architecture-bus.md), but never by the number of their reply lists.
+    @Test(
+        "a response for 64 reply lists is several short calls", arguments: RedisServer.Kind.installed,
+        [(bytes: 64 << 10, factor: 1.0), (1 << 20, 10)])
+    func largeReplies(server: RedisServer.Kind, _ response: (bytes: Int, factor: Double)) async throws {
+        let f = try await QueueFixture(on: server)
+        let meter = try await Meter(f.redis)
+        try await push(f, [#"{"id":"l","kind":"request","url":"http://h/"}"#])
+        let claim = try #require(try await f.claim())
+        try await push(f, (0..<64).map { #"{"id":"l","url":"http://h/","reply_to":"l-\#($0)"}"# })
+        while try await f.redis.send(Command("LLEN", f.queue.keys.jobs)).int ?? 0 > 0 { _ = try await f.claim() }
+        let end = Settlement.responded(Self.response(response.bytes), seconds: 1, unchanged: false)
+        var costs = [try await meter.cost { try await f.settle(claim, end) }]
+        costs += try await ticks(f, meter, most: 60) {
+            try await f.redis.send(Command("EXISTS", f.queue.keys[.undeliveredReplies])).int == 0
+        }
+        print("\(server.rawValue): \(response.bytes) bytes to 64 reply lists: \(costs.map { Int($0) }) µs")
+        #expect(costs.max() ?? 0 <= meter.limit * response.factor, "\(costs)")
+        var full = 0
+        for name in 0..<64 {
+            let found = try await f.redis.send(Command("LRANGE", f.queue.keys.reply("l-\(name)"), 0, -1)).array ?? []
+            let events = found.compactMap { $0.bytes.flatMap { Event($0) } }
+            #expect(events.map(\.name) == ["completed"], "\(name)")
+            full += events.first?.responseBody == nil ? 0 : 1
+        }
+        // Base 64 has a third more bytes.
+        #expect(full == Settlement.largestReplies / (response.bytes * 4 / 3 + 600), "\(full)")
+        try await f.expectOrder()
+    }
+
     @Test(
         "repeated pushes of a job with a large response cost little, and grow memory little",
         arguments: RedisServer.Kind.installed)

@@ -59,6 +59,8 @@ do
       -- How many bytes of events, replies and entries of `rejected` this call has made so far, which limits what it
       -- claims (claims.lua), and how many jobs it has ended outside of their runs.
       produced = 0, ended_count = 0,
+      -- How much this call may still push onto reply lists, and whether events wait for a tick (replies.lua).
+      replies_left = nil, reply_bytes_left = nil, has_undelivered = nil,
       -- The fields that most calls set later: settings.lua, events.lua, workers.lua, defaults.lua, hosts.lua. A table
       -- that is made with them need not grow.
       settings = nil, max_connections = nil, retention = nil, epoch = nil, kinds = nil, has_defaults_or_limits = nil,

@@ -1,7 +1,7 @@
 -- The tick: what every worker does once a second. Its tasks are in the other files of this folder.
 --
 -- Uses: Announcements, Call, Colocated, Control, Defaults, Deletions, Due, Events, History, Hosts, Kinds, Losses,
--- Permits, Rechecks, ReplyBytes, Responses, Runs, Settings, Starts, Workers.
+-- Permits, Rechecks, Replies, ReplyBytes, Responses, Runs, Settings, Starts, Workers.
 do
   -- The names of limits among the settings that have invalid values, and so no effect.
   local function ignored(c)
@@ -77,11 +77,12 @@ do
       -- Most queues have none of these keys, which one command finds out.
       local prefix = c.PREFIX
       if call('EXISTS', prefix .. KEY.recheck, prefix .. KEY.deferredKinds, prefix .. KEY.responseBytes,
-        prefix .. KEY.replyBytes) > 0 then
+        prefix .. KEY.replyBytes, prefix .. KEY.undeliveredReplies) > 0 then
         Rechecks.advance(c, tick)
         Kinds.return_deferred(c, tick)
         Responses.bound(c, tick)
         ReplyBytes.measure(c, 8)
+        Replies.deliver(c, tick)
       end
       tick.pace = Starts.pace(c, tick.instance, Hosts.return_startable(c, 500))
       -- If the limit was removed, nothing else wakes the workers that waited for a permit under it.
