@@ -504,6 +504,33 @@ struct CallBoundTests {
         try await f.expectOrder()
     }
 
+    @Test("an operation of any length is a short call", arguments: RedisServer.Kind.installed)
+    func longOperations(server: RedisServer.Kind) async throws {
+        let f = try await QueueFixture(on: server)
+        let meter = try await Meter(f.redis)
+        var costs: [Double] = []
+        for text in [
+            String(repeating: "a", count: 1_900_000), String(repeating: "1", count: 1_900_000),
+            "cancelled " + String(repeating: "1", count: 1_900_000), String(repeating: "é", count: 950_000),
+        ] {
+            // The name of a field is read in any case.
+            let name = String(text.prefix(100_000))
+            for (field, value) in [("x", text), ("batch/x", text), (name, "cancelled"), ("batch/" + name, "cancelled")] {
+                try await f.redis.send(Command("HSET", f.queue.keys.want, field, value))
+                costs += try await ticks(f, meter, most: 5) {
+                    try await f.redis.send(Command("EXISTS", f.queue.keys.want)).int == 0
+                }
+            }
+            // The claim of the job's element applies it, too.
+            try await f.redis.send(Command("HSET", f.queue.keys.want, "x", text))
+            try await push(f, [#"{"id":"x","url":"http://h/"}"#])
+            costs += try await claimAll(f, meter)
+        }
+        expectShort("\(server.rawValue): operations of 1.9 MB", meter, costs)
+        #expect(costs.max() ?? 0 <= meter.limit, "\(costs)")
+        #expect(try await f.redis.send(Command("EXISTS", f.queue.keys.want)).int == 0)
+    }
+
     @Test(
         "repeated pushes of a job with a large response cost little, and grow memory little",
         arguments: RedisServer.Kind.installed)

@@ -33,7 +33,7 @@ do
         local values = try('HMGET', c.JOB .. id, 'state', 'want', 'batch')
         local state, known_want, names = unpack(values)
         if not values.err and Batches.has(names or '', name) and OPERATIONS[want](counted_as, state, known_want) then
-          local waiting = call('HGET', c.WANT, id)
+          local waiting = Order.waiting(c, id)
           if waiting then
             call('HDEL', c.WANT, id)
             Isolation.run(c, Order.apply, c, id, waiting, tick.applied_until)
@@ -62,7 +62,7 @@ do
   end
 
   -- The name of the batch that a field of `want` is for; nil for a job's id, which has no slash.
-  function BatchOperations.named(field) return string.match(field, '^batch/(.*)$') end
+  function BatchOperations.named(field) return string.sub(field, 1, 6) == 'batch/' and string.sub(field, 7) or nil end
 
   -- Does a control operation for a batch. value: from `want`. The operation stays in `want`, with the cursor that was
   -- reached, until all members have it. Another server instance cannot use the cursor, and restarts.

@@ -87,7 +87,7 @@ do
 
   -- Returns the job after the control operation that waits for it in `want`, if any. exists: whether its hash exists.
   local function known(c, id, exists, has_operations)
-    local value = has_operations and call('HGET', c.WANT, id)
+    local value = has_operations and Order.waiting(c, id)
     if value then
       call('HDEL', c.WANT, id)
       c.produced = c.produced + COST.operation

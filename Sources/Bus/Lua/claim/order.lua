@@ -16,6 +16,14 @@ do
     return tonumber(applied_at) or tonumber(ticked_at) or c.now
   end
 
+  -- The operation that waits for a job or a batch in `want`; nil if there is none. field: the job's id, or `batch/` and
+  -- the batch's name. No valid operation has more than 128 bytes, so a longer text is not even read, and is rejected.
+  function Order.waiting(c, field)
+    local length = call('HSTRLEN', c.WANT, field)
+    if length > 128 then return '' end
+    return length > 0 and call('HGET', c.WANT, field) or nil
+  end
+
   -- Whether a push is newer than an operation of `timestamp`. at: ms, or nil for a push without a time, which is newer.
   local function is_newer(at, timestamp) return not at or at > tonumber(timestamp) end
 

@@ -8,13 +8,11 @@ do
   function Control.apply_operations(c, tick)
     if tick.wanted == 0 then return end
     local max = Budget.of(tick)
-    local wanted = tick.are_many and call('HRANDFIELD', c.WANT, max, 'WITHVALUES') or call('HGETALL', c.WANT)
-    local ids, operations = {}, {}
+    local ids, operations = call('HRANDFIELD', c.WANT, max), {}
     tick.handed, tick.has_single = 0, false
-    for n = 1, #wanted, 2 do
-      ids[#ids + 1] = wanted[n]
-      tick.has_single = tick.has_single or not BatchOperations.named(wanted[n])
-      operations[wanted[n]] = wanted[n + 1]
+    for _, id in ipairs(ids) do
+      tick.has_single = tick.has_single or not BatchOperations.named(id)
+      operations[id] = Order.waiting(c, id) or ''
     end
     Isolation.each(c, ids, function(id)
       call('HDEL', c.WANT, id)
