@@ -515,7 +515,8 @@ struct CallBoundTests {
         ] {
             // The name of a field is read in any case.
             let name = String(text.prefix(100_000))
-            for (field, value) in [("x", text), ("batch/x", text), (name, "cancelled"), ("batch/" + name, "cancelled")] {
+            for (field, value) in [("x", text), ("batch/x", text), (name, "cancelled"), ("batch/" + name, "cancelled")]
+            {
                 try await f.redis.send(Command("HSET", f.queue.keys.want, field, value))
                 costs += try await ticks(f, meter, most: 5) {
                     try await f.redis.send(Command("EXISTS", f.queue.keys.want)).int == 0
@@ -529,6 +530,34 @@ struct CallBoundTests {
         expectShort("\(server.rawValue): operations of 1.9 MB", meter, costs)
         #expect(costs.max() ?? 0 <= meter.limit, "\(costs)")
         #expect(try await f.redis.send(Command("EXISTS", f.queue.keys.want)).int == 0)
+    }
+
+    @Test("a check of many jobs is many short calls", arguments: RedisServer.Kind.installed)
+    func inspections(server: RedisServer.Kind) async throws {
+        let f = try await QueueFixture(on: server)
+        let meter = try await Meter(f.redis)
+        let ids = (0..<Inspection.batch).map { "j\($0)" }
+        try await push(f, ids.map { #"{"id":"\#($0)","url":"http://h/\#($0)","deadline":1000}"# })
+        var runs: [Claim] = []
+        for _ in ids { runs.append(try #require(try await f.claim())) }
+        for (index, claim) in runs.enumerated() {
+            try await f.settle(
+                claim, index.isMultiple(of: 2) ? .released(why: "test") : .retry(after: .seconds(60), Failure(.io, "m"))
+            )
+        }
+        var costs: [Double] = []
+        for _ in 0..<10 {
+            let arguments: [any RedisArgument] =
+                [Token.make(), ""] + f.queue.policy.retention + ids.flatMap { [$0, ""] }
+            costs.append(
+                try await meter.cost {
+                    _ = try await f.redis.run(
+                        f.queue.functions.inspect, keys: f.queue.keys.given(to: "-"), arguments: arguments,
+                        timeout: .seconds(30))
+                })
+        }
+        expectShort("\(server.rawValue): checks of \(ids.count) jobs", meter, costs)
+        #expect(try await Inspection(f.queue).run().isEmpty)
     }
 
     @Test(
