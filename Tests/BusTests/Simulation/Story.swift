@@ -75,9 +75,11 @@ struct Story {
     /// Forgets the job by an operation.
     mutating func forget(by stop: Stop, _ now: Int64) {
         if let end, end.at == settled {
-            settled = max(end.before, stop.timestamp)
+            settled = end.before
             mayRunAgain = end.asked > stop.timestamp
         }
+        // Pushes before the operation are settled, whatever has settled older ones.
+        settled = max(settled, stop.timestamp)
         end = nil
         forget(tombstone: now)
     }
