@@ -16,12 +16,15 @@ extension RetryPolicy {
     /// - Parameters:
     ///   - failed: Failed attempts in a row before this one.
     ///   - retries: How many attempts may follow the first one.
+    ///   - isOvertime: `max_seconds` has ended the attempt, whatever its speed.
     package static func judge(
-        _ failure: Failure, after result: ActivityResult, failed: Int, retries: Int
+        _ failure: Failure, after result: ActivityResult, failed: Int, retries: Int, isOvertime: Bool = false
     ) -> Verdict {
         let isRetryable = isRetryable(failure) && result.isRepeatable
-        // The bytes of a file that has changed are useless, so they are no progress.
-        let isFurther = failure.code != .remoteChanged && result.hasMadeProgress
+        // The bytes of a file that has changed are useless. An attempt below `min_speed` brings bytes all the time, and
+        // would be repeated until the file is complete, however slow it is.
+        let countsBytes = failure.code != .remoteChanged && (failure.code != .tooSlow || isOvertime)
+        let isFurther = countsBytes && result.hasMadeProgress
         let attempt = isFurther ? 1 : failed + 1
         guard isRetryable, isFurther || attempt <= retries else { return .end(isRetryable: isRetryable) }
         var generator = SystemRandomNumberGenerator()

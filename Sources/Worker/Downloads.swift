@@ -31,6 +31,7 @@ final class Downloads: Sendable {
             connectTimeout: configuration.connectTimeout, stallTimeout: configuration.stallTimeout)
         context.limit = configuration.limitRate.map { TokenBucket(bytesPerSecond: $0) }
         context.maxFileSize = configuration.maxFileSize
+        context.speedWindow = configuration.speedWindow
         state = Mutex(State(context: context, configuration: configuration))
     }
 

@@ -169,7 +169,7 @@ struct JobRunner: Sendable {
                 .failed(
                     Failure(.deadline, "the deadline passed before the job could end"), retryable: false,
                     received: result.progress.received)
-            case .timeLimit: settlement(after: overtime(result, running), result, running)
+            case .timeLimit: settlement(after: overtime(result, running), result, running, isOvertime: true)
             case .shutdown, nil: .released(why: "shutdown")
             }
         }
@@ -187,11 +187,11 @@ struct JobRunner: Sendable {
 
     /// Decides between another attempt and the end.
     private func settlement(
-        after failure: Failure, _ result: ActivityResult, _ running: RunningJob
+        after failure: Failure, _ result: ActivityResult, _ running: RunningJob, isOvertime: Bool = false
     ) -> Settlement {
         let verdict = RetryPolicy.judge(
             failure, after: result, failed: running.claim.attempt,
-            retries: running.job.retries ?? RetryPolicy.retries)
+            retries: running.job.retries ?? RetryPolicy.retries, isOvertime: isOvertime)
         return switch verdict {
         case .retry(let delay): .retry(after: delay, failure)
         case .retryAfterProgress(let delay): .retryAfterProgress(after: delay, failure)

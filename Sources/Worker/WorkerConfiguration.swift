@@ -46,6 +46,8 @@ package struct WorkerConfiguration: Sendable {
     package var clientCertificate: ClientCertificate?
     /// The largest file that is accepted, in bytes.
     package var maxFileSize: Int64?
+    /// The seconds over which `min_speed` is measured. No option sets it.
+    package var speedWindow = 30.0
     /// Bytes of the disk that downloads leave free.
     package var minFree = Stores.minFree
     /// The most connections for one file, unless its job says otherwise.

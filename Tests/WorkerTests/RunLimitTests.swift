@@ -64,6 +64,44 @@ struct RunLimitTests {
         #expect(origin.requests.count == 1)
     }
 
+    @Test("min_speed of the queue or the host ends a slow download, unless the job's own is stricter")
+    func speed() async throws {
+        let fleet = try await Fleet()
+        let file = FileBytes(seed: 9, count: 500_000)
+        func origin(_ pace: Int) throws -> OriginServer {
+            try OriginServer { request in
+                var reply = OriginReply.file(file, to: request)
+                reply.pace = pace
+                return reply
+            }
+        }
+        // A slow run that receives as much as counts as progress elsewhere fails like one that receives hardly anything.
+        let (fast, slow, strict) = (try origin(60_000), try origin(2_000), try origin(2_000))
+        try await fleet.queue.set(.minSpeed, to: "10000")
+        try await fleet.queue.setLimit(of: "127.0.0.1:\(strict.port)", to: #"{"min_speed":600000}"#)
+        let jobs: [(id: String, origin: OriginServer, own: String, limit: Int?)] = [
+            ("enough", fast, "", nil), ("slow", slow, "", 10_000), ("lifted", slow, #","min_speed":1"#, 10_000),
+            ("steady", fast, #","min_speed":200000"#, 200_000),
+            ("host", strict, #","min_speed":200000"#, 600_000), ("own", slow, #","min_speed":900000"#, 900_000),
+        ]
+        try await fleet.withWorker("w", slots: jobs.count, { $0.speedWindow = 2 }) {
+            for job in jobs {
+                let path = "\"path\":\"\(job.id)\",\"connections\":1,\"retries\":0"
+                try await fleet.push(#"{"id":"\#(job.id)","url":"\#(job.origin.url("/"))",\#(path)\#(job.own)}"#)
+            }
+            for job in jobs {
+                let record = try await fleet.end(job.id)
+                guard let limit = job.limit else {
+                    #expect(record.state == .completed, "\(record["message"] ?? "")")
+                    continue
+                }
+                #expect(
+                    record.state == .failed && record["error"] == "too_slow", "\(job.id) \(record["message"] ?? "")")
+                #expect(record["message"]?.contains("slower than the \(limit) bytes") == true, "\(job.id)")
+            }
+        }
+    }
+
     @Test("max_bytes of the queue refuses a file that its job would allow") func bytes() async throws {
         let fleet = try await Fleet()
         let origin = try OriginServer { [file] in OriginReply.file(file, to: $0) }

@@ -1,7 +1,7 @@
 package import HaulHTTP
 package import HaulStorage
 
-/// What all transfers of a worker share. The defaults are in `WorkerConfiguration`, except for `speedWindow`.
+/// What all transfers of a worker share. The defaults are in `WorkerConfiguration`.
 package struct DownloadContext: Sendable {
     package var store: any Store
     /// The files that jobs may send; nil if the operator has allowed none.

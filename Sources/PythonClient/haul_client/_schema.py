@@ -82,8 +82,8 @@ class Download:
     limit_rate: Optional[int] = None
     #: A larger file makes the job fail as too_large.
     max_bytes: Optional[int] = None
-    #: Bytes per second, averaged over 30 seconds. A slower job fails as too_slow. Time in which limits of Haul or the
-    #: disk slow the job does not count.
+    #: Bytes per second, averaged over 30 seconds. A slower attempt fails as too_slow, and counts as failed however
+    #: many bytes it has brought. Time in which limits of Haul or the disk slow the job does not count.
     min_speed: Optional[int] = None
     #: How many failed attempts in a row may follow the first one. An attempt that gains 64 KiB that can be continued,
     #: of a short file a sixteenth, does not count and resets the counter.
