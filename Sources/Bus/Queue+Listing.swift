@@ -40,7 +40,7 @@ extension Queue {
     ) async throws(RedisError) -> [ListedJob] {
         if state == .queued {
             let lists = if let lists { lists } else { try await waitingLists() }
-            return try await elements(in: lists, from: start, limit: limit).compactMap(Self.listed)
+            return try await elements(in: lists, from: start, limit: limit).map(Self.listed)
         }
         let range: [any RedisArgument] = [keys.index(state), start, start + limit - 1]
         let order: [any RedisArgument] = state == .scheduled ? [] : ["REV"]
@@ -99,18 +99,24 @@ extension Queue {
         return (values.first?.string, values.last?.string.flatMap { $0.isEmpty ? nil : $0 })
     }
 
-    static func listed(_ element: WaitingElement) -> ListedJob? {
+    static func listed(_ element: WaitingElement) -> ListedJob {
         var job = listed(element.bytes)
-        job?.waitReason = element.reason
+        job.waitReason = element.reason ?? job.waitReason
         return job
     }
 
-    package static func listed(_ element: [UInt8]) -> ListedJob? {
-        guard let json = try? JSON(element) else { return nil }
-        if let element = try? Element(json) {
+    /// An element as a job of a list. Every element is one, so that everything that is counted can be listed, shown and
+    /// searched. Without a valid id it has the one under which a batch counts it: Batches.refuse() of
+    /// Lua/batches/batches.lua.
+    package static func listed(_ element: [UInt8]) -> ListedJob {
+        let json = try? JSON(element)
+        if let json, let element = try? Element(json) {
             return ListedJob(
                 id: element.id, maskedURL: element.maskedURL, timestamp: element.timestamp, batch: element.batch)
         }
-        return json["id"]?.string.map { ListedJob(id: $0, timestamp: json["at"]?.integer) }
+        let id = json?["id"]?.string.flatMap { JobField.isID($0) ? $0 : nil }
+        var job = ListedJob(id: id ?? String(SHA1.hex(element).prefix(16)), timestamp: json?["at"]?.integer)
+        if json?.members == nil { job.waitReason = "a worker to reject it, because it is not a JSON object" }
+        return job
     }
 }

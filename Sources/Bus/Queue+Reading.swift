@@ -106,9 +106,8 @@ extension Queue {
         let end = limit < lists.count - start ? start + limit : lists.count
         var ids: [String] = []
         for first in stride(from: start, to: end, by: 2000) {
-            ids += try await elements(in: lists, from: first, limit: min(2000, end - first)).compactMap { element in
-                if let id = ElementID.quick(element.bytes) { return id }
-                return Self.listed(element)?.id
+            ids += try await elements(in: lists, from: first, limit: min(2000, end - first)).map { element in
+                ElementID.quick(element.bytes) ?? Self.listed(element).id
             }
         }
         return ids

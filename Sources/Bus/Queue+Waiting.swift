@@ -41,7 +41,7 @@ extension Queue {
                 guard known[position / Self.hashesOfCall] || ids[position] == nil || isPossible(element.bytes) else {
                     return nil
                 }
-                return Self.listed(element).map { (position, $0) }
+                return (position, Self.listed(element))
             }
         }
     }
@@ -65,10 +65,9 @@ extension Queue {
         while !Task.isCancelled, start < lists.count, found.count < ids.count {
             let page = try await page(in: lists, from: start, limit: limit) { elements in
                 elements.enumerated().compactMap { position, element in
-                    guard isMeant(element.bytes), let job = Self.listed(element), ids.contains(job.id) else {
-                        return nil
-                    }
-                    return (position, job)
+                    guard isMeant(element.bytes) else { return nil }
+                    let job = Self.listed(element)
+                    return ids.contains(job.id) ? (position, job) : nil
                 }
             }
             for (_, job) in page.jobs { found[job.id] = found[job.id] ?? job }
@@ -165,7 +164,8 @@ extension Queue {
 
 /// Finds the id that an element gives, without reading the element as JSON.
 enum ElementID {
-    /// The value of the only member `id` of an object without escapes; nil if only a JSON reader can find it.
+    /// The value of the only member `id` of an object without escapes, if it is a valid id. nil if only a JSON reader can
+    /// find it.
     static func quick(_ element: [UInt8]) -> String? {
         element.withUnsafeBufferPointer { bytes in
             var depth = 0
@@ -189,7 +189,7 @@ enum ElementID {
                 }
                 position += 1
             }
-            return found.map { String(decoding: bytes[$0], as: UTF8.self) }
+            return found.map { String(decoding: bytes[$0], as: UTF8.self) }.flatMap { JobField.isID($0) ? $0 : nil }
         }
     }
 

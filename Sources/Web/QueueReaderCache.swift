@@ -71,7 +71,7 @@ actor QueueReaderCache {
     /// if this user of Redis may not read elements, since these hold secrets.
     private func oldest() async throws -> Int64? {
         let first: [ListedJob]
-        do throws(RedisError) { first = try await queue.heads().compactMap { Queue.listed($0.element) } } catch {
+        do throws(RedisError) { first = try await queue.heads().map { Queue.listed($0.element) } } catch {
             guard error.code == .noPermission else { throw error }
             return nil
         }

@@ -33,7 +33,12 @@ import Testing
                     #"{"id":"\#(id)","at":\#(at),"url":"http://h\#(number(0..<3))/\#(id)"\#(kind)\#(more)}"#)
             case 5:
                 let at = try await f.queue.timestamp()
-                try await f.push(#"{"url":"http://h\#(number(0..<3))/\#(number(0..<1000))","at":\#(at)}"#)
+                // What is not a valid job is counted, too, until a worker rejects it.
+                let elements = [
+                    #"{"url":"http://h\#(number(0..<3))/\#(number(0..<1000))","at":\#(at)}"#, "garbage",
+                    #"{"id":"a b","url":"http://h/"}"#, "[\"id\"]", #"{"id":7}"#, "{\"id\":\"cut",
+                ]
+                try await f.push(elements[max(0, number(0..<11) - 5)])
             case 6, 7: if let claim = try await f.claim() { running.append(claim) }
             case 8:
                 guard !running.isEmpty else { return }
@@ -87,7 +92,10 @@ import Testing
             case .job, .spec, .offsets: ids.insert(of)
             case .jobs, .held, .deferredHost, .deferredKind:
                 let elements = try await f.redis.send(Command("LRANGE", key, 0, -1)).array?.compactMap(\.bytes) ?? []
-                for element in elements { ids.insert(try #require(Queue.listed(element), "\(key)").id) }
+                for element in elements {
+                    let job: ListedJob? = Queue.listed(element)
+                    ids.insert(try #require(job, "\(key)").id)
+                }
             case .leases, .scheduled, .paused, .completed, .failed, .cancelled, .deadlines, .unannounced, .responses,
                 .removed:
                 ids.formUnion(try await f.redis.send(Command("ZRANGE", key, 0, -1)).array?.compactMap(\.string) ?? [])

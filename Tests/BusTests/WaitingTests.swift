@@ -40,7 +40,7 @@ import Testing
         try await fixture.push("no job at all")
         try await fixture.push(#"{"url":"http://h/5"}"#)
         let unnamed = try await fixture.queue.waiting(in: lists(), from: 3, limit: 10) { _ in false }
-        #expect(unnamed.read == 3 && unnamed.jobs.map { $0.position } == [2])
+        #expect(unnamed.read == 3 && unnamed.jobs.map { $0.position } == [1, 2])
         try await fixture.redis.send(Command("HSET", fixture.queue.keys.job("j1"), "file", "f"))
         let known = try await fixture.queue.waiting(in: lists(), from: 0, limit: 4) { _ in false }
         #expect(known.jobs.map { $0.job.id } == ["j0", "j1", "j2", "j3"])

@@ -46,7 +46,7 @@ struct JobLister {
                     found.rows.append(row)
                 }
             }
-            // A page may be short: elements that are not JSON are left out of it.
+            // A page may be short, because elements are claimed meanwhile.
             start += Queue.elementsOfPage
             guard state == .queued ? start < lists.count : page.count == Queue.elementsOfPage else { break }
         }
