@@ -108,6 +108,44 @@ import Testing
         #expect(bench.files.holds("x", Self.bytes))
     }
 
+    @Test(
+        "no option that keeps an existing file ends with status 0 if the file lacks the given checksum",
+        arguments: [["-N"], ["--if-exists", "skip"], []], [true, false])
+    func keptUnverified(_ options: [String], _ isNamed: Bool) async throws {
+        // Servers that know If-Modified-Since, that ignore it, and that send neither date nor size.
+        let plain = try OriginServer { request in
+            .file(Self.bytes, headers: [("Last-Modified", Self.date)], to: request)
+        }
+        let silent = try OriginServer { _ in
+            var reply = OriginReply(body: Self.bytes.all)
+            reply.framing = .chunked
+            return reply
+        }
+        var wrong = Self.bytes.all
+        wrong[500] ^= 1
+        for (number, origin) in [try origin(), plain, silent].enumerated() {
+            for file in [wrong, Array("short".utf8), Self.bytes.all] {
+                let bench = GetBench()
+                bench.write("x", file)
+                // Without a name of its own, the file gets the one that the server gives.
+                let name = isNamed ? ["-o", "x", origin.url("/y")] : [origin.url("/x")]
+                let process = try bench.start(options + ["--checksum", "sha256:\(Self.bytes.sha256)"] + name)
+                let status = try await process.wait()
+                let (out, err) = (process.standardOutput, process.standardError)
+                let what = "server \(number), \(file.count) bytes: \(out)\(err)"
+                let isRight = bench.files.holds("x", Self.bytes)
+                #expect(status == (isRight ? 0 : 1), "\(what)")
+                if file == Self.bytes.all {
+                    #expect(out.hasPrefix("unchanged") && out.contains("(given)"), "\(what)")
+                } else if !isRight {
+                    #expect(bench.files.contents("x") == file, "\(what)")
+                    #expect(err.contains("--if-exists overwrite"), "\(what)")
+                }
+                #expect(bench.names == ["x"], "\(what)")
+            }
+        }
+    }
+
     @Test("-N sends the existing file's time, and takes only a newer file") func newer() async throws {
         let (bench, origin) = (GetBench(), try origin())
         bench.write("x", "mine")

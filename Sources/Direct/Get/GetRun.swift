@@ -66,7 +66,9 @@ final class GetRun: RunHost {
         let standing =
             GetTarget.isBucket(item.root)
             ? nil : UnrecordedFile(item, in: store, own: own, isOfOther: other, downloadLog, names)
-        if item.ifExists == .skip, standing?.isThere == true { return GetResult(end: .skipped, file: item.likelyPath) }
+        if item.ifExists == .skip, item.job.checksum == nil, standing?.isThere == true {
+            return GetResult(end: .skipped, file: item.likelyPath)
+        }
         if before?.isOpen != true, let file = await standing?.existingFileByChecksum() {
             return result(of: file, standing, isUnchanged: true)
         }
@@ -132,7 +134,7 @@ final class GetRun: RunHost {
             let verdict = RetryPolicy.judge(failure, after: result, failed: failed, retries: retries)
             let wait: Duration
             switch verdict {
-            case .end where failure.code == .fileExists && item.ifExists == .skip:
+            case .end where failure.code == .fileExists && item.ifExists == .skip && item.job.checksum == nil:
                 // The file was made during this download, and `skip` keeps that file: drop the bytes.
                 await result.remainder?.discard(soon: false)
                 await downloadLog.remove(item.key)

@@ -113,6 +113,8 @@ final class UnrecordedFile: ExistingFile {
         if let own, own.file == path, status.isOf(own), known == nil || isOwn { return nil }
         switch item.ifExists {
         case .overwrite, .rename: return nil
+        case .skip where item.job.checksum != nil:
+            return try await checked(path, status, offer.entity, offer.source, or: .notNewer)
         case .fail, .skip:
             let words = isOwn ? "" : Self.words(of: owner, known)
             throw refusal(path, words.isEmpty ? "is there" : words)
@@ -126,7 +128,7 @@ final class UnrecordedFile: ExistingFile {
             throw refusal(
                 path, "is the file of another haul get, which has not ended yet", or: "run the same command again")
         }
-        if offer.isUnmodified { return record(path, status, offer.entity, offer.source, by: .notNewer) }
+        if offer.isUnmodified { return try await checked(path, status, offer.entity, offer.source, or: .notNewer) }
         let control = await Self.pool.run { [item] in
             Aria2Control(readable: item.root + "/" + path + Aria2Control.suffix)
         }
@@ -137,7 +139,7 @@ final class UnrecordedFile: ExistingFile {
             // Not all servers support If-Modified-Since.
             let isSame = offer.entity.total.map { $0 == status.size } ?? true
             return theirs != nil && !isNewer && isSame
-                ? record(path, status, offer.entity, offer.source, by: .notNewer) : nil
+                ? try await checked(path, status, offer.entity, offer.source, or: .notNewer) : nil
         }
         guard let total = offer.entity.total else {
             throw refusal(path, "is there (\(status.words)), and the server does not announce the size of its own")
@@ -170,6 +172,22 @@ final class UnrecordedFile: ExistingFile {
                 path, "is there and has the server's size, but also holes: another program may not have finished it")
         }
         return record(path, status, offer.entity, offer.source, by: .size)
+    }
+
+    /// The record of a file that stays. If the user gave a checksum, only that proves it: status 0 would say that the
+    /// file has the checksum.
+    private func checked(
+        _ path: String, _ status: Status, _ entity: Entity, _ source: String, or proof: Proof
+    ) async throws(TransferError) -> CompletedFile {
+        guard let wanted = item.job.checksum else { return record(path, status, entity, source, by: proof) }
+        guard await digest(path, wanted.algorithm) == wanted.digest else {
+            throw .failed(
+                Failure(
+                    .checksumMismatch,
+                    "\(path) is there (\(status.words)), and has another \(wanted.algorithm.rawValue): choose --if-exists overwrite or rename",
+                    isFinal: true))
+        }
+        return record(path, status, entity, source, by: .checksum(wanted, authority: "given"))
     }
 
     /// A file that the log knows as another URL's. Size and date say nothing about it; only a digest does.
