@@ -64,6 +64,53 @@ import Testing
         #expect(kills > 10)
     }
 
+    @Test(
+        "nothing hidden stays of a killed get after --forget, --continue or the same command",
+        arguments: [false, true], ["--forget", "--continue", "again"])
+    func cleaned(_ deniesLinks: Bool, _ way: String) async throws {
+        let steps = try await CommitSteps()
+        let origin = try OriginServer { .file(Self.versions[0], to: $0) }
+        var (kills, named) = (0, 0)
+        for step in 1...20 {
+            // The file may have been moved or deleted before anything looks at it again.
+            for fate in ["stays", "moved", "deleted", "replaced by another download"] {
+                let bench = GetBench()
+                let flag = "\(step)-\(fate)"
+                steps.arm(flag)
+                let killed = try bench.start(
+                    [origin.url("/x")],
+                    environment: steps.environment(
+                        flag, step: step, signal: SIGKILL, deniesLinks: deniesLinks, countsWrites: true))
+                if try await killed.wait() == 0 {
+                    #expect(kills > 10 && named > 3)
+                    return
+                }
+                kills += 1
+                let environment =
+                    deniesLinks ? steps.environment("never", step: 1, signal: SIGKILL, deniesLinks: true) : [:]
+                let path = bench.files.file("x")
+                let isNamed = bench.names.contains("x")
+                if isNamed {
+                    named += 1
+                    switch fate {
+                    case "moved": rename(path, path + "-moved")
+                    case "deleted": unlink(path)
+                    case "replaced by another download":
+                        let other = try bench.start(
+                            [origin.url("/other"), "-o", "x", "--if-exists", "overwrite"], environment: environment)
+                        #expect(try await other.wait() == 0, "\(other.standardOutput)")
+                    default: break
+                    }
+                }
+                let get = try bench.start([way == "again" ? origin.url("/x") : way], environment: environment)
+                _ = try await get.wait()
+                let hidden = bench.names.filter { $0.hasPrefix(".haul") }
+                #expect(hidden.isEmpty, "step \(step), \(fate): \(hidden), \(get.standardOutput)")
+                if !isNamed { break }
+            }
+        }
+    }
+
     @Test("a run that is about to record its file shares the file with no run of another URL")
     func frozen() async throws {
         let steps = try await CommitSteps()

@@ -131,8 +131,11 @@ final class DownloadLog: Sendable {
 
     /// The records of downloads that have begun and not ended, also of those that run in another process.
     func unended() async -> [GetRecord] {
-        await visit { file in file.openRecords().sorted { ($0.root, $0.key) < ($1.root, $1.key) } }
+        await visit { file in file.records(areOpen: true).sorted { ($0.root, $0.key) < ($1.root, $1.key) } }
     }
+
+    /// The records of downloads that have ended.
+    func ended() async -> [GetRecord] { await visit { file in file.records(areOpen: false) } }
 
     /// Removes all files of the journal, and its directory. Blocks.
     func removeAll() {

@@ -140,9 +140,9 @@ struct DownloadLogFile: ~Copyable {
         return files[file].flatMap { GetRecord(text($0)) }
     }
 
-    mutating func openRecords() -> [GetRecord] {
+    mutating func records(areOpen: Bool) -> [GetRecord] {
         catchUp()
-        return lines.values.filter(\.isOpen).compactMap { GetRecord(text($0)) }
+        return lines.values.filter { $0.isOpen == areOpen }.compactMap { GetRecord(text($0)) }
     }
 
     /// Appends whole lines, each with its newline.

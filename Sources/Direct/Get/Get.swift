@@ -48,6 +48,9 @@ package struct Get: AsyncParsableCommand {
         let downloadLog = try DownloadLog()
         await UnfinishedDownloads.settle(await downloadLog.unended(), in: plan.root, plan.items, settings, downloadLog)
         let left = UnfinishedDownloads(await downloadLog.unended(), in: plan.root, downloadLog)
+        if source.forget || source.continues {
+            await UnfinishedDownloads.removeHidden(in: plan.root, settings, downloadLog)
+        }
         if source.forget { try await forget(left, settings) }
         let others = source.forget ? [] : await left.records(besides: plan.items)
         if source.continues { for record in others { try plan.add(record) } }

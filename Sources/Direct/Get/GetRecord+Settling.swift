@@ -5,6 +5,14 @@ import HaulHTTP
 import HaulStorage
 
 extension GetRecord {
+    /// Removes the hidden name that a run has left which was killed after it recorded its completed file.
+    func discardHidden(in files: FileStore) async {
+        guard let hidden, !hidden.isEmpty else { return }
+        // Another download may have completed the file since.
+        let file = completed?.file ?? (item?.folder ?? "") + hidden
+        await files.discard(PartialLocation(file: file, key: key, generation: "", name: hidden))
+    }
+
     /// Removes the hidden files that the last run has left beside a completed file. If that run was killed after it gave
     /// the file its name and before it recorded that, this becomes the record of the completed file. The caller has the
     /// lock of the download.
@@ -16,10 +24,8 @@ extension GetRecord {
         guard run != Self.unbegun else { return true }
         guard let files = store as? FileStore else { return false }
         guard isOpen else {
-            guard let hidden else { return false }
-            if !hidden.isEmpty, let file = completed?.file {
-                await files.discard(PartialLocation(file: file, key: key, generation: "", name: hidden))
-            }
+            guard hidden != nil else { return false }
+            await discardHidden(in: files)
             return true
         }
         let (resume, item) = (resume, item)

@@ -9,8 +9,26 @@ struct UnfinishedDownloads {
     private let downloadLog: DownloadLog
 
     init(_ records: [GetRecord], in root: String, _ downloadLog: DownloadLog) {
-        all = records.filter { $0.root == root || $0.root.hasPrefix(root == "/" ? "/" : root + "/") }
+        all = records.filter { Self.isIn(root, $0) }
         self.downloadLog = downloadLog
+    }
+
+    private static func isIn(_ root: String, _ record: GetRecord) -> Bool {
+        record.root == root || record.root.hasPrefix(root == "/" ? "/" : root + "/")
+    }
+
+    /// Removes the hidden names of downloads in this directory and below it that were killed after they had recorded
+    /// their completed files.
+    static func removeHidden(in root: String, _ settings: GetSettings, _ downloadLog: DownloadLog) async {
+        for record in await downloadLog.ended() where record.hidden?.isEmpty == false && isIn(root, record) {
+            guard !GetTarget.isBucket(record.root), let store = try? await settings.stores.store(record.root),
+                let files = store as? FileStore,
+                // A run that removes its hidden name itself has the lock.
+                let (lock, last) = await downloadLog.claim(record.key), let last, !last.isOpen
+            else { continue }
+            await last.discardHidden(in: files)
+            withExtendedLifetime(lock) {}
+        }
     }
 
     /// Completes the records of downloads that were killed after their files had got their names, so that these files
@@ -68,7 +86,9 @@ struct UnfinishedDownloads {
         defer { withExtendedLifetime(lock) {} }
         // The last run may have been killed before it recorded its partial file.
         if let files = store as? FileStore {
-            _ = try? await files.placed(record.key, in: record.item?.folder ?? "", by: Token.make(), continuing: nil)
+            let placed = try? await files.placed(
+                record.key, in: record.item?.folder ?? "", by: Token.make(), continuing: nil)
+            if let placed { await files.discard(placed.proof) }
         }
         if let file = record.resume?.file ?? record.item?.likelyPath {
             await store.discardUnplaced(
