@@ -71,7 +71,8 @@ extension Queue {
     /// Ends runs, and claims a next job of this queue for each token in `next`. The call is idempotent.
     ///
     /// - Returns: For each run true, false if the run was fenced, or the error that the run caused in Redis; and the
-    ///   claims, as `claim` returns them.
+    ///   claims, as `claim` returns them. If there are fewer results than runs, the last runs are to be settled by
+    ///   another call, because they are in many batches.
     package func settle(
         _ ends: [RunEnd], worker: WorkerIdentity, next: [String]
     ) async throws(RedisError) -> (isOurs: [Result<Bool, RedisError>], next: [ClaimReply]) {
@@ -82,7 +83,9 @@ extension Queue {
         let reply = try await redis.run(functions.settle, keys: keys.given(to: worker.name), arguments: arguments)
         let members = reply.members
         let answers = members["ends"]?.array ?? []
-        guard answers.count == ends.count else { throw RedisError(.reply, "the settle function returned \(reply)") }
+        guard answers.count <= ends.count, !answers.isEmpty || ends.isEmpty else {
+            throw RedisError(.reply, "the settle function returned \(reply)")
+        }
         return (
             answers.map { answer in
                 if case .error(let error) = answer { .failure(error) } else { .success(answer.string == "done") }

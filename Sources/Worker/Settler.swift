@@ -87,6 +87,8 @@ final class Settler: Sendable {
                 let next = entry.next == nil ? nil : claims.count > 1 ? claims.popFirst() : claims.first
                 entry.answer.resume(returning: isOurs.map { Reply(isOurs: $0, next: next) })
             }
+            let rest = Array(batch.dropFirst(reply.isOurs.count))
+            state.withLock { $0.waiting = rest + $0.waiting }
         } catch {
             // If Redis itself has failed, the waiting entries fail, too. Call after call would exceed the grace time.
             let behind = state.withLock { state in

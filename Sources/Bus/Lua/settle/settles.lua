@@ -11,7 +11,8 @@
 --       released                   why
 --       rejected                   reason; its members are the claim's `before`, or ''
 -- Returns names and values: `ends`, with 'done', 'fenced' or an error for each run, and `claims` (claims.lua). A settle
--- that is sent again returns 'done' again. An error concerns one run; the other runs are settled.
+-- that is sent again returns 'done' again. An error concerns one run; the other runs are settled. If `ends` has fewer
+-- entries than there are runs, the last runs are not settled yet, and nothing is claimed.
 --
 -- Uses: Batches, Call, Claims, Events, Hosts, Isolation, Jobs, Order, Permits, Rejections, Replies, Reports, Responses,
 -- Settings, States, UrlIndex.
@@ -60,6 +61,10 @@ do
     Batches.restore(c, id, job.batch, restored)
     if kept then Order.follow(c, id, kept) end
   end
+
+  -- How many batches the runs of one call may be in, since the end of a batch takes Redis some 25 µs. One run may be in
+  -- 16 of them.
+  local MAX_BATCHES = 32
 
   -- What each outcome does. run: one entry of the call, with the job as Jobs.read_end() returned it.
   local OUTCOMES = {}
@@ -147,7 +152,7 @@ do
     local worker, lease = ARGV[2], tonumber(ARGV[4])
     local left = Permits.left(c)
     local may_claim = Workers.is_current(c, ARGV[3])
-    local runs, ids, tokens, replies, next_argument = {}, {}, {}, {}, 9
+    local runs, ids, tokens, replies, next_argument, batch_count = {}, {}, {}, {}, 9, 0
     for n = 1, tonumber(ARGV[8]) do
       local id, token, outcome, argument, members = unpack(ARGV, next_argument, next_argument + 4)
       local after, report = Reports.read(c, next_argument + 5)
@@ -159,6 +164,8 @@ do
       next_argument = after
     end
     for n, run in ipairs(runs) do
+      batch_count = batch_count + select(2, string.gsub(run.job and run.job.batch or '', '%S+', ''))
+      if n > 1 and batch_count > MAX_BATCHES then break end
       local fine, reply = pcall(end_run, c, worker, run)
       replies[n] = fine and reply or { err = Isolation.text_of(reply) }
       -- The events of the failed run are dropped: the worker settles that run again.
@@ -172,7 +179,7 @@ do
     if c.has_returned_elements then held, waiting = nil, nil end
     local claims = {}
     if next_argument <= #ARGV then
-      claims = not may_claim and { { 'answer', 'stale' } }
+      claims = not may_claim and { { 'answer', 'stale' } } or #replies < #runs and { { 'answer', 'more' } }
         or Claims.claim(c, worker, { unpack(ARGV, next_argument) }, lease, held, waiting)
     end
     if Permits.are_limited(c) then Permits.offer(c, left and left <= 0) end
