@@ -77,9 +77,16 @@ do
     -- A tombstone may name a file that has to be deleted (`pending_deletion`).
     local known = (previous or job.is_known) and call('HGETALL', job_key) or job.deadline and { 'deadline_at', job.deadline } or {}
     local pushed = is_begun and { push.element } or call('HMGET', c.SPEC .. id, 'spec', 'renewed')
-    local claim = Call.named { answer = 'job', id = id, token = token, spec = pushed[1], renewed = pushed[2], previous = previous,
-      now = c.NOW, hash = known, offsets = previous and call('HGETALL', c.OFFSETS .. id), before = before,
-      defaults = Defaults.as_list(c), is_limited = is_limited and '1', limits = Hosts.limits_of_run(c, rule) }
+    local claim = { 'answer', 'job', 'id', id, 'token', token, 'now', c.NOW }
+    local function add(name, value)
+      if value and #value > 0 then claim[#claim + 1], claim[#claim + 2] = name, value end
+    end
+    add('spec', pushed[1]) add('renewed', pushed[2]) add('hash', known) add('limits', Hosts.limits_of_run(c, rule))
+    add('defaults', Defaults.as_list(c))
+    if is_limited then add('is_limited', '1') end
+    if previous then
+      add('previous', previous) add('before', before) add('offsets', call('HGETALL', c.OFFSETS .. id))
+    end
     -- Last, because nobody hears of the token if a command above fails.
     claimed[#claimed + 1], claimed[#claimed + 2] = token, id
     return claim

@@ -46,10 +46,14 @@ do
       for label in string.gmatch(host, '[^.]+') do if #label > 63 then return false end end
     end
     -- If the last label is a number, the host must be an IPv4 address. A name may end with a dot.
-    local name = string.match(host, '^(.-)%.?$')
-    local last = string.match(name, '([^.]*)$')
+    local name = string.byte(host, -1) == 46 and string.sub(host, 1, -2) or host
+    local last = string.match(name, '^.*%.(.*)$') or name
+    if not string.find(last, '^%d') then return true end
     return not string.find(last, '^%d+$') and not string.find(last, '^0[xX]%x*$') or is_ipv4(name)
   end
+
+  -- What stood between the scheme and the path of the last valid URL, because jobs of one host often follow each other.
+  local last_authority
 
   -- Whether a value is an http or https URL that a job may have. Each pattern is anchored, and no two repeated classes
   -- that are adjacent share a character. Otherwise Lua would try all ways to divide a text between them.
@@ -57,6 +61,8 @@ do
     if type(url) ~= 'string' or #url > 8192 then return false end
     local authority, rest = string.match(url, '^[hH][tT][tT][pP][sS]?://([^/?#%c ]+)()')
     if not authority or not string.find(url, '^[^%c ]*$', rest) then return false end
+    if authority == last_authority then return true end
+    local whole = authority
     if string.find(authority, '@', 1, true) then
       local login
       login, authority = string.match(authority, '^(.*)@(.*)$')
@@ -67,7 +73,9 @@ do
       return address ~= nil and Urls.is_ipv6(address) and Urls.is_port(port)
     end
     local host, port = string.match(authority, '^([^:]*)(.*)$')
-    return Urls.is_host(host) and Urls.is_port(port)
+    if not (Urls.is_host(host) and Urls.is_port(port)) then return false end
+    last_authority = whole
+    return true
   end
 
   -- A URL without its login and its fragment, and with its query masked. See Contract/MaskedURL.swift.

@@ -137,6 +137,12 @@ do
 
   -- Sets pairs in a job's hash. An empty value deletes its field, because readers treat a field that exists as a value.
   function States.write_fields(c, id, fields)
+    local has_empty = false
+    for n = 2, #fields, 2 do has_empty = has_empty or fields[n] == '' end
+    if not has_empty then
+      if #fields > 0 then call('HSET', c.JOB .. id, unpack(fields)) end
+      return
+    end
     local kept, gone = {}, {}
     for n = 1, #fields, 2 do
       if fields[n + 1] == '' then gone[#gone + 1] = fields[n]
