@@ -20,6 +20,10 @@ package struct Claim: Sendable {
     package let clock: SharedClock
     /// Failed attempts in a row.
     package let attempt: Int
+    /// The attempts that failed so far, as the job's hash has them: `PastFailures`.
+    package let failures: String?
+    /// When the job was claimed, unix ms.
+    package let started: Int64
     /// An earlier run was lost with its worker. This run reports that it has begun before it does anything else, so
     /// that a crash of this worker is counted against the job.
     package let wasLost: Bool
@@ -54,9 +58,11 @@ package struct Claim: Sendable {
         self.spec = spec
         renewal = reply["renewed"]?.bytes
         previous = reply["previous"]?.string.flatMap(JobState.init)
-        clock = SharedClock(serverTime: Int64(reply["now"]?.int ?? 0))
+        started = Int64(reply["now"]?.int ?? 0)
+        clock = SharedClock(serverTime: started)
         let hash = reply["hash"]?.dictionary ?? [:]
         attempt = min(max(Int(hash["attempt"] ?? "") ?? 0, 0), Int(Int32.max))
+        failures = hash["failures"]
         wasLost = hash["crashes"] != nil
         deadline = hash["deadline_at"].flatMap { Int64($0) }
         resume = ResumePoint(hash: hash, offsets: reply["offsets"]?.dictionary ?? [:])

@@ -3,7 +3,7 @@ import HaulContract
 /// A member of a JSON object that the API writes. docs/reference/openapi.json is generated from these declarations.
 package struct JSONMember: Sendable {
     package enum Kind: Sendable, Equatable {
-        case text, id, integer, decimal, flag, any, headers, files, intervals, names
+        case text, id, integer, decimal, flag, any, headers, files, attempts, intervals, names
         case choice([String])
         /// A whole number, or one of these words.
         case integerOr(String)
@@ -46,7 +46,7 @@ extension JSONMember.Kind {
         case .any: (try? JSON(text)) == nil ? nil : text
         case .headers:
             (try? JSON(text))?.members?.allSatisfy { $0.value.string != nil } == true ? text : nil
-        case .files: (try? JSON(text))?.array == nil ? nil : text
+        case .files, .attempts: (try? JSON(text))?.array == nil ? nil : text
         case .intervals, .names, .counts, .ranking, .failures, .object: nil
         }
     }

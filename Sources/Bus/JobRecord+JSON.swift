@@ -46,6 +46,10 @@ extension JobRecord {
             "want", .text, "A control operation that no worker has applied yet: paused, cancelled, running, removed."),
         JSONMember("error", .text, "Why the job or its last attempt failed: a stable code (docs/reference/errors.md)."),
         JSONMember("message", .text, "The same as a sentence for people."),
+        JSONMember(
+            "failures", .attempts,
+            "The last \(PastFailures.most) attempts that failed, the oldest first. One without `error` was lost with its worker."
+        ),
         JSONMember("retryable", .flag, "Whether the same job may succeed later."),
         JSONMember("seconds", .decimal, "How long the run that completed the job took."),
         JSONMember("unchanged", .flag, "True if a completed job found its file or its response as it was."),

@@ -47,6 +47,14 @@ package enum Settlement: Sendable {
         if case .failed = self { true } else { isCompleted }
     }
 
+    /// Why the run did not complete its job; nil if it completed the job, or was stopped.
+    package var failure: Failure? {
+        switch self {
+        case .failed(let failure, _, _), .retry(_, let failure), .retryAfterProgress(_, let failure): failure
+        default: nil
+        }
+    }
+
     var outcome: String {
         switch self {
         case .completed, .responded: "completed"

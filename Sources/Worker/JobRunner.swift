@@ -95,6 +95,12 @@ struct JobRunner: Sendable {
         // If the request was not sent after all, or may be repeated, the next run may send it: clear the mark.
         if running.isMarkedSent, result.isRepeatable || settlement.isCompleted { report.fields.append(("sent", "")) }
         if isDeleted { report.fields.append(("pending_deletion", "")) }
+        if let failure = settlement.failure {
+            let failures = PastFailures.text(
+                claim.failures, adding: failure, started: claim.started, ended: claim.clock.milliseconds,
+                worker: queueServer.claims.identity.name, received: result.progress.received)
+            report.fields.append(("failures", failures))
+        }
         end.runEnd = RunEnd(
             claim.run, settlement, report, isFresh: claim.previous == nil && !running.hasResume,
             awaitsReplicas: queueServer.replicaWait != nil, response: result.response, hadResponse: claim.hasResponse)

@@ -66,7 +66,11 @@ import Testing
             let reply = try await f.queue.settle(run, as: settlement, report: RunReport(), worker: zombie, next: nil)
             #expect(!reply.isOurs)
         }
-        #expect(try await f.queue.job("1")?["error"] == "crash_loop")
+        let job = try #require(try await f.queue.job("1"))
+        #expect(job["error"] == "crash_loop")
+        let failures = try JSON(#require(job["failures"])).array ?? []
+        #expect(failures.map { $0["worker"]?.string } == ["lost", "lost", "lost"])
+        #expect(failures.allSatisfy { $0["error"] == nil && $0["started"]?.integer ?? 0 <= $0["ended"]?.integer ?? 0 })
         try await f.expectOrder()
     }
 
@@ -94,6 +98,8 @@ import Testing
         let job = try #require(try await f.queue.job("1"))
         #expect(job.state == (isRetried ? .queued : .scheduled))
         for field in ["crashes", "attempt", "error"] { #expect(job[field] == nil, "\(field)") }
+        // A retry is for the same job, and a push is for a new one.
+        #expect((job["failures"] != nil) == isRetried)
         try await f.expectOrder()
     }
 

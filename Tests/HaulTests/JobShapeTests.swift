@@ -75,7 +75,11 @@ import Testing
         switch kind {
         case "download": #expect(shown["bytes"]?.integer == 40_000 && shown["checksum"] != nil)
         case "request": #expect(shown["status"]?.integer == 201 && shown["body"]?.string == "made")
-        default: #expect(shown["retryable"]?.bool == false && shown["error"]?.string == "http_404")
+        default:
+            #expect(shown["retryable"]?.bool == false && shown["error"]?.string == "http_404")
+            let failures = shown["failures"]?.array ?? []
+            #expect(failures.map { $0["error"]?.string } == ["http_404"])
+            #expect(failures.map { $0["worker"]?.string } == ["w"])
         }
         worker.kill(SIGTERM)
         #expect(try await worker.wait() == 0)
@@ -137,6 +141,7 @@ extension JSON {
         case .flag: bool != nil
         case .any: true
         case .headers: members?.allSatisfy { $0.value.string != nil } ?? false
+        case .attempts: array?.allSatisfy { $0["ended"]?.integer != nil && $0["worker"]?.string != nil } ?? false
         case .files: array?.allSatisfy { $0["file"]?.string != nil } ?? false
         case .names: array?.allSatisfy { $0.string != nil } ?? false
         case .intervals:

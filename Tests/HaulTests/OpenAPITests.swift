@@ -87,6 +87,13 @@ import Testing
                 json:
                     #"{"type":"object","properties":{"file":{"type":"string"},"status":{"type":"integer"},"error":{"type":"string"}},"required":["file"]}"#
             )
+        case .attempts:
+            json.set("type", "array")
+            json.set(
+                "items",
+                json:
+                    #"{"type":"object","properties":{"started":{"type":"integer"},"ended":{"type":"integer"},"worker":{"type":"string"},"error":{"type":"string"},"message":{"type":"string"},"received":{"type":"integer"}},"required":["ended","worker"]}"#
+            )
         case .counts(let names):
             json.set("type", "object")
             json.set("properties", json: number(names))

@@ -124,7 +124,29 @@ import Testing
         }
         #expect(try await fleet.queue.job("m")?["error"] == "http_404")
         #expect(try await fleet.queue.job("c")?["error"] == "connect")
-        #expect(try await fleet.queue.job("f")?["attempt"] == "2")
+        let flaky = try #require(try await fleet.queue.job("f"))
+        #expect(flaky["attempt"] == "2")
+        let failures = try JSON(#require(flaky["failures"])).array ?? []
+        #expect(failures.map { $0["error"]?.string } == ["http_503", "http_503"])
+        for failure in failures {
+            let (started, ended) = (failure["started"]?.integer ?? 0, failure["ended"]?.integer ?? 0)
+            #expect(started > 0 && started <= ended && failure["worker"]?.string == "w")
+            #expect(failure["message"]?.string?.isEmpty == false && failure["received"]?.integer == 0)
+        }
+        #expect(try await fleet.queue.job("g")?["failures"] == nil)
+    }
+
+    @Test("a job keeps its newest ten failures, whatever its hash holds", arguments: [nil, "[", "{}", "[1,{}]"])
+    func tenFailures(known: String?) throws {
+        var text = known
+        for number in 1...12 {
+            text = PastFailures.text(
+                text, adding: Failure(.connect, String(repeating: "é", count: 300)), started: 1,
+                ended: Int64(number), worker: "w", received: 0)
+        }
+        let failures = try JSON(#require(text)).array ?? []
+        #expect(failures.map { $0["ended"]?.integer } == (3...12).map(Int64.init))
+        #expect(failures.last?["message"]?.string == String(repeating: "é", count: 200))
     }
 
     @Test("an attempt that makes progress costs no retry, and resets the count") func progress() async throws {

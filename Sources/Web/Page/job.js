@@ -63,8 +63,15 @@ function timeline() {
     box: card("What happened", { side: el("span", { class: "dim" }, "newest first") }, list),
     setJob(job) {
       recorded.clear();
-      if (job.created) recorded.set("created", entry(job.created, 0, ["queued", "quiet", "Pushed", job.started ? `Waited ${duration((job.started - job.created) / 1000)} in the queue.` : ""]));
-      if (job.started) recorded.set("started", entry(job.started, 1, ["running", "blue", `Attempt ${(job.attempt ?? 0) + 1} began${job.worker ? ` on ${job.worker}` : ""}`, ""], "started"));
+      const failures = Array.isArray(job.failures) ? job.failures : [];
+      const first = failures[0]?.started ?? job.started;
+      if (job.created) recorded.set("created", entry(job.created, 0, ["queued", "quiet", "Pushed", first ? `Waited ${duration((first - job.created) / 1000)} in the queue.` : ""]));
+      if (job.started) recorded.set("started", entry(job.started, 1, ["running", "blue", `Attempt ${Math.max(failures.length, job.attempt ?? 0) + (job.state === "failed" && failures.length ? 0 : 1)} began${job.worker ? ` on ${job.worker}` : ""}`, ""], "started"));
+      // The last one is what the job waits for or has ended with, which is said below.
+      for (const { ended, worker, error, message } of ["scheduled", "failed"].includes(job.state) ? failures.slice(0, -1) : failures) {
+        const why = error ? lower(about(error).title) : "its worker was lost";
+        recorded.set(`failure ${ended}`, entry(ended, 2, ["retry", "amber", `An attempt${worker ? ` on ${worker}` : ""} failed: ${why}`, error ? message ?? "" : "What it received was kept."], error ? "retrying" : "requeued"));
+      }
       if (job.state === "scheduled" && job.error) recorded.set("retrying", entry(job.updated ?? job.created, 2, ["waits", "amber", `Waits for a retry, because ${lower(about(job.error).title)}`, job.message ?? ""], "retrying"));
       if (job.finished) {
         const end = { completed: ["completed", "green", "Completed", job.total ? `${bytes(job.total)}${job.seconds ? ` in ${duration(Number(job.seconds))}` : ""}` : ""], failed: ["failed", "red", `Failed: ${lower(about(job.error).title)}${about(job.error).status ? ` (${about(job.error).status})` : ""}`, job.message ?? ""], cancelled: ["cancelled", "quiet", "Cancelled", ""] }[job.state];

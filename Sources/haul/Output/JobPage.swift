@@ -34,6 +34,8 @@ struct JobPage {
         add("progress", progress)
         add("durable", durable)
         add("attempts", attempts)
+        // The only failure of a failed job is its error.
+        if record.state != .failed || failures.count > 1 { failures.forEach { add("failed", $0) } }
         add("checksum", record["checksum"] ?? record["digest"])
         add("version", version)
         add("pushed", timestamp("created"))
@@ -99,6 +101,17 @@ struct JobPage {
         if let count = integer("attempt"), count > 0 { parts.append("\(count) failed in a row") }
         if let count = integer("crashes"), count > 0 { parts.append("\(count) lost with their workers") }
         return parts.isEmpty ? nil : parts.joined(separator: ", ")
+    }
+
+    /// The attempts that failed, the oldest first.
+    private var failures: [String] {
+        let attempts = record["failures"].flatMap { try? JSON($0) }?.array ?? []
+        return attempts.compactMap { attempt in
+            guard let ended = attempt["ended"]?.integer, ended > 0, ended < 1 << 53 else { return nil }
+            let worker = attempt["worker"]?.string.map { " on \($0)" } ?? ""
+            let reason = [attempt["error"]?.string, attempt["message"]?.string].compactMap(\.self)
+            return "\(Age.text(now - ended)) ago\(worker): \(reason.joined(separator: ": "))"
+        }
     }
 
     private var version: String? {

@@ -66,6 +66,11 @@ import Testing
         let file = lines(["source": "http://b/f"])
         #expect(file.contains("  state     failed 2s ago on w1"), "\(file)")
         #expect(file.contains("  from      http://b/f") && file[1].contains("#"), "\(file)")
+        let failures =
+            #"[{"ended":1000,"worker":"w2","message":"its worker was lost"},{"ended":2000,"worker":"w3","error":"http_503","message":"busy"}]"#
+        let failed = lines(["failures": failures])
+        #expect(failed.contains("  failed    2s ago on w2: its worker was lost"), "\(failed)")
+        #expect(failed.contains("  failed    1s ago on w3: http_503: busy"), "\(failed)")
         let request = lines(["kind": "request", "source": "http://a/f"])
         #expect(!request.contains { $0.contains("#") || $0.contains("progress") || $0.contains("from") }, "\(request)")
     }

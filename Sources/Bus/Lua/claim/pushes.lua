@@ -118,7 +118,7 @@ do
       -- From now on `received` counts bytes of another file. `bytes` keeps the size of the finished one.
       local bytes = job.state == 'completed' and call('HGET', job_key, 'received')
       if bytes then set('bytes', bytes) end
-      call('HDEL', job_key, 'crashes', 'attempt', unpack(END_FIELDS))
+      call('HDEL', job_key, 'crashes', 'attempt', 'failures', unpack(END_FIELDS))
       if is_begun then
         call('HDEL', spec_key, 'renewed')
         call('HDEL', job_key, not push.path and 'path' or '-', not job.meta and 'meta' or '-')

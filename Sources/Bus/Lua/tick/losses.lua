@@ -1,7 +1,7 @@
 -- Lost workers: their runs end, and what they hold returns to the queue. Only a tick finds them, and only if some worker
 -- has maintained the queue all the time.
 --
--- Uses: Budget, History, Isolation, Jobs, States.
+-- Uses: Budget, Events, History, Isolation, Jobs, States.
 -- Writes: job:<id>, leases, tick, workers, settings.
 do
   -- A task of the tick: records that a worker maintained the queue. If no worker did so for max(1 s, min(2.5 s, half a
@@ -23,6 +23,14 @@ do
     call('SET', c.PREFIX .. KEY.tick, c.NOW .. ' ' .. integer_text(grace) .. ' ' .. integer_text(applied))
   end
 
+  -- Adds a crash to the attempts that failed (PastFailures.swift). Any client may have written the field.
+  local function record_crash(c, id, job)
+    local failures, started = unpack(call('HMGET', c.JOB .. id, 'failures', 'started'))
+    local known = failures and #failures < 16384 and string.match(failures, '^(%[.+)%]$')
+    call('HSET', c.JOB .. id, 'failures', (known and known .. ',' or '[') .. '{"started":' .. (number(started) or c.NOW)
+      .. ',"ended":' .. c.NOW .. ',"worker":' .. Events.quoted(job.worker or '') .. ',"message":"its worker was lost"}]')
+  end
+
   -- Ends a run that was lost with its worker: the job returns to the front of the queue, or fails as crash_loop. The
   -- loss counts as a crash if the worker had reported that the run was at work. A claim whose reply was lost never ran,
   -- and a job that waits for its host crashes no worker. Even if it does not count, `crashes` is written, so that the
@@ -32,12 +40,14 @@ do
     States.record_lost(c, id, call('HGET', c.JOB .. id, 'lost'), { job.token })
     if not job.active_token or job.active_token ~= job.token then
       call('HSET', c.JOB .. id, 'crashes', job.crashes)
-    elseif job.crashes >= crash_limit then
+      return States.requeue(c, id, job, true, 'worker lost')
+    end
+    record_crash(c, id, job)
+    if job.crashes >= crash_limit then
       return States.fail(c, id, job, 'crash_loop', 'the job was lost with its worker ' .. (job.crashes + 1)
         .. ' times in a row; see what kills the workers, then retry it', true)
-    else
-      call('HSET', c.JOB .. id, 'crashes', job.crashes + 1)
     end
+    call('HSET', c.JOB .. id, 'crashes', job.crashes + 1)
     States.requeue(c, id, job, true, 'worker lost')
   end
 
