@@ -110,6 +110,23 @@ import Testing
         try await f.expectOrder()
     }
 
+    @Test("a push that waited behind a cancel shows the URL of the newer push that renews it")
+    func renewed() async throws {
+        let f = try await QueueFixture()
+        let start = try await Self.later(f)
+        try await act(.push(0), start, f)
+        let claim = try #require(try await f.claim())
+        try await act(.ask(.cancelled, 100), start, f)
+        try await f.tick()
+        try await act(.push(200), start, f)
+        try await f.push(#"{"url":"http://h/2","id":"1","at":\#(start + 300)}"#)
+        #expect(try await f.claim() == nil)
+        try await f.settle(claim, .cancelled)
+        #expect(try await f.queue.job("1")?["url"] == "http://h/2")
+        #expect(try #require(try await f.claim()).job().urls == ["http://h/2"])
+        try await f.expectOrder()
+    }
+
     @Test(
         "a pause older than a continuation that was claimed does not stop the run; a newer pause does",
         arguments: [true, false])

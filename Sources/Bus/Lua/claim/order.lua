@@ -262,6 +262,8 @@ do
       job.is_known = true
       Envelopes.complete(c, push)
       push.reply_to, push.batch, push.batch_size, push.batch_reply_to = kept.reply_to, kept.batch, nil, nil
+      local newer = kept.renewed and Envelopes.kept(kept.renewed, id)
+      if newer then push.url, push.url_digests = newer.url, newer.url_digests end
       -- The push has no `at` here: it is newer than what has just been settled.
       local word, reason = Pushes.verdict(job, { what = push.what }, call('HEXISTS', c.SPEC .. id, 'spec') == 1)
       -- The run completed the job before it learned of the pause, so nothing is left to continue.
