@@ -118,8 +118,10 @@ extension QueueReaderCache {
     func failureGroups(_ failures: [ListedJob: JobFacts], now: Int64) -> String {
         struct Group: Hashable { let error, host: String }
         let groups = Dictionary(grouping: failures) { Group(error: $0.value.error ?? "unknown", host: $0.value.host) }
-        let first = groups.sorted { ($1.value.count, $0.key.error) < ($0.value.count, $1.key.error) }
-            .prefix(Self.maxHosts)
+        // The host decides last, so that groups of one size and error do not swap places between two updates.
+        let first = groups.sorted {
+            ($1.value.count, $0.key.error, $0.key.host) < ($0.value.count, $1.key.error, $1.key.host)
+        }.prefix(Self.maxHosts)
         let texts = first.map { group, failures in
             var json = JSONObject()
             json.set("error", group.error)

@@ -73,6 +73,18 @@ import Testing
         #expect(page?["jobs"]?.array?.count == 3)
     }
 
+    @Test("groups of failed jobs that have the same size are sorted by host") func ties() async throws {
+        let fixture = try await WebFixture()
+        let now = try await fixture.queue.time()
+        for number in 0..<9 {
+            try await Self.write(
+                fixture, "t\(number)", .failed, score: now,
+                ["url", "http://h\(number).example/", "error", "dns", "retryable", "1"])
+        }
+        let groups = await fixture.get("/api/queues/default").json?.at("failures", "groups")?.array ?? []
+        #expect(groups.compactMap { $0["host"]?.string } == (0..<9).map { "h\($0).example" })
+    }
+
     @Test("a host has its jobs at work, what waits for it, its limits and its back-off") func hosts() async throws {
         let fixture = try await WebFixture()
         let now = try await fixture.queue.time()
