@@ -94,7 +94,8 @@ package struct Claim: Sendable {
                 let newer = try Job(element: renewal, defaults: defaults)
                 try check(newer)
                 guard newer.kind == job.kind else {
-                    throw Job.Invalid(field: "kind", reason: "is not that of the job, which is \(job.kind.words)")
+                    throw Job.Invalid(
+                        field: "kind", reason: "is not that of the job, which is \(job.kind.nameWithArticle)")
                 }
                 (job.urls, job.headers) = (newer.urls, newer.headers)
             } catch {

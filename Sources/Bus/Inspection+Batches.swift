@@ -14,12 +14,12 @@ extension Inspection {
         var findings: [Finding] = []
         for name in names.sorted() {
             let keys = [(queue.keys.batch(name), KeyName.batch), (queue.keys.members(name), .members)]
-            let strange = zip(keys, try await types(of: keys.map(\.0))).compactMap { key, type -> Finding? in
+            let wrongTypes = zip(keys, try await types(of: keys.map(\.0))).compactMap { key, type -> Finding? in
                 guard let type, type != key.1.type else { return nil }
                 return wrong(key.0, type, key.1.type, "jobs of this batch are not counted")
             }
-            findings += strange
-            guard strange.isEmpty else { continue }
+            findings += wrongTypes
+            guard wrongTypes.isEmpty else { continue }
             findings += try await checkCounts(of: name)
             findings += try await checkTimes(of: name, keys.map(\.0), repairing: repairing)
         }
@@ -83,13 +83,14 @@ extension Inspection {
     ) async throws(RedisError) -> [Finding] {
         guard let record = try await queue.batch(name), record.counts[.pending] == 0 else { return [] }
         let times = try await queue.redis.pipeline(keys.map { .command(Command("PTTL", $0)) })
-        let immortal = zip(keys, times).filter { $1.int == -1 }.map(\.0)
+        let withoutExpiry = zip(keys, times).filter { $1.int == -1 }.map(\.0)
         // A member may have joined since.
-        guard !immortal.isEmpty, try await queue.batch(name)?.counts[.pending] == 0 else { return [] }
+        guard !withoutExpiry.isEmpty, try await queue.batch(name)?.counts[.pending] == 0 else { return [] }
         if repairing {
-            _ = try await queue.redis.pipeline(immortal.map { .command(Command("PEXPIRE", $0, 604_800_000, "NX")) })
+            _ = try await queue.redis.pipeline(
+                withoutExpiry.map { .command(Command("PEXPIRE", $0, 604_800_000, "NX")) })
         }
-        return immortal.map {
+        return withoutExpiry.map {
             Finding($0, "it would never expire", "--repair sets a time to live", isRepaired: repairing)
         }
     }

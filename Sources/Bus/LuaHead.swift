@@ -31,7 +31,7 @@ enum LuaHead {
             local KEY = { \(keys.joined(separator: ", ")) }
             local TIMESTAMPS = { min = \(JobField.timestamps.lowerBound), max = \(JobField.timestamps.upperBound),
               rule = [[\(JobField.timestampRule)]] }
-            local KEPT = { min = \(QueueSetting.kept.lowerBound), max = \(QueueSetting.kept.upperBound),
+            local KEPT = { min = \(QueueSetting.retention.lowerBound), max = \(QueueSetting.retention.upperBound),
               responses = \(QueueSetting.defaultResponsesBytes), replies = \(QueueSetting.defaultRepliesBytes) }
             local OWN_HEADERS = { \(headers.joined(separator: ", ")) }
             local OWN_PREFIX = '\(JobField.forbiddenPrefix)'

@@ -63,8 +63,9 @@ extension Queue {
         return intervals
     }
 
-    /// The ids of pushes whose jobs were removed since, so that the pushes have no effect. `pushes`: the timestamp of
-    /// each push (unix ms) by id.
+    /// Which of these pushes have no effect, because their jobs were removed later. Returns their ids.
+    ///
+    /// - Parameter pushes: The timestamp of each push (unix ms), by the id of its job.
     package func removed(_ pushes: [String: Int64]) async throws(RedisError) -> [String] {
         var result: [String] = []
         for pushes in Array(pushes).pages(of: 500) {
@@ -140,12 +141,12 @@ extension Queue {
         try await redis.send(Command("ZCOUNT", keys.workers, timestamp, "+inf")).int ?? 0
     }
 
-    /// The settings that keep all jobs from starting. `maxRunning` is nil if there is no such limit.
-    package func hold() async throws(RedisError) -> (isPaused: Bool, maxRunning: Int?) {
-        try await Self.hold(redis.send(Command("HMGET", keys.settings, "paused", "max_running")))
+    /// The settings that may keep all jobs from starting. `maxRunning` is nil if there is no such limit.
+    package func startLimits() async throws(RedisError) -> (isPaused: Bool, maxRunning: Int?) {
+        try await Self.startLimits(redis.send(Command("HMGET", keys.settings, "paused", "max_running")))
     }
 
-    private static func hold(_ reply: RedisValue) -> (isPaused: Bool, maxRunning: Int?) {
+    private static func startLimits(_ reply: RedisValue) -> (isPaused: Bool, maxRunning: Int?) {
         let settings = reply.array ?? []
         return (
             settings.first?.string == "1" || settings.first?.string == "true",
@@ -170,7 +171,7 @@ extension Queue {
         for (state, reply) in zip(states, replies) { stats.counts[state] = try reply.get().int ?? 0 }
         let others = replies[states.count...].map { $0 }
         stats.rejected = try others[0].get().int ?? 0
-        (stats.isPaused, stats.maxRunning) = Self.hold(try others[1].get())
+        (stats.isPaused, stats.maxRunning) = Self.startLimits(try others[1].get())
         stats.isKnown =
             stats.rejected > 0 || stats.counts.values.contains { $0 > 0 } || others[2].int ?? 0 > 0
             || others[3].int ?? 0 > 0 || others[4].string != nil
@@ -190,6 +191,7 @@ extension Queue {
         let replies = try await redis.pipeline(names.map { .command(Command("HGETALL", keys.worker($0))) })
         var result: [(name: String, fields: [String: String])] = []
         for (name, reply) in zip(names, replies) {
+            // The hash has a field for each claim too, whose name is its token of 32 digits.
             let fields = try reply.get().dictionary.filter { $0.key.utf8.count != 32 }
             // A worker that has left stays in the list for a while, without a hash.
             if !fields.isEmpty { result.append((name, fields)) }

@@ -5,7 +5,7 @@ package struct KeptResponses: Sendable, Equatable {
     /// Bytes of header fields and bodies in the jobs' hashes.
     package let bytes: Int64
     /// The most bytes, by the setting `max_responses_bytes`.
-    package let most: Int64
+    package let limit: Int64
 
     /// The field of `response_bytes` with the sum: Lua/core/responses.lua.
     static let sum = "in all"
@@ -17,12 +17,12 @@ extension Queue {
             .command(Command("HGET", keys.responseBytes, KeptResponses.sum)),
             .command(Command("HGET", keys.settings, QueueSetting.maxResponsesBytes.name)),
         ])
-        let most = try replies[1].get().string.flatMap {
+        let limit = try replies[1].get().string.flatMap {
             QueueSetting.maxResponsesBytes.accepts($0) ? Int64($0) : nil
         }
         return KeptResponses(
             bytes: try replies[0].get().string.flatMap { Int64($0) } ?? 0,
-            most: most ?? Int64(QueueSetting.defaultResponsesBytes))
+            limit: limit ?? Int64(QueueSetting.defaultResponsesBytes))
     }
 }
 

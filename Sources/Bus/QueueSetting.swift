@@ -27,9 +27,9 @@ package enum QueueSetting: Sendable, Hashable {
     /// The worker of this name claims no more jobs.
     case quiet(worker: String)
 
-    /// In seconds. A completed job may wait a minute for replicas (Lua/settle/announcements.lua), and must be known
-    /// until then.
-    package static let kept = 60...315_360_000
+    /// The seconds for which ended jobs may be kept. At least a minute, because a completed job may wait that long for
+    /// replicas (Lua/settle/announcements.lua), and must be known until then.
+    package static let retention = 60...315_360_000
 
     /// The value of `max_responses_bytes` if it is not set.
     package static let defaultResponsesBytes = 256 << 20
@@ -97,7 +97,7 @@ package enum QueueSetting: Sendable, Hashable {
         case .starts: StartLimit.rule
         case .maxRunning, .hostConnections: "must be a whole number, 0 or more"
         case .keepCompleted, .keepFailed, .keepCancelled:
-            "must be a whole number of seconds from \(Self.kept.lowerBound) to \(Self.kept.upperBound)"
+            "must be a whole number of seconds from \(Self.retention.lowerBound) to \(Self.retention.upperBound)"
         }
     }
 
@@ -109,7 +109,7 @@ package enum QueueSetting: Sendable, Hashable {
         case .rate, .maxSeconds, .minSpeed, .maxBytes: number.map { $0 > 0 } ?? false
         case .starts: StartLimit.accepts(value)
         case .maxRunning, .hostConnections, .maxResponsesBytes, .maxRepliesBytes: number != nil
-        case .keepCompleted, .keepFailed, .keepCancelled: number.map(Self.kept.contains) ?? false
+        case .keepCompleted, .keepFailed, .keepCancelled: number.map(Self.retention.contains) ?? false
         }
     }
 }

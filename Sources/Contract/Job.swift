@@ -17,7 +17,7 @@ public struct Job: Sendable, Equatable {
         case upload
 
         /// The kind with an article, for messages.
-        package var words: String {
+        package var nameWithArticle: String {
             switch self {
             case .download: "a download"
             case .request: "a request"

@@ -25,7 +25,7 @@ package struct JobField: Sendable {
     }
 
     /// The error message, without the field's name, for a field that jobs of this kind do not have.
-    package static func strangeRule(_ kind: Job.Kind) -> String { "is not a field of \(kind.words)" }
+    package static func strangeRule(_ kind: Job.Kind) -> String { "is not a field of \(kind.nameWithArticle)" }
     /// The message for an unknown kind. A claim does not use it for a kind with a valid name: it sets the element aside
     /// for workers that know this kind (docs/reference/bus.md, "Kinds").
     package static let kindRule = "must be " + Job.Kind.allCases.map(\.rawValue).joined(separator: " or ")

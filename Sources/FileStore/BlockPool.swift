@@ -12,7 +12,7 @@ final class BlockPool: Sendable {
         var largeMade = 0
         var small: [Block] = []
         var smallMade = 0
-        /// Free blocks of one page for remainders: as many as slow streams have used at once.
+        /// Free blocks of one page for remainders. There are as many as slow streams have used at the same time.
         var pages: [Block] = []
         /// Callers that found no block, in order. Each is called once when there is a block.
         var waitingForLarge: [@Sendable () -> Void] = []
@@ -40,7 +40,7 @@ final class BlockPool: Sendable {
     }
 
     deinit {
-        // Blocks in use do not hold the pool. When the pool's last user is gone, all are back, or are lost.
+        // Blocks in use do not retain the pool, but its users do. Without a user, a block that was not returned is lost.
         state.withLock { state in
             for block in state.large + state.small + state.pages { free(block.memory) }
         }
@@ -92,7 +92,7 @@ final class BlockPool: Sendable {
     }
 
     /// Calls the next waiting caller, because the one that was called needs no block any more.
-    func passOn() {
+    func wakeNext() {
         let wake = state.withLock { state in
             if !state.large.isEmpty || state.largeMade < largeLimit { return state.next(large: true) }
             return !state.small.isEmpty || state.smallMade < smallLimit ? state.next(large: false) : nil

@@ -4,26 +4,28 @@ import HaulStorage
 
 // Hidden files beside the finished ones.
 extension FileStore {
-    /// The partial files that were not written to for `age` seconds. Blocks; walks the whole root, but no folder with an
-    /// id of its own: that is another store, whose jobs may be of queues that are not known here.
+    /// The partial files that were not written to for `age` seconds. Blocks. Walks the whole root except for folders with
+    /// an id of their own, because such a folder is another store, whose jobs may be in queues that are not known here.
     func leftoversNow(olderThan age: Int64) -> [Leftover] {
         guard let now else { return [] }
         var found: [Leftover] = []
         var pending = [""]
         while let folder = pending.popLast() {
-            guard let here = directory.beneath(folder), let entries = try? here.entries() else { continue }
+            guard let subdirectory = directory.beneath(folder), let entries = try? subdirectory.entries() else {
+                continue
+            }
             if !folder.isEmpty, entries.contains(where: { $0.name == Self.idName }) { continue }
             for (name, kind) in entries {
                 // Most files need no status.
                 if kind == .file, !name.hasPrefix(HiddenName.prefix) { continue }
-                guard let status = here.status(of: name) else { continue }
+                guard let status = subdirectory.status(of: name) else { continue }
                 if status.isDirectory {
                     pending.append(folder + name + "/")
                     continue
                 }
                 let unchanged = now - Int64(status.st_ctim.tv_sec)
                 let hidden = HiddenName(name)
-                guard unchanged > age, hidden != nil || folder.isEmpty && Self.isMomentary(name) else { continue }
+                guard unchanged > age, hidden != nil || folder.isEmpty && Self.isTemporary(name) else { continue }
                 found.append(
                     Leftover(
                         path: folder + name, key: hidden?.key ?? "", generation: hidden?.generation ?? "",
@@ -35,7 +37,7 @@ extension FileStore {
         return found
     }
 
-    private static func isMomentary(_ name: String) -> Bool {
+    private static func isTemporary(_ name: String) -> Bool {
         name.hasPrefix(Directory.probePrefix) || name.hasPrefix(idName + "-")
     }
 
@@ -60,8 +62,8 @@ extension FileStore {
         }
     }
 
-    /// Does the same, but keeps a file that already has its final name although Redis does not know: it proves that the
-    /// finished file is the job's own. Blocks.
+    /// Unlinks the partial file and its proof, unless the file already has its final name without Redis knowing of it.
+    /// Then the partial file stays, because it proves that the finished file is the job's own. Blocks.
     func unlinkUnplaced(_ location: PartialLocation) {
         guard let directory = folder(of: location.file) else { return }
         for name in names(of: location, in: directory) where name.kind == .partial {

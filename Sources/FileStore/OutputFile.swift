@@ -115,7 +115,7 @@ package final class OutputFile: BodyDestination {
     package func sink(at offset: Int64, wake: @escaping @Sendable () async -> Bool) -> any BodySink {
         // If the body needs no block any more, another body may get it.
         FileWriter(file: self, offset: offset) { [pool = path.pool] in
-            Task { if await !wake() { pool.passOn() } }
+            Task { if await !wake() { pool.wakeNext() } }
         }
     }
 

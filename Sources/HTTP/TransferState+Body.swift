@@ -94,7 +94,7 @@ extension TransferState {
     mutating func appended(_ portion: Portion) -> PortionAction {
         if count.position == portion.end {
             guard portion.wanted < portion.piece else {
-                phase = .complete(since: expecting)
+                phase = .complete(since: expectingSince)
                 return .goOn
             }
             count.isOverlong = true
@@ -106,7 +106,7 @@ extension TransferState {
             phase = .stopping(.shortened)
             return .stop(isShortened: true)
         }
-        phase = .draining(left: Int(left), since: expecting)
+        phase = .draining(left: Int(left), since: expectingSince)
         return .deliver(count.end(.shortened))
     }
 

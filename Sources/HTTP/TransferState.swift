@@ -61,13 +61,13 @@ struct TransferState {
     var count = BodyCount()
     private(set) var pause: Pause?
     /// Since when the server has had something to send: the later of the last byte and the end of a pause.
-    private(set) var expecting: UInt64
+    private(set) var expectingSince: UInt64
     /// Bytes that may be taken although other transfers wait for the same rate limit.
     var granted = 0
     /// nil until libcurl has ended the transfer.
     private(set) var libraryEnd: LibraryEnd?
 
-    init(begun now: UInt64) { expecting = now }
+    init(begun now: UInt64) { expectingSince = now }
 
     // MARK: The head
 
@@ -92,13 +92,13 @@ struct TransferState {
         phase = .receiving(destination)
         if case .sink(let offset) = destination { count.offset = offset }
         count.required = length
-        expecting = now
+        expectingSince = now
     }
 
     /// Nothing more is required. The remainder is read if it has at most `limit` bytes.
     mutating func discard(limit: Int, now: UInt64) {
         phase = .draining(left: limit, since: now)
-        expecting = now
+        expectingSince = now
     }
 
     /// Stops collecting in memory, and pauses the body at its next byte. nil if the body is not being collected.
@@ -110,11 +110,11 @@ struct TransferState {
 
     // MARK: Time
 
-    mutating func expect(at now: UInt64) { expecting = now }
+    mutating func expect(at now: UInt64) { expectingSince = now }
 
     /// Whether the server has had something to send for longer than `limit`, but sent nothing.
     func isStalled(_ now: UInt64, limit: UInt64) -> Bool {
-        pause == nil && phase != .undecided && now > expecting + limit
+        pause == nil && phase != .undecided && now > expectingSince + limit
     }
 
     /// Everything that was required has arrived, but the end of the response takes too long.
@@ -139,7 +139,7 @@ struct TransferState {
     /// The pause has ended. This many bytes may be taken although others wait.
     mutating func resume(granting bytes: Int, now: UInt64) {
         granted = bytes
-        expecting = now
+        expectingSince = now
     }
 
     // MARK: The end

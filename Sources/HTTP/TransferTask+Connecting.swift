@@ -64,7 +64,7 @@ extension TransferTask {
     /// Whether the server has sent no response to the request for a while. It may be busy with another connection.
     func isWithoutResponse(_ now: UInt64) -> Bool {
         !isRetired && state.head == nil && !connection.sockets.isEmpty
-            && now > state.expecting + ConnectionSockets.minIdleTime
+            && now > state.expectingSince + ConnectionSockets.minIdleTime
     }
 
     /// Why there is no head, once libcurl has ended with `code`.

@@ -24,7 +24,7 @@ extension TransferTask {
     /// for longer than `patience`. So all bytes of a body that becomes slower or stops are read soon.
     func updatePace(_ now: UInt64, patience: UInt64) {
         reading.pace.update(state.count.taken, at: now, patience: patience)
-        if !reading.pace.isSlow || now >= state.expecting + patience { reading.mark.set(1) }
+        if !reading.pace.isSlow || now >= state.expectingSince + patience { reading.mark.set(1) }
     }
 
     /// To be called when the head has arrived: an earlier transfer on the connection may have had a rate limit.
@@ -119,7 +119,7 @@ extension TransferTask {
 // The path to the server.
 extension TransferTask {
     func samplePath() {
-        guard reading.path.isDue(state.count.taken, at: state.expecting) else { return }
+        guard reading.path.isDue(state.count.taken, at: state.expectingSince) else { return }
         var path = clinux_path()
         guard reading.mark.socket >= 0, clinux_look_at_path(reading.mark.socket, &path) == 0, path.round_trip > 0
         else { return }

@@ -44,8 +44,8 @@ package struct ClientAddress: Sendable, Hashable, CustomStringConvertible {
         self.init(bytes: bytes)
     }
 
-    /// The network that one client can be expected to have for itself: a /24 of IPv4, or a /64 of IPv6. An address of
-    /// its own costs such a client nothing.
+    /// The network that one client can be expected to have for itself: a /24 of IPv4, or a /64 of IPv6. Such a
+    /// client can use any number of these addresses at no cost, so limits hold for the network.
     package var network: ClientNetwork {
         let prefix = bytes.prefix(bytes.count == 4 ? 3 : 8)
         return ClientNetwork(prefix: prefix.reduce(0) { $0 << 8 | UInt64($1) }, length: prefix.count)

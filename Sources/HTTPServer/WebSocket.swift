@@ -14,12 +14,12 @@ package struct WebSocketReader: Sendable {
         package init(code: UInt16) { self.code = code }
     }
 
-    private let largest: Int
+    private let maxLength: Int
     private var buffer: [UInt8] = []
     /// The pieces of a message that is not complete.
     private var message: [UInt8]?
 
-    package init(largest: Int) { self.largest = largest }
+    package init(maxLength: Int) { self.maxLength = maxLength }
 
     package mutating func add(_ bytes: some Collection<UInt8>) { buffer += bytes }
 
@@ -32,7 +32,7 @@ package struct WebSocketReader: Sendable {
                 if frame.isFinal { return .text(frame.payload) }
                 message = frame.payload
             case 0x0:
-                guard var text = message, text.count + frame.payload.count <= largest else {
+                guard var text = message, text.count + frame.payload.count <= maxLength else {
                     throw Violation(code: message == nil ? 1002 : 1009)
                 }
                 text += frame.payload
@@ -62,7 +62,7 @@ package struct WebSocketReader: Sendable {
             length = buffer[2..<2 + count].reduce(0) { $0 << 8 | Int($1) }
             start += count
         }
-        guard length <= largest else { throw Violation(code: 1009) }
+        guard length <= maxLength else { throw Violation(code: 1009) }
         guard buffer.count >= start + 4 + length else { return nil }
         let mask = Array(buffer[start..<start + 4])
         let payload = buffer[(start + 4)..<(start + 4 + length)].enumerated().map { $1 ^ mask[$0 & 3] }

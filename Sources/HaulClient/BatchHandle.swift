@@ -26,16 +26,16 @@ public struct BatchHandle: Sendable, Identifiable {
         let messages = queue.subscription(to: [channel]).makeAsyncIterator()
         let deadline = timeout.map { ContinuousClock.now + $0 }
         while true {
-            let known = try await Outcome.retrying(until: deadline, status)
+            let known = try await ResultWait.retrying(until: deadline, status)
             if let known, known.isOver, known.round > round { return known }
             if Task.isCancelled { throw .cancelled }
             if let deadline, deadline <= .now {
                 let what =
                     known.map { "\($0.pending) jobs of the batch \(id) are pending" }
                     ?? "no worker has seen the batch \(id)"
-                throw HaulError(.timedOut, "\(what) when the time was over")
+                throw HaulError(.timedOut, "\(what) when the timeout ended")
             }
-            let next = ContinuousClock.now + Outcome.pollInterval
+            let next = ContinuousClock.now + ResultWait.pollInterval
             let element = await messages.next(until: min(next, deadline ?? next))
             if messages.isFinished { throw .closed }
             if case .interrupted(let error) = element, HaulError(error).code == .refused { throw HaulError(error) }

@@ -24,7 +24,7 @@ public struct HaulError: Error, Sendable, Equatable, CustomStringConvertible {
         /// A setting, default or limit is not valid. Nothing was set. ``HaulError/field`` names it.
         public static let invalidSetting = Code(.invalidSetting)
         /// Redis does not answer, or the connection broke. Redis may or may not have executed the call. Pushes and
-        /// requests may be repeated.
+        /// control operations may be repeated.
         public static let unreachable = Code(.unreachable)
         /// Redis refuses the password, its certificate is not trusted, or its user lacks a right.
         public static let refused = Code(.refused)

@@ -40,7 +40,7 @@ public struct JobHandle: Sendable, Identifiable {
     ///   elements learns of it; with the role `service` the call times out then. A failed job is a result and not an
     ///   error, unless you call ``JobResult/get()``.
     public func result(timeout: Duration? = nil) async throws(HaulError) -> JobResult {
-        try await Outcome(handle: self, deadline: timeout.map { .now + $0 }).result()
+        try await ResultWait(handle: self, deadline: timeout.map { .now + $0 }).result()
     }
 
     /// Pauses the job. Its bytes are kept.

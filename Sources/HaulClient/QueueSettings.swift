@@ -89,7 +89,7 @@ public struct QueueSettings: Sendable, Equatable {
     }
 }
 
-/// The limits of the whole fleet for one host: docs/operate/queues.md. nil is no limit.
+/// The limits of the whole fleet for one host: docs/operate/queues.md. nil means that there is no limit.
 public struct HostLimits: Sendable, Equatable {
     /// The largest number of jobs that run on the host at once.
     public var connections: Int?

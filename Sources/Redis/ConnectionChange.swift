@@ -25,6 +25,6 @@ struct ConnectionReports: Sendable {
         report?(.recovered(after: .now - lost))
     }
 
-    /// Nobody needs a connection any more, so its return is no news.
+    /// No caller needs a connection any more, so its recovery is not reported.
     mutating func forget() { lost = nil }
 }

@@ -30,13 +30,13 @@ extension Redis {
             if error.code == .reply || error.code == .noPermission && url.kind != .cluster { return [] }
             throw error
         }
-        let asked = server
+        let current = server
         var nodes: [RedisURL.Address] = []
         for range in reply.array ?? [] {
             // The elements of a range: first slot, last slot, primary, replicas.
             guard let range = range.array, range.count > 2, let node = range[2].array, node.count > 1,
                 let port = node[1].int,
-                let address = RedisURL.clusterAddress("\(node[0].string ?? ""):\(port)", of: asked),
+                let address = RedisURL.clusterAddress("\(node[0].string ?? ""):\(port)", of: current),
                 !nodes.contains(address)
             else { continue }
             nodes.append(address)

@@ -32,11 +32,11 @@ package actor Redis {
     /// Whether another server may replace the current one: the URL names sentinels or a cluster, or the server has
     /// turned out to be a node of a cluster.
     package private(set) var mayFailOver: Bool
-    private var watch: Task<Void, Never>?
+    private var sentinelWatch: Task<Void, Never>?
     private var connecting: Task<Result<Connection, RedisError>, Never>?
     private var isClosed = false
     /// The deadline that `end(by:)` has set.
-    private var end: ContinuousClock.Instant?
+    private var closingTime: ContinuousClock.Instant?
     private var failures = 0
     package nonisolated let traffic = Traffic()
     private var reports: ConnectionReports
@@ -57,7 +57,7 @@ package actor Redis {
     }
 
     deinit {
-        watch?.cancel()
+        sentinelWatch?.cancel()
         if let live { Task { await live.close() } }
     }
 
@@ -95,9 +95,9 @@ package actor Redis {
         var tries = 0
         while true {
             let connection = try await connection(until: deadline)
-            var answers: [RedisValue]
+            var results: [RedisValue]
             do {
-                answers = try await connection.call(
+                results = try await connection.call(
                     calls.map(\.command), timeout: max(deadline - .now, .milliseconds(50)) + blocking,
                     awaitsReply: replies == .owed)
                 traffic.countRoundTrip()
@@ -108,33 +108,33 @@ package actor Redis {
                 if error.code != .cancelled, !isClosed { reports.lose(error) }
                 throw isClosed && error.code == .closed ? .clientClosed : error
             }
-            for (index, answer) in answers.enumerated() {
-                guard case .function(let function, _, _) = calls[index], case .error(let error) = answer,
+            for (index, result) in results.enumerated() {
+                guard case .function(let function, _, _) = calls[index], case .error(let error) = result,
                     error.code == .noFunction
                 else { continue }
                 let again = try await connection.call(
                     [function.library.load, calls[index].command], timeout: max(deadline - .now, .milliseconds(50)),
                     awaitsReply: replies == .owed)
                 if case .error(let refusal) = again[0] {
-                    answers[index] = .error(refusal.whileLoadingFunctions)
+                    results[index] = .error(refusal.whileLoadingFunctions)
                 } else {
-                    answers[index] = again[1]
+                    results[index] = again[1]
                 }
             }
-            guard case .error(let error) = answers[0], error.isPassing, calls.count == 1 || allPassing(answers) else {
-                return answers
+            guard case .error(let error) = results[0], error.isPassing, calls.count == 1 || allPassing(results) else {
+                return results
             }
             let wait = Backoff.milliseconds(tries)
-            if ContinuousClock.now + .milliseconds(wait) >= deadline { return answers }
-            let isLedOn = locator.follow(error, from: server)
-            if isLedOn { mayFailOver = true }
+            if ContinuousClock.now + .milliseconds(wait) >= deadline { return results }
+            let isRedirected = locator.follow(error, from: server)
+            if isRedirected { mayFailOver = true }
             // Find the server again: another one may be the primary by now.
-            if isLedOn || [.readOnly, .masterDown, .clusterDown].contains(error.code) { leave(connection) }
+            if isRedirected || [.readOnly, .masterDown, .clusterDown].contains(error.code) { retire(connection) }
             tries += 1
             // Follow the first two MOVED replies at once, even in a cancelled task. After that wait between tries:
             // nodes that do not agree yet redirect to each other.
-            if isLedOn, tries <= 2 { continue }
-            if Task.isCancelled { return answers }
+            if isRedirected, tries <= 2 { continue }
+            if Task.isCancelled { return results }
             await pause(wait)
         }
     }
@@ -153,7 +153,7 @@ package actor Redis {
 
     /// Closes the client at `deadline`, even if callers still wait. So a Redis that hangs cannot delay a shutdown.
     package func end(by deadline: ContinuousClock.Instant) {
-        end = min(end ?? deadline, deadline)
+        closingTime = min(closingTime ?? deadline, deadline)
         Task {
             try? await Task.sleep(until: deadline, clock: .continuous)
             await self.close()
@@ -162,12 +162,12 @@ package actor Redis {
 
     private func deadline(after timeout: Duration) -> ContinuousClock.Instant {
         let deadline = ContinuousClock.now + timeout
-        return end.map { min($0, deadline) } ?? deadline
+        return closingTime.map { min($0, deadline) } ?? deadline
     }
 
     package func close() async {
         isClosed = true
-        watch?.cancel()
+        sentinelWatch?.cancel()
         await live?.close()
         live = nil
     }
@@ -247,25 +247,25 @@ package actor Redis {
     }
 
     private func drop(_ connection: Connection) {
-        leave(live: connection)
+        forget(connection)
         Task { await connection.close() }
     }
 
     /// Uses `connection` for no further calls. It closes after the replies for which other callers still wait.
-    private func leave(_ connection: Connection) {
-        leave(live: connection)
+    private func retire(_ connection: Connection) {
+        forget(connection)
         Task { await connection.retire() }
     }
 
-    private func leave(live connection: Connection) {
+    private func forget(_ connection: Connection) {
         if live === connection { live = nil }
     }
 
     /// Asks the sentinels every two seconds, so that the client does not keep using an old primary that a network
     /// partition has cut off.
     private func watchSentinels() {
-        guard case .sentinel = url.kind, watch == nil else { return }
-        watch = Task { [weak self] in
+        guard case .sentinel = url.kind, sentinelWatch == nil else { return }
+        sentinelWatch = Task { [weak self] in
             while !Task.isCancelled {
                 try? await Task.sleep(for: .seconds(2))
                 await self?.askSentinels()

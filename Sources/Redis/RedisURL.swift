@@ -154,11 +154,11 @@ package struct RedisURL: Sendable, Equatable {
 
     /// Reads an address as a cluster writes it: `host:port`, with an IPv6 address not in brackets.
     ///
-    /// - Parameter asked: The node that sent the address. An empty host means the host of this node.
-    static func clusterAddress(_ text: Substring, of asked: Address?) -> Address? {
+    /// - Parameter node: The node that sent the address. An empty host means the host of this node.
+    static func clusterAddress(_ text: Substring, of node: Address?) -> Address? {
         guard let colon = text.lastIndex(of: ":"), let port = Int(text[text.index(after: colon)...]) else { return nil }
         let host = text[..<colon]
-        if host.isEmpty, case .tcp(let same, _)? = asked { return .tcp(host: same, port: port) }
+        if host.isEmpty, case .tcp(let same, _)? = node { return .tcp(host: same, port: port) }
         return host.isEmpty ? nil : .tcp(host: String(host), port: port)
     }
 

@@ -39,7 +39,7 @@ package enum ProgressPlace: Sendable, Equatable {
 package struct ProgressOption: ParsableArguments {
     @Option(
         help:
-            "plain: a line at times, bar: bars on a terminal, none. On standard error if standard output is no terminal. [bar on a terminal]"
+            "plain: a line at times, bar: bars on a terminal, none. On standard error if standard output is not a terminal. [bar on a terminal]"
     )
     package var progress: ProgressStyle?
 

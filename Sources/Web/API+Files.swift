@@ -62,7 +62,7 @@ extension API {
     ) async throws(APIError) -> (source: any SourceFile, path: String) {
         let record: JobRecord?
         do throws(RedisError) { record = try await queue.job(id) } catch { throw APIError(error) }
-        guard let record else { throw .unseen(id) }
+        guard let record else { throw .unknownJob(id) }
         guard record.state == .completed, record["kind"] == nil, let file = CompletedFile(hash: record.fields) else {
             throw APIError(404, .notFound, "the job \(id) has no file: only a completed download has one")
         }

@@ -120,7 +120,7 @@ extension API {
             }
             guard .now < end, !Task.isCancelled else {
                 // A client that gives `since` knows that the job was pushed. Otherwise the line is searched once.
-                if record == nil, since == 0, !(await isWaiting(path[3], queue)) { throw .unseen(path[3]) }
+                if record == nil, since == 0, !(await isWaiting(path[3], queue)) { throw .unknownJob(path[3]) }
                 return Self.json(202, (record ?? JobRecord(unclaimed: path[3])).json(showsResponse: isOperator))
             }
             try? await Task.sleep(for: .milliseconds(300))

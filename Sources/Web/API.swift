@@ -161,7 +161,7 @@ struct API: Sendable {
         if !filter.url.isEmpty {
             let only = query["state"] == nil ? nil : state
             // A watched list is read once a second: too often for a search through all waiting elements.
-            let isSearch = reach.most == QueueReaderCache.Reach.search.most
+            let isSearch = reach.limit == QueueReaderCache.Reach.search.limit
             let parts = [
                 "\(isSearch)", key, only?.rawValue ?? "", "\(start)", "\(limit)", filter.description, filter.url,
             ]
@@ -170,7 +170,7 @@ struct API: Sendable {
             }
         }
         let key = [
-            key, state.rawValue, "\(start)", "\(limit)", "\(reach.most)", filter.text, filter.host, filter.error,
+            key, state.rawValue, "\(start)", "\(limit)", "\(reach.limit)", filter.text, filter.host, filter.error,
             filter.worker, filter.batch, filter.kind, filter.waiting, filter.retryable, "\(filter.older)",
         ]
         return Resource(key: key.joined(separator: "\u{0}"), isSearch: !filter.isEmpty, age: .milliseconds(900)) {
@@ -187,6 +187,6 @@ struct API: Sendable {
             // A worker may have taken the job in the meantime.
             if let record = try await queue.job(id) { return record.json(showsResponse: isOperator) }
         }
-        throw APIError.unseen(id)
+        throw APIError.unknownJob(id)
     }
 }

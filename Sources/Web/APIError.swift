@@ -22,7 +22,7 @@ struct APIError: Error, Equatable {
     static func notFound(_ what: String) -> APIError { APIError(404, .notFound, "\(what) is not known here") }
 
     /// No worker has seen the job, or it has been removed.
-    static func unseen(_ id: String) -> APIError {
+    static func unknownJob(_ id: String) -> APIError {
         APIError(404, .notFound, "the job \(id) is not known: no worker has seen it yet, or it has been removed")
     }
 

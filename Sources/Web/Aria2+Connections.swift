@@ -89,7 +89,7 @@ extension Aria2 {
         _ inputs: AsyncStream<Input>, _ request: ServerRequest, _ writer: ResponseWriter,
         _ events: () async throws -> [String]
     ) async throws {
-        var reader = WebSocketReader(largest: Self.largest)
+        var reader = WebSocketReader(maxLength: Self.largest)
         var (isAllowed, spoken) = (admission.accounts == nil && request["origin"] == nil, ContinuousClock.now)
         for await input in inputs {
             switch input {

@@ -1,7 +1,7 @@
 import HaulBus
 import HaulContract
 
-// Jobs as aria2 shows and takes them: docs/operate/aria2.md.
+// Jobs in the form in which aria2 shows and accepts them: docs/operate/aria2.md.
 
 extension Aria2 {
     /// The fields of a job's hash that a download of aria2 shows.
@@ -99,9 +99,9 @@ extension Aria2 {
             members.set("path", path)
         }
         if let checksum = option("checksum") {
-            let sides = checksum.split(separator: "=", maxSplits: 1).map(String.init)
-            guard sides.count == 2 else { throw Failure("checksum must be like sha-256=HEX") }
-            members.set("checksum", sides[0].filter { $0 != "-" } + ":" + sides[1])
+            let parts = checksum.split(separator: "=", maxSplits: 1).map(String.init)
+            guard parts.count == 2 else { throw Failure("checksum must be like sha-256=HEX") }
+            members.set("checksum", parts[0].filter { $0 != "-" } + ":" + parts[1])
         }
         if let count = (option("split") ?? option("max-connection-per-server")).flatMap({ Int64($0) }) {
             members.set("connections", min(max(1, count), 16))
@@ -122,8 +122,8 @@ extension Aria2 {
         }
         let lines = options?["header"]?.array?.compactMap(\.string) ?? option("header").map { [$0] } ?? []
         for line in lines.flatMap({ $0.split(separator: "\n") }) {
-            let sides = line.split(separator: ":", maxSplits: 1)
-            if sides.count == 2 { add(String(sides[0]), String(sides[1].drop { $0 == " " })) }
+            let parts = line.split(separator: ":", maxSplits: 1)
+            if parts.count == 2 { add(String(parts[0]), String(parts[1].drop { $0 == " " })) }
         }
         if let agent = option("user-agent") { add("User-Agent", agent) }
         if let referer = option("referer") { add("Referer", referer == "*" ? uris[0] : referer) }

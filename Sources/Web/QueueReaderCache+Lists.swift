@@ -8,12 +8,12 @@ extension QueueReaderCache {
     /// How many jobs one call examines for a filter: `most`, or `inVain` while none matches. An answer without jobs
     /// would only cost the page some milliseconds.
     struct Reach {
-        let most: Int
+        let limit: Int
         let inVain: Int
 
-        static let search = Reach(most: 20_000, inVain: 100_000)
+        static let search = Reach(limit: 20_000, inVain: 100_000)
         /// A watched list is examined once a second, which would cost Redis more than a search.
-        static let watch = Reach(most: 2000, inVain: 2000)
+        static let watch = Reach(limit: 2000, inVain: 2000)
     }
 
     /// A call that has taken this long examines no further jobs, so that the user soon sees what it has found.
@@ -79,7 +79,7 @@ extension QueueReaderCache {
         let deadline = ContinuousClock.now + Self.patience
         var found: [ListedJob] = []
         var (position, step) = (start, Queue.minPageOfElements)
-        var end: Int { start + (filter.isEmpty ? limit : found.isEmpty ? reach.inVain : reach.most) }
+        var end: Int { start + (filter.isEmpty ? limit : found.isEmpty ? reach.inVain : reach.limit) }
         reading: while position < end, found.count < limit, position == start || .now < deadline {
             let page = try await matches(
                 filter, matcher, in: state, lists, from: position, limit: min(step, end - position))

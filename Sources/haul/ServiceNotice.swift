@@ -24,7 +24,7 @@ struct ServiceNotice {
 
     /// Why the queue's settings let no job start.
     private func hold() async -> String? {
-        guard let (isPaused, maxRunning) = try? await queue.hold() else { return nil }
+        guard let (isPaused, maxRunning) = try? await queue.startLimits() else { return nil }
         if isPaused { return "the queue \(queue.name) is paused (haul queue resume --queue \(queue.name))" }
         return maxRunning == 0 ? "max_running of the queue \(queue.name) is 0 (haul queue limit)" : nil
     }

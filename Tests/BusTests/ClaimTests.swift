@@ -33,7 +33,9 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("`paused` and `max_running` close a queue, also when it is empty") func closed() async throws {
+    @Test("`paused` and `max_running` let no job start, even if the queue was empty when they were set") func closed()
+        async throws
+    {
         let f = try await QueueFixture()
         try await f.queue.setSetting("paused", to: "1")
         guard case .paused = try await f.queue.claim(f.worker, token: Token.make()) else { return #expect(Bool(false)) }

@@ -58,7 +58,7 @@ import Testing
         try await expectLate(f, "1")
     }
 
-    @Test("a late push of a completed job fails as well, and an operation that stops the job comes first")
+    @Test("a late push of a completed job fails as well, and a newer pause is applied before the deadline")
     func known() async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)

@@ -381,7 +381,7 @@ import Testing
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
         try await f.settle(try #require(try await f.claim()), settlement)
         let left = try await f.redis.send(Command("PTTL", f.queue.keys.job("1"))).int ?? 0
-        // A tick deletes the job when its time is over. By itself its hash expires a little later.
+        // A tick deletes the job when its retention has ended. The hash expires by itself a little later.
         let all = days * 86_400_000 + 10_000
         #expect((all - 3_600_000...all).contains(left))
     }

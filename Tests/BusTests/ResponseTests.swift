@@ -33,7 +33,7 @@ struct ResponseTests {
         try await f.redis.send(Command("ZRANGE", f.queue.keys.responses, 0, -1)).array?.compactMap(\.string) ?? []
     }
 
-    @Test("the oldest responses are dropped to make room for a new one, and their jobs say so")
+    @Test("the oldest responses are dropped when a new one exceeds the limit, and their jobs say so")
     func bounded() async throws {
         let f = try await bench(250)
         for id in ["1", "2", "3"] {
@@ -42,7 +42,7 @@ struct ResponseTests {
             try await Task.sleep(for: .milliseconds(2))
         }
         #expect(try await kept(f) == ["2", "3"])
-        #expect(try await f.queue.keptResponses() == KeptResponses(bytes: 200, most: 250))
+        #expect(try await f.queue.keptResponses() == KeptResponses(bytes: 200, limit: 250))
         let first = try #require(try await f.queue.job("1"))
         #expect(first.state == .completed && first["status"] == "200" && first["body"] == nil)
         #expect(first.droppedResponse != nil && StoredResponse(hash: first.fields) == nil)

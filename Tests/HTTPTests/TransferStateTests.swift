@@ -168,7 +168,7 @@ struct TransferStateTests {
         #expect(state.endPause() == .limits && state.endPause() == nil)
         state.value.resume(granting: 15, now: 3)
         #expect(state.bring(10) == .goOn)
-        #expect(state.granted == 5 && state.expecting == 3)
+        #expect(state.granted == 5 && state.expectingSince == 3)
         #expect(state.bring(10) == .goOn)
         #expect(state.granted == 0)
     }

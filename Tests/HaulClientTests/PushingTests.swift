@@ -38,7 +38,7 @@ import Testing
         await queue.close()
     }
 
-    @Test("mistakes are refused before anything is sent") func mistakes() async throws {
+    @Test("invalid jobs, queue names and URLs are refused before anything is sent") func mistakes() async throws {
         let server = try await RedisServer()
         let queue = try HaulQueue(redis: server.url)
         var bodiless = Job("http://h/")

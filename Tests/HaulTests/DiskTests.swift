@@ -106,7 +106,7 @@ import Testing
         try await bench.expectWait("the disk is full", until: "btrfs qgroup limit none .")
     }
 
-    /// An ext4 file system whose device fails once it holds 40 MB, although the file system has more room.
+    /// An ext4 file system whose device fails once it holds 40 MB, although the file system has more space.
     static let failing = """
         mount -t tmpfs -o size=40m none /mnt
         truncate -s 300m /mnt/image

@@ -46,7 +46,7 @@ import Testing
         try await fleet.end(owner, other)
     }
 
-    @Test("a worker without the right to subscribe still applies requests, and makes no busy loop")
+    @Test("a worker without the right to subscribe still applies control operations, without a busy loop")
     func deaf() async throws {
         let fleet = try await ProcessFleet()
         try await fleet.server.cli(
@@ -122,7 +122,7 @@ import Testing
         #expect(worker.standardError.contains("'\(right)'"), "\(worker.standardError.suffix(500))")
     }
 
-    @Test("senseless settings, an oversized element and a key of a wrong type stop no queue")
+    @Test("invalid settings, an oversized element and a key of a wrong type do not stop a queue")
     func nonsense() async throws {
         let fleet = try await ProcessFleet(held: nil)
         try await fleet.server.cli(

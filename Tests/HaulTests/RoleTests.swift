@@ -358,7 +358,9 @@ import Testing
         }
     }
 
-    @Test("an administrator may do what docs/operate/ asks of one") func administrator() async throws {
+    @Test("the role `admin` may run the commands for which docs/operate/ needs an administrator") func administrator()
+        async throws
+    {
         let roles = try await Roles(["--appendonly", "yes"])
         let libraries = try await roles.haul("admin", "load-functions").out
         let name = try #require(libraries.firstMatch(of: /haul_[0-9a-f]+/)).0

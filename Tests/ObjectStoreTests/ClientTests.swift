@@ -61,7 +61,7 @@ import Testing
         let client = try client(origin, ["AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"])
         let mark = ObjectMark(job: "a", generation: "1", time: 1)
         func name() async throws {
-            try await client.name("o", RequestMemory([1]), md5: Digest.md5([1]), mark: mark, .absent)
+            try await client.putFinal("o", RequestMemory([1]), md5: Digest.md5([1]), mark: mark, .absent)
         }
         let error = await #expect(throws: StoreRefusal.self) { try await name() }
         #expect(error?.code == "RequestExpired" && error?.meaning == .clock)

@@ -87,7 +87,7 @@ struct LateArrivalTests: EpisodeTests {
         case .finished: #expect(isStored(try await put(good, "2", Self.new)))
         case .removed:
             await good.store.discard(PartialLocation(file: "films/film", key: Self.key, generation: "1"))
-            await good.store.unname(good.store.client.address.key("films/film")) { _ in true }
+            await good.store.deleteFinal(good.store.client.address.key("films/film")) { _ in true }
         }
         let before = (try await identity(good), await good.read("films/film"))
         // What no condition prevents, expires: a new object where none is, and deletions on radosgw.

@@ -71,7 +71,7 @@ struct NameClaimTests: EpisodeTests {
         @Sendable func put(_ text: String, _ condition: NameCondition) async -> String? {
             let bytes = Array(text.utf8)
             let mark = ObjectMark(job: text, generation: text, time: 1)
-            return try? await client.name(key, RequestMemory(bytes), md5: Digest.md5(bytes), mark: mark, condition)
+            return try? await client.putFinal(key, RequestMemory(bytes), md5: Digest.md5(bytes), mark: mark, condition)
         }
         var etag = try #require(await put("first", .absent))
         // The client learns how the server expects ETags.

@@ -407,7 +407,7 @@ import Testing
         #expect(await fixture.get(path + "jobs/==\(name)").status == 404)
     }
 
-    @Test("an action that does not say clearly for which jobs it is is refused, and changes nothing")
+    @Test("an action that does not name its jobs clearly is refused, and changes nothing")
     func unclear() async throws {
         let fixture = try await WebFixture()
         _ = await fixture.push(#"{"url":"http://h/a","id":"a","batch":"b"}"#)

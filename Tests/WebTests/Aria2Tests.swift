@@ -128,7 +128,7 @@ import Testing
         }
         for count in [0, 5, 125, 126, 65_535, 65_536] {
             let text = [UInt8](repeating: 0x61, count: count)
-            var reader = WebSocketReader(largest: 1 << 20)
+            var reader = WebSocketReader(maxLength: 1 << 20)
             // One byte at a time, with a ping between two pieces of a message.
             let bytes = masked(0x01, text) + masked(0x89, [7]) + masked(0x80, text) + masked(0x88, [])
             var messages: [WebSocketReader.Message] = []
@@ -143,7 +143,7 @@ import Testing
             (masked(0x81, [UInt8](repeating: 0, count: 2000)), 1009), (masked(0x80, [1]), 1002),
             (masked(0x09, []), 1002),
         ] as [([UInt8], UInt16)] {
-            var reader = WebSocketReader(largest: 1000)
+            var reader = WebSocketReader(maxLength: 1000)
             reader.add(bytes)
             #expect(throws: WebSocketReader.Violation(code: code)) { try reader.next() }
         }

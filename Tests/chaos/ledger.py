@@ -62,7 +62,7 @@ class Ledger:
         self.lost_with, self.redis_faults = {}, []
         self.recoveries, self.disturbed_recoveries = [], []
         # What was heard of a lost job until it ran again; the slowest of them; how often each job was lost.
-        self.heard_of_lost, self.slowest, self.losses = {}, (0, None, []), Counter()
+        self.events_of_lost, self.slowest, self.losses = {}, (0, None, []), Counter()
         self.refetched = Refetched()
 
     # During the run.
@@ -95,7 +95,7 @@ class Ledger:
                 fields = pairs(fields)
                 if fields.get("state") == "running" and fields.get("token") == token:
                     self.lost_with[id] = (time.time(), token)
-                    self.heard_of_lost.setdefault(id, []).append(f"lost with {worker}")
+                    self.events_of_lost.setdefault(id, []).append(f"lost with {worker}")
                     if self.jobs[id].kind == "download":
                         runs.append((self.jobs[id], fields, [(int(a), int(b)) for a, b in pairs(offsets).items()]))
             redis.close()
@@ -118,11 +118,11 @@ class Ledger:
         if lost and event["at"] / 1000 > lost[0]:
             seconds = event["at"] / 1000 - lost[0]
             if name != "progress":
-                self.heard_of_lost[id].append(f"{name} after {seconds:.1f} s")
+                self.events_of_lost[id].append(f"{name} after {seconds:.1f} s")
             if name in ("started", "resumed"):
                 hurt = self.is_disturbed(lost[0], event["at"] / 1000)
                 (self.disturbed_recoveries if hurt else self.recoveries).append(seconds)
-                self.slowest = max(self.slowest, (seconds, id, self.heard_of_lost[id] + [
+                self.slowest = max(self.slowest, (seconds, id, self.events_of_lost[id] + [
                     f"Redis had a fault from {began - lost[0]:.1f} to {ended - lost[0]:.1f} s"
                     for began, ended in self.redis_faults
                     if began - lost[0] < seconds and ended > lost[0] - self.lease - 4]))
@@ -173,7 +173,7 @@ class Ledger:
             if job.verified and job.size > 1 << 20:
                 return
             if not self.store.is_right(job):
-                data, log = self.store.read(job.path), ", ".join(self.heard_of_lost.get(job.id, []))
+                data, log = self.store.read(job.path), ", ".join(self.events_of_lost.get(job.id, []))
                 has = "there is no file" if data is None else f"it has {len(data)} bytes"
                 self.wrong.append(f"{job.id}: {job.path} of {job.size} bytes is not what the origin has: {has}; "
                                   f"cancelled {job.cancelled}, pushed again {job.pushed_again}, {log}")
@@ -193,7 +193,7 @@ class Ledger:
             states[state if state != "failed" else "failed " + fields.get("error", "?")] += 1
             by_kind[job.kind] += 1
             if fields.get("error") == "crash_loop":
-                crashed.append(f"{job.id} ({job.kind}): {', '.join(self.heard_of_lost.get(job.id, []))}; {fields['message']}")
+                crashed.append(f"{job.id} ({job.kind}): {', '.join(self.events_of_lost.get(job.id, []))}; {fields['message']}")
             if state not in ("completed", "failed", "cancelled"):
                 lost.append(f"{job.id}: {state}")
             elif not self.is_as_asked(job, state, fields.get("error")):

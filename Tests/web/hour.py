@@ -144,7 +144,7 @@ class Hour:
         self.effects.setdefault(name, []).append(time.monotonic() - begun)
         return result
 
-    def look(self, turn):
+    def visit_pages(self, turn):
         """Visits each page once."""
         self.go("overview", "#/fleet/overview", "Bytes received", "How old the work is")
         self.go("running jobs", "#/fleet/jobs/running", "1 to ")
@@ -267,7 +267,7 @@ class Hour:
         self.bench.driver.execute_cdp_cmd("Performance.enable", {})
         end = begun + 60 * self.options.minutes
         parts = [
-            self.look, self.move, self.find, self.cancel, self.retry,
+            self.visit_pages, self.move, self.find, self.cancel, self.retry,
             lambda _: self.rest("watched", "#/fleet/overview"), lambda _: self.rest("alone", "#/fleet/push"),
             lambda _: self.rest("watched", "#/fleet/jobs/running"), lambda _: self.rest("alone", "#/fleet/push"),
         ]
@@ -317,7 +317,7 @@ class Hour:
             print(f"slow call: {took:.0f} ms {name}")
         alone, watched = (self.shares[kind] for kind in ["alone", "watched"])
         if alone and watched:
-            print(f"Redis, % of a core: {statistics.median(alone):.2f} while nobody looks ({min(alone):.2f} to {max(alone):.2f}), "
+            print(f"Redis, % of a core: {statistics.median(alone):.2f} while no page is open ({min(alone):.2f} to {max(alone):.2f}), "
                   f"{statistics.median(watched):.2f} while the page is open ({min(watched):.2f} to {max(watched):.2f})")
         troubles = self.bench.driver.execute_script("return window.wrong") + [t for t in self.bench.complaints() if "404" not in t]
         print(f"{len(troubles)} errors of the page")

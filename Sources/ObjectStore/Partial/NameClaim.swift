@@ -92,14 +92,14 @@ final class NameClaim: Sendable {
         // No two requests have the same bytes, so that each has another ETag.
         let bytes = Array("\(mark.job)\n\(UInt64.random(in: 0...(.max)))\n".utf8)
         let md5 = Digest.md5(bytes)
-        let etag = try await store.client.name(key, RequestMemory(bytes), md5: md5, mark: mark, condition)
+        let etag = try await store.client.putFinal(key, RequestMemory(bytes), md5: md5, mark: mark, condition)
         return etag ?? Hexadecimal.text(md5)
     }
 
     /// Deletes the claim if this run has created it.
     func release() async {
         guard state.withLock({ $0.mayExist }) else { return }
-        await store.unname(key) { [mark] in $0.mark == mark }
+        await store.deleteFinal(key) { [mark] in $0.mark == mark }
     }
 }
 
@@ -116,7 +116,7 @@ extension ObjectStore {
 
     /// Removes the claim that any run of a generation has left, whose uploads were completed or aborted.
     func removeClaim(_ path: String, job: String, generation: String) async {
-        await unname(client.address.key(HiddenKeys.claim(ofName: path))) {
+        await deleteFinal(client.address.key(HiddenKeys.claim(ofName: path))) {
             $0.mark?.job == job && $0.mark?.generation == generation
         }
     }

@@ -76,13 +76,15 @@ extension ObjectPartial {
     private func assemble(
         _ upload: String, _ key: String, _ size: Int64, _ name: ObjectName?, _ claim: NameClaim?
     ) async throws(TransferError) -> Naming {
-        try await give(
-            name ?? ObjectName(chosen: hidden.whole, isGiven: true), isOther: false, looksFirst: true, claim: claim,
+        try await nameObject(
+            name ?? ObjectName(chosen: hidden.whole, isGiven: true), isOther: false, checksFirst: true, claim: claim,
             limits: Self.completion,
             isPossible: { () throws(TransferError) in
                 if try await self.isListed(upload, key, size) { return nil }
                 // Some servers show a new object only after a while.
-                if let head = try await self.verdict(key, size, within: Self.staleness) { return .placed(head) }
+                if let head = try await self.verdict(key, size, within: Self.contradictionLimit) {
+                    return .placed(head)
+                }
                 guard try await self.isStillOwner() else { return .fenced }
                 throw await self.taken(or: "its upload was aborted: by another program, or by a rule of the bucket")
             }
@@ -219,7 +221,7 @@ extension ObjectPartial {
     private func reserve(_ bytes: Int) async throws(TransferError) -> PartMemory.Reservation {
         while true {
             if let memory = store.memory.reserve(bytes, for: owner, spill: {}, orCall: nil) {
-                store.memory.leaves(memory)
+                store.memory.markUploading(memory)
                 return memory
             }
             do { try await Task.sleep(for: .milliseconds(20)) } catch { throw .cancelled }
@@ -255,8 +257,8 @@ extension ObjectPartial {
             } catch { throw error.error }
             state.withLock { $0.naming = upload }
             let naming = try await claiming(name) { (claim) throws(TransferError) in
-                try await self.give(
-                    name, isOther: number > 0, looksFirst: true, claim: claim, limits: Self.completion
+                try await self.nameObject(
+                    name, isOther: number > 0, checksFirst: true, claim: claim, limits: Self.completion
                 ) { (condition) throws(StoreRefusal) in
                     try await self.complete(upload, key, parts, whole.size, condition)
                 }

@@ -23,9 +23,9 @@ extension ObjectPartial {
     }
 
     /// How long a server that has accepted a request may take to execute it.
-    static let slowness = Duration.seconds(30)
+    static let executionLimit = Duration.seconds(30)
     /// How long a server may contradict itself: HEAD shows an object later than conditions do.
-    static let staleness = Duration.seconds(15)
+    static let contradictionLimit = Duration.seconds(15)
 
     /// Limits for repeated requests: `tries` in general, and `busy` while the server responds with 5xx.
     struct NamingLimits: Sendable {
@@ -39,12 +39,12 @@ extension ObjectPartial {
     ///
     /// - Parameters:
     ///   - isOther: True if a number was added to the name.
-    ///   - looksFirst: False if the first try may find out by If-None-Match that the name is taken.
-    ///   - claim: Taken before the look at the name, and must be valid when the request is sent.
+    ///   - checksFirst: Whether HEAD precedes the first try. If not, If-None-Match shows that the name is taken.
+    ///   - claim: Acquired before the name is checked. It must still be valid when the request is sent.
     ///   - isPossible: Called before each try. The result ends the tries, unless it is nil.
     ///   - request: Returns the object; nil if that does not exist after all.
-    func give(
-        _ name: ObjectName, isOther: Bool, looksFirst: Bool, claim: NameClaim? = nil,
+    func nameObject(
+        _ name: ObjectName, isOther: Bool, checksFirst: Bool, claim: NameClaim? = nil,
         limits: NamingLimits = NamingLimits(),
         isPossible: () async throws(TransferError) -> Naming? = { () throws(TransferError) in nil },
         _ request: (NameCondition) async throws(StoreRefusal) -> ObjectHead?
@@ -57,7 +57,7 @@ extension ObjectPartial {
         for attempt in 1... {
             if let end = try await isPossible() { return end }
             await claim?.take()
-            if looksFirst || attempt > 1 {
+            if checksFirst || attempt > 1 {
                 let next: NameCondition
                 if let head = try await head(name.path) {
                     switch collision(with: head, isOther: isOther) {
@@ -73,7 +73,7 @@ extension ObjectPartial {
                 contradicted = isContradiction ? contradicted ?? .now : nil
                 if let contradicted {
                     if case .same = next { client.tryOtherQuotes() }
-                    guard ContinuousClock.now - contradicted < Self.staleness else {
+                    guard ContinuousClock.now - contradicted < Self.contradictionLimit else {
                         throw .failed(
                             Failure(
                                 .io,
@@ -86,7 +86,7 @@ extension ObjectPartial {
             if state.withLock({ $0.hasHidden }), try await !isStillOwner() { return .fenced }
             do throws(StoreRefusal) {
                 try claim?.check()
-                if let head = try await recorded(key, { () throws(StoreRefusal) in try await request(condition) }) {
+                if let head = try await sendRecorded(key, { () throws(StoreRefusal) in try await request(condition) }) {
                     return .placed(head)
                 }
                 refusal = nil
@@ -123,10 +123,10 @@ extension ObjectPartial {
     }
 
     /// Sends a request for a key, and records it as unanswered until it is known that it will not be executed later.
-    private func recorded(
+    private func sendRecorded(
         _ key: String, _ request: () async throws(StoreRefusal) -> ObjectHead?
     ) async throws(StoreRefusal) -> ObjectHead? {
-        state.withLock { $0.unanswered.append(Unanswered(key: key, until: .now + Self.slowness)) }
+        state.withLock { $0.unanswered.append(Unanswered(key: key, until: .now + Self.executionLimit)) }
         do throws(StoreRefusal) {
             let head = try await request()
             if head != nil { state.withLock { _ = $0.unanswered.popLast() } }
@@ -151,7 +151,7 @@ extension ObjectPartial {
             var pause = Duration.milliseconds(200)
             repeat {
                 for key in keys {
-                    await store.unname(key) { $0.mark?.job == mine.0 && $0.mark?.generation == mine.1 }
+                    await store.deleteFinal(key) { $0.mark?.job == mine.0 && $0.mark?.generation == mine.1 }
                 }
                 try? await Task.sleep(for: pause)
                 pause = min(.seconds(5), pause * 2)

@@ -40,7 +40,7 @@ extension ObjectPartial {
             return (.accepted, due)
         }
         for (buffer, number) in due {
-            store.memory.leaves(buffer.reservation)
+            store.memory.markUploading(buffer.reservation)
             let digest = state.withLock { $0.digest }
             start(number) { [self] in await upload(buffer, digest) }
         }

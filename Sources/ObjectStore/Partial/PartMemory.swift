@@ -18,13 +18,13 @@ final class PartMemory: Sendable {
         let since: ContinuousClock.Instant
         /// Saves the part's bytes elsewhere, and then returns the memory.
         let spill: @Sendable () -> Void
-        /// The part's bytes are on their way to the store, so its memory comes back without a spill.
-        var isLeaving = false
+        /// The part's bytes are being uploaded or spilled, so its memory is returned without a further spill.
+        var isUploading = false
     }
 
     private struct Waiter {
-        /// The file that waits for any memory; nil if it waits for its own (its maximum is used up, or a part is
-        /// leaving).
+        /// The file that waits for any memory; nil if it waits until its own is returned, because its maximum is used up
+        /// or a part is being uploaded.
         let owner: UInt64?
         /// nil if the file tries again by itself.
         let wake: (@Sendable () async -> Bool)?
@@ -103,8 +103,8 @@ final class PartMemory: Sendable {
     }
 
     /// Records that the part is complete and will be uploaded, so that it is not spilled.
-    func leaves(_ reservation: Reservation) {
-        state.withLock { $0.holders[reservation.id]?.isLeaving = true }
+    func markUploading(_ reservation: Reservation) {
+        state.withLock { $0.holders[reservation.id]?.isUploading = true }
     }
 
     func release(_ reservation: Reservation) {
@@ -131,7 +131,7 @@ final class PartMemory: Sendable {
                     return (true, [])
                 }
                 let due = state.holders.filter {
-                    !$0.value.isLeaving && ContinuousClock.now - $0.value.since >= Self.patience
+                    !$0.value.isUploading && ContinuousClock.now - $0.value.since >= Self.patience
                 }
                 // Prefer files that hold more than half of their maximum, because only their own parts can free memory
                 // for them.
@@ -139,7 +139,7 @@ final class PartMemory: Sendable {
                 let ofFull = due.filter { full.contains($0.value.owner) }
                 let oldest = (ofFull.isEmpty ? due : ofFull).min { $0.value.since < $1.value.since }
                 guard let oldest else { return (false, []) }
-                state.holders[oldest.key]?.isLeaving = true
+                state.holders[oldest.key]?.isUploading = true
                 return (false, [oldest.value.spill])
             }
             for spill in spills { spill() }

@@ -111,9 +111,10 @@ extension BucketClient {
         return try await send(request).etag
     }
 
-    /// Gives an object its name. The request is sent once, and expires. Returns the ETag, if the server sends one.
+    /// Puts an object under its final name. The request is sent once, and expires. Returns the ETag, if the server sends
+    /// one.
     @discardableResult
-    func name(
+    func putFinal(
         _ key: String, _ memory: RequestMemory, md5: [UInt8], mark: ObjectMark, _ condition: NameCondition,
         age: Int64 = 0
     ) async throws(StoreRefusal) -> String? {
@@ -134,7 +135,7 @@ extension BucketClient {
     }
 
     /// Deletes a finished object. The request is sent once, and expires.
-    func unname(_ key: String, _ condition: NameCondition) async throws(StoreRefusal) {
+    func deleteFinal(_ key: String, _ condition: NameCondition) async throws(StoreRefusal) {
         var request = StoreRequest("DELETE", key)
         request.headers = fields(of: condition)
         request.expire()
@@ -162,7 +163,7 @@ extension BucketClient {
         var token: String?
         var pages = 0
         repeat {
-            try Self.turn(&pages)
+            try Self.countPage(&pages)
             var request = StoreRequest("GET", "")
             request.query = [("list-type", "2"), ("prefix", prefix), ("max-keys", "1000"), ("encoding-type", "url")]
             if let token { request.query.append(("continuation-token", token)) }
@@ -230,7 +231,7 @@ extension BucketClient {
         var marker: String?
         var pages = 0
         repeat {
-            try Self.turn(&pages)
+            try Self.countPage(&pages)
             var request = StoreRequest("GET", key)
             request.query = [("uploadId", upload), ("max-parts", "1000")]
             if let marker { request.query.append(("part-number-marker", marker)) }
@@ -305,7 +306,7 @@ extension BucketClient {
         var markers: (key: String, id: String)?
         var pages = 0
         repeat {
-            try Self.turn(&pages)
+            try Self.countPage(&pages)
             var request = StoreRequest("GET", "")
             request.query = [("uploads", ""), ("prefix", prefix), ("max-uploads", "1000"), ("encoding-type", "url")]
             if let markers {
@@ -348,13 +349,14 @@ extension BucketClient {
         return parts
     }
 
-    /// The pages of a listing: a million entries. A server that always names one page more would get requests forever.
+    /// The pages of a listing: a million entries. A server that always announces a further page
+    /// would get requests forever.
     private static let maxPages = 1000
 
     /// Counts a page of a listing.
     ///
     /// - Throws: If there are too many.
-    private static func turn(_ pages: inout Int) throws(StoreRefusal) {
+    private static func countPage(_ pages: inout Int) throws(StoreRefusal) {
         pages += 1
         guard pages <= maxPages else {
             throw StoreRefusal(

@@ -13,8 +13,8 @@ struct RequestBackoff: Sendable {
     /// The backoff before retry `number` (the first retry is 1). The upper bound doubles each time, and jitter chooses
     /// a time below it.
     static func wait(before number: Int, using generator: inout some RandomNumberGenerator) -> Duration {
-        let most = min(longest, first * Double(1 << min(number, 12)))
-        return .seconds(Double.random(in: first / 2...most, using: &generator))
+        let limit = min(longest, first * Double(1 << min(number, 12)))
+        return .seconds(Double.random(in: first / 2...limit, using: &generator))
     }
 }
 

@@ -117,11 +117,11 @@ extension ObjectStore: DurableStore, SourceFolder {
     package func discardUnplaced(_ places: [PartialLocation]) async { for place in places { await discard(place) } }
 
     package func delete(_ file: String, _ identity: FinishedIdentity) async {
-        await unname(client.address.key(file)) { $0.matches(identity) }
+        await deleteFinal(client.address.key(file)) { $0.matches(identity) }
     }
 
     /// Deletes a finished object, as long as it is the right one. Checks it again before each try.
-    func unname(_ key: String, where isRight: @Sendable (ObjectHead) -> Bool) async {
+    func deleteFinal(_ key: String, where isRight: @Sendable (ObjectHead) -> Bool) async {
         var last: NameCondition?
         for attempt in 1...RequestBackoff.tries {
             guard let head = try? await client.head(key), isRight(head) else { return }
@@ -131,7 +131,7 @@ extension ObjectStore: DurableStore, SourceFolder {
             last = nil
             let sent = ContinuousClock.now
             var isWithoutResponse = false
-            do throws(StoreRefusal) { return try await client.unname(key, condition) } catch {
+            do throws(StoreRefusal) { return try await client.deleteFinal(key, condition) } catch {
                 switch error.meaning {
                 case .noSuchObject, .denied, .noSuchBucket, .cancelled, .full: return
                 case .unknownRequest, .final:

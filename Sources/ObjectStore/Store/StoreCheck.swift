@@ -167,7 +167,7 @@ package struct StoreCheck: Sendable {
 
     private func conditionalDeletion() async throws(StoreRefusal) -> [Finding] {
         let deleted = try await refused(presigned("DeleteObject")) { () throws(StoreRefusal) in
-            try await client.unname(key("object"), Self.wrong)
+            try await client.deleteFinal(key("object"), Self.wrong)
         }
         return [
             Finding(
@@ -191,7 +191,7 @@ package struct StoreCheck: Sendable {
     private func name(
         _ name: String, _ bytes: [UInt8], _ condition: NameCondition, age: Int64 = 0
     ) async throws(StoreRefusal) {
-        try await client.name(
+        try await client.putFinal(
             key(name), RequestMemory(bytes), md5: Digest.md5(bytes), mark: mark, condition, age: age)
     }
 

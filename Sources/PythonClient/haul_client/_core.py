@@ -315,8 +315,8 @@ class Core:
         except HaulError:
             workers = None
         if workers == 0:
-            return NoWorker(f"{what} when the time was over, and no worker serves the queue {self.name}")
-        return TimedOut(f"{what} when the time was over")
+            return NoWorker(f"{what} when the timeout ended, and no worker serves the queue {self.name}")
+        return TimedOut(f"{what} when the timeout ended")
 
     def batch_result(self, name: str, after: int, timeout: Optional[float]) -> Operation[BatchStatus]:
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
@@ -330,7 +330,7 @@ class Core:
                 what = f"{status.pending} jobs of the batch {name} are pending" if status else (
                     f"no worker has seen the batch {name}"
                 )
-                raise TimedOut(f"{what} when the time was over")
+                raise TimedOut(f"{what} when the timeout ended")
             yield Receive(min(self.LOOK, deadline - now))
 
     # Following one job

@@ -128,11 +128,11 @@ private struct SizeCache: AsyncParsableCommand {
             return Terminal.line(
                 JSON.object([
                     ("responses", String(sizes.count)), ("bytes", String(bytes)), ("kept", String(kept.bytes)),
-                    ("most", String(kept.most)),
+                    ("most", String(kept.limit)),
                 ]))
         }
         Terminal.line("\(sizes.count) \(sizes.count == 1 ? "response" : "responses"), \(Units.bytes(bytes))")
-        Terminal.line("the queue keeps \(Units.bytes(kept.bytes)) of at most \(Units.bytes(kept.most))")
+        Terminal.line("the queue keeps \(Units.bytes(kept.bytes)) of at most \(Units.bytes(kept.limit))")
     }
 }
 

@@ -2,7 +2,7 @@ import HaulBus
 import HaulRedis
 
 /// The wait for one job's end.
-struct Outcome {
+struct ResultWait {
     let handle: JobHandle
     let deadline: ContinuousClock.Instant?
 
@@ -12,7 +12,7 @@ struct Outcome {
     func result() async throws(HaulError) -> JobResult {
         let messages = handle.queue.subscription(to: [handle.id]).makeAsyncIterator()
         var known: JobStatus?
-        // Look before the subscription is confirmed: a job that has ended already needs no wait.
+        // Reads the hash before the subscription is confirmed, because a job that has ended already needs no wait.
         switch try await readUntilDeadline() {
         case .ended(let status): return JobResult(status)
         case .removed: return JobResult(removed: handle.id)
@@ -71,7 +71,7 @@ struct Outcome {
     }
 
     /// Looks for the push in the list of rejected elements: the event may have been published before the subscription.
-    /// An element that this library wrote begins with `id` and `at`, so the kept beginning contains both.
+    /// An element that this library wrote begins with `id` and `at`, so the part that is kept contains both.
     ///
     /// - Throws: `.rejected` if the push was rejected.
     private func checkRejected() async throws(HaulError) {
@@ -93,7 +93,7 @@ struct Outcome {
         let what = known.map { "job \(handle.id) is \($0.state.rawValue)" } ?? "no worker has seen job \(handle.id)"
         let workers = try? await handle.queue.queue.workerCount()
         let why = workers == 0 ? ", and no worker serves the queue \(handle.queue.name)" : ""
-        return HaulError(.timedOut, "\(what) when the time was over\(why)")
+        return HaulError(.timedOut, "\(what) when the timeout ended\(why)")
     }
 }
 
