@@ -1,5 +1,6 @@
 import Dispatch
 import Glibc
+import Synchronization
 
 /// Signals as a stream, so that the task that does the work also handles them.
 package enum Signals {
@@ -25,23 +26,43 @@ package enum Signals {
     /// SIGTERM, SIGINT and SIGHUP.
     package static func terminations() -> AsyncStream<Int32> { stream(of: [SIGTERM, SIGINT, SIGHUP]) }
 
+    private struct State {
+        /// One for each signal, until the process ends: if libdispatch cancels one of two sources of a signal, the other
+        /// one gets nothing any more.
+        var sources: [Int32: any DispatchSourceSignal] = [:]
+        var listeners: [Int: (numbers: [Int32], continuation: AsyncStream<Int32>.Continuation)] = [:]
+        var lastID = 0
+    }
+
+    private static let state = Mutex(State())
+
     /// The signals as they arrive. From this call on they have no other effect.
     package static func stream(of numbers: [Int32]) -> AsyncStream<Int32> {
         AsyncStream { continuation in
-            let sources = numbers.map { number in
-                signal(number, SIG_IGN)
-                let source = DispatchSource.makeSignalSource(signal: number)
-                source.setEventHandler { continuation.yield(number) }
-                source.resume()
-                return source
+            let id = state.withLock { state in
+                state.lastID += 1
+                state.listeners[state.lastID] = (numbers, continuation)
+                for number in numbers where state.sources[number] == nil {
+                    signal(number, SIG_IGN)
+                    let source = DispatchSource.makeSignalSource(signal: number)
+                    source.setEventHandler { deliver(number) }
+                    source.resume()
+                    state.sources[number] = source
+                }
+                return state.lastID
             }
-            nonisolated(unsafe) let kept = sources
-            continuation.onTermination = { _ in for source in kept { source.cancel() } }
+            continuation.onTermination = { _ in state.withLock { $0.listeners[id] = nil } }
+        }
+    }
+
+    private static func deliver(_ number: Int32) {
+        for listener in state.withLock({ Array($0.listeners.values) }) where listener.numbers.contains(number) {
+            listener.continuation.yield(number)
         }
     }
 
     /// The first signal cancels the work. The second one ends the process at once with status 130.
-    package static func cancelling<T>(_ work: Task<T, Never>) -> Task<Void, Never> {
+    package static func cancelling<T, E: Error>(_ work: Task<T, E>) -> Task<Void, Never> {
         Task {
             for await _ in terminations() {
                 if work.isCancelled { _exit(130) }
