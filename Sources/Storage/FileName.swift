@@ -28,6 +28,17 @@ package enum FileName {
         return !(3...4 ~= stem.utf8.count && reserved.contains(stem.lowercased()))
     }
 
+    /// Whether the name ends with an extension that says what the file is: `.zip`, but not the `.2` of a version, nor the
+    /// name of a program that made the response.
+    package static func hasExtension(_ name: String) -> Bool {
+        let bytes = name.utf8
+        guard let dot = bytes.lastIndex(of: UInt8(ascii: ".")), dot != bytes.startIndex else { return false }
+        let last = bytes[dot...].dropFirst()
+        let isWord = last.allSatisfy { 48...57 ~= $0 || 65...90 ~= $0 || 97...122 ~= $0 }
+        return (1...10).contains(last.count) && isWord && last.contains { $0 > 57 }
+            && !["php", "asp", "aspx", "jsp", "cgi"].contains(String(Substring(last)).lowercased())
+    }
+
     /// `name (1).ext`, `name (2).ext`, … within 255 bytes.
     package static func numbered(_ name: String, _ number: Int) -> String {
         let (stem, suffix) = split(name)
