@@ -84,7 +84,10 @@ struct CurlFailure {
 
     /// The error is in the server's certificate or in ours, or we have none. It lasts until an operator repairs it.
     private var isOfCertificate: Bool {
-        [CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_ISSUER_ERROR, CURLE_SSL_INVALIDCERTSTATUS].contains(code)
+        [
+            CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_ISSUER_ERROR, CURLE_SSL_INVALIDCERTSTATUS,
+            CURLE_SSL_PINNEDPUBKEYNOTMATCH,
+        ].contains(code)
             || requiresCertificate
     }
 
@@ -104,6 +107,7 @@ struct CurlFailure {
         case CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CACERT_BADFILE, CURLE_SSL_ISSUER_ERROR,
             CURLE_SSL_INVALIDCERTSTATUS:
             return (.tls, "the certificate of \(server) cannot be trusted: \(said)")
+        case CURLE_SSL_PINNEDPUBKEYNOTMATCH: return (.tls, "the key of \(server) is not the one of --pin")
         case CURLE_SSL_CONNECT_ERROR, CURLE_SSL_CIPHER, CURLE_SSL_CERTPROBLEM, CURLE_SSL_ENGINE_INITFAILED:
             return (.tls, "TLS with \(server) failed: \(said)")
         default: return nil

@@ -81,6 +81,7 @@ final class EasyHandle {
             try set(CURLOPT_SSLCERT, certificate.file)
             try set(CURLOPT_SSLKEY, certificate.key ?? certificate.file)
         }
+        try setNetwork(configuration)
         try setMethod(request)
         for field in request.headers { try addHeader(field.name, field.value) }
         ccurl_set_pointer(raw, CURLOPT_HTTPHEADER, headers)
@@ -89,6 +90,27 @@ final class EasyHandle {
             resolved = list
         }
         ccurl_set_pointer(raw, CURLOPT_RESOLVE, resolved)
+    }
+
+    /// Settings that only commands of a person have.
+    private func setNetwork(_ configuration: TransferEngine.Configuration) throws(TransferError) {
+        switch configuration.addressFamily {
+        case .v4?: set(CURLOPT_IPRESOLVE, Int(CURL_IPRESOLVE_V4))
+        case .v6?: set(CURLOPT_IPRESOLVE, Int(CURL_IPRESOLVE_V6))
+        case nil: break
+        }
+        if let interface = configuration.interface { try set(CURLOPT_INTERFACE, interface) }
+        if let socket = configuration.unixSocket { try set(CURLOPT_UNIX_SOCKET_PATH, socket) }
+        if let pin = configuration.pin {
+            try set(CURLOPT_PINNEDPUBLICKEY, pin)
+            set(CURLOPT_SSL_VERIFYPEER, 0)
+            set(CURLOPT_SSL_VERIFYHOST, 0)
+        }
+        for entry in configuration.connectTo {
+            guard let list = curl_slist_append(pinned, entry) else { throw Self.outOfMemory }
+            pinned = list
+        }
+        if pinned != nil { ccurl_set_pointer(raw, CURLOPT_CONNECT_TO, pinned) }
     }
 
     /// Closes the connection when the transfer ends. Otherwise the rest of an HTTP/2 stream would precede the next

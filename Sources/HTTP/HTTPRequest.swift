@@ -27,5 +27,8 @@ package struct HTTPRequest: Sendable {
     /// The buckets of hosts: a redirect or a mirror obeys the bucket of its own host.
     package var hostBuckets: HostBuckets?
 
+    /// A `ResponseObserver` reads the head.
+    var isObserved = false
+
     package init(url: String) { self.url = url }
 }

@@ -12,6 +12,8 @@ package struct ResponseHead: Sendable {
     /// Whether the connection had served an earlier request.
     package let isReused: Bool
     package let isHTTP2: Bool
+    /// nil unless the request was observed.
+    package var facts: ConnectionFacts?
 
     package init(
         status: Int, headers: HeaderFields, url: String, method: String = "GET", remoteAddress: String = "",

@@ -9,14 +9,16 @@ package struct StoredCookie: Sendable, Equatable {
     private let isSecure: Bool
     /// Unix seconds; 0 for a cookie that ends with the browser's session.
     private let expires: Int64
+    /// Scripts of a page must not read it.
+    private let isHTTPOnly: Bool
 
     /// Reads a line of seven fields that are separated by tabs: domain, whether subdomains are included, path, whether
     /// the cookie is for https only, expiry, name and value. nil for a comment or an empty line.
     ///
     /// - Throws: `Unreadable` for any other line.
     package init?(line: String) throws(Unreadable) {
-        let httpOnly = "#HttpOnly_"
-        let text = line.hasPrefix(httpOnly) ? line.dropFirst(httpOnly.count) : line[...]
+        isHTTPOnly = line.hasPrefix(Self.httpOnly)
+        let text = isHTTPOnly ? line.dropFirst(Self.httpOnly.count) : line[...]
         if text.hasPrefix("#") || text.allSatisfy(\.isWhitespace) { return nil }
         var fields = text.split(separator: "\t", omittingEmptySubsequences: false).map(String.init)
         // A line with an empty value may have lost its last tab.
@@ -31,6 +33,53 @@ package struct StoredCookie: Sendable, Equatable {
     }
 
     package struct Unreadable: Error, Sendable {}
+
+    /// Reads a Set-Cookie field of a response of `url` (RFC 6265 section 5.3). nil if it is not a cookie, or one that
+    /// `url` may not set.
+    package init?(field: String, from url: WebURL, at now: Int64) {
+        var parts = field.split(separator: ";").map { part in
+            part.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map(\.trimmed)
+        }
+        guard !parts.isEmpty else { return nil }
+        let pair = parts.removeFirst()
+        guard pair.count == 2, !pair[0].isEmpty, pair[0].utf8.count + pair[1].utf8.count <= CookieJar.maxBytes,
+            !(pair[0] + pair[1]).utf8.contains(where: { $0 < 0x20 || $0 == 0x7F })
+        else { return nil }
+        let attributes = Dictionary(
+            parts.map { ($0[0].lowercased(), $0.count > 1 ? String($0[1]) : "") }, uniquingKeysWith: { $1 })
+        let given = String((attributes["domain"] ?? "").lowercased().drop { $0 == "." })
+        // A cookie for a whole top-level domain would go to strangers.
+        guard given.isEmpty || given == url.host || given.contains(".") && url.host.hasSuffix("." + given) else {
+            return nil
+        }
+        (name, value) = (String(pair[0]), String(pair[1]))
+        (domain, isForSubdomains) = (given.isEmpty ? url.host : given, !given.isEmpty)
+        let folder = url.path.lastIndex(of: "/").map { String(url.path[..<$0]) } ?? ""
+        path = attributes["path"].flatMap { $0.hasPrefix("/") ? $0 : nil } ?? (folder.isEmpty ? "/" : folder)
+        (isSecure, isHTTPOnly) = (attributes["secure"] != nil, attributes["httponly"] != nil)
+        // 0 means the end of the session, so a time in the past is at least 1.
+        if let age = attributes["max-age"].flatMap({ Int64($0) }) {
+            expires = age <= 0 ? 1 : now.addingReportingOverflow(age).overflow ? 0 : now + age
+        } else {
+            expires = attributes["expires"].flatMap(HTTPDate.parse).map { max($0, 1) } ?? 0
+        }
+    }
+
+    /// The cookie as a line of a file.
+    package var line: String {
+        [
+            (isHTTPOnly ? Self.httpOnly : "") + (isForSubdomains ? "." : "") + domain,
+            isForSubdomains ? "TRUE" : "FALSE",
+            path, isSecure ? "TRUE" : "FALSE", "\(expires)", name, value,
+        ].joined(separator: "\t")
+    }
+
+    /// Whether both have the same name, domain and path, so that there can be only one of them.
+    package func isSameCookie(as other: StoredCookie) -> Bool {
+        (name, domain, path) == (other.name, other.domain, other.path)
+    }
+
+    private static let httpOnly = "#HttpOnly_"
 
     package func isPast(at seconds: Int64) -> Bool { expires != 0 && expires <= seconds }
 

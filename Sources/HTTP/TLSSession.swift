@@ -37,6 +37,11 @@ final class TLSSession {
     /// Whether OpenSSL has read bytes from the socket that libcurl has not read from OpenSSL yet.
     static func hasUnreadInput(_ easy: EasyHandle) -> Bool { raw(of: easy).map { SSL_has_pending($0) == 1 } ?? false }
 
+    /// The version of TLS; nil if the connection has none.
+    static func version(of easy: EasyHandle) -> String? {
+        raw(of: easy).flatMap { SSL_get_version($0) }.map { String(cString: $0) }
+    }
+
     private static func raw(of easy: EasyHandle) -> OpaquePointer? {
         guard let info = ccurl_get_tls(easy.raw), info.pointee.backend == CURLSSLBACKEND_OPENSSL else { return nil }
         return info.pointee.internals.map { OpaquePointer($0) }

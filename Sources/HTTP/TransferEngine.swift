@@ -29,7 +29,21 @@ package actor TransferEngine {
         /// them for a day.
         var trusted: UInt64?
         /// Addresses of names, used instead of the resolver's: `host:port:address,address`.
-        var addresses: [String] = []
+        package var addresses: [String] = []
+        /// Where to connect instead of a URL's server: `host:port:host:port`, as libcurl's CURLOPT_CONNECT_TO.
+        package var connectTo: [String] = []
+        /// Addresses of this family only.
+        package var addressFamily: AddressFamily?
+        /// The interface, name or address of this host that connections start from.
+        package var interface: String?
+        /// A socket of this host to which all requests go instead of their servers.
+        package var unixSocket: String?
+        /// The digests of public keys, `sha256//BASE64;…`. A server must have one of these keys, which then proves who it
+        /// is. The authority and the names of its certificate are not verified.
+        package var pin: String?
+
+        package enum AddressFamily: Sendable { case v4, v6 }
+
         package init() {}
 
         /// The configuration for requests to this URL.
@@ -100,6 +114,12 @@ package actor TransferEngine {
     ///
     /// - Throws: Why there is no head.
     package func start(_ request: HTTPRequest) async throws(TransferError) -> Transfer {
+        let transfer = try await startUnobserved(request)
+        ResponseObserver.current?(transfer.head)
+        return transfer
+    }
+
+    private func startUnobserved(_ request: HTTPRequest) async throws(TransferError) -> Transfer {
         let address = try await resolveForProxy(request)
         var attempt = Attempt(address: address, offersHTTP2: http2.contains(request.url))
         // The failure without HTTP/2. If the server does not agree to HTTP/2 either, this failure says more.
@@ -194,6 +214,7 @@ package actor TransferEngine {
         let configuration = configuration.reaching(request.url)
         var request = request
         request.expectsContinue = request.expectsContinue && attempt.expectsContinue
+        request.isObserved = ResponseObserver.current != nil
         let easy = try handles.take(for: request, configuration, offeringHTTP2: attempt.offersHTTP2)
         if let address = attempt.address { try easy.pin(to: address) }
         if attempt.needsNewConnection || request.isSentOnce { easy.requireNewConnection() }

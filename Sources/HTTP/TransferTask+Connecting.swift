@@ -6,7 +6,7 @@ import HaulExecutors
 extension TransferTask {
     /// With a proxy we connect only to the proxy, which the operator has chosen.
     private func refusal(of address: IPAddress?) -> TransferError? {
-        guard configuration.proxy == nil else { return nil }
+        guard configuration.proxy == nil, configuration.unixSocket == nil else { return nil }
         guard let address else { return .forbidden(nil, "of an unknown family", of: request.url) }
         return configuration.policy.refusal(of: address, hostAddresses: shared.hostAddresses)
             .map { .forbidden(address, $0, of: request.url) }

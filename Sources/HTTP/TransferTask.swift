@@ -109,10 +109,11 @@ final class TransferTask {
             state.fieldsAreRefused(why)
             return 0
         case .complete(let status, let headers):
-            let head = ResponseHead(
+            var head = ResponseHead(
                 status: status, headers: headers, url: request.url, method: request.method,
                 remoteAddress: connection.peer?.address ?? "", isReused: connection.sockets.isEmpty,
                 isHTTP2: state.parser.isHTTP2)
+            if request.isObserved, let easy { head.facts = ConnectionFacts(easy, proxy: configuration.proxy) }
             if status == 417, request.expectsContinue, let outgoing {
                 // libcurl would repeat the request by itself, and deliver a second head.
                 outgoing.isRequestRefused = true
