@@ -64,7 +64,7 @@ package protocol Partial: BodyDestination, AnyObject {
 
 extension Partial {
     package var alignment: Int64 { 1 << 20 }
-    package var maxSinks: Int { 16 }
+    package var maxSinks: Int { 64 }
     package var hasMoreToReport: Bool { false }
     package var continuable: ByteIntervals { written }
 }

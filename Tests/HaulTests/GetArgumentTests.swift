@@ -1,11 +1,70 @@
+import Foundation
+import Glibc
+import HaulContract
 import HaulTestSupport
 import Testing
 
+@testable import HaulDirect
 @testable import HaulStorage
 
-/// The names that `haul get` gives to files.
+/// The arguments of `haul get` that name files, mirrors and checksums.
 @Suite(.timeLimit(.minutes(2))) struct GetArgumentTests {
     private static let bytes = FileBytes(seed: 96, count: 300_000)
+
+    @Test(
+        "brackets and braces stand for several URLs, and others for themselves",
+        arguments: [
+            ("h/[1-3]", ["h/1", "h/2", "h/3"]), ("h/[08-10]", ["h/08", "h/09", "h/10"]),
+            ("h/[a-c]{x,y}", ["h/ax", "h/ay", "h/bx", "h/by", "h/cx", "h/cy"]), ("h/[0-10:5]", ["h/0", "h/5", "h/10"]),
+            ("h/{a,}", ["h/a", "h/"]), ("http://[::1]/f[1-2]", ["http://[::1]/f1", "http://[::1]/f2"]),
+            ("h/{a}", ["h/{a}"]), ("h/[3-1]", ["h/[3-1]"]), ("h/[a-9]", ["h/[a-9]"]), ("h/[", ["h/["]),
+            ("h/[1-2", ["h/[1-2"]), ("h/a", ["h/a"]),
+        ])
+    func patterns(_ text: String, _ urls: [String]) throws {
+        #expect(try URLPattern(text).urls.map(\.text) == urls)
+    }
+
+    @Test("#1 in a name is what the first pattern stands for") func marks() throws {
+        let url = URLPattern.URL(text: "h/a1", values: ["a", "1"])
+        #expect(URLPattern.name("f#2-#1#3#.bin", of: url) == "f1-a#3#.bin")
+        #expect(URLPattern.name("#1", of: URLPattern.URL(text: "h/")) == "#1")
+    }
+
+    @Test(
+        "a checksum is read in each form that other programs write",
+        arguments: [
+            "sha256:E3B0C44298FC1C149AFBF4C8996FB92427AE41E4649B934CA495991B7852B855",
+            "sha-256=e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+            "SHA256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+            "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+            "sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=",
+        ])
+    func checksums(_ text: String) {
+        #expect(
+            GivenChecksum.normalized(text)
+                == "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855")
+        #expect(GivenChecksum.normalized("nonsense") == "nonsense")
+        #expect(GivenChecksum.normalized("d41d8cd98f00b204e9800998ecf8427e") == "md5:d41d8cd98f00b204e9800998ecf8427e")
+    }
+
+    @Test("each -o names its URL, and #1 names the files of a pattern") func outputs() async throws {
+        let bench = GetBench()
+        let origin = try OriginServer { OriginReply(body: Array($0.path.utf8)) }
+        let two = try await bench.get("-o", "one", origin.url("/a"), "-o", "sub/two", origin.url("/b"))
+        #expect(two.status == 0, "\(two)")
+        #expect(bench.files.contents("one") == Array("/a".utf8) && bench.files.contents("sub/two") == Array("/b".utf8))
+        let three = try await bench.get("-o", "f#1.txt", "-d", "d", origin.url("/[08-10]"))
+        #expect(three.status == 0, "\(three)")
+        for number in ["08", "09", "10"] {
+            #expect(bench.files.contents("d/f\(number).txt") == Array("/\(number)".utf8))
+        }
+        #expect(try await bench.get(origin.url("/{x,y}")).status == 0)
+        #expect(bench.files.contents("x") == Array("/x".utf8) && bench.files.contents("y") == Array("/y".utf8))
+        #expect(try await bench.get("-g", origin.url("/{p,q}")).status == 0)
+        #expect(bench.files.contents("{p,q}") != nil)
+        let one = try await bench.get("-o", "name", origin.url("/[1-2]"))
+        #expect(one.status == 2 && one.err.contains("names one file"), "\(one)")
+    }
 
     @Test("the name of a file after a redirect is used if only that one has an extension") func finalNames()
         async throws
@@ -28,5 +87,39 @@ import Testing
         for (name, has) in [("a.zip", true), ("v1.2", false), (".profile", false), ("a.", false), ("x.tar.gz", true)] {
             #expect(FileName.hasExtension(name) == has, "\(name)")
         }
+    }
+
+    @Test("several URLs go one after another to standard output, a pipe or a device") func streams() async throws {
+        let bench = GetBench()
+        let origin = try OriginServer { request in
+            request.path == "/missing" ? OriginReply(404) : OriginReply(body: Array("\(request.path)\n".utf8))
+        }
+        let several = try await bench.get("-q", "-o", "-", origin.url("/a"), origin.url("/b"), origin.url("/[1-2]"))
+        #expect(several.status == 0 && several.out == "/a\n/b\n/1\n/2\n", "\(several)")
+        let mixed = try await bench.get("-q", "-o", "-", origin.url("/a"), origin.url("/missing"), origin.url("/b"))
+        #expect(mixed.status == 1 && mixed.out == "/a\n/b\n" && mixed.err.contains("http_404"), "\(mixed)")
+        let null = try await bench.get("-o", "/dev/null", "-w", "%{size_download} %{http_code}\\n", origin.url("/abc"))
+        #expect(null.status == 0 && null.out == "5 200\n" && null.err.contains("5 B written"), "\(null)")
+        mkfifo(bench.files.file("pipe"), 0o600)
+        let reader = try ChildProcess("cat", [bench.files.file("pipe")])
+        #expect(try await bench.get("-q", "-o", "pipe", origin.url("/x")).status == 0)
+        #expect(try await reader.wait() == 0 && reader.standardOutput == "/x\n")
+        #expect(bench.names == ["pipe"])
+    }
+
+    @Test("a Metalink is followed by its name, as a URL, too") func metalink() async throws {
+        let bench = GetBench()
+        let origin = try OriginServer { request in
+            guard request.path == "/release.meta4?v=1" else { return .file(Self.bytes, to: request) }
+            let host = request.headers["host"] ?? ""
+            return OriginReply(
+                body: Array(
+                    """
+                    <metalink xmlns="urn:ietf:params:xml:ns:metalink"><file name="disc.iso"><size>300000</size>
+                    <url>http://\(host)/f</url></file></metalink>
+                    """.utf8))
+        }
+        let get = try await bench.get(origin.url("/release.meta4?v=1"))
+        #expect(get.status == 0 && bench.names == ["disc.iso"] && bench.files.holds("disc.iso", Self.bytes), "\(get)")
     }
 }

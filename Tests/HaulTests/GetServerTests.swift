@@ -136,14 +136,15 @@ import Testing
         let bench = GetBench()
         for (arguments, words) in [
             (["-k", "https://h/"], "--ca"), ([""], "empty"), (["ftp://h/"], "http:// or https://"), ([], "missing"),
-            (["h/x", "-o", String(repeating: "n", count: 300)], "255 bytes"), (["h/a", "h/b", "-o", "-"], "one URL"),
+            (["h/x", "-o", String(repeating: "n", count: 300)], "255 bytes"),
+            (["h/a", "-o", "a", "-o", "b"], "several -o"),
             (["h/a", "--checksum", "sha256:00"], "checksum"), (["h/a", "-H", "Range: x"], "Range"),
             (["h/a", "-H", "none"], "Name: value"), (["h/a", "--limit-rate", "fast"], "--limit-rate"),
-            (["magnet:?xt=1"], "not magnet: (magnet:?xt=1)"), (["h/a", "-L", "-o", "-"], "'-L'"),
-            (["h/a", "-e", "http://r/", "-o", "-"], "'-e'"),
+            (["magnet:?xt=1"], "not magnet: (magnet:?xt=1)"),
+            (["h/a", "-L", "-o", "-"], "'-L'"), (["h/a", "-e", "http://r/", "-o", "-"], "'-e'"),
+            (["h/a", "-H", "Host: b"], "--connect-to"),
             (["h/a", "--ca", "/no/ca"], "/no/ca, cannot be read: No such"),
             (["h/a", "--client-cert", "/no/cert"], "/no/cert, cannot be read: No such"),
-            (["h/a", "--checksum", String(repeating: "a", count: 64)], "write sha256:aaaa"),
             (["h/a", "-i", "/no/such"], "/no/such"), (["h/a", "-j", "0"], "--parallel"),
             (["h/a", "h/b", "--checksum", "md5:00"], "--checksum-file"), (["h/a", "-N", "--if-exists", "skip"], "-N"),
         ] as [([String], String)] {

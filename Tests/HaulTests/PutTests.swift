@@ -70,7 +70,7 @@ import Testing
         for (arguments, words) in [
             ([path], "FILE"), ([path, path, "http://h/x"], "ends with /"), ([path, "ftp://h/"], "url: must be"),
             (["/no/such", "http://h/"], "No such file"), ([directory.path, "http://h/"], "is a directory"),
-            (["-", "http://h/"], "- is standard input"),
+            (["-", "http://h/"], "- has no name to add to http://h/"),
             (["/dev/null", "http://h/"], "/dev/null is a device"),
             ([path, "http://h/", "--tus", "-X", "POST"], "protocol: requires file"),
             ([path, "http://h/", "--content-digest", "md5"], "content_digest: must be"),
@@ -81,5 +81,26 @@ import Testing
             #expect(process.standardError.contains(words), "\(arguments): \(process.standardError)")
         }
         #expect(origin.requests.count == 1)
+    }
+
+    @Test("standard input and a pipe are sent with a length, and nothing of them is left") func input() async throws {
+        let origin = try OriginServer { _ in OriginReply(201) }
+        let haul = try #require(ChildProcess.path(of: "haul"))
+        let bytes = FileBytes(seed: 9, count: 700_000)
+        try Data(bytes.all).write(to: URL(filePath: directory.file("in")))
+        mkfifo(directory.file("dump.sql"), 0o600)
+        let scratch = TemporaryDirectory()
+        let put = try ChildProcess(
+            "sh",
+            [
+                "-c", "cat \"$2\" | \"$1\" put - \"$3\" && (cat \"$2\" >\"$4\" & \"$1\" put \"$4\" \"$5\"; wait)", "sh",
+                haul,
+                directory.file("in"), origin.url("/a"), directory.file("dump.sql"), origin.url("/in/"),
+            ], environment: ["TMPDIR": scratch.path])
+        #expect(try await put.wait() == 0, "\(put.standardError)")
+        #expect(origin.requests.map(\.path) == ["/a", "/in/dump.sql"])
+        #expect(origin.requests.allSatisfy { $0.body.bytes == bytes.all && $0.headers["content-length"] == "700000" })
+        #expect(put.standardOutput.hasPrefix("-  "))
+        #expect(scratch.names.isEmpty)
     }
 }

@@ -64,7 +64,7 @@ extension Download {
     var mirrors: Mirrors { state.withLock { $0.mirrors } }
 
     /// The maximum number of connections at once.
-    var connectionLimit: Int { state.withLock { $0.isAlone } ? 1 : min(job.connections ?? context.connections, 16) }
+    var connectionLimit: Int { state.withLock { $0.isAlone } ? 1 : job.connections ?? context.connections }
 
     /// A small file is received into memory and then committed in one step, unless a checkpoint is due before.
     private func isSmall(_ length: Int64) -> Bool { length <= 64 << 10 && job.minSpeed == nil }

@@ -25,6 +25,10 @@ package struct Get: AsyncParsableCommand {
     var verbose = false
     @Flag(help: "One JSON object per line.") var json = false
     @OptionGroup var display: ProgressOption
+    @Option(
+        name: [.customShort("w", allowingJoined: true), .long],
+        help: "Print this after each file, with curl's variables: %{http_code}, %{time_total}, %header{etag}, \\n.")
+    var writeOut: String?
 
     package init() {}
 
@@ -42,7 +46,7 @@ package struct Get: AsyncParsableCommand {
     package func run() async throws {
         try source.checkSingleFileOptions()
         let settings = try GetSettings(request, transfer, bucket)
-        if source.isToStandardOutput { return try await writeToStandardOutput(settings) }
+        if source.isStreaming { return try await writeToStreams(settings) }
         var plan = try await GetPlan(source, request, settings, isVerbose: verbose)
         try settings.stores.check(Set(plan.items.map(\.root) + [plan.root]))
         let downloadLog = try DownloadLog()
@@ -68,13 +72,16 @@ package struct Get: AsyncParsableCommand {
     private func download(
         _ items: [GetItem], _ settings: GetSettings, _ downloadLog: DownloadLog, _ reporter: GetReporter
     ) async throws {
-        let runner = GetRunner(items, settings, downloadLog, reporter, parallel: transfer.parallel)
+        let runner = GetRunner(
+            items, settings, downloadLog, reporter, parallel: transfer.parallel,
+            writeOut: try writeOut.map(WriteOut.read))
         let begun = ContinuousClock.now
         let work = Task { await runner.run() }
         let signals = Signals.cancelling(work)
         defer { signals.cancel() }
         let results = await work.value
         await reporter.end(results, seconds: (ContinuousClock.now - begun).secondsValue)
+        try settings.saveCookies()
         if work.isCancelled {
             reporter.record("interrupted: run the same command again to continue, or haul get --continue")
             await reporter.flush()

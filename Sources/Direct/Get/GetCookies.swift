@@ -6,7 +6,7 @@ import HaulTerminal
 /// The cookies of `--cookie`: pairs for the servers of the URLs, and cookie files, whose lines name their servers.
 struct GetCookies: Sendable {
     private var pairs: [String] = []
-    private var stored: [StoredCookie] = []
+    private(set) var stored: [StoredCookie] = []
 
     /// - Throws: `ExitStatus.usage` if a file cannot be read; the reason has been printed.
     init(_ options: [String]) throws {

@@ -4,7 +4,7 @@ import HaulHTTP
 import HaulTerminal
 
 /// Users and passwords of servers: `--user`, `--bearer`, and the entries of a netrc file.
-struct GetCredentials: Sendable {
+package struct GetCredentials: Sendable {
     private let login: (user: String, password: String)?
     private let bearer: String?
     private let netrc: Netrc?
@@ -12,7 +12,7 @@ struct GetCredentials: Sendable {
     /// Asks on the terminal for the password if `--user` has none.
     ///
     /// - Throws: `ExitStatus.usage`; the reason has been printed.
-    init(_ options: GetRequestOptions) throws {
+    package init(_ options: GetRequestOptions) throws {
         bearer = options.bearer
         login = try options.user.map { text in
             let parts = text.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
@@ -32,7 +32,7 @@ struct GetCredentials: Sendable {
     }
 
     /// The URL with the credentials for its host, unless it has its own.
-    func apply(to url: String) -> String { apply(login, to: url) }
+    package func apply(to url: String) -> String { apply(login, to: url) }
 
     /// The same, only with those that a netrc file has for the host.
     func applyNetrc(to url: String) -> String { apply(nil, to: url) }

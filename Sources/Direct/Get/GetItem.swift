@@ -38,6 +38,8 @@ struct GetItem: Sendable {
     var origin: String?
     /// A list of another server names the URLs: they get no cookies of the command.
     var isForeign = false
+    /// Where the bytes are written as they arrive: a pipe, a device, or `-`. nil for a file.
+    var stream: String?
     /// Another download of the command has the same name.
     var sharesName = false
 

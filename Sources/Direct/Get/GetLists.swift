@@ -15,7 +15,9 @@ struct GetLists: Sendable {
         _ source: GetSourceOptions, _ credentials: GetCredentials, _ headers: [(String, String)],
         _ settings: GetSettings, isVerbose: Bool
     ) async throws {
-        let urls = Set((source.inputFile + source.metalink + source.checksumFile).filter(TextFile.isURL)).sorted()
+        let named = source.urls.filter(Metalink.isNamed)
+        let urls = Set((source.inputFile + source.metalink + named + source.checksumFile).filter(TextFile.isURL))
+            .sorted()
         guard !urls.isEmpty else { return }
         let names = urls.indices.map(String.init)
         let scratch = try ScratchDirectory(names: names)

@@ -1,29 +1,33 @@
-import ArgumentParser
+package import ArgumentParser
 import HaulContract
 import HaulFileStore
 import HaulTerminal
 
 /// The options for requests to servers.
-struct GetRequestOptions: ParsableArguments {
+package struct GetRequestOptions: ParsableArguments {
     @Option(
         name: [.customShort("H", allowingJoined: true), .long],
         help: "A header, \"Name: value\", for the URL's own server only. May be repeated.")
-    var header: [String] = []
+    package var header: [String] = []
     @Option(
         name: [.customShort("u", allowingJoined: true), .long],
         help: "USER[:PASSWORD] for servers that ask; without a password you are asked for it.")
-    var user: String?
-    @Option(help: "Send this token: Authorization: Bearer TOKEN.") var bearer: String?
+    package var user: String?
+    @Option(help: "Send this token: Authorization: Bearer TOKEN.") package var bearer: String?
     @Flag(help: "Read the user and password of each host from ~/.netrc.") var netrc = false
     @Option(help: "Read the user and password of each host from this file.", completion: .file()) var netrcFile: String?
     @Option(
         name: [.customShort("b", allowingJoined: true), .long],
         help: "Cookies, \"NAME=VALUE; …\", or a file of them in Netscape's format. May be repeated.",
         completion: .file())
-    var cookie: [String] = []
+    package var cookie: [String] = []
+    @Option(
+        help: "Write all cookies, those of --cookie and those that servers set, into this file in Netscape's format.",
+        completion: .file())
+    package var saveCookies: String?
     @Option(
         name: [.customShort("A", allowingJoined: true), .long], help: "The User-Agent. [Haul/<version>]")
-    var userAgent: String?
+    package var userAgent: String?
     @Option(
         help:
             "A proxy for all downloads, http:// or socks5h://. [HAUL_PROXY, else http_proxy, https_proxy, all_proxy, no_proxy]"
@@ -35,12 +39,24 @@ struct GetRequestOptions: ParsableArguments {
         completion: .file())
     var certificates: String?
     @OptionGroup var client: ClientCertificateOptions
+    @OptionGroup var network: NetworkOptions
     @Flag(name: [.customShort("k"), .customLong("insecure")], help: .hidden) var insecure = false
 
-    func validate() throws {
+    package init() {}
+
+    /// The given options that only this process can follow, and no worker.
+    package var namesOfConnection: [String] {
+        [
+            ("--proxy", proxy != nil), ("--no-proxy", noProxy), ("--ca", certificates != nil),
+            ("--client-cert", client.file != nil), ("--save-cookies", saveCookies != nil),
+            ("-b with a file", cookie.contains { !$0.contains("=") }),
+        ].filter(\.1).map(\.0) + network.names
+    }
+
+    package func validate() throws {
         guard !insecure else {
             throw ValidationError(
-                "-k does not exist: certificates are always verified, because otherwise anyone on the network could send another file. --ca FILE trusts the server's own authority, or the certificate of a single device that signed it itself"
+                "-k does not exist: certificates are always verified, because otherwise anyone on the network could send another file. --ca FILE trusts the server's own authority, or the certificate of a single device that signed it itself, and --pin its key"
             )
         }
         guard user == nil || bearer == nil else {
@@ -58,11 +74,21 @@ struct GetTransferOptions: ParsableArguments {
         name: [.customShort("j", allowingJoined: true), .customLong("parallel")], help: "Downloads at once, 1 to 1000.")
     var parallel = 50
     @Option(
-        name: [.customShort("x", allowingJoined: true), .long], help: "The most connections for one file, 1 to 16.")
+        name: [.customShort("x", allowingJoined: true), .long],
+        help: "The most connections for one file, 1 to \(Self.maxConnections).")
     var connections = 16
-    @Option(help: "Bytes per second over all downloads, like 500k or 5M.") var limitRate: ByteCount?
+    @Option(
+        help:
+            "Bytes per second over all downloads, like 500k or 5M, or by the time of day: 'full 22:00-06:00, 2M'.")
+    var limitRate: RateSchedule?
     @Option(
         help: "Attempts after the first. [5; none where no server has answered yet]") var retries: Int?
+    @Option(
+        name: [.customShort("m", allowingJoined: true), .long],
+        help: "Seconds within which each file must be done. What is there then is continued by the same command.")
+    var maxTime: Double?
+    @Option(help: "Bytes per second, like 10k: a slower download fails, measured over 30 seconds.") var minSpeed:
+        ByteCount?
     @Option(help: "Seconds for DNS, connection and TLS together. [10]") var connectTimeout: Double?
     @Option(help: "Seconds without a byte after which a connection is closed. [30]") var timeout: Double?
     @Option(help: "disk: files survive a loss of power. process: they survive a crash, but no loss of power.")
@@ -70,12 +96,15 @@ struct GetTransferOptions: ParsableArguments {
     @Flag(name: [.customShort("R"), .long], help: "Give files the time of the server's Last-Modified.")
     var remoteTime = false
 
+    /// More would open more sockets to one host than any server expects of one person.
+    private static let maxConnections = 64
+
     func validate() throws {
-        guard limitRate.map({ (1...JobField.largest).contains($0.bytes) }) ?? true else {
+        guard limitRate?.isValid ?? true else {
             throw ValidationError("--limit-rate must be 1 byte per second or more.")
         }
-        guard (1...16).contains(connections) else {
-            throw ValidationError("--connections must be from 1 to 16, not \(connections)")
+        guard (1...Self.maxConnections).contains(connections) else {
+            throw ValidationError("--connections must be from 1 to \(Self.maxConnections), not \(connections)")
         }
         guard (1...1000).contains(parallel) else {
             throw ValidationError("--parallel must be from 1 to 1000, not \(parallel)")
@@ -83,7 +112,12 @@ struct GetTransferOptions: ParsableArguments {
         guard retries.map({ (0...1000).contains($0) }) ?? true else {
             throw ValidationError("--retries must be from 0 to 1000, not \(retries ?? 0)")
         }
-        for (name, seconds) in [("--connect-timeout", connectTimeout), ("--timeout", timeout)] {
+        guard minSpeed.map({ (1...JobField.largest).contains($0.bytes) }) ?? true else {
+            throw ValidationError("--min-speed must be 1 byte per second or more.")
+        }
+        for (name, seconds) in [
+            ("--connect-timeout", connectTimeout), ("--timeout", timeout), ("--max-time", maxTime),
+        ] {
             guard seconds.map({ (0.1...86400).contains($0) }) ?? true else {
                 throw ValidationError("\(name) must be from 0.1 to 86400 seconds, not \(seconds ?? 0)")
             }

@@ -6,6 +6,7 @@ import HaulTerminal
 /// Makes the list of downloads from the command's arguments and files.
 struct GetPlan {
     private let source: GetSourceOptions
+    private let settings: GetSettings
     private let credentials: GetCredentials
     private let headers: [(String, String)]
     private let checksums: ChecksumFile
@@ -25,6 +26,8 @@ struct GetPlan {
         var directory: String?
         var ifExists: ExistingPolicy?
         var isOnlyNewer = false
+        /// Where the bytes are written as they arrive.
+        var stream: String?
         var origin: String?
         /// The URL of the list; nil if the list is the user's own.
         var server: String?
@@ -49,23 +52,22 @@ struct GetPlan {
     init(
         _ source: GetSourceOptions, _ request: GetRequestOptions, _ settings: GetSettings, isVerbose: Bool
     ) async throws {
-        self.source = source
+        (self.source, self.settings) = (source, settings)
         credentials = try GetCredentials(request)
         headers = try request.header.map(Self.header) + credentials.headers
         let lists = try await GetLists(source, credentials, headers, settings, isVerbose: isVerbose)
         checksums = try ChecksumFile(files: source.checksumFile, lists)
         (root, path) =
-            try source.isToStandardOutput
+            try source.isStreaming
             ? ("/", nil) : GetTarget.of(directory: source.directory, output: source.output)
-        for text in source.urls {
-            if text.lowercased().hasSuffix(".meta4"), !TextFile.isURL(text) {
+        for (index, text) in source.urls.enumerated() {
+            if Metalink.isNamed(text) {
                 for entry in try Metalink.entries(of: text, lists) { try add(entry) }
-            } else {
-                var entry = Entry()
-                entry.urls = [text]
-                if let checksum = source.checksum { entry.members.append(("checksum", JSON.quoted(checksum))) }
-                try add(entry)
+                continue
             }
+            let output = source.outputs.count > 1 ? source.outputs[index] : source.outputs.first
+            let urls = source.takesBrackets ? [URLPattern.URL(text: text)] : try URLPattern(text).urls
+            for url in urls { try add(try entry(for: url, output)) }
         }
         for file in source.metalink { for entry in try Metalink.entries(of: file, lists) { try add(entry) } }
         for file in source.inputFile { for entry in try InputFile.entries(of: file, lists) { try add(entry) } }
@@ -78,10 +80,28 @@ struct GetPlan {
     /// The command names the file itself, and not a directory.
     private var isOfOneFile: Bool { path.map { !$0.hasSuffix("/") } ?? false }
 
+    /// One URL of the command line.
+    private func entry(for url: URLPattern.URL, _ output: String?) throws -> Entry {
+        var entry = Entry()
+        entry.urls = [url.text]
+        if let checksum = source.checksum {
+            entry.members.append(("checksum", JSON.quoted(GivenChecksum.normalized(checksum))))
+        }
+        if source.isStreaming {
+            entry.stream = output
+        } else if source.output == nil, let output {
+            let (root, path) = try GetTarget.of(
+                directory: source.directory, output: URLPattern.name(output, of: url))
+            (entry.directory, entry.path) = (root, path)
+        }
+        return entry
+    }
+
     /// Two downloads may only have one name if the later one in the list is to get a number.
     ///
     /// - Throws: `ExitStatus.usage` if two have; the reason has been printed.
     private mutating func checkNames() throws {
+        guard !source.isStreaming else { return }
         var first: [String: Int] = [:]
         for (index, item) in items.enumerated() {
             guard let path = item.likelyPath else { continue }
@@ -134,6 +154,9 @@ struct GetPlan {
             }
             entry.members.append(("checksum", JSON.quoted(checksum.description)))
         }
+        if let speed = settings.minSpeed, !entry.members.contains(where: { $0.0 == "min_speed" }) {
+            entry.members.append(("min_speed", String(speed)))
+        }
         let job: Job
         do {
             job = try Job(json: try JSON(JSON.object(entry.members)))
@@ -166,7 +189,7 @@ struct GetPlan {
             item.job.urls = job.urls.map(credentials.applyNetrc)
             item.isForeign = true
         }
-        item.origin = entry.origin
+        (item.origin, item.stream) = (entry.origin, entry.stream)
         item.isSchemeAssumed = isSchemeAssumed
         // A repeated URL is one download.
         guard keys.insert(item.key).inserted || items.contains(where: { $0.key == item.key && $0.urls != item.urls })
@@ -225,8 +248,11 @@ struct GetPlan {
                         ("url", "\"http://h/\""), ("headers", JSON.object([(name, JSON.quoted(value))])),
                     ])))
         } catch {
-            throw ExitStatus.printing(
-                .usage, "-H \(name): haul sets this header itself, or it has characters that cannot be sent")
+            let way =
+                name.lowercased() == "host"
+                ? "the URL says it, and --connect-to or --resolve sends the request to another server"
+                : "haul sets this header itself, or it has characters that cannot be sent"
+            throw ExitStatus.printing(.usage, "-H \(name): \(way)")
         }
         return (name, value)
     }

@@ -56,6 +56,12 @@ final class GetReporter: Sendable {
     /// A decision, for `--verbose`.
     func decision(_ item: GetItem, _ text: String) { complain("* \(item.label): \(text)") }
 
+    /// Prints decisions about the transfer with this label; nil without `--verbose`.
+    func trace(of label: String) -> (@Sendable (String) -> Void)? {
+        guard isVerbose else { return nil }
+        return { self.complain("* \(label): \($0)") }
+    }
+
     /// A line on standard error, whatever the form of the output is.
     func complain(_ text: String) {
         let text = text.printable
@@ -175,11 +181,24 @@ final class GetReporter: Sendable {
         }
     }
 
+    /// Writes the text of `--write-out` as it is, because programs read it.
+    func write(_ pieces: [WriteOut.Piece]) {
+        let drawsOnError = drawsOnError
+        submit { screen in
+            let (before, after) = (screen.clear(), screen.redraw())
+            return {
+                Self.write(before, drawsOnError)
+                for piece in pieces { Self.write(piece.text, piece.isError) }
+                Self.write(after, drawsOnError)
+            }
+        }
+    }
+
     private func writeJSON(_ object: JSONObject) { if form == .json { line(object.text) } }
 
-    private static func write(_ text: String, _ isOutputTaken: Bool) {
+    private static func write(_ text: String, _ isError: Bool) {
         guard !text.isEmpty else { return }
-        guard isOutputTaken else { return Terminal.write(text) }
+        guard isError else { return Terminal.write(text) }
         _ = text.withCString { Glibc.write(STDERR_FILENO, $0, strlen($0)) }
     }
 

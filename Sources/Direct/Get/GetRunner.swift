@@ -16,14 +16,16 @@ final class GetRunner: Sendable {
     private let downloadLog: DownloadLog
     private let reporter: GetReporter
     private let parallel: Int
+    private let writeOut: WriteOut?
     private let names = GetNames()
     private let state = Mutex(State())
 
     init(
-        _ items: [GetItem], _ settings: GetSettings, _ downloadLog: DownloadLog, _ reporter: GetReporter, parallel: Int
+        _ items: [GetItem], _ settings: GetSettings, _ downloadLog: DownloadLog, _ reporter: GetReporter, parallel: Int,
+        writeOut: WriteOut? = nil
     ) {
         (self.items, self.settings, self.downloadLog) = (items, settings, downloadLog)
-        (self.reporter, self.parallel) = (reporter, parallel)
+        (self.reporter, self.parallel, self.writeOut) = (reporter, parallel, writeOut)
         state.withLock { $0.totals.all = items.count }
     }
 
@@ -69,7 +71,12 @@ final class GetRunner: Sendable {
     private func work(_ index: Int, _ item: GetItem) async {
         let run = GetRun(item, settings, downloadLog, names, reporter)
         state.withLock { $0.runs.append((index, run)) }
-        let result = await run.run()
+        let record = settings.record(isNeeded: writeOut != nil, trace: reporter.trace(of: item.label))
+        let (ended, late) = await TimeLimit.run(
+            settings.maxTime, "the download", advice: "; the same command continues"
+        ) { await TransferRecord.observe(record) { await run.run() } }
+        var result = ended
+        if let late, case .stopped = result.end { result = GetResult(end: .failed(late)) }
         if result.isFailed { names.release(item) }
         state.withLock { state in
             state.runs.removeAll { $0.index == index }
@@ -78,6 +85,7 @@ final class GetRunner: Sendable {
             state.totals.doneBytes += result.bytes ?? 0
         }
         reporter.finished(run, result)
+        if let writeOut, let record { reporter.write(writeOut.pieces(WriteOut.Values(item, result, record))) }
     }
 
     /// Records a download that had not begun when the command was interrupted, so that `--continue` finds it.
@@ -104,8 +112,19 @@ final class GetRunner: Sendable {
             }
             guard now - reported >= .seconds(1) else { continue }
             reported = now
+            settings.updateRate()
             await settings.stores.runDeferredWork()
             for run in runs { reporter.progress(run, run.view.progress) }
         }
+    }
+}
+
+extension WriteOut.Values {
+    init(_ item: GetItem, _ result: GetResult, _ record: TransferRecord) {
+        self.init(url: item.urls.first ?? "", facts: record.facts)
+        (downloaded, seconds, method) = (result.transferred, result.seconds, item.job.method)
+        file = result.file.map { (item.root == "/" ? "" : item.root) + "/" + $0 } ?? ""
+        isSuccess = !result.isFailed
+        if case .failed(let failure) = result.end { message = "\(failure)" }
     }
 }

@@ -14,6 +14,7 @@ struct GetSettings: Sendable {
     private let limit: TokenBucket?
     private let transfer: GetTransferOptions
     private let cookies: GetCookies
+    let cookieFile: CookieFile?
 
     /// Seconds for DNS, connection and TLS together. The time is short, because a person waits.
     static let connectTimeout = 10.0
@@ -31,6 +32,7 @@ struct GetSettings: Sendable {
             configuration.policy = .unrestricted
             configuration.userAgent = request.userAgent ?? "Haul/\(Version.text)"
             configuration.certificateAuthorities = request.certificates
+            request.network.apply(to: &configuration)
             configuration.clientCertificate = request.client.certificate
             if let proxy = request.proxy ?? Environment.text("HAUL_PROXY") {
                 configuration.proxy = proxy
@@ -43,10 +45,35 @@ struct GetSettings: Sendable {
             engine = TransferEngine(configuration: configuration)
         } catch { throw ExitStatus.printing(.usage, error.message) }
         cookies = try GetCookies(request.cookie)
-        limit = transfer.limitRate.map { TokenBucket(bytesPerSecond: $0.bytes) }
-        hosts = HostLimits(maxPerHost: Self.connectionsPerHost)
+        cookieFile = request.saveCookies.map { [cookies] in CookieFile($0, known: cookies.stored) }
+        limit = transfer.limitRate?.bucket
+        hosts = HostLimits(maxPerHost: max(Self.connectionsPerHost, transfer.connections))
         stores = GetStores(transfer, bucket, certificates: request.certificates)
     }
+
+    /// Sets the limit of rate that holds at this time of the day. To be called each second or so.
+    func updateRate() {
+        guard let schedule = transfer.limitRate, !schedule.isConstant, let limit else { return }
+        schedule.apply(to: limit)
+    }
+
+    /// The seconds that each transfer may take; nil without a limit.
+    var maxTime: Double? { transfer.maxTime }
+
+    /// Bytes per second below which a download fails; nil without a limit.
+    var minSpeed: Int64? { transfer.minSpeed?.bytes }
+
+    /// What the responses to one transfer show. nil if nobody asks, because it costs time in each small download.
+    ///
+    /// - Parameter isNeeded: The caller reads the record.
+    func record(isNeeded: Bool, trace: (@Sendable (String) -> Void)?) -> TransferRecord? {
+        isNeeded || trace != nil || cookieFile != nil ? TransferRecord(cookieFile, trace: trace) : nil
+    }
+
+    /// Writes the file of `--save-cookies`.
+    ///
+    /// - Throws: `ExitStatus.jobFailed`; the reason has been printed.
+    func saveCookies() throws { try cookieFile?.save() }
 
     /// The executor of all downloads: the thread that libcurl runs on.
     var executor: any TaskExecutor { engine.executor }

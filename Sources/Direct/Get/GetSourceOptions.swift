@@ -4,7 +4,8 @@ import HaulTerminal
 /// The options that say what to download, and where to put it.
 struct GetSourceOptions: ParsableArguments {
     @Argument(
-        help: "URLs, with https:// if they have no scheme. A file that ends in .meta4 is read as --metalink.",
+        help:
+            "URLs, with https:// if they have no scheme. [1-9], [01-10], [a-z] and {a,b} stand for several. A URL or file that ends in .meta4 is read as --metalink.",
         completion: .file(extensions: ["meta4"]))
     var urls: [String] = []
     @Option(
@@ -20,14 +21,21 @@ struct GetSourceOptions: ParsableArguments {
     var metalink: [String] = []
     @Option(
         name: [.customShort("o", allowingJoined: true), .customLong("output")],
-        help: "A file's name; a directory that exists, or a name that ends in /; or - for standard output.",
+        help:
+            "A file's name, in which #1 is what the first [] or {} of the URL stands for; a directory that exists, or a name that ends in /; - for standard output, a pipe or a device. May be repeated: one for each URL.",
         completion: .file())
-    var output: String?
+    var outputs: [String] = []
+    @Flag(name: [.customShort("g"), .customLong("globoff")], help: "Take [] and {} in URLs as they are.")
+    var takesBrackets = false
     @Option(
         name: [.customShort("d", allowingJoined: true), .long],
         help: "The directory, which is made if it is missing, or s3://BUCKET/PREFIX.", completion: .directory)
     var directory: String?
-    @Option(help: "The file's checksum: sha256:…, sha512:…, sha1:… or md5:….") var checksum: String?
+    @Option(
+        help:
+            "The file's checksum: sha256:…, sha512:…, sha1:… or md5:…, also as aria2 and HTML write it, or its digits alone."
+    )
+    var checksum: String?
     @Option(
         help: "A file or URL: checksums by file name, as sha256sum writes them. May be repeated.", completion: .file())
     var checksumFile: [String] = []
@@ -47,24 +55,43 @@ struct GetSourceOptions: ParsableArguments {
     var continues = false
     @Flag(help: "Remove the unfinished downloads of earlier commands there.") var forget = false
 
-    var isToStandardOutput: Bool { output == "-" }
+    /// The one `-o` for all URLs; nil if there are several, or one with `#1`.
+    var output: String? { outputs.count == 1 && !outputs[0].contains("#") ? outputs[0] : nil }
+
+    var isToStandardOutput: Bool { outputs.contains("-") }
+
+    /// Whether bytes are written as they arrive: to standard output, a pipe or a device.
+    var isStreaming: Bool { outputs.contains { $0 == "-" || GetTarget.isStream(place($0)) } }
+
+    private func place(_ output: String) -> String { directory.map { $0 + "/" + output } ?? output }
+
+    private var hasLists: Bool { !inputFile.isEmpty || !metalink.isEmpty || continues }
 
     /// A list may name one file, and is counted once it is read (`GetPlan`).
-    private var namesSeveralFiles: Bool { urls.count > 1 || continues }
+    private var namesSeveralFiles: Bool { urls.count > 1 || continues || urls.contains(where: hasPatterns) }
+
+    private func hasPatterns(_ url: String) -> Bool {
+        !takesBrackets && ((try? URLPattern(url).urls.count) ?? 1) > 1
+    }
 
     /// Checks that options about one file are not given for several. This is not part of `validate`, because there the
     /// value of an unknown option still counts as a URL. The error would be about several URLs, not that option.
     ///
     /// - Throws: `ExitStatus.usage`; the reason has been printed.
     func checkSingleFileOptions() throws {
-        if checksum != nil, urls.count > 1 || !inputFile.isEmpty || !metalink.isEmpty {
+        if checksum != nil, namesSeveralFiles || hasLists {
             throw ExitStatus.printing(
                 .usage, "--checksum is about one file, and several may be given: use --checksum-file for several")
         }
-        guard namesSeveralFiles, let output else { return }
-        if output == "-" {
-            throw ExitStatus.printing(.usage, "-o - writes one file to standard output: give one URL")
+        if outputs.count > 1 {
+            guard outputs.count == urls.count, !hasLists else {
+                throw ExitStatus.printing(
+                    .usage,
+                    "several -o name one file for each URL: \(outputs.count) are given for \(urls.count) URLs\(hasLists ? " and a list" : "")"
+                )
+            }
         }
+        guard namesSeveralFiles, let output, !isStreaming else { return }
         guard GetTarget.isDirectory(output) else { throw Self.namesOneFile(output, "several may be given") }
     }
 
@@ -74,7 +101,7 @@ struct GetSourceOptions: ParsableArguments {
     }
 
     func validate() throws {
-        guard !urls.isEmpty || !inputFile.isEmpty || !metalink.isEmpty || continues || forget else {
+        guard !urls.isEmpty || hasLists || forget else {
             throw ValidationError("Missing expected argument '<urls> ...'")
         }
         guard !urls.contains("") else { throw ValidationError("A URL is empty: is a variable of the shell not set?") }
@@ -82,7 +109,13 @@ struct GetSourceOptions: ParsableArguments {
             throw ValidationError(
                 "-N replaces an older file, and --if-exists \(ifExists.rawValue) does not: give one of them.")
         }
-        guard let output else { return }
+        for output in outputs { try validate(output) }
+        guard !isStreaming || outputs.allSatisfy({ $0 == "-" || GetTarget.isStream(place($0)) }) else {
+            throw ValidationError("-o names files as well as standard output, a pipe or a device: give one kind.")
+        }
+    }
+
+    private func validate(_ output: String) throws {
         guard !output.isEmpty else { throw ValidationError("-o names neither a file nor a directory.") }
         if output == "-" {
             guard directory == nil else {
@@ -93,9 +126,9 @@ struct GetSourceOptions: ParsableArguments {
         guard directory == nil || !output.hasPrefix("/") && !output.hasSuffix("/") else {
             throw ValidationError("-o names a file in the directory of -d: it can neither begin nor end with /.")
         }
-        let place = directory.map { $0 + "/" + output } ?? output
-        guard !GetTarget.isSpecialFile(place) else {
-            throw ValidationError("\(place) is neither a file nor a directory: choose another place.")
+        let place = place(output)
+        guard !GetTarget.isSpecialFile(place) || GetTarget.isStream(place) else {
+            throw ValidationError("\(place) is neither a file, a pipe nor a directory: choose another place.")
         }
         let name = output.split(separator: "/").last.map(String.init) ?? ""
         guard name.utf8.count <= 255 else {

@@ -90,7 +90,7 @@ enum InputFile {
         switch name {
         case "out": entry.path = value
         case "dir": entry.directory = value
-        case "checksum": entry.members.append(("checksum", JSON.quoted(checksum(value))))
+        case "checksum": entry.members.append(("checksum", JSON.quoted(GivenChecksum.normalized(value))))
         case "header", "referer", "user-agent":
             let header = name == "header" ? value : "\(name == "referer" ? "Referer" : "User-Agent"): \(value)"
             try add(header, to: &entry, origin)
@@ -121,11 +121,6 @@ enum InputFile {
                 .usage, "\(origin): if_exists must be reuse, overwrite, rename, fail or skip, not \(text)")
         }
         return policy
-    }
-
-    /// aria2 writes `sha-256=…`.
-    private static func checksum(_ text: String) -> String {
-        text.lowercased().replacing("sha-", with: "sha").replacing("=", with: ":")
     }
 
     private static func add(_ header: String, to entry: inout GetPlan.Entry, _ origin: String) throws {

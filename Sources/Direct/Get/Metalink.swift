@@ -4,6 +4,12 @@ import HaulTerminal
 
 /// Metalink 4 (RFC 5854): files, each with its mirrors, its size and its checksums.
 enum Metalink {
+    /// Whether a file or URL is one by its name.
+    static func isNamed(_ text: String) -> Bool {
+        let path = text.prefix { $0 != "?" && $0 != "#" }.lowercased()
+        return path.hasSuffix(".meta4") || path.hasSuffix(".metalink")
+    }
+
     /// - Throws: `ExitStatus.usage` if it is not a Metalink, or has a file without an http or https URL; the reason has
     ///   been printed.
     static func entries(of path: String, _ lists: GetLists) throws -> [GetPlan.Entry] {

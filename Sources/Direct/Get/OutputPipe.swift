@@ -4,7 +4,7 @@ import HaulExecutors
 import HaulHTTP
 import Synchronization
 
-/// Writes bytes to standard output in order, on a thread of its own. A slow reader slows down the transfer
+/// Writes bytes to standard output, a file or a pipe in order, on a thread of its own. A slow reader slows down the transfer
 /// (back-pressure), and blocks nothing else.
 final class OutputPipe: Sendable {
     private struct State {
@@ -21,10 +21,14 @@ final class OutputPipe: Sendable {
     /// The high-water mark, in bytes. At half of it waiting sinks are woken.
     private static let highWaterMark = 8 << 20
     private let descriptor: Int32
+    private let name: String
     private let pool = BlockingPool(name: "stdout", limit: 1)
     private let state = Mutex(State())
 
-    init(_ descriptor: Int32) { self.descriptor = descriptor }
+    /// - Parameter name: What errors call it.
+    init(_ descriptor: Int32, named name: String = "standard output") {
+        (self.descriptor, self.name) = (descriptor, name)
+    }
 
     /// The number of bytes that were accepted.
     var position: Int64 { state.withLock { $0.position } }
@@ -38,7 +42,7 @@ final class OutputPipe: Sendable {
     func append(_ bytes: [UInt8], at offset: Int64, wake: (@Sendable () async -> Bool)? = nil) -> SinkResult {
         let (result, begins) = state.withLock { state -> (SinkResult, Bool) in
             if let error = state.error { return (.failed(error), false) }
-            guard offset == state.position else { return (.failed(Self.outOfOrder), false) }
+            guard offset == state.position else { return (.failed(outOfOrder), false) }
             if let wake, state.queuedBytes >= Self.highWaterMark {
                 state.wakeUps.append(wake)
                 return (.wait, false)
@@ -73,7 +77,7 @@ final class OutputPipe: Sendable {
     func copy(_ path: String) async throws(TransferError) {
         try await pool.run { () throws(TransferError) in
             let file = open(path, O_RDONLY | O_CLOEXEC)
-            guard file >= 0 else { throw Self.writeError(errno) }
+            guard file >= 0 else { throw self.writeError(errno) }
             defer { close(file) }
             var bytes = [UInt8](repeating: 0, count: 1 << 20)
             while true {
@@ -84,7 +88,7 @@ final class OutputPipe: Sendable {
                     throw TransferError(.io, "the file cannot be read: \(String(cString: strerror(errno)))")
                 }
                 let code = self.writeAll(Array(bytes[..<count]))
-                if code != 0 { throw Self.writeError(code) }
+                if code != 0 { throw self.writeError(code) }
             }
         }
     }
@@ -103,7 +107,7 @@ final class OutputPipe: Sendable {
             let code = writeAll(piece)
             let wakeUps = state.withLock { state -> [@Sendable () async -> Bool] in
                 state.queuedBytes -= piece.count
-                if code != 0 { state.error = Self.writeError(code) }
+                if code != 0 { state.error = writeError(code) }
                 guard state.queuedBytes < Self.highWaterMark / 2 || code != 0 else { return [] }
                 defer { state.wakeUps = [] }
                 return state.wakeUps
@@ -134,15 +138,16 @@ final class OutputPipe: Sendable {
         return 0
     }
 
-    private static let outOfOrder = TransferError(
-        .io, "bytes came out of order, and standard output cannot wait for them")
+    private var outOfOrder: TransferError {
+        TransferError(.io, "bytes came out of order, and \(name) cannot wait for them")
+    }
 
-    private static func writeError(_ code: Int32) -> TransferError {
+    private func writeError(_ code: Int32) -> TransferError {
         .failed(
             Failure(
                 .io,
                 code == EPIPE
-                    ? "the reader of standard output has closed it"
-                    : "standard output cannot be written: \(String(cString: strerror(code)))", isFinal: true))
+                    ? "the reader of \(name) has closed it"
+                    : "\(name) cannot be written: \(String(cString: strerror(code)))", isFinal: true))
     }
 }

@@ -10,14 +10,16 @@ final class OutputStore: Store {
     let id = "standard output"
     let name = "standard output"
     private let pipe: OutputPipe
+    /// The position of the file's first byte, because several files may follow one another.
+    private let start: Int64
     private let current = Mutex<OutputPartial?>(nil)
 
-    init(_ pipe: OutputPipe) { self.pipe = pipe }
+    init(_ pipe: OutputPipe) { (self.pipe, start) = (pipe, pipe.position) }
 
     func trouble() async -> String? { nil }
 
     func begin(_ request: FileRequest, generation: String, suggested: String) -> any Partial {
-        let partial = OutputPartial(pipe, generation: generation, key: request.key)
+        let partial = OutputPartial(pipe, from: start, generation: generation, key: request.key)
         current.withLock { $0 = partial }
         return partial
     }
@@ -35,6 +37,7 @@ final class OutputStore: Store {
 final class OutputPartial: Partial {
     let generation: String
     private let pipe: OutputPipe
+    private let start: Int64
     private let key: String
     private struct State {
         var isOpen = false
@@ -42,26 +45,29 @@ final class OutputPartial: Partial {
     }
     private let state = Mutex(State())
 
-    init(_ pipe: OutputPipe, generation: String, key: String) {
-        (self.pipe, self.generation, self.key) = (pipe, generation, key)
+    init(_ pipe: OutputPipe, from start: Int64, generation: String, key: String) {
+        (self.pipe, self.start, self.generation, self.key) = (pipe, start, generation, key)
     }
+
+    /// Bytes of the file that are written.
+    private var count: Int64 { pipe.position - start }
 
     var location: PartialLocation? {
         state.withLock { $0.isOpen } ? PartialLocation(file: "-", key: key, generation: generation) : nil
     }
 
-    var written: ByteIntervals { ByteIntervals([0..<pipe.position]) }
+    var written: ByteIntervals { ByteIntervals([0..<count]) }
     var error: TransferError? { pipe.error }
     var isHashing: Bool { state.withLock { $0.digest != nil } }
 
     func open(
         total: Int64?, hashing digest: Job.Checksum.Algorithm?, with bytes: [UInt8]
     ) async throws(TransferError) {
-        guard pipe.position == 0 else {
+        guard count == 0 else {
             throw .failed(
                 Failure(
                     .remoteChanged,
-                    "\(pipe.position) bytes are written to standard output already, and the server cannot continue there",
+                    "\(count) bytes are written already, and the server cannot continue there",
                     isFinal: true))
         }
         state.withLock { state in
@@ -103,13 +109,13 @@ final class OutputPartial: Partial {
         return try await commit(whole)
     }
 
-    func exists() async -> Bool { pipe.position > 0 }
+    func exists() async -> Bool { count > 0 }
     func discard(soon: Bool) async {}
 
     fileprivate func append(
         _ bytes: [UInt8], at offset: Int64, wake: (@Sendable () async -> Bool)? = nil
     ) -> SinkResult {
-        let answer = pipe.append(bytes, at: offset, wake: wake)
+        let answer = pipe.append(bytes, at: start + offset, wake: wake)
         if case .accepted = answer { state.withLock { $0.digest?.update(bytes) } }
         return answer
     }

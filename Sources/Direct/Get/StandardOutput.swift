@@ -2,46 +2,100 @@ import Glibc
 import HaulActivities
 import HaulBus
 import HaulContract
+import HaulHTTP
 import HaulStorage
 import HaulTerminal
 
-// `-o -`: one file, to standard output.
+// `-o -`, a pipe or a device: one file after another.
 extension Get {
     /// With a checksum the whole file is fetched and verified before its first byte is written. Without one the bytes
     /// are written as they arrive, and a message says so.
-    func writeToStandardOutput(_ settings: GetSettings) async throws {
+    func writeToStreams(_ settings: GetSettings) async throws {
         let plan = try await GetPlan(source, request, settings, isVerbose: verbose)
-        guard let item = plan.items.first, plan.items.count == 1 else {
-            throw ExitStatus.printing(
-                .usage, "-o - writes one file to standard output, and \(plan.items.count) are given")
-        }
+        let writeOut = try writeOut.map(WriteOut.read)
         let reporter = makeReporter()
-        if item.job.checksum != nil { return try await spool(item, settings, reporter) }
-        reporter.record(
-            "bytes are written as they arrive, and only their number is verified; with --checksum the whole file is verified "
-                + "before its first byte is written")
-        let work = Task { await stream(item, settings, reporter) }
+        if source.isToStandardOutput, plan.items.contains(where: { $0.job.checksum == nil }) {
+            reporter.record(
+                "bytes are written as they arrive, and only their number is verified; with --checksum the whole file is verified "
+                    + "before its first byte is written")
+        }
+        // One task for all files, so that a signal between two of them ends the command as well.
+        let work = Task { try await write(plan.items, writeOut, settings, reporter) }
         let signals = Signals.cancelling(work)
         defer { signals.cancel() }
-        let result = await work.value
+        let isWhole = try await work.value
+        try settings.saveCookies()
+        if work.isCancelled { throw ExitStatus.interrupted }
+        if !isWhole { throw ExitStatus.jobFailed }
+    }
+
+    /// Writes the files one after another. Returns whether all of them are written.
+    private func write(
+        _ items: [GetItem], _ writeOut: WriteOut?, _ settings: GetSettings, _ reporter: GetReporter
+    ) async throws -> Bool {
+        var pipes: [String: OutputPipe] = [:]
+        var isWhole = true
+        for item in items where !Task.isCancelled {
+            let path = item.stream ?? "-"
+            let pipe = try pipes[path] ?? Self.open(path)
+            pipes[path] = pipe
+            let record = settings.record(isNeeded: writeOut != nil, trace: reporter.trace(of: item.label))
+            let result = await writeInTime(item, to: pipe, record, settings, reporter)
+            let label = items.count > 1 ? "\(item.label): " : ""
+            if case .failed(let failure) = result.end {
+                reporter.complain("haul: \(label)\(failure)")
+            } else if case .completed = result.end {
+                reporter.record("\(label)\(Units.bytes(result.bytes ?? 0)) written; verified: \(result.verified)")
+            }
+            if let writeOut, let record { reporter.write(writeOut.pieces(WriteOut.Values(item, result, record))) }
+            await reporter.flush()
+            isWhole = isWhole && !result.isFailed
+        }
+        return isWhole
+    }
+
+    /// Writes one file, unless the time of `--max-time` ends before.
+    private func writeInTime(
+        _ item: GetItem, to pipe: OutputPipe, _ record: TransferRecord?, _ settings: GetSettings,
+        _ reporter: GetReporter
+    ) async -> GetResult {
+        let begun = ContinuousClock.now
+        let (ended, late) = await TimeLimit.run(settings.maxTime, "the download") {
+            await TransferRecord.observe(record) { await write(item, to: pipe, settings, reporter) }
+        }
         reporter.draw([])
         await reporter.flush()
-        if work.isCancelled { throw ExitStatus.interrupted }
-        guard case .failed(let failure) = result.end else {
-            if case .completed = result.end {
-                reporter.record("\(Units.bytes(result.bytes ?? 0)) written; verified: \(result.verified)")
-                await reporter.flush()
-            }
-            return
+        var result = ended
+        if let late, case .stopped = result.end { result = GetResult(end: .failed(late)) }
+        result.seconds = (ContinuousClock.now - begun).secondsValue
+        result.transferred = result.bytes ?? 0
+        return result
+    }
+
+    private static func open(_ path: String) throws -> OutputPipe {
+        guard path != "-" else { return OutputPipe(STDOUT_FILENO) }
+        // A pipe waits here until it has a reader.
+        let descriptor = Glibc.open(path, O_WRONLY | O_CLOEXEC)
+        guard descriptor >= 0 else {
+            throw ExitStatus.printing(.usage, "\(path) cannot be written: \(String(cString: strerror(errno)))")
         }
-        throw ExitStatus.printing(.jobFailed, "\(failure)")
+        return OutputPipe(descriptor, named: path)
+    }
+
+    private func write(
+        _ item: GetItem, to pipe: OutputPipe, _ settings: GetSettings, _ reporter: GetReporter
+    ) async -> GetResult {
+        item.job.checksum != nil
+            ? await spool(item, to: pipe, settings, reporter) : await stream(item, to: pipe, settings, reporter)
     }
 
     /// Makes as many attempts as needed. Each uses one connection, because bytes are written in their order.
-    private func stream(_ item: GetItem, _ settings: GetSettings, _ reporter: GetReporter) async -> GetResult {
+    private func stream(
+        _ item: GetItem, to pipe: OutputPipe, _ settings: GetSettings, _ reporter: GetReporter
+    ) async -> GetResult {
         var job = item.job
         (job.connections, job.path) = (1, nil)
-        let context = settings.context(OutputStore(OutputPipe(STDOUT_FILENO)))
+        let context = settings.context(OutputStore(pipe))
         var (failed, isReached) = (0, false)
         var resume: ResumePoint?
         while true {
@@ -51,7 +105,13 @@ extension Get {
             assignment.cookies = settings.cookies(for: item)
             let io = RunIO(Host(item: item, reporter: reporter))
             let attempt = Attempt()
-            let bars = Task { await Self.show(attempt, item, reporter) }
+            let bars = Task {
+                await Self.show(settings, reporter) {
+                    var view = GetRun.View(name: item.label)
+                    (view.phase, view.progress) = (.running, attempt.progress)
+                    return view
+                }
+            }
             let result = await attempt.runUntilCancelled(Download(assignment, io, context: context), io)
             bars.cancel()
             await bars.value
@@ -93,35 +153,39 @@ extension Get {
         func report(_ event: ActivityEvent) {}
     }
 
-    private static func show(_ attempt: Attempt, _ item: GetItem, _ reporter: GetReporter) async {
+    private static func show(
+        _ settings: GetSettings, _ reporter: GetReporter, _ view: @Sendable () -> GetRun.View
+    ) async {
         while !Task.isCancelled {
             try? await Task.sleep(for: .milliseconds(200))
-            var view = GetRun.View(name: item.label)
-            (view.phase, view.progress) = (.running, attempt.progress)
+            settings.updateRate()
             let size = reporter.size
-            reporter.draw(GetBars.lines([view], GetBars.Totals(all: 1), width: size.width, height: size.height))
+            reporter.draw(GetBars.lines([view()], GetBars.Totals(all: 1), width: size.width, height: size.height))
         }
     }
 
-    /// Fetches the file into a temporary directory, and writes it to standard output once it is verified.
-    private func spool(_ item: GetItem, _ settings: GetSettings, _ reporter: GetReporter) async throws {
-        let scratch = try ScratchDirectory(names: ["file"])
+    /// Fetches the file into a temporary directory, and writes it once it is verified.
+    private func spool(
+        _ item: GetItem, to pipe: OutputPipe, _ settings: GetSettings, _ reporter: GetReporter
+    ) async -> GetResult {
+        let scratch: ScratchDirectory
+        do { scratch = try ScratchDirectory(names: ["file"]) } catch { return GetResult(end: .stopped) }
         defer { scratch.remove() }
         var job = item.job
         job.path = "file"
         let spooled = GetItem(job: job, root: scratch.path, members: item.members)
-        let runner = GetRunner([spooled], settings, scratch.downloadLog, reporter, parallel: 1)
-        let work = Task { await runner.run() }
-        let signals = Signals.cancelling(work)
-        defer { signals.cancel() }
-        let result = await work.value[0].1
-        reporter.draw([])
-        await reporter.flush()
-        if work.isCancelled { throw ExitStatus.interrupted }
-        if case .failed = result.end { throw ExitStatus.jobFailed }
-        reporter.record("verified before the first byte: \(result.verified)")
-        await reporter.flush()
-        let pipe = OutputPipe(STDOUT_FILENO)
-        do { try await pipe.copy(scratch.path + "/file") } catch { throw ExitStatus.printing(.jobFailed, "\(error)") }
+        let run = GetRun(spooled, settings, scratch.downloadLog, GetNames(), reporter)
+        let bars = Task { await Self.show(settings, reporter) { run.view } }
+        var result = await run.run()
+        bars.cancel()
+        await bars.value
+        await settings.stores.runDeferredWork()
+        guard case .completed = result.end else { return result }
+        do throws(TransferError) { try await pipe.copy(scratch.path + "/file") } catch {
+            guard case .failed(let failure) = error else { return GetResult(end: .stopped) }
+            return GetResult(end: .failed(failure))
+        }
+        result.verified += ", before the first byte"
+        return result
     }
 }

@@ -16,7 +16,7 @@ package struct Put: AsyncParsableCommand {
             Exit status: 0 the server has all files, 1 a file is missing, 2 usage, 130 interrupted.
             """)
 
-    @Argument(help: "Files, and then the URL.", completion: .file()) var words: [String]
+    @Argument(help: "Files, or - for standard input, and then the URL.", completion: .file()) var words: [String]
     @OptionGroup var options: PutOptions
     @Flag(help: "Print the server's response.") var body = false
     @Flag(name: .shortAndLong, help: "Print only failures.") var quiet = false
@@ -31,8 +31,13 @@ package struct Put: AsyncParsableCommand {
 
     package func run() async throws {
         let settings = try GetSettings(options.request, options.transfer)
+        let url = words.last!
+        let credentials = try GetCredentials(options.request)
+        let input = try await SpooledInput(
+            words.dropLast(), to: url, namesFiles: PutPlan.isDirectory(url) && !options.isForm && !options.tus)
+        defer { input.remove() }
         let plan = try PutPlan(
-            files: words.dropLast(), url: words.last!, options, try GetCredentials(options.request))
+            files: input.files, labels: Array(words.dropLast()), url: url, options, credentials)
         var context: DownloadContext
         do throws(Failure) {
             context = settings.context(try await settings.stores.store(plan.root))
@@ -43,7 +48,7 @@ package struct Put: AsyncParsableCommand {
             form: quiet ? .quiet : progress == .output ? .bars : .lines, progress: progress, isVerbose: verbose,
             isOutputTaken: false, here: "/")
         let runner = PutRunner(
-            plan.items.map { PutRun($0, settings, context, reporter) }, reporter, parallel: options.parallel)
+            plan.items.map { PutRun($0, settings, context, reporter) }, settings, reporter, parallel: options.parallel)
         let isQuiet = quiet
         let work = Task {
             await runner.run { run, end in
@@ -60,6 +65,7 @@ package struct Put: AsyncParsableCommand {
         defer { signals.cancel() }
         let ends = await work.value
         await reporter.flush()
+        try settings.saveCookies()
         if body { ends.forEach(Self.printBody) }
         if work.isCancelled { throw ExitStatus.interrupted }
         if ends.contains(where: { if case .responded = $0 { false } else { true } }) { throw ExitStatus.jobFailed }

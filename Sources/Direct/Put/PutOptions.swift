@@ -18,10 +18,16 @@ struct PutOptions: ParsableArguments {
     @Option(
         name: [.customShort("j", allowingJoined: true), .customLong("parallel")], help: "Uploads at once, 1 to 100.")
     var parallel = 4
-    @Option(help: "Bytes per second over all uploads, like 500k or 5M.") var limitRate: ByteCount?
+    @Option(
+        help: "Bytes per second over all uploads, like 500k or 5M, or by the time of day: 'full 22:00-06:00, 2M'.")
+    var limitRate: RateSchedule?
     @Option(help: "Attempts after the first. [5; none where no server has answered yet]") var retries: Int?
     @Option(help: "Seconds for DNS, connection and TLS together. [10]") var connectTimeout: Double?
     @Option(help: "Seconds without a byte after which a connection is closed. [30]") var timeout: Double?
+
+    @Option(
+        name: [.customShort("m", allowingJoined: true), .long], help: "Seconds within which each upload must be done.")
+    var maxTime: Double?
 
     var isForm: Bool { form || !field.isEmpty }
 
@@ -38,6 +44,7 @@ struct PutOptions: ParsableArguments {
         (transfer.parallel, transfer.connections, transfer.limitRate) = (parallel, 1, limitRate)
         (transfer.retries, transfer.connectTimeout, transfer.timeout) = (retries, connectTimeout, timeout)
         (transfer.durability, transfer.remoteTime) = (.process, false)
+        (transfer.maxTime, transfer.minSpeed) = (maxTime, nil)
         return transfer
     }
 }

@@ -17,8 +17,9 @@ struct PutPlan {
     let root: String
     private(set) var items: [Item] = []
 
+    /// - Parameter labels: The files as they were given.
     /// - Throws: `ExitStatus.usage`; the reason has been printed.
-    init(files: [String], url: String, _ options: PutOptions, _ credentials: GetCredentials) throws {
+    init(files: [String], labels: [String], url: String, _ options: PutOptions, _ credentials: GetCredentials) throws {
         let paths = try files.map(Self.absolute)
         let shared = Self.directory(of: paths)
         root = shared
@@ -26,7 +27,7 @@ struct PutPlan {
         if options.isForm {
             let list = relative.map { JSON.object([("file", JSON.quoted($0))]) }
             let members = [("files", "[\(list.joined(separator: ","))]")]
-            items = [Item(job: try Self.job(url, members, options, credentials), label: files.joined(separator: ", "))]
+            items = [Item(job: try Self.job(url, members, options, credentials), label: labels.joined(separator: ", "))]
             return
         }
         guard files.count == 1 || Self.isDirectory(url) || options.tus else {
@@ -34,7 +35,7 @@ struct PutPlan {
                 .usage, "for several files give a URL that ends with / (their names are added), or --form, or --tus"
             )
         }
-        items = try zip(files, relative).map { label, path in
+        items = try zip(labels, relative).map { label, path in
             Item(job: try Self.job(url, [("file", JSON.quoted(path))], options, credentials), label: label)
         }
     }
@@ -66,16 +67,15 @@ struct PutPlan {
     /// The absolute path of a file. Symbolic links are resolved here: jobs may not follow links out of their root.
     private static func absolute(_ path: String) throws -> String {
         var status = stat()
-        guard path != "-", stat(path, &status) != 0 || status.st_mode & S_IFMT == S_IFREG else {
+        guard stat(path, &status) != 0 || status.st_mode & S_IFMT == S_IFREG else {
             let what =
-                switch path == "-" ? S_IFIFO : status.st_mode & S_IFMT {
-                case S_IFIFO: path == "-" ? "is standard input" : "is a pipe"
+                switch status.st_mode & S_IFMT {
                 case S_IFDIR: "is a directory"
                 case S_IFSOCK: "is a socket"
                 default: "is a device"
                 }
             throw ExitStatus.printing(
-                .usage, "\(path) \(what), and only files are sent: write its bytes to a file, and give the file")
+                .usage, "\(path) \(what), and only files and pipes are sent")
         }
         guard let real = realpath(path, nil) else {
             throw ExitStatus.printing(.usage, "\(path): \(String(cString: strerror(errno)))")
@@ -94,7 +94,7 @@ struct PutPlan {
         return "/" + shared.joined(separator: "/")
     }
 
-    private static func isDirectory(_ url: String) -> Bool {
+    static func isDirectory(_ url: String) -> Bool {
         url.utf8.prefix { $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }.last == UInt8(ascii: "/")
     }
 }

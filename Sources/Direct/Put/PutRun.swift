@@ -45,6 +45,16 @@ final class PutRun: RunHost {
         return view
     }
 
+    /// Runs until the upload has ended, or the time of `--max-time`.
+    func runInTime() async -> End {
+        let record = settings.record(isNeeded: false, trace: reporter.trace(of: item.label))
+        let (end, late) = await TimeLimit.run(settings.maxTime, "it") {
+            await TransferRecord.observe(record) { await self.run() }
+        }
+        guard let late, case .stopped = end else { return end }
+        return .failed(late, nil)
+    }
+
     /// Runs until the upload has ended. Cancelling the task stops it.
     func run() async -> End {
         let begun = ContinuousClock.now

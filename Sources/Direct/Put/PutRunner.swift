@@ -10,12 +10,13 @@ final class PutRunner: Sendable {
     }
 
     private let runs: [PutRun]
+    private let settings: GetSettings
     private let reporter: GetReporter
     private let parallel: Int
     private let state = Mutex(State())
 
-    init(_ runs: [PutRun], _ reporter: GetReporter, parallel: Int) {
-        (self.runs, self.reporter, self.parallel) = (runs, reporter, parallel)
+    init(_ runs: [PutRun], _ settings: GetSettings, _ reporter: GetReporter, parallel: Int) {
+        (self.runs, self.settings, self.reporter, self.parallel) = (runs, settings, reporter, parallel)
         state.withLock { $0.totals.all = runs.count }
     }
 
@@ -30,7 +31,7 @@ final class PutRunner: Sendable {
                 if Task.isCancelled { break }
                 group.addTask {
                     self.state.withLock { $0.running.append(run) }
-                    let end = await run.run()
+                    let end = await run.runInTime()
                     self.record(end, of: run, index)
                     ended(run, end)
                 }
@@ -60,6 +61,7 @@ final class PutRunner: Sendable {
     private func tick() async {
         while !Task.isCancelled {
             try? await Task.sleep(for: .milliseconds(200))
+            settings.updateRate()
             guard reporter.showsProgress, !Task.isCancelled else { continue }
             let (running, totals) = state.withLock { ($0.running, $0.totals) }
             let (width, height) = reporter.size
