@@ -8,11 +8,12 @@ struct ResponseStorage: Sendable {
     let clock: SharedClock
     /// A digest of the request. It shows whether a stored response belongs to this request.
     let requestDigest: String
+    var receiver: (any ResponseReceiver)?
 
     /// Bytes, unless the job sets `max_response`.
     static let defaultResponse = 64 << 10
 
-    /// Receives the body and returns the response with it.
+    /// Receives the body and returns the response with it, or without it if there is a `receiver`.
     ///
     /// - Throws: `too_large` if the body is longer than the job allows, `bad_response` if its length is unreadable.
     func keep(_ transfer: Transfer, method: String) async throws(TransferError) -> StoredResponse {
@@ -25,6 +26,10 @@ struct ResponseStorage: Sendable {
                 .badResponse,
                 "the server sent differing or unreadable lengths, or a transfer coding that was not requested")
         }
+        if let receiver, job.request.expects(transfer.head.status) {
+            _ = try await transfer.receive(into: receiver.destination(for: transfer.head))
+            return response(transfer.head, [], method)
+        }
         if case .bytes(let length) = transfer.head.length, length > limit {
             transfer.cancel()
             throw tooLong
@@ -34,8 +39,12 @@ struct ResponseStorage: Sendable {
             if case .failed(let failure) = error, failure.code == .tooLarge { throw tooLong }
             throw error
         }
-        return StoredResponse(
-            status: transfer.head.status, headers: StoredResponse.joined(transfer.head.headers.fields), body: body,
+        return response(transfer.head, body, method)
+    }
+
+    private func response(_ head: ResponseHead, _ body: [UInt8], _ method: String) -> StoredResponse {
+        StoredResponse(
+            status: head.status, headers: StoredResponse.joined(head.headers.fields), body: body,
             requestDigest: requestDigest, method: method, validated: clock.milliseconds)
     }
 

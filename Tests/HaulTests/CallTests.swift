@@ -69,30 +69,35 @@ import Testing
             }
         }
         let worker = try bench.worker("one")
-        let plain = try await bench.haul("call", origin.url("/a"), origin.url("/b"))
+        let plain = try await bench.haul("call", "--queue", "default", origin.url("/a"), origin.url("/b"))
         #expect(plain.status == 0 && plain.out == "n1n1", "\(plain.err)")
         let echo = try await bench.haul(
-            "call", "-i", origin.url("/echo"), "-d", "a=1", "-d", "@-", "-H", "X-A: b", "-u", "me:p@ss", input: "b=2")
+            "call", "--queue", "default", "-i", origin.url("/echo"), "-d", "a=1", "-d", "@-", "-H", "X-A: b", "-u",
+            "me:p@ss", input: "b=2")
         #expect(echo.status == 0 && echo.out.hasPrefix("HTTP 201\n") && echo.out.hasSuffix("\n\na=1&b=2"))
         let seen = try #require(origin.requests.last)
         #expect(seen.method == "POST" && seen.headers["x-a"] == "b")
         #expect(seen.headers["content-type"] == "application/x-www-form-urlencoded")
         #expect(seen.headers["authorization"] == "Basic bWU6cEBzcw==")
         let json = try await bench.haul(
-            "call", origin.url("/echo"), "--json", "{\"a\": 1}", "-X", "PUT", "--query", "q=a b")
+            "call", "--queue", "default", origin.url("/echo"), "--json", "{\"a\": 1}", "-X", "PUT", "--query", "q=a b")
         #expect(json.status == 0, "\(json)")
         let put = try #require(origin.requests.last)
         #expect(put.method == "PUT" && put.path == "/echo?q=a+b")
         #expect(put.headers["content-type"] == "application/json" && put.headers["content-length"] == "8")
-        let missing = try await bench.haul("call", origin.url("/missing"))
+        let missing = try await bench.haul("call", "--queue", "default", origin.url("/missing"))
         #expect(missing.status == 1 && missing.out == "no such thing" && missing.err.contains("http_404"))
-        #expect(try await bench.haul("call", origin.url("/missing"), "--expect", "200-299,404").status == 0)
+        #expect(
+            try await bench.haul("call", "--queue", "default", origin.url("/missing"), "--expect", "200-299,404").status
+                == 0)
         let file = bench.root.file("body")
-        #expect(try await bench.haul("call", origin.url("/echo"), "--data-binary", "x", "-o", file).out == "")
+        #expect(
+            try await bench.haul("call", "--queue", "default", origin.url("/echo"), "--data-binary", "x", "-o", file)
+                .out == "")
         #expect(FileManager.default.contents(atPath: file) == Data("x".utf8))
         // The cache answers without the server.
         for _ in 1...2 {
-            let fresh = try await bench.haul("call", "--fresh-for", "100", origin.url("/fresh"))
+            let fresh = try await bench.haul("call", "--queue", "default", "--fresh-for", "100", origin.url("/fresh"))
             #expect(fresh.out == "n1" && fresh.status == 0)
         }
         #expect(
@@ -110,7 +115,7 @@ import Testing
         try await eventually("older responses to be dropped") {
             try await bench.haul("cache", "size").out.hasPrefix("0 responses")
         }
-        let dropped = try await bench.haul("call", "--id", "dropped", origin.url("/a"))
+        let dropped = try await bench.haul("call", "--queue", "default", "--id", "dropped", origin.url("/a"))
         #expect(dropped.status == 0 && dropped.out.isEmpty && dropped.err.contains("the response was dropped"))
         let shown = try await bench.haul("cache", "show", "dropped")
         #expect(shown.status == 1 && shown.err.contains("max_responses_bytes"))
@@ -120,12 +125,12 @@ import Testing
             try await bench.haul("cache", "list", "--json", "--url", "*/fresh").out.isEmpty
         }
         for (arguments, words) in [
-            (["call", origin.url("/a"), "-d", "x", "--json", "1"], "only one of"),
-            (["call", "ftp://h/"], "url: must be"),
-            (["call", origin.url("/a"), "--expect", "2xx"], "expect: must be"),
-            (["call", "http://h/", "--json", "{"], "must be JSON"),
-            (["call", origin.url("/a"), "-H", "x"], "Name: value"),
-            (["call", origin.url("/a"), "-d", "@/no/such"], "cannot be read"),
+            (["call", "--queue", "default", origin.url("/a"), "-d", "x", "--json", "1"], "only one of"),
+            (["call", "--queue", "default", "ftp://h/"], "url: must be"),
+            (["call", "--queue", "default", origin.url("/a"), "--expect", "2xx"], "expect: must be"),
+            (["call", "--queue", "default", "http://h/", "--json", "{"], "must be JSON"),
+            (["call", "--queue", "default", origin.url("/a"), "-H", "x"], "Name: value"),
+            (["call", "--queue", "default", origin.url("/a"), "-d", "@/no/such"], "cannot be read"),
             (["cache", "list", "--older", "x"], "--older"), (["worker", "--root", "/tmp", "--kinds", "x"], "--kinds"),
         ] {
             let process = try bench.start(arguments)

@@ -30,7 +30,8 @@ package final class Call: Activity {
     private var job: Job { assignment.job }
 
     private var responseStorage: ResponseStorage {
-        ResponseStorage(job: job, clock: assignment.clock, requestDigest: request.digest)
+        ResponseStorage(
+            job: job, clock: assignment.clock, requestDigest: request.digest, receiver: context.receiver)
     }
 
     // MARK: Called from other threads

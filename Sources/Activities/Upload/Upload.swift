@@ -51,7 +51,7 @@ package final class Upload: Activity, RunRemainder {
 
     var job: Job { assignment.job }
     var responseStorage: ResponseStorage {
-        ResponseStorage(job: job, clock: assignment.clock, requestDigest: plan.digest)
+        ResponseStorage(job: job, clock: assignment.clock, requestDigest: plan.digest, receiver: context.receiver)
     }
 
     // MARK: Called from other threads

@@ -6,7 +6,7 @@ import HaulStorage
 import HaulTerminal
 import Synchronization
 
-/// One upload of `haul put`, with as many attempts as it needs.
+/// One upload of `haul put`, or one request of `haul call`, with as many attempts as it needs.
 final class PutRun: RunHost {
     enum End: Sendable {
         case responded(StoredResponse, seconds: Double)
@@ -46,8 +46,10 @@ final class PutRun: RunHost {
     }
 
     /// Runs until the upload has ended, or the time of `--max-time`.
-    func runInTime() async -> End {
-        let record = settings.record(isNeeded: false, trace: reporter.trace(of: item.label))
+    ///
+    /// - Parameter record: Sees all responses. nil makes one if anybody asks.
+    func runInTime(recordedBy given: TransferRecord? = nil) async -> End {
+        let record = given ?? settings.record(isNeeded: false, trace: reporter.trace(of: item.label))
         let (end, late) = await TimeLimit.run(settings.maxTime, "it") {
             await TransferRecord.observe(record) { await self.run() }
         }
@@ -102,7 +104,10 @@ final class PutRun: RunHost {
         assignment.cookies = settings.cookies(for: item.job.urls)
         let (attempt, io) = (Attempt(), RunIO(self))
         state.withLock { ($0.attempt, $0.view.phase) = (attempt, .running) }
-        let result = await attempt.runUntilCancelled(Upload(assignment, io, context: context), io)
+        let activity: any Activity =
+            item.job.kind == .request
+            ? Call(assignment, io, context: context) : Upload(assignment, io, context: context)
+        let result = await attempt.runUntilCancelled(activity, io)
         let resume = await result.remainder?.finalCheckpoint()
         state.withLock { state in
             state.view.progress = result.progress

@@ -2,26 +2,25 @@ import ArgumentParser
 import Glibc
 import HaulBus
 import HaulContract
+import HaulDirect
 import HaulHTTP
 import HaulRedis
 import HaulTerminal
 
 struct CallCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "call", abstract: "Let a worker send requests, and print the responses.",
+        commandName: "call", abstract: "Send requests, and print the responses.",
         discussion: """
-            Options are named as in curl. The exit status is 1 if a response is missing or not as expected.
-            A POST or PATCH is sent once. Even if the worker dies, it is not sent again without --idempotent.
+            Options are named as in curl. Without a queue the request is sent from here, without Redis: --direct. \
+            With --queue or HAUL_QUEUE a worker sends it, from its network and by its rules.
+
+            Exit status: 0 all responses are as expected, 1 one is missing or is not, 2 usage, 3 Redis cannot be used, \
+            130 interrupted. A POST or PATCH is sent once, unless --idempotent says that it may be repeated.
             """)
 
-    @Option(name: .long, help: CommonOptions.redisHelp) var redis: String?
-    @Option(name: .long, help: "The queue. [HAUL_QUEUE, else default]", completion: Completer.queues) var queue: String?
-    @Argument(help: "URLs.") var urls: [String]
+    @Argument(help: "URLs, with https:// if they have no scheme.") var urls: [String]
     @Option(name: [.customShort("X", allowingJoined: true), .long], help: "The method; GET, or POST with a body.")
     var request: String?
-    @Option(
-        name: [.customShort("H", allowingJoined: true), .long], help: "A header, \"Name: value\". May be repeated.")
-    var header: [String] = []
     @Option(
         name: [.customShort("d", allowingJoined: true), .long],
         help: "The body, as a browser's form. May be repeated. @FILE reads a file, @- standard input.")
@@ -29,50 +28,137 @@ struct CallCommand: AsyncParsableCommand {
     @Option(help: "A field NAME=VALUE of a form, which is encoded. May be repeated.") var dataUrlencode: [String] = []
     @Option(help: "The body as bytes. @FILE reads a file.") var dataBinary: String?
     @Option(help: "The body as JSON. @FILE reads a file.") var json: String?
+    @Option(
+        name: [.customShort("F", allowingJoined: true), .long],
+        help:
+            "A part of a form, multipart/form-data: NAME=VALUE, or NAME=@FILE, which may end in ;type=…;filename=…. May be repeated."
+    )
+    var form: [String] = []
     @Option(help: "A field NAME=VALUE of the query. May be repeated.") var query: [String] = []
+    @Flag(name: [.customShort("G"), .customLong("get")], help: "Send the texts of --data in the query, by GET.")
+    var isInQuery = false
     @Flag(name: [.customShort("I"), .long], help: "Request only the header fields (HEAD).") var head = false
     @Flag(name: [.short, .long], help: "Print the status and the header fields, too.") var include = false
-    @Option(name: [.short, .long], help: "Write the body into this file.", completion: .file()) var output: String?
     @Option(
-        name: [.customShort("u", allowingJoined: true), .long],
-        help: "USER:PASSWORD, by Basic or Digest authentication.")
-    var user: String?
-    @Option(name: [.customShort("A", allowingJoined: true), .long], help: "The User-Agent.") var userAgent: String?
+        name: [.customShort("o", allowingJoined: true), .long],
+        help: "Write the body into this file, or - for standard output. May be repeated: one for each URL.",
+        completion: .file())
+    var output: [String] = []
+    @Flag(name: [.customShort("f"), .long], help: "Print no body of a response that is not expected.") var fail = false
+    @Flag(name: .shortAndLong, help: "Print addresses, TLS, redirects and times on standard error.") var verbose = false
+    @Option(
+        name: [.customShort("w", allowingJoined: true), .long],
+        help: "Print this after each response, with curl's variables: %{http_code}, %{time_total}, %header{etag}, \\n.")
+    var writeOut: String?
     @Option(help: "Statuses that are a success: like 200-299,404.") var expect: String?
-    @Option(help: "The largest response that is accepted, in bytes, at most 1M.") var maxResponse: ByteCount?
     @Flag(help: "The request may be sent again, because the server recognizes a repetition by its Idempotency-Key.")
     var idempotent = false
-    @Option(help: "Seconds for which an earlier response to the same request is used.") var freshFor: Double?
-    @Option(help: "Attempts after the first.") var retries: Int?
+    @Option(help: "Attempts after the first. [none; a worker's are 5]") var retries: Int?
     @Option(help: "Seconds for a connection.") var connectTimeout: Double?
     @Option(name: [.customShort("m", allowingJoined: true), .long], help: "Seconds within which it must be done.")
     var maxTime: Double?
-    @Option(help: "The job's id.") var id: String?
-    @Option(help: "Also push the final event onto this reply list.") var replyTo: String?
-    @Flag(inversion: .prefixedNo, help: "Wait for the response.") var wait = true
+    @OptionGroup(title: "Servers") var servers: GetRequestOptions
+    @OptionGroup(title: "Through a queue") var bus: CallQueueOptions
+
+    /// Whether this process sends the requests.
+    private var isDirect: Bool { bus.direct || !bus.isNamed }
+
+    func validate() throws {
+        guard !bus.direct || !bus.isGiven else {
+            throw ValidationError("--direct sends from here, and the options for a queue let a worker send: give one.")
+        }
+        guard output.count < 2 || output.count == urls.count else {
+            throw ValidationError(
+                "Several -o name one file for each URL: give as many, not \(output.count) for \(urls.count).")
+        }
+        guard isDirect || output.count < 2, isDirect || !verbose && writeOut == nil else {
+            throw ValidationError(
+                "Several -o, -v and -w are for requests from here: leave out the queue, or give --direct.")
+        }
+    }
 
     func run() async throws {
-        if id != nil, urls.count > 1 { throw wrong("--id names one call, but several URLs are given") }
+        if isDirect { return try await sendDirectly() }
+        if bus.id != nil, urls.count > 1 { throw wrong("--id names one call, but several URLs are given") }
         let members = try members()
         let elements = try urls.map { try element($0, members) }
         var common = CommonOptions()
-        (common.redis, common.queue, common.json) = (redis, queue, false)
+        (common.redis, common.queue, common.json) = (bus.redis, bus.queue, false)
         // Before anything is pushed: a response that cannot be written would be lost.
-        let file = try output.map(open)
-        let bus = try await common.connect(hint: " haul call requires Redis and a running worker")
-        if wait { _ = try await printingErrors { () throws(RedisError) in try await bus.jobs(elements.map(\.id)) } }
-        let pushed = try await printingErrors { () throws(RedisError) in try await bus.push(now: elements) }
-        guard wait else {
+        let file = try output.first.map(open)
+        let queue = try await common.connect(
+            hint: " With a queue haul call requires Redis and a running worker; --direct does not")
+        if bus.wait {
+            _ = try await printingErrors { () throws(RedisError) in try await queue.jobs(elements.map(\.id)) }
+        }
+        let pushed = try await printingErrors { () throws(RedisError) in try await queue.push(now: elements) }
+        guard bus.wait else {
             for element in elements { Terminal.line(element.id) }
             return
         }
-        let ends = try await CallEnds(queue: bus, pushed: pushed).wait()
+        let ends = try await CallEnds(queue: queue, pushed: pushed).wait()
         var hasFailed = false
         if let file { ftruncate(file, 0) }
         for (url, element) in zip(urls, elements) {
             if let end = ends[element.id], try !print(end, of: MaskedURL.text(url), to: file) { hasFailed = true }
         }
         if hasFailed { throw ExitStatus.jobFailed }
+    }
+
+    private func sendDirectly() async throws {
+        let content = isInQuery ? nil : try body(limit: Self.largestBody).content()
+        let members = try members(content: content, isDirect: true)
+        let requests = try urls.enumerated().map { index, url in
+            var job = try job(url, members)
+            content?.set(in: &job)
+            if content != nil, request == nil { job.method = "POST" }
+            return DirectCall.Request(job: job, output: output.count > 1 ? output[index] : output.first)
+        }
+        var options = DirectCall.Options()
+        options.includesHead = include || head
+        (options.hidesFailures, options.isVerbose, options.writeOut) = (fail, verbose, writeOut)
+        (options.retries, options.connectTimeout, options.maxTime) = (retries, connectTimeout, maxTime)
+        try await DirectCall(requests, servers, options).run()
+    }
+
+    /// The job of a request that this process sends, without its body.
+    private func job(_ url: String, _ members: [(name: String, value: String)]) throws -> Job {
+        let whole = try target(url.contains("://") ? url : "https://" + url)
+        // A job that may have a body needs an id.
+        let all = [
+            ("kind", JSON.quoted(Job.Kind.request.rawValue)), ("url", JSON.quoted(whole)),
+            ("id", JSON.quoted("call-" + Token.make())),
+        ]
+        do {
+            let job = try Job(json: try JSON(JSON.object(all + members.map { ($0.name, $0.value) })))
+            if let bad = job.unreadableURL { throw wrong("url: \(bad) has an invalid host name") }
+            return job
+        } catch let error as Job.Invalid {
+            throw wrong(error.field == "url" ? "\(error) (\(MaskedURL.shown(url)))" : "\(error)")
+        }
+    }
+
+    /// The URL with the data of `--get` in its query.
+    private func target(_ url: String) throws -> String {
+        guard isInQuery else { return url }
+        guard data.isEmpty || dataUrlencode.isEmpty else {
+            throw wrong("only one of --data and --data-urlencode may be given")
+        }
+        var query = data.joined(separator: "&")
+        if !dataUrlencode.isEmpty {
+            query = try dataUrlencode.map(NamedValue.parts).map {
+                PercentEncoding.component($0.0) + "=" + PercentEncoding.component($0.1)
+            }.joined(separator: "&")
+        }
+        guard !query.isEmpty else { return url }
+        return url + (url.contains("?") ? "&" : "?") + query
+    }
+
+    /// Bytes of a body that this process sends: it is in memory.
+    private static let largestBody = 256 << 20
+
+    private func body(limit: Int) -> CallBody {
+        CallBody(data: data, encoded: dataUrlencode, json: json, binary: dataBinary, form: form, limit: limit)
     }
 
     /// Prints the result of a call. Returns whether the call was a success.
@@ -99,7 +185,7 @@ struct CallCommand: AsyncParsableCommand {
                 }
                 Terminal.line("")
             }
-            try write(response.body, to: file ?? STDOUT_FILENO)
+            if record.state == .completed || !fail { try write(response.body, to: file ?? STDOUT_FILENO) }
         }
         if let sentence = record.droppedResponse { Terminal.complain("haul: \(url): \(sentence)") }
         if record.state != .completed {
@@ -138,22 +224,21 @@ struct CallCommand: AsyncParsableCommand {
 
     // MARK: The job
 
-    private func wrong(_ sentence: String) -> ExitStatus { .printing(.usage, "\(sentence). Nothing was pushed.") }
+    private func wrong(_ sentence: String) -> ExitStatus { .printing(.usage, "\(sentence). Nothing was sent.") }
 
     private func element(_ url: String, _ members: [(name: String, value: String)]) throws -> Element {
-        var target = url
-        if let user {
-            guard let start = url.byteRange(of: "://")?.upperBound else {
-                throw wrong("\(url) must begin with http:// or https://")
-            }
-            target = String(url[..<start]) + Self.encoded(user) + "@" + url[start...]
-        }
-        var all = [("kind", JSON.quoted(Job.Kind.request.rawValue)), ("url", JSON.quoted(target))] + members
+        let credentials = try GetCredentials(servers)
+        var all =
+            [
+                ("kind", JSON.quoted(Job.Kind.request.rawValue)),
+                ("url", JSON.quoted(credentials.apply(to: try target(url)))),
+            ]
+            + members
         do {
-            if id == nil {
+            if bus.id == nil {
                 // With `--fresh-for` equal requests have equal ids, so that a kept response can answer them. Without it
                 // each call has an id of its own.
-                let own = freshFor == nil ? Token.make() : ""
+                let own = bus.freshFor == nil ? Token.make() : ""
                 let terms: Set = ["fresh_for", "retries", "connect_timeout", "deadline", "reply_to", "max_response"]
                 let text = JSON.object(all.filter { !terms.contains($0.0) }.map { ($0.0, $0.1) })
                 all.insert(
@@ -168,17 +253,19 @@ struct CallCommand: AsyncParsableCommand {
         }
     }
 
-    /// User and password for a URL. All characters with a meaning in URLs are percent-encoded.
-    private static func encoded(_ login: String) -> String {
-        login.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
-            .map { PercentEncoding.component(String($0)) }.joined(separator: ":")
+    /// The members of a job that a worker does.
+    private func members() throws -> [(name: String, value: String)] {
+        try bus.check(servers)
+        let content = isInQuery ? nil : try body(limit: JobField.largestElement).content()
+        let more = try members(content: content, isDirect: false)
+        return [content?.member].compactMap(\.self) + more
     }
 
-    private func members() throws -> [(name: String, value: String)] {
-        var result = try CallBody(data: data, encoded: dataUrlencode, json: json, binary: dataBinary).members()
+    private func members(content: CallBody.Content?, isDirect: Bool) throws -> [(name: String, value: String)] {
+        var result: [(name: String, value: String)] = []
         func add(_ name: String, _ text: String?) { if let text { result.append((name, text)) } }
         add("method", (request ?? (head ? "HEAD" : nil)).map(JSON.quoted))
-        var fields = try header.map { line in
+        var fields = try servers.header.map { line in
             let parts = line.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
             guard parts.count == 2 else { throw wrong("--header must be \"Name: value\", not \"\(line)\"") }
             return (String(parts[0]), String(parts[1].drop { $0 == " " }))
@@ -186,8 +273,16 @@ struct CallCommand: AsyncParsableCommand {
         func addField(_ name: String, _ value: String) {
             if !fields.contains(where: { $0.0.lowercased() == name.lowercased() }) { fields.append((name, value)) }
         }
-        if let userAgent { addField("User-Agent", userAgent) }
-        if !data.isEmpty { addField("Content-Type", "application/x-www-form-urlencoded") }
+        if let agent = servers.userAgent { addField("User-Agent", agent) }
+        if !isDirect {
+            if let bearer = servers.bearer { addField("Authorization", "Bearer \(bearer)") }
+            if !servers.cookie.isEmpty { addField("Cookie", servers.cookie.joined(separator: "; ")) }
+        }
+        switch content {
+        case .text: addField("Content-Type", "application/x-www-form-urlencoded")
+        case .bytes(_, let type): addField("Content-Type", type)
+        case .json, .fields, nil: break
+        }
         if !fields.isEmpty { add("headers", JSON.object(fields.map { ($0.0, JSON.quoted($0.1)) })) }
         if !query.isEmpty {
             add("query", JSON.object(try query.map(NamedValue.parts).map { ($0.0, JSON.quoted($0.1)) }))
@@ -198,17 +293,19 @@ struct CallCommand: AsyncParsableCommand {
                 let parts = text.split(separator: ",").map { Int($0).map { String($0) } ?? JSON.quoted(String($0)) }
                 return "[" + parts.joined(separator: ",") + "]"
             })
-        add("max_response", maxResponse.map { String($0.bytes) })
+        // The body of an error, which is kept in memory before it is printed.
+        let largest = isDirect ? Int64(Job.Request.largestResponse) : bus.maxResponse?.bytes
+        add("max_response", largest.map { String($0) })
         if idempotent { add("idempotent", "true") }
         add("retries", retries.map { String($0) })
         for (name, seconds) in [
-            ("fresh_for", freshFor), ("connect_timeout", connectTimeout), ("deadline", maxTime),
+            ("fresh_for", bus.freshFor), ("connect_timeout", connectTimeout), ("deadline", isDirect ? nil : maxTime),
         ] {
             guard seconds?.isFinite ?? true else { throw wrong("\(name) must be a number of seconds") }
             add(name, seconds.map { String($0) })
         }
-        add("id", id.map(JSON.quoted))
-        add("reply_to", replyTo.map(JSON.quoted))
+        add("id", bus.id.map(JSON.quoted))
+        add("reply_to", bus.replyTo.map(JSON.quoted))
         return result
     }
 }

@@ -1,0 +1,135 @@
+import Glibc
+import HaulActivities
+import HaulContract
+import HaulHTTP
+import HaulTerminal
+import Synchronization
+
+/// Where the bodies of responses go: standard output, a file, a pipe or a device.
+struct CallOutput: Sendable {
+    let pipe: OutputPipe
+    /// Binary data would change the settings of a terminal. `-o -` allows that.
+    let refusesBinary: Bool
+    /// The file to empty once there is a response, so that a failed request leaves it as it is; nil for anything else.
+    let file: Int32?
+
+    /// - Throws: `ExitStatus.usage` if the file cannot be opened; the reason has been printed.
+    init(_ path: String?) throws {
+        guard let path, path != "-" else {
+            (pipe, file) = (OutputPipe(STDOUT_FILENO), nil)
+            refusesBinary = path == nil && isatty(STDOUT_FILENO) == 1
+            return
+        }
+        let descriptor = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0o666)
+        guard descriptor >= 0 else {
+            throw ExitStatus.printing(.usage, "\(path) cannot be written: \(String(cString: strerror(errno)))")
+        }
+        (pipe, refusesBinary) = (OutputPipe(descriptor, named: path), false)
+        file = GetTarget.isSpecialFile(path) ? nil : descriptor
+    }
+}
+
+/// Writes the response to one request as it arrives.
+final class CallReceiver: ResponseReceiver {
+    private let output: CallOutput
+    private let includesHead: Bool
+    private let state = Mutex((hasBegun: false, received: Int64(0)))
+
+    init(_ output: CallOutput, includesHead: Bool) { (self.output, self.includesHead) = (output, includesHead) }
+
+    /// Bytes of bodies.
+    var received: Int64 { state.withLock { $0.received } }
+
+    func destination(for head: ResponseHead) -> any BodyDestination {
+        let isFirst = state.withLock { state in
+            defer { state.hasBegun = true }
+            return !state.hasBegun
+        }
+        // What is written cannot be taken back, so the response to another attempt would follow the first half of this
+        // one.
+        guard isFirst else { return Destination(receiver: self, isRefused: true, start: 0) }
+        if includesHead { write(head: head) } else { begin() }
+        return Destination(receiver: self, isRefused: false, start: output.pipe.position)
+    }
+
+    /// `HTTP/1.1 200` and the header fields, as they came.
+    func write(head: ResponseHead) {
+        let version = head.facts?.httpVersion ?? "1.1"
+        let lines = ["HTTP/\(version) \(head.status)"] + head.headers.fields.map { "\($0.name): \($0.value)".printable }
+        append(Array((lines.joined(separator: "\n") + "\n\n").utf8))
+    }
+
+    func write(_ body: [UInt8]) {
+        guard !output.refusesBinary || !body.contains(0) else { return }
+        append(body)
+        state.withLock { $0.received += Int64(body.count) }
+    }
+
+    private func begin() { if let file = output.file, output.pipe.position == 0 { ftruncate(file, 0) } }
+
+    private func append(_ bytes: [UInt8]) {
+        begin()
+        _ = output.pipe.append(bytes, at: output.pipe.position)
+    }
+
+    fileprivate func append(
+        _ piece: [UInt8], at offset: Int64, wake: @escaping @Sendable () async -> Bool
+    ) -> SinkResult {
+        if output.refusesBinary, piece.contains(0) {
+            return .failed(
+                .failed(
+                    Failure(
+                        .io,
+                        "the response is binary: -o FILE writes it into a file, and -o - to the terminal all the same",
+                        isFinal: true)))
+        }
+        let result = output.pipe.append(piece, at: offset, wake: wake)
+        if case .accepted = result { state.withLock { $0.received += Int64(piece.count) } }
+        return result
+    }
+
+    fileprivate func flush() async throws(TransferError) { try await output.pipe.flush() }
+
+    private struct Destination: BodyDestination {
+        let receiver: CallReceiver
+        let isRefused: Bool
+        /// The position in the output where the body begins.
+        let start: Int64
+
+        func sink(at offset: Int64, wake: @escaping @Sendable () async -> Bool) -> any BodySink {
+            Sink(receiver, isRefused: isRefused, at: start + offset, wake: wake)
+        }
+    }
+
+    private final class Sink: BodySink {
+        private let receiver: CallReceiver
+        private let isRefused: Bool
+        private let wake: @Sendable () async -> Bool
+        private let offset: Mutex<Int64>
+
+        init(
+            _ receiver: CallReceiver, isRefused: Bool, at offset: Int64, wake: @escaping @Sendable () async -> Bool
+        ) {
+            (self.receiver, self.isRefused, self.wake) = (receiver, isRefused, wake)
+            self.offset = Mutex(offset)
+        }
+
+        func append(_ bytes: UnsafeRawPointer, _ count: Int) -> SinkResult {
+            guard !isRefused else {
+                return .failed(
+                    .failed(Failure(.incomplete, "the response broke off after it was written in part", isFinal: true)))
+            }
+            let piece = [UInt8](UnsafeRawBufferPointer(start: bytes, count: count))
+            return offset.withLock { offset in
+                let result = receiver.append(piece, at: offset, wake: wake)
+                if case .accepted = result { offset += Int64(count) }
+                return result
+            }
+        }
+
+        func releaseMemory() {}
+        func handOver() {}
+        func end() {}
+        func finish() async throws(TransferError) { try await receiver.flush() }
+    }
+}

@@ -1,0 +1,138 @@
+import Glibc
+import HaulActivities
+package import HaulContract
+import HaulFileStore
+import HaulHTTP
+import HaulTerminal
+
+/// Requests that this process sends, without Redis and without a worker. The activity is the same as a worker's.
+package struct DirectCall: Sendable {
+    package struct Request: Sendable {
+        package let job: Job
+        /// The file for the body; nil for standard output.
+        package let output: String?
+
+        package init(job: Job, output: String?) { (self.job, self.output) = (job, output) }
+    }
+
+    package struct Options: Sendable {
+        /// Print the status and the header fields before the body.
+        package var includesHead = false
+        /// Print no body of a response that is not expected.
+        package var hidesFailures = false
+        package var isVerbose = false
+        package var writeOut: String?
+        package var retries: Int?
+        package var connectTimeout: Double?
+        package var maxTime: Double?
+
+        package init() {}
+    }
+
+    private let requests: [Request]
+    private let options: Options
+    private let settings: GetSettings
+    private let writeOut: WriteOut?
+
+    /// - Throws: `ExitStatus.usage`; the reason has been printed.
+    package init(_ requests: [Request], _ servers: GetRequestOptions, _ options: Options) throws {
+        var transfer = GetTransferOptions()
+        (transfer.parallel, transfer.connections, transfer.limitRate) = (1, 1, nil)
+        // Like curl: a person or a script decides what happens after an error.
+        (transfer.retries, transfer.connectTimeout, transfer.timeout) = (
+            options.retries ?? 0, options.connectTimeout, nil
+        )
+        (transfer.maxTime, transfer.minSpeed) = (options.maxTime, nil)
+        (transfer.durability, transfer.remoteTime) = (.process, false)
+        settings = try GetSettings(servers, transfer)
+        writeOut = try options.writeOut.map(WriteOut.read)
+        self.options = options
+        let credentials = try GetCredentials(servers)
+        let headers = credentials.headers.map { HeaderField($0.0, $0.1) }
+        self.requests = requests.map { request in
+            var job = request.job
+            job.urls = job.urls.map(credentials.apply)
+            job.headers += headers
+            return Request(job: job, output: request.output)
+        }
+    }
+
+    /// Sends the requests one after another, and prints the responses.
+    ///
+    /// - Throws: `ExitStatus` unless all responses are as expected; the reasons have been printed.
+    package func run() async throws {
+        // Before anything is sent: a response that cannot be written would be lost.
+        var known: [String?: CallOutput] = [:]
+        let outputs = try requests.map { request in
+            let output = try known[request.output] ?? CallOutput(request.output)
+            known[request.output] = output
+            return output
+        }
+        let reporter = GetReporter(
+            form: .lines, progress: .nowhere, isVerbose: options.isVerbose, isOutputTaken: true, here: "/")
+        // One task for all requests, so that a signal between two of them ends the command as well.
+        let work = Task {
+            var isGood = true
+            for (request, output) in zip(requests, outputs) where !Task.isCancelled {
+                isGood = await send(request, to: output, reporter) && isGood
+            }
+            return isGood
+        }
+        let signals = Signals.cancelling(work)
+        defer { signals.cancel() }
+        let isGood = await work.value
+        try settings.saveCookies()
+        if work.isCancelled { throw ExitStatus.interrupted }
+        if !isGood { throw ExitStatus.jobFailed }
+    }
+
+    /// Returns whether the response is as expected, and was written.
+    private func send(_ request: Request, to output: CallOutput, _ reporter: GetReporter) async -> Bool {
+        let begun = ContinuousClock.now
+        let label = request.job.urls.first.map(MaskedURL.shown) ?? ""
+        let record = TransferRecord(settings.cookieFile, trace: reporter.trace(of: label))
+        let receiver = CallReceiver(output, includesHead: options.includesHead)
+        var context = settings.context(OutputStore(output.pipe))
+        context.receiver = receiver
+        let item = PutPlan.Item(job: request.job, label: label)
+        let end = await PutRun(item, settings, context, reporter).runInTime(recordedBy: record)
+        var failure: Failure?
+        if case .failed(let why, let response) = end {
+            failure = why
+            // The body of an error is not what belongs into a file.
+            if let response, output.file == nil { show(response, record.facts.head, through: receiver) }
+        }
+        do throws(TransferError) { try await output.pipe.flush() } catch {
+            if failure == nil, case .failed(let why) = error { failure = why }
+        }
+        if let failure { reporter.complain("haul: \(label): \(failure.code): \(failure.message)") }
+        if let writeOut {
+            var values = WriteOut.Values(url: request.job.urls.first ?? "", facts: record.facts)
+            (values.downloaded, values.uploaded) = (receiver.received, Int64(request.job.bodyCount))
+            values.seconds = (ContinuousClock.now - begun).secondsValue
+            (values.method, values.file) = (request.job.method, request.output ?? "")
+            (values.isSuccess, values.message) = (failure == nil, failure.map { "\($0)" } ?? "")
+            reporter.write(writeOut.pieces(values))
+        }
+        await reporter.flush()
+        if case .stopped = end { return false }
+        return failure == nil
+    }
+
+    /// Prints a response that is not expected.
+    private func show(_ response: StoredResponse, _ head: ResponseHead?, through receiver: CallReceiver) {
+        if options.includesHead, let head { receiver.write(head: head) }
+        if !options.hidesFailures { receiver.write(response.body) }
+    }
+}
+
+extension Job {
+    /// The bytes of the body of a request.
+    fileprivate var bodyCount: Int {
+        if let json = request.json { return json.utf8.count }
+        if let text = request.bodyBase64 {
+            return text.utf8.count / 4 * 3 - text.utf8.suffix(2).count { $0 == UInt8(ascii: "=") }
+        }
+        return body?.utf8.count ?? 0
+    }
+}
