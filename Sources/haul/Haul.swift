@@ -34,10 +34,15 @@ struct Haul: AsyncParsableCommand {
         Signals.interruptCommand()
         do {
             try checkArguments()
-            try checkCommand()
+            let words = try ForeignArguments.replaced(in: Array(CommandLine.arguments.dropFirst()))
+            try check(words[...], of: self, "haul")
+            if var command = await frequentCommand(words) {
+                try await command.run()
+                ExitStatus.done.leave()
+            }
             // Asynchronous, because the completion of words asks Redis for ids and names.
             var command = try await asyncParseAsRoot(
-                Settings.complete(Array(CommandLine.arguments.dropFirst())))
+                Settings.complete(words))
             if var asynchronous = command as? any AsyncParsableCommand {
                 try await asynchronous.run()
             } else {
@@ -48,18 +53,23 @@ struct Haul: AsyncParsableCommand {
         } catch {
             let isUsage = exitCode(for: error) == .validationFailure || exitCode(for: error).rawValue == 64
             guard isUsage else { exit(withError: error) }
-            let message = UsageError.message(fullMessage(for: error), words: CommandLine.arguments.dropFirst())
+            let message = UsageError.message(fullMessage(for: error))
             Terminal.complain(message + ExitStatus.sources(of: message))
             ExitStatus.usage.leave()
         }
         ExitStatus.done.leave()
     }
 
-    /// Checks the command's name before the parser does, because the parser suggests no similar name.
-    private static func checkCommand() throws {
-        try check(CommandLine.arguments.dropFirst(), of: self, "haul")
+    /// The command of the words, if it is one that scripts start often and has no error. The parser looks at all
+    /// commands otherwise, which takes a good part of the time of a small download. It then also reports the errors.
+    private static func frequentCommand(_ words: [String]) async -> (any AsyncParsableCommand)? {
+        let frequent: [any AsyncParsableCommand.Type] = [Get.self, Put.self, CallCommand.self]
+        guard let verb = words.first, let type = frequent.first(where: { $0._commandName == verb }) else { return nil }
+        return try? await type.asyncParseAsRoot(Array(words.dropFirst())) as? any AsyncParsableCommand
     }
 
+    /// Checks the command's name before the parser does, because the parser suggests no similar name.
+    ///
     /// - Parameter path: The words of the command line before `words`.
     private static func check(
         _ words: ArraySlice<String>, of command: any ParsableCommand.Type, _ path: String
@@ -69,10 +79,11 @@ struct Haul: AsyncParsableCommand {
         if let next = commands.first(where: { $0._commandName == word }) {
             return try check(words.dropFirst(), of: next, "\(path) \(word)")
         }
-        if path == "haul", word.contains("://") {
+        if path == "haul", word.contains("://") || word.contains("/") && word.contains(".") {
+            let shown = MaskedURL.shown(word)
             throw ExitStatus.printing(
                 .usage,
-                "a command is missing before \(MaskedURL.shown(word)): haul get URL downloads it here, and haul push URL queues it for workers"
+                "a command is missing before \(shown): haul get \(shown) downloads it, and haul push URL queues it for workers"
             )
         }
         let near = Suggestion.nearest(to: word, among: commands.map { $0._commandName })

@@ -55,6 +55,7 @@ struct CommandBench {
             (["worker", "--root", "/tmp", "--file-mode", "4755"], "--file-mode"),
             (["get", "http://127.0.0.1:1/", "-o", "b", "-o", "a"], "several -o name one file for each URL"),
             (["get", "http://127.0.0.1:1/", "http://127.0.0.1:1/a", "-o", "/dev/null", "-o", "a"], "give one kind"),
+            (["get", "--mirror", "http://127.0.0.1:1/"], "give that file's URL first"),
             (["get", "http://127.0.0.1:1/", "--if-exists", "replace"], "if-exists"),
             (["stats", "--redis", "http://h"], "redis://"),
             (["queue", "set", "default.retrys", "1"], "Did you mean default.retries?"),

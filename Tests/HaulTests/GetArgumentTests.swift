@@ -66,6 +66,17 @@ import Testing
         #expect(one.status == 2 && one.err.contains("names one file"), "\(one)")
     }
 
+    @Test("a mirror of the command line is asked when the first URL fails, and it belongs to the file before it")
+    func mirrors() async throws {
+        let bench = GetBench()
+        let origin = try OriginServer { $0.path == "/gone" ? OriginReply(404) : .file(Self.bytes, to: $0) }
+        let get = try await bench.get(
+            origin.url("/gone"), "--mirror", origin.url("/there"), "-o", "a", origin.url("/b"), "-o", "b")
+        #expect(get.status == 0, "\(get)")
+        #expect(bench.files.holds("a", Self.bytes) && bench.files.holds("b", Self.bytes))
+        #expect(origin.requests.contains { $0.path == "/there" })
+    }
+
     @Test("the name of a file after a redirect is used if only that one has an extension") func finalNames()
         async throws
     {

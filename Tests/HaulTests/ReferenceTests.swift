@@ -7,6 +7,7 @@ import HaulTestSupport
 import Testing
 
 @testable import HaulWeb
+@testable import haul
 
 /// The parts of docs/ that are made from the code. A part stands between the lines `<!-- generated: NAME -->` and
 /// `<!-- end -->`. `HAUL_WRITE_PAGES=1 swift test --filter ReferenceTests` writes all of them anew.
@@ -49,6 +50,7 @@ import Testing
             "fields": try fields(), "errors": try errors(), "api errors": apiErrors, "queue settings": try settings(),
             "worker metrics": metrics(Metric.ofWorker), "queue metrics": metrics(Metric.ofQueue),
             "worker options": options(of: worker, isSettings: true), "commands": commands(of: haul, "haul"),
+            "foreign options": foreignOptions(),
         ]
     }
 
@@ -186,6 +188,20 @@ import Testing
             return [label, text, argument["defaultValue"]?.string.map { "`\($0)`" } ?? ""]
         }
         return table([isSettings ? "option" : "option or argument", "meaning", "default"], rows)
+    }
+
+    /// The options of other programs that our commands understand.
+    private static func foreignOptions() -> String {
+        table(
+            ["option", "commands", "effect"],
+            ForeignOption.all.map { option in
+                [
+                    option.names.map { "`\($0)`" }.joined(separator: ", "),
+                    option.verbs.count == ForeignOption.Verb.allCases.count
+                        ? "all" : option.verbs.map(\.rawValue).joined(separator: ", "),
+                    option.effect,
+                ]
+            })
     }
 
     private static func commands(of command: JSON, _ path: String) -> String {

@@ -40,7 +40,6 @@ package struct GetRequestOptions: ParsableArguments {
     var certificates: String?
     @OptionGroup var client: ClientCertificateOptions
     @OptionGroup var network: NetworkOptions
-    @Flag(name: [.customShort("k"), .customLong("insecure")], help: .hidden) var insecure = false
 
     package init() {}
 
@@ -54,11 +53,6 @@ package struct GetRequestOptions: ParsableArguments {
     }
 
     package func validate() throws {
-        guard !insecure else {
-            throw ValidationError(
-                "-k does not exist: certificates are always verified, because otherwise anyone on the network could send another file. --ca FILE trusts the server's own authority, or the certificate of a single device that signed it itself, and --pin its key"
-            )
-        }
         guard user == nil || bearer == nil else {
             throw ValidationError("--user and --bearer are two ways to sign in: give one of them.")
         }

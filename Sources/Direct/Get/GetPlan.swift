@@ -66,8 +66,11 @@ struct GetPlan {
                 continue
             }
             let output = source.outputs.count > 1 ? source.outputs[index] : source.outputs.first
-            let urls = source.takesBrackets ? [URLPattern.URL(text: text)] : try URLPattern(text).urls
-            for url in urls { try add(try entry(for: url, output)) }
+            // Mirrors follow after tabs, as in a list: see `ForeignArguments`.
+            let mirrors = text.split(separator: "\t").map(String.init)
+            let first = mirrors.first ?? text
+            let urls = source.takesBrackets ? [URLPattern.URL(text: first)] : try URLPattern(first).urls
+            for url in urls { try add(try self.entry(for: url, mirrors.dropFirst(), output)) }
         }
         for file in source.metalink { for entry in try Metalink.entries(of: file, lists) { try add(entry) } }
         for file in source.inputFile { for entry in try InputFile.entries(of: file, lists) { try add(entry) } }
@@ -80,10 +83,10 @@ struct GetPlan {
     /// The command names the file itself, and not a directory.
     private var isOfOneFile: Bool { path.map { !$0.hasSuffix("/") } ?? false }
 
-    /// One URL of the command line.
-    private func entry(for url: URLPattern.URL, _ output: String?) throws -> Entry {
+    /// One URL of the command line, with its mirrors.
+    private func entry(for url: URLPattern.URL, _ mirrors: ArraySlice<String>, _ output: String?) throws -> Entry {
         var entry = Entry()
-        entry.urls = [url.text]
+        entry.urls = [url.text] + mirrors
         if let checksum = source.checksum {
             entry.members.append(("checksum", JSON.quoted(GivenChecksum.normalized(checksum))))
         }

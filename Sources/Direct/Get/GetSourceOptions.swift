@@ -25,6 +25,7 @@ struct GetSourceOptions: ParsableArguments {
             "A file's name, in which #1 is what the first [] or {} of the URL stands for; a directory that exists, or a name that ends in /; - for standard output, a pipe or a device. May be repeated: one for each URL.",
         completion: .file())
     var outputs: [String] = []
+    @Option(help: "Another URL of the file before it. May be repeated.") var mirror: [String] = []
     @Flag(name: [.customShort("g"), .customLong("globoff")], help: "Take [] and {} in URLs as they are.")
     var takesBrackets = false
     @Option(
@@ -103,6 +104,10 @@ struct GetSourceOptions: ParsableArguments {
     func validate() throws {
         guard !urls.isEmpty || hasLists || forget else {
             throw ValidationError("Missing expected argument '<urls> ...'")
+        }
+        guard mirror.isEmpty else {
+            throw ValidationError(
+                "--mirror \(mirror[0]) is another URL of the file before it: give that file's URL first.")
         }
         guard !urls.contains("") else { throw ValidationError("A URL is empty: is a variable of the shell not set?") }
         if newer, ifExists == .rename || ifExists == .fail || ifExists == .skip {
