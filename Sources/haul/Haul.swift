@@ -34,7 +34,8 @@ struct Haul: AsyncParsableCommand {
         Signals.interruptCommand()
         do {
             try checkArguments()
-            let words = try ForeignArguments.replaced(in: Array(CommandLine.arguments.dropFirst()))
+            let words = try GetDefaults.complete(
+                ForeignArguments.replaced(in: Array(CommandLine.arguments.dropFirst())))
             try check(words[...], of: self, "haul")
             if var command = await frequentCommand(words) {
                 try await command.run()

@@ -17,7 +17,7 @@ import Testing
             ("get -LO https://h/a", "get https://h/a"),
             ("get -fsSLo out https://h/a", "get --quiet -o out https://h/a"),
             ("get -qO- https://h/a", "get -q -o - https://h/a"),
-            ("get -T 10 --trust-server-names --no-conf https://h/a", "get --timeout 10 https://h/a"),
+            ("get -T 10 --trust-server-names --no-conf https://h/a", "get --timeout 10 --no-config https://h/a"),
             ("get -s 8 -k 1M -nc https://h/a", "get -x 8 --if-exists skip https://h/a"),
             ("get --continue=true --remote-time=true --quiet=false https://h/a", "get --remote-time https://h/a"),
             ("get --retry-delay 1 -O name https://h/a", "get -o name https://h/a"),

@@ -1,9 +1,132 @@
+import Foundation
+import Glibc
+import HaulContract
+import HaulTestSupport
 import Testing
 
 @testable import HaulDirect
 
-/// `haul get` as a part of other programs.
-@Suite struct GetServiceTests {
+/// `haul get` as a part of other programs: defaults, and commands at the end of a download.
+@Suite(.timeLimit(.minutes(2))) struct GetServiceTests {
+    private static let bytes = FileBytes(seed: 97, count: 1000)
+
+    @Test("a file sets defaults, hosts have their own, and the command line wins") func configuration() async throws {
+        let bench = GetBench()
+        let origin = try OriginServer { .file(Self.bytes, to: $0) }
+        let folder = bench.home.file("config/haul")
+        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        let file = folder + "/get.conf"
+        let environment = ["XDG_CONFIG_HOME": bench.home.file("config")]
+        func write(_ text: String) throws { try Data(text.utf8).write(to: URL(filePath: file)) }
+        try write(
+            """
+            # defaults
+            user-agent = Mine/1
+            quiet = true
+            directory = sub
+
+            [127.0.0.1]
+            header = X-Team: films
+            limit-rate = 1M
+
+            [other]
+            header = X-Other: 1
+            """)
+        let get = try await bench.get(origin.url("/a"), environment: environment)
+        #expect(get.status == 0 && get.out.isEmpty, "\(get)")
+        #expect(bench.files.contents("sub/a") == Self.bytes.all)
+        let seen = try #require(origin.requests.last)
+        #expect(seen.headers["user-agent"] == "Mine/1" && seen.headers["x-team"] == "films")
+        #expect(seen.headers["x-other"] == nil)
+        _ = try await bench.get(
+            "-A", "Yours/2", "-d", "here", "-H", "X-Team: x", origin.url("/b"), environment: environment)
+        #expect(origin.requests.last?.headers["user-agent"] == "Yours/2" && bench.files.contents("here/b") != nil)
+        #expect(origin.requests.last?.headers["x-team"] == "x")
+        _ = try await bench.get("--no-config", origin.url("/c"), environment: environment)
+        #expect(origin.requests.last?.headers["x-team"] == nil && bench.names.contains("c"))
+        let printed = try await bench.get("--print-config", environment: environment)
+        #expect(printed.status == 0 && printed.out.contains("user-agent = Mine/1  # \(file):2\n"), "\(printed)")
+        #expect(printed.out.contains("\n[127.0.0.1]\nheader = X-Team: films  # \(file):7\n"))
+        for (text, words) in [
+            ("quite = true", ":1: \"quite\" is not an option with a default. Did you mean quiet?"),
+            ("quiet = yes", "must be true or false"), ("x", "write option = value"), ("output = a", "not an option"),
+            ("[h]\nproxy = x", ":2: \"proxy\" is not a setting of a host"), ("[http://h/]", "without scheme"),
+            ("[127.0.0.1]\nretries = x", "must be a number"),
+        ] {
+            try write(text)
+            let wrong = try await bench.get(origin.url("/d"), environment: environment)
+            #expect(wrong.status == 2 && wrong.err.contains(words), "\(text): \(wrong)")
+        }
+        let missing = try await bench.get("--config", "/no/such", origin.url("/d"))
+        #expect(missing.status == 2 && missing.err.contains("/no/such"), "\(missing)")
+    }
+
+    @Test("a command gets the event of each file that was fetched, or failed, and its failure shows") func hooks()
+        async throws
+    {
+        let bench = GetBench()
+        let origin = try OriginServer { $0.path == "/missing" ? OriginReply(404) : .file(Self.bytes, to: $0) }
+        let path = ["PATH": "/usr/bin:/bin"]
+        let get = try await bench.get(
+            "-q", "--on-complete", "cat >done; echo told", "--on-error", "cat >failed", origin.url("/a"),
+            origin.url("/missing"),
+            environment: path)
+        #expect(get.status == 1 && get.out.isEmpty && get.err.contains("told"), "\(get)")
+        let done = try JSON(#require(bench.files.contents("done")))
+        #expect(done["event"]?.string == "completed" && done["file"]?.string == bench.files.file("a"))
+        let failed = try JSON(#require(bench.files.contents("failed")))
+        #expect(failed["event"]?.string == "failed" && failed["error"]?.string == "http_404")
+        // A file that is there already runs nothing.
+        let again = try await bench.get("--on-complete", "exit 3", origin.url("/a"), environment: path)
+        #expect(again.status == 0, "\(again)")
+        let wrong = try await bench.get("--on-complete", "exit 3", origin.url("/b"), environment: path)
+        #expect(wrong.status == 1 && wrong.err.contains("--on-complete exit 3: it ended with status 3"), "\(wrong)")
+    }
+
+    @Test("lists that appear in a directory are downloaded, and a signal ends the command between two of them")
+    func watch() async throws {
+        let bench = GetBench()
+        let origin = try OriginServer { $0.path == "/missing" ? OriginReply(404) : .file(Self.bytes, to: $0) }
+        let lists = TemporaryDirectory()
+        func write(_ name: String, _ text: String) throws {
+            try Data(text.utf8).write(to: URL(filePath: lists.file(name)))
+        }
+        try write("first", origin.url("/a"))
+        for signal in [SIGTERM, SIGINT] {
+            let get = try bench.start(["--watch", lists.path])
+            try write("second-\(signal)", origin.url("/b\(signal)"))
+            try write("third-\(signal)", origin.url("/missing"))
+            try await eventually("the lists") {
+                lists.names.contains("first.done") && lists.names.contains("second-\(signal).done")
+                    && lists.names.contains("third-\(signal).failed")
+            }
+            get.kill(signal)
+            #expect(try await get.wait() == 0, "\(get.standardError)")
+        }
+        #expect(bench.files.holds("a", Self.bytes) && bench.files.holds("b\(SIGINT)", Self.bytes))
+        #expect(origin.requests.count { $0.path == "/a" } == 1)
+        let latch = Latch()
+        let slow = try OriginServer { request in
+            var reply = OriginReply.file(Self.bytes, to: request)
+            reply.hold = (500, latch)
+            return reply
+        }
+        try write("slow", slow.url("/slow"))
+        let get = try bench.start(["--watch", lists.path])
+        try await eventually("the request") { !slow.requests.isEmpty }
+        get.kill(SIGTERM)
+        #expect(try await get.wait() == 130, "\(get.standardError)")
+        latch.open()
+        #expect(lists.names.contains("slow"))
+        for (arguments, words) in [
+            (["--watch", lists.path, origin.url("/a")], "give no URL"), (["--watch", "/no/such"], "No such file"),
+        ] {
+            let wrong = try bench.start(arguments)
+            #expect(try await wrong.wait() == 2)
+            #expect(wrong.standardError.contains(words), "\(wrong.standardError)")
+        }
+    }
+
     @Test(
         "a limit of rate may depend on the time of day",
         arguments: [

@@ -29,10 +29,26 @@ package struct Get: AsyncParsableCommand {
         name: [.customShort("w", allowingJoined: true), .long],
         help: "Print this after each file, with curl's variables: %{http_code}, %{time_total}, %header{etag}, \\n.")
     var writeOut: String?
+    @Option(help: "Run this command for each file that was fetched, with the event as JSON on its standard input.")
+    var onComplete: String?
+    @Option(help: "Run this command for each file that failed, with the event as JSON on its standard input.")
+    var onError: String?
+
+    @Option(
+        help:
+            "Download each list that appears in this directory, as -i would, and rename it to NAME.done or NAME.failed. Ends with SIGTERM or Ctrl-C.",
+        completion: .directory)
+    var watch: String?
 
     package init() {}
 
     package func validate() throws {
+        guard watch == nil || source.namesNothing else {
+            throw ValidationError("--watch reads URLs from the lists of a directory only: give no URL and no list.")
+        }
+        guard watch != nil || source.configuration.printConfig || source.forget || !source.namesNothing else {
+            throw ValidationError("Missing expected argument '<urls> ...'")
+        }
         guard !source.newer || !GetTarget.isBucket(source.directory ?? source.output ?? "") else {
             throw ValidationError(
                 "-N compares the time of a file, which an object in a bucket does not have: choose --if-exists overwrite"
@@ -44,8 +60,15 @@ package struct Get: AsyncParsableCommand {
     }
 
     package func run() async throws {
+        let configuration = try source.configuration.read()
+        if source.configuration.printConfig { return Terminal.write(configuration?.text ?? "") }
+        if let watch { return try await download(listsIn: watch, configuration) }
+        try await run(configuration)
+    }
+
+    func run(_ configuration: GetConfiguration?) async throws {
         try source.checkSingleFileOptions()
-        let settings = try GetSettings(request, transfer, bucket)
+        let settings = try GetSettings(request, transfer, bucket, configuration)
         if source.isStreaming { return try await writeToStreams(settings) }
         var plan = try await GetPlan(source, request, settings, isVerbose: verbose)
         try settings.stores.check(Set(plan.items.map(\.root) + [plan.root]))
@@ -72,9 +95,11 @@ package struct Get: AsyncParsableCommand {
     private func download(
         _ items: [GetItem], _ settings: GetSettings, _ downloadLog: DownloadLog, _ reporter: GetReporter
     ) async throws {
+        let hooks =
+            onComplete == nil && onError == nil ? nil : GetHooks(onComplete: onComplete, onError: onError)
         let runner = GetRunner(
             items, settings, downloadLog, reporter, parallel: transfer.parallel,
-            writeOut: try writeOut.map(WriteOut.read))
+            writeOut: try writeOut.map(WriteOut.read), hooks: hooks)
         let begun = ContinuousClock.now
         let work = Task { await runner.run() }
         let signals = Signals.cancelling(work)
@@ -87,7 +112,7 @@ package struct Get: AsyncParsableCommand {
             await reporter.flush()
             throw ExitStatus.interrupted
         }
-        if results.contains(where: { $0.1.isFailed }) { throw ExitStatus.jobFailed }
+        if results.contains(where: { $0.1.isFailed }) || hooks?.hasFailed == true { throw ExitStatus.jobFailed }
     }
 
     private func forget(_ left: UnfinishedDownloads, _ settings: GetSettings) async throws {

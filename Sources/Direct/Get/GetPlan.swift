@@ -157,6 +157,9 @@ struct GetPlan {
             }
             entry.members.append(("checksum", JSON.quoted(checksum.description)))
         }
+        let address = entry.urls.first.flatMap(WebURL.init)
+        let terms = try address.flatMap { try settings.configuration?.terms(for: $0.host) }
+        entry.members += (terms?.members ?? []).filter { member in !entry.members.contains { $0.0 == member.0 } }
         if let speed = settings.minSpeed, !entry.members.contains(where: { $0.0 == "min_speed" }) {
             entry.members.append(("min_speed", String(speed)))
         }
@@ -188,6 +191,9 @@ struct GetPlan {
         if entry.server.map({ RemoteList.isOrigin($0, ofAll: job.urls) }) ?? true {
             item.job.urls = job.urls.map(credentials.apply)
             item.job.headers += headers.map { HeaderField($0.0, $0.1) }
+            let given = Set(item.job.headers.map { $0.name.lowercased() })
+            item.job.headers += (terms?.headers ?? []).filter { !given.contains($0.0.lowercased()) }
+                .map { HeaderField($0.0, $0.1) }
         } else {
             item.job.urls = job.urls.map(credentials.applyNetrc)
             item.isForeign = true

@@ -226,6 +226,9 @@ final class GetReporter: Sendable {
         return object
     }
 
+    /// The last event of a download as a line of JSON.
+    static func endEvent(_ item: GetItem, _ result: GetResult) -> String { ended(item, result).text }
+
     private static func ended(_ item: GetItem, _ result: GetResult) -> JSONObject {
         var object = event(result.word == "unchanged" ? "completed" : result.word, item)
         if let file = result.file { object.set("file", (item.root == "/" ? "" : item.root) + "/" + file) }

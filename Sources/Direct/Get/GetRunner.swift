@@ -17,15 +17,16 @@ final class GetRunner: Sendable {
     private let reporter: GetReporter
     private let parallel: Int
     private let writeOut: WriteOut?
+    private let hooks: GetHooks?
     private let names = GetNames()
     private let state = Mutex(State())
 
     init(
         _ items: [GetItem], _ settings: GetSettings, _ downloadLog: DownloadLog, _ reporter: GetReporter, parallel: Int,
-        writeOut: WriteOut? = nil
+        writeOut: WriteOut? = nil, hooks: GetHooks? = nil
     ) {
         (self.items, self.settings, self.downloadLog) = (items, settings, downloadLog)
-        (self.reporter, self.parallel, self.writeOut) = (reporter, parallel, writeOut)
+        (self.reporter, self.parallel, self.writeOut, self.hooks) = (reporter, parallel, writeOut, hooks)
         state.withLock { $0.totals.all = items.count }
     }
 
@@ -85,6 +86,7 @@ final class GetRunner: Sendable {
             state.totals.doneBytes += result.bytes ?? 0
         }
         reporter.finished(run, result)
+        await hooks?.run(result, GetReporter.endEvent(item, result), reporter)
         if let writeOut, let record { reporter.write(writeOut.pieces(WriteOut.Values(item, result, record))) }
     }
 

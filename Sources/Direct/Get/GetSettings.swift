@@ -23,8 +23,15 @@ struct GetSettings: Sendable {
     /// Downloads of small files mostly wait for round trips. So many connections hide the latency.
     static let connectionsPerHost = 50
 
-    init(_ request: GetRequestOptions, _ transfer: GetTransferOptions, _ bucket: BucketOptions? = nil) throws {
+    /// The defaults of hosts; nil without a file of them.
+    let configuration: GetConfiguration?
+
+    init(
+        _ request: GetRequestOptions, _ transfer: GetTransferOptions, _ bucket: BucketOptions? = nil,
+        _ defaults: GetConfiguration? = nil
+    ) throws {
         self.transfer = transfer
+        self.configuration = defaults
         do throws(Failure) {
             if let file = request.certificates { try CertificateStore.check(file) }
             try request.client.certificate?.check()

@@ -56,6 +56,8 @@ struct GetSourceOptions: ParsableArguments {
     var continues = false
     @Flag(help: "Remove the unfinished downloads of earlier commands there.") var forget = false
 
+    @OptionGroup var configuration: ConfigurationOptions
+
     /// The one `-o` for all URLs; nil if there are several, or one with `#1`.
     var output: String? { outputs.count == 1 && !outputs[0].contains("#") ? outputs[0] : nil }
 
@@ -101,10 +103,10 @@ struct GetSourceOptions: ParsableArguments {
             .usage, "-o \(output) names one file, and \(given): end it in / for a directory, or use -d")
     }
 
+    /// Neither a URL nor a list is given.
+    var namesNothing: Bool { urls.isEmpty && !hasLists }
+
     func validate() throws {
-        guard !urls.isEmpty || hasLists || forget else {
-            throw ValidationError("Missing expected argument '<urls> ...'")
-        }
         guard mirror.isEmpty else {
             throw ValidationError(
                 "--mirror \(mirror[0]) is another URL of the file before it: give that file's URL first.")

@@ -17,7 +17,7 @@ struct ForeignArguments {
             "header", "user", "bearer", "netrc-file", "cookie", "save-cookies", "user-agent", "proxy", "ca",
             "client-cert", "client-key", "client-cert-host", "resolve", "connect-to", "interface", "unix-socket", "pin",
             "parallel", "connections", "limit-rate", "retries", "max-time", "min-speed", "connect-timeout", "timeout",
-            "durability", "progress", "s3-endpoint", "s3-region",
+            "durability", "on-complete", "on-error", "watch", "progress", "config", "s3-endpoint", "s3-region",
             "s3-style",
             "write-out",
         ]

@@ -17,7 +17,7 @@ extension ForeignOption {
         ForeignOption(
             "--always-resume --check-integrity --enable-color --enable-http-pipelining --human-readable --no-netrc --show-console-readout",
             .optional, .implied, in: .get),
-        ForeignOption("--no-conf", .optional, .implied, in: .get),
+        ForeignOption("--no-conf", .optional, .flag("--no-config"), in: .get),
         ForeignOption("--follow-metalink --follow-torrent --http-accept-gzip", .optional, .implied, in: .get),
         ForeignOption(
             "--file-allocation --min-split-size --piece-length --disk-cache --uri-selector --summary-interval --auto-save-interval",
@@ -131,7 +131,12 @@ extension ForeignOption {
         ForeignOption(
             "--max-redirs --max-redirect", .required, .refused("at most 10 redirects are followed"), in: .get, .call,
             .put),
-        ForeignOption("-K --config", .required, .refused("options are given as arguments")),
+        ForeignOption("-K --conf-path", .required, .refused("--config FILE reads defaults for options"), in: .get),
+        ForeignOption("-K --config", .required, .refused("options are given as arguments"), in: .put, .call),
+        ForeignOption(
+            "--on-download-complete --on-download-error", .required,
+            .refused("--on-complete and --on-error run a command that gets the event as JSON on its standard input"),
+            in: .get),
         ForeignOption(
             "--recursive --page-requisites --convert-links --no-parent -np", .none,
             .refused("it fetches only the given URLs; wget2 -r reads pages and follows their links"), in: .get),

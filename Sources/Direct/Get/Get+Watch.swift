@@ -1,0 +1,61 @@
+import Glibc
+import HaulTerminal
+
+// `--watch`: the lists that appear in a directory.
+extension Get {
+    /// Downloads each list that appears, until a signal ends the command. A list that is there at the start counts as
+    /// well, because the last command may have been killed before it was done.
+    func download(listsIn directory: String, _ configuration: GetConfiguration?) async throws {
+        var before = try Self.lists(in: directory)
+        // One task for all lists, so that a signal between two of them ends the command as well.
+        let work = Task {
+            while !Task.isCancelled {
+                try? await Task.sleep(for: .seconds(1))
+                let now = try Self.lists(in: directory)
+                // A list that has changed since the last look may not be written to its end.
+                for list in now.keys.sorted() where before[list] == now[list] && !Task.isCancelled {
+                    try await download(list, configuration)
+                }
+                before = now
+            }
+        }
+        let signals = Signals.cancelling(work)
+        defer { signals.cancel() }
+        try await work.value
+    }
+
+    private func download(_ list: String, _ configuration: GetConfiguration?) async throws {
+        var get = self
+        get.source.inputFile = [list]
+        var end = "done"
+        do { try await get.run(configuration) } catch let status as ExitStatus {
+            if status == .interrupted { throw status }
+            end = "failed"
+        }
+        guard rename(list, "\(list).\(end)") == 0 else {
+            throw ExitStatus.printing(
+                .jobFailed, "\(list) cannot be renamed to \(list).\(end): \(String(cString: strerror(errno)))")
+        }
+    }
+
+    /// The size and the time of each list in the directory, by its path.
+    private static func lists(in directory: String) throws -> [String: [Int]] {
+        guard let entries = opendir(directory) else {
+            throw ExitStatus.printing(.usage, "\(directory) cannot be read: \(String(cString: strerror(errno)))")
+        }
+        defer { closedir(entries) }
+        var lists: [String: [Int]] = [:]
+        while let entry = readdir(entries) {
+            let name = withUnsafeBytes(of: entry.pointee.d_name) { bytes in
+                String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
+            }
+            let path = "\(directory)/\(name)"
+            var status = stat()
+            guard !name.hasPrefix("."), !name.hasSuffix(".done"), !name.hasSuffix(".failed"),
+                stat(path, &status) == 0, status.st_mode & S_IFMT == S_IFREG
+            else { continue }
+            lists[path] = [status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec]
+        }
+        return lists
+    }
+}

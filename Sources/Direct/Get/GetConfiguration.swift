@@ -1,0 +1,110 @@
+import Glibc
+import HaulContract
+import HaulHTTP
+import HaulTerminal
+
+/// The file of defaults for `haul get`: lines `option = value` by the names of the options, and sections for hosts.
+///
+///     limit-rate = 20M
+///
+///     [*.example.org]
+///     connections = 2
+///     header = X-Team: films
+package struct GetConfiguration: Sendable {
+    package struct Setting: Sendable {
+        package let name: String
+        package let value: String
+        package let line: Int
+    }
+
+    struct Section: Sendable {
+        /// A host, or `*.` and a domain.
+        let host: String
+        var settings: [Setting] = []
+
+        func isFor(_ name: String) -> Bool {
+            host.hasPrefix("*.") ? name.hasSuffix(host.dropFirst()) : name == host
+        }
+    }
+
+    package let path: String
+    /// The settings before the first section.
+    package private(set) var settings: [Setting] = []
+    private(set) var sections: [Section] = []
+
+    /// What a section may set, by the member of a job that it becomes.
+    private static let members: [String: String] = [
+        "connections": "connections", "limit-rate": "limit_rate", "min-speed": "min_speed", "retries": "retries",
+        "timeout": "stall_timeout", "connect-timeout": "connect_timeout",
+    ]
+
+    /// The file that is read without `--config`: `$XDG_CONFIG_HOME/haul/get.conf`. nil without a home directory.
+    package static var defaultPath: String? {
+        (Environment.text("XDG_CONFIG_HOME") ?? Environment.text("HOME").map { $0 + "/.config" }).map {
+            $0 + "/haul/get.conf"
+        }
+    }
+
+    /// Reads the file. nil if it was not named and does not exist.
+    ///
+    /// - Throws: `ExitStatus.usage` at the first line that is wrong; the reason has been printed.
+    package init?(named path: String?) throws {
+        guard let path = path ?? Self.defaultPath.flatMap({ access($0, F_OK) == 0 ? $0 : nil }) else { return nil }
+        self.path = path
+        for (index, line) in try TextFile.lines(of: path).enumerated() {
+            let text = line[...].trimmed
+            func refusal(_ sentence: String) -> ExitStatus { .printing(.usage, "\(path):\(index + 1): \(sentence)") }
+            if text.isEmpty || text.hasPrefix("#") { continue }
+            if text.hasPrefix("["), text.hasSuffix("]") {
+                let host = text.dropFirst().dropLast().lowercased()
+                guard !host.isEmpty, !host.contains("/"), !host.contains(":") else {
+                    throw refusal(
+                        "\(text) must be a host's name without scheme and port, like [example.org] or [*.example.org]")
+                }
+                sections.append(Section(host: host))
+                continue
+            }
+            guard let sign = text.firstIndex(of: "=") else {
+                throw refusal("\"\(text)\" is not a setting: write option = value")
+            }
+            let setting = Setting(
+                name: text[..<sign].trimmed, value: text[text.index(after: sign)...].trimmed, line: index + 1)
+            if sections.isEmpty {
+                settings.append(setting)
+            } else {
+                guard Self.members[setting.name] != nil || ["header", "user-agent"].contains(setting.name) else {
+                    let names = (Self.members.keys + ["header", "user-agent"]).sorted().joined(separator: ", ")
+                    throw refusal("\"\(setting.name)\" is not a setting of a host; these are: \(names)")
+                }
+                sections[sections.count - 1].settings.append(setting)
+            }
+        }
+    }
+
+    /// The members of a job for a host that its section sets, and the header fields. Later sections win.
+    ///
+    /// - Throws: `ExitStatus.usage` for a value that is not a number; the reason has been printed.
+    func terms(for host: String) throws -> (members: [(String, String)], headers: [(String, String)]) {
+        var (members, headers) = ([String: String](), [(String, String)]())
+        for setting in sections.filter({ $0.isFor(host) }).flatMap(\.settings) {
+            switch setting.name {
+            case "header": headers.append(try GetPlan.header(setting.value))
+            case "user-agent": headers.append(("User-Agent", setting.value))
+            default:
+                guard let number = Units.count(setting.value) else {
+                    throw ExitStatus.printing(
+                        .usage, "\(path):\(setting.line): \(setting.name) must be a number, not \"\(setting.value)\"")
+                }
+                if let member = Self.members[setting.name] { members[member] = String(number) }
+            }
+        }
+        return (members.map { ($0.key, $0.value) }, headers)
+    }
+
+    /// The settings with the lines that they come from.
+    package var text: String {
+        func line(_ setting: Setting) -> String { "\(setting.name) = \(setting.value)  # \(path):\(setting.line)\n" }
+        return settings.map(line).joined()
+            + sections.map { "\n[\($0.host)]\n" + $0.settings.map(line).joined() }.joined()
+    }
+}
