@@ -115,7 +115,8 @@ package struct Claim: Sendable {
 /// The reply to one token of a claim.
 package enum ClaimReply: Sendable {
     case job(Claim)
-    case empty
+    /// No element waits. `dueIn`: the call has scheduled a job that is due after this time.
+    case empty(dueIn: Duration? = nil)
     /// The call has handled as many elements as one call may. Claim again at once.
     case more
     /// The queue is paused. Claim again when a tick says that the queue is open.
@@ -141,7 +142,8 @@ package enum ClaimReply: Sendable {
         case "job":
             guard let claim = Claim(reply) else { throw RedisError(.reply, "the claim function returned no job") }
             self = .job(claim)
-        case "empty": self = .empty
+        case "empty":
+            self = .empty(dueIn: reply["due_in"]?.string.flatMap { Int64($0) }.map { .milliseconds($0) })
         case "more": self = .more
         case "paused": self = .paused
         case "full": self = .full

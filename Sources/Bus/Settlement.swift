@@ -47,6 +47,14 @@ package enum Settlement: Sendable {
         if case .failed = self { true } else { isCompleted }
     }
 
+    /// After which time the job is to run again; nil if it has ended, or waits for nothing but its turn.
+    package var delay: Duration? {
+        switch self {
+        case .retry(let delay, _), .retryAfterProgress(let delay, _), .parked(let delay, _): delay
+        default: nil
+        }
+    }
+
     /// Why the run did not complete its job; nil if it completed the job, or was stopped.
     package var failure: Failure? {
         switch self {

@@ -16,6 +16,7 @@ final class Claims: Sendable {
     private let grace: Grace
     private let trouble: RedisTrouble
     private let ticks: TickRequests
+    private let pacer: Pacer
     private let queueLog: QueueLogger
     private let log: Logger
     private let claimer = Claimer()
@@ -23,10 +24,10 @@ final class Claims: Sendable {
 
     init(
         _ queue: Queue, waiter: Redis, process: WorkerIdentity, _ grace: Grace, _ trouble: RedisTrouble,
-        _ ticks: TickRequests, _ queueLog: QueueLogger, log: Logger
+        _ ticks: TickRequests, _ pacer: Pacer, _ queueLog: QueueLogger, log: Logger
     ) {
         (self.queue, self.waiter, self.process, self.grace) = (queue, waiter, process, grace)
-        (self.trouble, self.ticks, self.queueLog, self.log) = (trouble, ticks, queueLog, log)
+        (self.trouble, self.ticks, self.pacer, self.queueLog, self.log) = (trouble, ticks, pacer, queueLog, log)
     }
 
     /// This process, with the session of its last registration.
@@ -88,7 +89,9 @@ final class Claims: Sendable {
             queueLog.claimed(claim)
             return claim
         case .more: break
-        case .empty: record(.open)
+        case .empty(let dueIn):
+            record(.open)
+            if let dueIn { pacer.begin(after: dueIn) }
         case .paused: record(.paused)
         case .full: record(.full)
         case .quiet: record(.quiet)

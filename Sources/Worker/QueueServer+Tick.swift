@@ -16,7 +16,7 @@ extension QueueServer {
             group.addTask { await self.listen() }
             group.addTask { await self.leftovers.run() }
             group.addTask { await self.rates.run(self.queue, as: self.claims, self.trouble) }
-            group.addTask { await self.pacemaker.run(as: self.claims.identity) }
+            group.addTask { await self.pacer.run { self.claims.identity } }
             if let replicaWait { group.addTask { await replicaWait.run() } }
             group.addTask { await self.ticks.run(every: min(.seconds(1), self.queue.policy.lease / 4)) }
             for await _ in ticks.nudges {
@@ -123,7 +123,7 @@ extension QueueServer {
             claims.record(tick.reply.gate)
             rates.limitQueue(tick.reply.hasRate)
             await applyLimits(tick.reply)
-            if let wait = tick.reply.pace { pacemaker.begin(after: wait) }
+            if let wait = tick.reply.pace { pacer.begin(after: wait) }
         }
         if tick.reply.hasMoreWork { ticks.requestTick() }
         reportDeferredKinds(tick.reply.deferredKinds)

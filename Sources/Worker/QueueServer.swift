@@ -35,7 +35,7 @@ final class QueueServer: Sendable {
     let settler: Settler
     /// The worker's rate leases.
     let rates = SharedRates()
-    let pacemaker: StartPacer
+    let pacer: Pacer
     let leftovers: Leftovers
     /// nil: the completion of jobs is announced at once.
     let replicaWait: ReplicaWait?
@@ -59,9 +59,9 @@ final class QueueServer: Sendable {
         queueLog = QueueLogger(log: jobs, metrics: QueueMetrics(queue: "\(name)", in: registry))
         trouble = RedisTrouble(queue, identity, grace, log: log, metrics: queueLog.metrics)
         ticks = TickRequests(table)
-        claims = Claims(queue, waiter: waiter, process: identity, grace, trouble, ticks, queueLog, log: log)
+        pacer = Pacer(queue)
+        claims = Claims(queue, waiter: waiter, process: identity, grace, trouble, ticks, pacer, queueLog, log: log)
         settler = Settler(queue)
-        pacemaker = StartPacer(queue)
         leftovers = Leftovers(queue, store)
         replicaWait =
             configuration.settleReplicas == 0
@@ -91,6 +91,8 @@ final class QueueServer: Sendable {
                 trouble.recordSuccess(of: .settling)
                 metrics.settling.record(since: begun)
                 if end.settlement.isCompleted { replicaWait?.record() }
+                // A tick plans the calls for jobs that are due later.
+                if let delay = end.settlement.delay, delay < .seconds(1) { pacer.begin(after: delay) }
                 let claim = next.flatMap { claims.end($0, with: reply.next) }
                 return Settled(isOurs: reply.isOurs, next: claim, isEmpty: reply.next?.isEmpty ?? false)
             } catch {

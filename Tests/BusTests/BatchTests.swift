@@ -23,7 +23,13 @@ import Testing
         let reply = try await f.queue.settle(ends, worker: f.worker, next: tokens)
         #expect(try reply.isOurs.allSatisfy { try $0.get() })
         for case (.job(let claim), let token) in zip(reply.next, tokens) { #expect(claim.run.token == token) }
-        return reply.next.map { if case .job(let claim) = $0 { claim.run.id } else { "\($0)" } }
+        return reply.next.map {
+            switch $0 {
+            case .job(let claim): claim.run.id
+            case .empty: "empty"
+            default: "\($0)"
+            }
+        }
     }
 
     @Test("all offsets of a run are reported, however many there are") func manyOffsets() async throws {

@@ -70,7 +70,7 @@ import Testing
             let replies = try await f.queue.claim(f.worker, tokens: tokens)
             let runs = replies.compactMap { if case .job(let claim) = $0 { claim.run } else { nil } }
             #expect(runs.map(\.token) == Array(tokens.prefix(runs.count)))
-            let others = replies.dropFirst(runs.count).map { "\($0)" }
+            let others = replies.dropFirst(runs.count).map { if case .empty = $0 { "empty" } else { "\($0)" } }
             return runs.map(\.id) + others
         }
         #expect(try await claim(2) == ["1", "2"])

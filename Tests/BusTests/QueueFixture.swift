@@ -95,14 +95,14 @@ extension Queue {
 
     /// Claims one job.
     func claim(_ worker: WorkerIdentity, token: String) async throws(RedisError) -> ClaimReply {
-        try await claim(worker, tokens: [token]).first ?? .empty
+        try await claim(worker, tokens: [token]).first ?? .empty()
     }
 
     /// Waits for one job.
     func waitAndClaim(
         _ worker: WorkerIdentity, token: String, block: Duration, on waiter: Redis
     ) async throws(RedisError) -> ClaimReply {
-        try await waitAndClaim(worker, tokens: [token], block: block, on: waiter).first ?? .empty
+        try await waitAndClaim(worker, tokens: [token], block: block, on: waiter).first ?? .empty()
     }
 
     /// Settles one run.

@@ -177,6 +177,51 @@ struct StartTests {
         #expect((bench.starts["a"]?.count ?? 0) >= 145)
     }
 
+    @Test("a job that is due between two ticks is promoted on time by one worker, and nothing is asked for others")
+    func due() async throws {
+        let bench = try await Bench()
+        let (first, second) = (bench.workers[0], bench.workers[1])
+        func push(_ id: String, delay: String) async throws -> Duration? {
+            let element = #"{"url":"http://a/","id":"\#(id)","delay":\#(delay)}"#
+            try await bench.redis.send(Command("LPUSH", bench.queue.keys.jobs, element))
+            guard case .empty(let dueIn) = try await bench.queue.claim(first, token: Token.make()) else { return nil }
+            return dueIn
+        }
+        #expect(try await push("far", delay: "1.5") == nil)
+        #expect(try await bench.queue.tick(first, runs: []).pace == nil)
+        // The claim itself says what is due before any tick may know of it.
+        #expect(try await push("near", delay: "0.3") == .milliseconds(300))
+        #expect(try await bench.queue.tick(first, runs: []).pace == .milliseconds(300))
+        #expect(try await bench.queue.tick(second, runs: []).pace == nil)
+        try await bench.pass(300)
+        #expect(try await bench.queue.pace(first) == nil)
+        #expect(try await bench.work() == ["near"])
+        try await bench.pass(700)
+        #expect(try await bench.queue.tick(second, runs: []).pace == .milliseconds(500))
+        // An earlier job takes the appointment away from a worker that would call too late.
+        #expect(try await push("soon", delay: "0.2") == .milliseconds(200))
+        #expect(try await bench.queue.tick(first, runs: []).pace == .milliseconds(200))
+        try await bench.pass(200)
+        #expect(try await bench.queue.pace(first) == .milliseconds(300))
+        #expect(try await bench.work() == ["soon"])
+        // Its worker does not call, but a tick does.
+        try await bench.pass(600)
+        #expect(try await bench.queue.tick(second, runs: []).pace == nil)
+        #expect(try await bench.work() == ["far"])
+    }
+
+    @Test("many jobs that are due at once are promoted in small calls") func manyDue() async throws {
+        let bench = try await Bench()
+        let elements = (0..<100).map { #"{"url":"http://a/","id":"\#($0)","delay":0.5}"# }
+        try await bench.redis.send(Command(arguments: ["LPUSH", bench.queue.keys.jobs] + elements))
+        try await bench.work()
+        try await bench.pass(500)
+        var calls = 0
+        while try await bench.queue.pace(bench.workers[0]) != nil { calls += 1 }
+        #expect((5...25).contains(calls))
+        #expect(try await bench.work().count == 100)
+    }
+
     @Test("if the pacer is gone, another worker becomes the pacer with its next tick") func pacer() async throws {
         let bench = try await Bench()
         try await bench.queue.set(.starts, to: "1/s")

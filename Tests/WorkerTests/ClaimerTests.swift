@@ -46,7 +46,7 @@ import Testing
     }
 
     @Test("an empty queue is asked by few calls, one after the other") func empty() async {
-        let server = Server { _, _ in [.empty] }
+        let server = Server { _, _ in [.empty()] }
         let replies = await ask(100, server)
         #expect(replies.count == 100 && replies.allSatisfy { $0?.isEmpty == true })
         #expect(server.counts.withLock { $0.count } <= 2)

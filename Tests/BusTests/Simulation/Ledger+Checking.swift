@@ -10,6 +10,8 @@ extension Ledger {
         case tick
         /// A call of a tick that is not the last one. It only applies operations and reports runs.
         case report
+        /// A call between the ticks, which only promotes jobs that are due.
+        case pace
         case registration(worker: String, known: Set<String>, isSuccessor: Bool)
 
         var name: String {
@@ -19,6 +21,7 @@ extension Ledger {
                 "settling " + ends.map { "\($0.run.id) as \($0.settlement.outcome)" }.joined(separator: ", ")
             case .tick: "tick"
             case .report: "report"
+            case .pace: "pace"
             case .registration(let worker, _, _): "\(worker) registers"
             }
         }
@@ -43,6 +46,9 @@ extension Ledger {
             // A tick does what a claim would do to an element that waits for a host, and starts nothing.
             if after.state != state || state == nil, after.state != .running { state = taken(id, &story, state, after) }
         case .report: break
+        case .pace:
+            // One call promotes some of many jobs.
+            if state == .scheduled, let due = before.due, due <= now, after.state == .queued { state = .queued }
         case .registration(let worker, let known, let isSuccessor):
             if state == .running, story.isNoted, before.worker == worker, let token = before.token,
                 !known.contains(token)

@@ -98,6 +98,7 @@ extension Simulation {
     mutating func pace() async throws {
         guard let index = pick() else { return }
         if try await queue.pace(workers[index].identity) != nil { record("paced") }
+        try await observe(.pace)
     }
 
     /// A worker asks for rate leases. The reply may be lost.

@@ -155,7 +155,9 @@ do
   local function claim_jobs(c, worker, tokens, turn, lease, held, waiting)
     local claims, token = {}, tokens[1]
     local function ended(how)
-      claims[#claims + 1] = { 'answer', how }
+      local claim = { 'answer', how }
+      if c.next_due and c.next_due < c.now + 1000 then claim[3], claim[4] = 'due_in', integer_text(c.next_due - c.now) end
+      claims[#claims + 1] = claim
       return claims
     end
     -- The events of a settle in the same call do not count. The jobs that it has ended do.
@@ -241,7 +243,8 @@ do
   --       defaults    the queue's, as pairs of a field and its JSON (defaults.lua)
   -- If there are fewer jobs than tokens, a last entry has one of these answers: 'empty', 'paused', 'full' (at
   -- max_running, or no start is left), 'quiet' (this worker claims no more jobs), 'more' (call again), 'stale' (the
-  -- worker has registered again since, or is not known).
+  -- worker has registered again since, or is not known). If this call has scheduled a job that is due within a second,
+  -- the entry says in how many ms: `due_in`.
   Call.define('claim', {}, function(c)
     local ARGV = c.ARGV
     local held, waiting = Settings.read(c, ARGV[2], 5)

@@ -284,5 +284,6 @@ do
     call('HDEL', c.JOB .. id, 'token', 'worker', 'ticket', 'speed', 'active_token')
     if waiting then call('HSET', c.JOB .. id, 'waiting', waiting) else call('HDEL', c.JOB .. id, 'waiting') end
     call('ZADD', c.INDEX.scheduled, integer_text(c.now + delay), id)
+    c.next_due = math.min(c.next_due or math.huge, c.now + delay)
   end
 end

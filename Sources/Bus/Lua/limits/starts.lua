@@ -7,13 +7,13 @@
 -- The hash `starts` has `due <name>` (ms) for each limit; the name is a host, or * for the queue. `reserved <host>` is
 -- how many elements came back from the host's queue and have not started since. `since` is the epoch in which the hash
 -- began. A failover loses only starts from before its epoch began, and no more than the limit allowed. `pacer` says
--- which worker's process calls pace(), and until when (ms) other workers rely on it.
+-- which worker's process calls pace(), and until when (ms) other workers rely on it: LATE ms after its next call.
 --
 -- Uses: Call, Events, Permits, Settings.
--- Calls ahead: Hosts.
+-- Calls ahead: Due, Hosts.
 -- Writes: starts.
 do
-  local UNITS, EARLY = { s = 1000, min = 60000, h = 3600000 }, 200
+  local UNITS, EARLY, LATE = { s = 1000, min = 60000, h = 3600000 }, 200, 250
 
   -- Milliseconds between two starts, of a value like 10, '10', '10/s', '30/min' or '5/h'; nil for an invalid value.
   function Starts.interval(value)
@@ -79,28 +79,35 @@ do
 
   -- Wakes a worker if jobs wait for a start of the queue and one is free. host_wait: in how many ms the next job of a
   -- host may start, or nil. worker: the instance of the caller. Returns in how many ms the caller has to call pace();
-  -- nil if no job waits for a start, or if another worker calls pace().
+  -- nil if no job waits for a start or is due within a second, or if another worker calls pace() in time.
   function Starts.pace(c, worker, host_wait)
     local wait = host_wait
     if c.settings.interval and call('LLEN', c.JOBS) > 0 then
       Permits.offer(c, false)
       wait = math.min(wait or math.huge, Starts.next_in(c, '*', c.settings.interval, Starts.available(c, '*', c.settings.interval)))
     end
+    wait = wait and math.max(50, math.min(wait, 1000))
+    -- At least 5 ms, so that jobs which are due one after the other share a call.
+    local due_wait = c.next_due and math.max(5, math.ceil(c.next_due - c.now))
+    if due_wait and due_wait <= (wait or 1000) then wait = due_wait end
     if not wait then return nil end
     local pacer = try('HGET', c.PREFIX .. KEY.starts, 'pacer')
     local due, other = string.match(type(pacer) == 'string' and pacer or '', '^(%d+) (.+)$')
-    if due and other ~= worker and tonumber(due) > c.now then return nil end
-    wait = math.max(50, math.min(wait, 1000))
-    try('HSET', c.PREFIX .. KEY.starts, 'pacer', integer_text(c.now + wait + 250) .. ' ' .. worker)
+    due = tonumber(due)
+    -- Another worker that is only a little later is early enough.
+    if due and other ~= worker and due > c.now and due <= c.now + wait + LATE + 20 then return nil end
+    try('HSET', c.PREFIX .. KEY.starts, 'pacer', integer_text(c.now + wait + LATE) .. ' ' .. worker)
     return wait
   end
 
-  -- Starts jobs that wait for a limit of starts. One worker calls it, between its ticks.
+  -- Starts jobs that wait for a limit of starts, and promotes those that are due. One worker calls it, between its
+  -- ticks.
   --
   -- ARGV: nonce, worker, instance
   -- Returns in how many ms it has to be called again; '' if it need not be.
   Call.define('pace', { 'allow-oom' }, function(c)
     Settings.read(c, c.ARGV[2])
+    Due.promote(c, { left = 20 })
     local wait = Starts.pace(c, c.ARGV[3], Hosts.return_startable(c, 500))
     return Events.publish(c, wait and integer_text(wait) or '')
   end)

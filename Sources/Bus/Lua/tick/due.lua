@@ -3,10 +3,18 @@
 -- Uses: Budget, Events, Isolation, Jobs, Responses, States, UrlIndex.
 -- Writes: job:<id>, spec:<id>, offsets:<id>, scheduled, completed, failed, cancelled, deadlines.
 do
-  -- A task of the tick: puts scheduled jobs that are due at the end of the queue.
+  -- A task of the tick: puts scheduled jobs that are due at the end of the queue, and notes when the next one is due.
   function Due.promote(c, tick)
     local max = Budget.of(tick)
-    local due = call('ZRANGEBYSCORE', c.INDEX.scheduled, '-inf', c.NOW, 'LIMIT', 0, max)
+    local next, due = call('ZRANGE', c.INDEX.scheduled, 0, max, 'WITHSCORES'), {}
+    for n = 1, #next, 2 do
+      local time = tonumber(next[n + 1])
+      if time > c.now or #due == max then
+        c.next_due = time
+        break
+      end
+      due[#due + 1] = next[n]
+    end
     Isolation.each(c, due, function(id)
       call('ZREM', c.INDEX.scheduled, id)
       local job = Jobs.wrong_type(c, id) and {} or Jobs.read(c, id)
