@@ -125,4 +125,55 @@ struct LateArrivalTests: EpisodeTests {
         await partial.discard(soon: false)
         try await eventually("the object to be removed", within: .seconds(20)) { await good.read("films/film") == nil }
     }
+
+    /// What becomes of a job after its pause: it is cancelled before the object appears or after that, or it continues.
+    enum Fate: CaseIterable, Sendable { case cancelledBefore, cancelledAfter, continued }
+
+    @Test(
+        "a job that is paused while its object gets its name leaves no object if it is cancelled",
+        .timeLimit(.minutes(2)),
+        arguments: ObjectServer.dialects.flatMap { kind in [Late.put, .complete, .copy].map { (kind, $0) } },
+        Fate.allCases)
+    func paused(_ server: (ObjectServer.Kind, Late), _ fate: Fate) async throws {
+        let (kind, late) = server
+        let good = try await Bucket(kind)
+        let gateway = LateGateway(to: good.server.endpoint)
+        let bad = try Bucket(good.server, endpoint: gateway.endpoint, prefix: good.store.client.address.prefix)
+        // The run is stopped with the request.
+        let lease = RunLease(isHeld: { !gateway.hasKept }, confirm: { !gateway.hasKept })
+        let size = late == .put ? 1000 : Self.size
+        let checksum = late == .copy ? sha256 : nil
+        let partial = bad.store.begin(request("1", lease: lease), generation: "1", suggested: "x")
+        try await partial.open(total: size, hashing: checksum?.algorithm, with: [])
+        try await receive(0..<size, into: partial)
+        gateway.keep { late.isIn($0) }
+        _ = try? await partial.commit(
+            WholeFile(size: size, checksum: checksum, authority: "the job", lastModified: nil))
+        let checkpoint = try #require(try await partial.checkpoint(isLast: true))
+        let resume = ResumePoint(
+            generation: "1", store: "", file: "films/film", entity: Entity(total: size), source: "",
+            offsets: checkpoint.offsets, storeState: checkpoint.storeState)
+        if fate != .cancelledBefore {
+            let answers = gateway.deliver()
+            #expect(answers.first?.contains("200") ?? false, "\(answers)")
+            #expect(await good.read("films/film")?.count == Int(size))
+        }
+        let location = PartialLocation(file: "films/film", key: Self.key, generation: "1")
+        guard fate != .continued else {
+            guard case .placed = try await good.store.resume(request("2"), from: resume) else {
+                Issue.record("the object is not found")
+                return
+            }
+            // A later removal of what is hidden leaves the object.
+            await good.store.discard(location)
+            try await Task.sleep(for: .seconds(1))
+            #expect(await good.read("films/film")?.count == Int(size))
+            return
+        }
+        await good.store.discard(location)
+        if fate == .cancelledBefore { _ = gateway.deliver() }
+        try await eventually("the object to be removed", within: .seconds(20)) { await good.read("films/film") == nil }
+        let (objects, uploads) = try await good.everything()
+        #expect(objects.isEmpty && uploads == 0, "\(objects)")
+    }
 }

@@ -16,6 +16,7 @@ extension ObjectPartial {
     func checkpoint(isLast: Bool) async throws(TransferError) -> Checkpoint? {
         guard state.withLock({ $0.phase == .open }) else { return nil }
         if !isLast, let first = await firstCheckpoint() { return first }
+        let isBeingNamed = isLast ? await recordNaming() : false
         await workIsDone(upTo: state.withLock { isLast ? .max : $0.work.last }, within: Self.patience)
         let due = state.withLock { state -> [PartBuffer] in
             // Without a known length the download cannot be continued, so its tails would be useless.
@@ -28,7 +29,9 @@ extension ObjectPartial {
             state.hasMoreToReport = false
             let text = state.storeState.text
             let offsets = state.storeState.offsets
-            guard text != state.reportedState, state.reportedState != nil || !offsets.isEmpty else { return nil }
+            // Whoever removes the job has to know the generation of an object that may still appear.
+            let isToReport = state.reportedState != nil || !offsets.isEmpty || isBeingNamed
+            guard text != state.reportedState, isToReport else { return nil }
             state.reportedState = text
             return Checkpoint(offsets: offsets, blockChecks: [:], storeState: text)
         }

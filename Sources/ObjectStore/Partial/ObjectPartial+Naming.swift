@@ -146,16 +146,16 @@ extension ObjectPartial {
             return state.phase == .placed ? [] : state.unanswered
         }
         guard let until = waiting.map(\.until).max() else { return }
-        let (keys, mine, store) = (Set(waiting.map(\.key)), (request.key, generation), store)
-        store.inBackground {
-            var pause = Duration.milliseconds(200)
-            repeat {
-                for key in keys {
-                    await store.deleteFinal(key) { $0.mark?.job == mine.0 && $0.mark?.generation == mine.1 }
-                }
-                try? await Task.sleep(for: pause)
-                pause = min(.seconds(5), pause * 2)
-            } while ContinuousClock.now < until
-        }
+        store.withdraw(Set(waiting.map(\.key)), of: hidden, until: until)
+    }
+
+    /// Records the name that a request without a response may still give, for the removal of a job that is cancelled
+    /// after this run has ended. Returns whether there is such a request.
+    func recordNaming() async -> Bool {
+        let last = state.withLock { $0.phase == .placed ? nil : $0.unanswered.last { $0.until > .now } }
+        guard let last else { return false }
+        state.withLock { $0.hasHidden = true }
+        try? await client.put(client.address.key(hidden.naming), text: last.key)
+        return true
     }
 }

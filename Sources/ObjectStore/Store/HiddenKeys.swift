@@ -4,7 +4,8 @@ import HaulContract
 ///
 /// `owner` holds the token of the run that has the generation. `u.<id>` stands for a multipart upload, and holds the
 /// key of its object. `c.<name>` holds the key of an upload that is about to begin. `t.<name>` is a tail. `whole` is a
-/// complete object whose digest is not verified yet. `n.<digest>` belongs to a name, and not to a generation.
+/// complete object whose digest is not verified yet. `naming` holds the key that a run has begun to give its object, and
+/// of which it did not learn the end. `n.<digest>` belongs to a name, and not to a generation.
 struct HiddenKeys: Sendable, Hashable {
     let job: String
     let generation: String
@@ -26,13 +27,14 @@ struct HiddenKeys: Sendable, Hashable {
     var folder: String { "\(Self.root)\(job).\(generation)/" }
     var owner: String { folder + "owner" }
     var whole: String { folder + "whole" }
+    var naming: String { folder + "naming" }
     func upload(_ id: String) -> String { folder + "u." + URIText.encode(id) }
     func intent(_ name: String) -> String { folder + "c." + name }
     func tail(_ name: String) -> String { folder + "t." + name }
 
     /// The kinds of hidden objects.
     enum Kind: Equatable {
-        case owner, whole, intent
+        case owner, whole, naming, intent
         case upload(String)
         case tail(String)
     }
@@ -48,6 +50,7 @@ struct HiddenKeys: Sendable, Hashable {
         switch parts[1] {
         case "owner": return (keys, .owner)
         case "whole": return (keys, .whole)
+        case "naming": return (keys, .naming)
         case let name where name.hasPrefix("u."):
             return PartsRecord.decoded(name.dropFirst(2)).map { (keys, .upload($0)) }
         case let name where name.hasPrefix("c."): return (keys, .intent)

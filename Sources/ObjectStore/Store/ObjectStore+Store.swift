@@ -40,6 +40,9 @@ extension ObjectStore: DurableStore, SourceFolder {
             try await purge(job: request.key, but: nil)
             return .nothing
         }
+        // This run finds the object if it comes late, and a later removal of hidden objects must not delete it.
+        let naming = client.address.key(hidden.naming)
+        if objects.contains(where: { $0.key == naming }) { try await client.delete(naming) }
         try await abort(in: hidden, but: PartsRecord(resume.storeState)?.upload, objects)
         try await purge(job: request.key, but: resume.generation)
         return .partial(found)
@@ -110,8 +113,26 @@ extension ObjectStore: DurableStore, SourceFolder {
 
     package func discard(_ place: PartialLocation) async {
         guard place.name != Self.nothingHidden else { return }
-        await purge(HiddenKeys(job: place.key, generation: place.generation), completed: [])
+        let hidden = HiddenKeys(job: place.key, generation: place.generation)
+        let naming = try? await client.get(client.address.key(hidden.naming), limit: 4096)
+        await purge(hidden, completed: [])
         await removeClaim(place.file, job: place.key, generation: place.generation)
+        guard let naming else { return }
+        withdraw([String(decoding: naming, as: UTF8.self)], of: hidden, until: .now + ObjectPartial.executionLimit)
+    }
+
+    /// Deletes objects of a generation that requests without a response still make.
+    func withdraw(_ keys: Set<String>, of hidden: HiddenKeys, until: ContinuousClock.Instant) {
+        inBackground { [self] in
+            var pause = Duration.milliseconds(200)
+            repeat {
+                for key in keys {
+                    await deleteFinal(key) { $0.mark?.job == hidden.job && $0.mark?.generation == hidden.generation }
+                }
+                try? await Task.sleep(for: pause)
+                pause = min(.seconds(5), pause * 2)
+            } while ContinuousClock.now < until
+        }
     }
 
     package func discardUnplaced(_ places: [PartialLocation]) async { for place in places { await discard(place) } }
