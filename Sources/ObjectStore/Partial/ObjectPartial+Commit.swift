@@ -106,7 +106,9 @@ extension ObjectPartial {
             let name = chosen.numbered(number)
             state.withLock { $0.name = name }
             // Most names are free, and If-None-Match shows whether this one is.
-            let naming = try await nameObject(name, isOther: number > 0, checksFirst: !store.hasConditions) {
+            let naming = try await nameObject(
+                name, size: whole.size, isOther: number > 0, checksFirst: !store.hasConditions
+            ) {
                 (condition) throws(StoreRefusal) in
                 try await self.client.putFinal(
                     self.client.address.key(name.path), body, md5: md5, mark: mark, condition)

@@ -77,7 +77,8 @@ extension ObjectPartial {
         _ upload: String, _ key: String, _ size: Int64, _ name: ObjectName?, _ claim: NameClaim?
     ) async throws(TransferError) -> Naming {
         try await nameObject(
-            name ?? ObjectName(chosen: hidden.whole, isGiven: true), isOther: false, checksFirst: true, claim: claim,
+            name ?? ObjectName(chosen: hidden.whole, isGiven: true), size: size, isOther: false, checksFirst: true,
+            claim: claim,
             limits: Self.completion,
             isPossible: { () throws(TransferError) in
                 if try await self.isListed(upload, key, size) { return nil }
@@ -258,7 +259,8 @@ extension ObjectPartial {
             state.withLock { $0.naming = upload }
             let naming = try await claiming(name) { (claim) throws(TransferError) in
                 try await self.nameObject(
-                    name, isOther: number > 0, checksFirst: true, claim: claim, limits: Self.completion
+                    name, size: whole.size, isOther: number > 0, checksFirst: true, claim: claim,
+                    limits: Self.completion
                 ) { (condition) throws(StoreRefusal) in
                     try await self.complete(upload, key, parts, whole.size, condition)
                 }

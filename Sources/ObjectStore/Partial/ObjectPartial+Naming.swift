@@ -41,10 +41,11 @@ extension ObjectPartial {
     ///   - isOther: True if a number was added to the name.
     ///   - checksFirst: Whether HEAD precedes the first try. If not, If-None-Match shows that the name is taken.
     ///   - claim: Acquired before the name is checked. It must still be valid when the request is sent.
+    ///   - size: The object's.
     ///   - isPossible: Called before each try. The result ends the tries, unless it is nil.
     ///   - request: Returns the object; nil if that does not exist after all.
     func nameObject(
-        _ name: ObjectName, isOther: Bool, checksFirst: Bool, claim: NameClaim? = nil,
+        _ name: ObjectName, size: Int64, isOther: Bool, checksFirst: Bool, claim: NameClaim? = nil,
         limits: NamingLimits = NamingLimits(),
         isPossible: () async throws(TransferError) -> Naming? = { () throws(TransferError) in nil },
         _ request: (NameCondition) async throws(StoreRefusal) -> ObjectHead?
@@ -54,6 +55,7 @@ extension ObjectPartial {
         var condition = store.hasConditions ? NameCondition.absent : .none
         var refusal: StoreRefusal?
         var contradicted: ContinuousClock.Instant?
+        var hasMadeRoom = false
         for attempt in 1... {
             if let end = try await isPossible() { return end }
             await claim?.take()
@@ -64,6 +66,10 @@ extension ObjectPartial {
                     case .isOurs: return .placed(head)
                     case .renumber: return .renumber
                     case .refuse: throw conflict(at: name)
+                    case .replace where !hasMadeRoom && mayBeDeletedLate(head, size):
+                        hasMadeRoom = true
+                        guard try await makeRoom(for: key, insteadOf: head) else { return .fenced }
+                        continue
                     case .replace: next = head.etag.map(NameCondition.same) ?? .none
                     }
                 } else {
@@ -120,6 +126,24 @@ extension ObjectPartial {
             do { try await Task.sleep(for: pause) } catch { throw .cancelled }
         }
         return .fenced
+    }
+
+    /// Whether a deletion of the object may still be under way, and might delete the new object instead. An earlier run
+    /// of this job made the object and was cancelled (`withdraw`), and the job was pushed again. The condition of the
+    /// deletion is the ETag, which is the same on most servers if the bytes are the same.
+    private func mayBeDeletedLate(_ head: ObjectHead, _ size: Int64) -> Bool {
+        head.mark?.job == request.key && head.size == size
+            && request.completed.map { head.matches($0.identity) } != true
+    }
+
+    /// Deletes the object of an earlier run, and waits until every deletion of it has expired that was sent before.
+    /// Returns false if another run has the job.
+    private func makeRoom(for key: String, insteadOf head: ObjectHead) async throws(TransferError) -> Bool {
+        guard await mayName() else { return false }
+        if state.withLock({ $0.hasHidden }), try await !isStillOwner() { return false }
+        await store.deleteFinal(key) { $0.mark == head.mark }
+        do { try await Task.sleep(for: ObjectStore.expiry) } catch { throw .cancelled }
+        return true
     }
 
     /// Sends a request for a key, and records it as unanswered until it is known that it will not be executed later.

@@ -134,10 +134,12 @@ extension BucketClient {
         }
     }
 
-    /// Deletes a finished object. The request is sent once, and expires.
-    func deleteFinal(_ key: String, _ condition: NameCondition) async throws(StoreRefusal) {
+    /// Deletes a finished object that was seen at the time `seen`. The request is sent once, and expires.
+    func deleteFinal(
+        _ key: String, _ condition: NameCondition, seen: ContinuousClock.Instant
+    ) async throws(StoreRefusal) {
         var request = StoreRequest("DELETE", key)
-        request.headers = fields(of: condition)
+        (request.headers, request.seen) = (fields(of: condition), seen)
         request.expire()
         _ = try await send(request)
     }

@@ -99,7 +99,8 @@ final class BucketClient: Sendable {
         }
         let credentials = try await credentials.credentials()
         let skew = skew
-        let time = (request.isNaming ? exactTime : UnixTime.seconds + skew) - request.age
+        let now = request.isNaming ? exactTime : UnixTime.seconds + skew
+        let time = now - request.age - (request.seen.map { (ContinuousClock.now - $0).components.seconds } ?? 0)
         let reply: StoreReply
         do throws(TransferError) {
             let transfer = try await engine.start(signed(request, by: credentials, at: time))

@@ -25,6 +25,9 @@ struct StoreRequest: Sendable {
     private(set) var isNaming = false
     /// Seconds to pretend that have passed since the request was signed.
     var age: Int64 = 0
+    /// When the name was looked at. A request that expires does so by this time, so that a process that was frozen in
+    /// between does not act on what it saw before.
+    var seen: ContinuousClock.Instant?
 
     /// Seconds after which the store refuses the request; nil if it has no such bound. A proxy may collect the whole
     /// body before the store sees anything of it.

@@ -145,6 +145,7 @@ extension ObjectStore: DurableStore, SourceFolder {
     func deleteFinal(_ key: String, where isRight: @Sendable (ObjectHead) -> Bool) async {
         var last: NameCondition?
         for attempt in 1...RequestBackoff.tries {
+            let seen = ContinuousClock.now
             guard let head = try? await client.head(key), isRight(head) else { return }
             let condition = hasConditions ? head.etag.map(NameCondition.same) ?? .none : .none
             // The server says that the object has another ETag.
@@ -152,7 +153,7 @@ extension ObjectStore: DurableStore, SourceFolder {
             last = nil
             let sent = ContinuousClock.now
             var isWithoutResponse = false
-            do throws(StoreRefusal) { return try await client.deleteFinal(key, condition) } catch {
+            do throws(StoreRefusal) { return try await client.deleteFinal(key, condition, seen: seen) } catch {
                 switch error.meaning {
                 case .noSuchObject, .denied, .noSuchBucket, .cancelled, .full: return
                 case .unknownRequest, .final:
@@ -164,10 +165,13 @@ extension ObjectStore: DurableStore, SourceFolder {
             }
             // A request that got no response must not delete an object that comes meanwhile.
             let pause =
-                isWithoutResponse ? .seconds(11) - (ContinuousClock.now - sent) : Duration.milliseconds(50 << attempt)
+                isWithoutResponse ? Self.expiry - (ContinuousClock.now - sent) : Duration.milliseconds(50 << attempt)
             do { try await Task.sleep(for: max(.zero, pause)) } catch { return }
         }
     }
+
+    /// After this time a deletion that was sent has expired, or has been executed.
+    static let expiry = Duration.seconds(11)
 
     package func runDeferredWork() async { await finishBackgroundWork() }
 }

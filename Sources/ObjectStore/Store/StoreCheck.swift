@@ -167,7 +167,7 @@ package struct StoreCheck: Sendable {
 
     private func conditionalDeletion() async throws(StoreRefusal) -> [Finding] {
         let deleted = try await refused(presigned("DeleteObject")) { () throws(StoreRefusal) in
-            try await client.deleteFinal(key("object"), Self.wrong)
+            try await client.deleteFinal(key("object"), Self.wrong, seen: .now)
         }
         return [
             Finding(
