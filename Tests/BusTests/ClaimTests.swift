@@ -5,6 +5,26 @@ import HaulTestSupport
 import Testing
 
 @Suite struct ClaimTests {
+    @Test("a job that is pushed again after a cancel does not continue what the cancelled run has left")
+    func givenUp() async throws {
+        let f = try await QueueFixture()
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        let claim = try #require(try await f.claim())
+        var report = RunReport()
+        report.fields = [("generation", claim.run.token), ("store", "s"), ("file", "x"), ("store_state", "u.1")]
+        _ = try await f.queue.tick(f.worker, fields: [], runs: [(claim.run, report)])
+        try await f.queue.request(.cancelled, of: ["1"])
+        try await f.tick([claim])
+        try await f.settle(claim, .cancelled)
+        // Until then the hash names what a worker still has to remove.
+        #expect(try await f.queue.job("1")?["generation"] == claim.run.token)
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        let again = try #require(try await f.claim())
+        #expect(again.resume == nil)
+        #expect(try await f.queue.job("1")?["store_state"] == nil)
+        try await f.expectOrder()
+    }
+
     @Test("jobs are claimed once each, in the order of their pushes, and end in their index")
     func order() async throws {
         let f = try await QueueFixture()

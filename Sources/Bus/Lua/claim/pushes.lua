@@ -119,6 +119,8 @@ do
       local bytes = job.state == 'completed' and call('HGET', job_key, 'received')
       if bytes then set('bytes', bytes) end
       call('HDEL', job_key, 'crashes', 'attempt', 'failures', unpack(END_FIELDS))
+      -- A worker removes what a cancelled run has left, and an object that still comes. So no run may take that over.
+      if job.state == 'cancelled' then call('HDEL', job_key, 'generation', 'store_state') end
       if is_begun then
         call('HDEL', spec_key, 'renewed')
         call('HDEL', job_key, not push.path and 'path' or '-', not job.meta and 'meta' or '-')
