@@ -2,11 +2,20 @@ import HaulContract
 import HaulExecutors
 import Synchronization
 
-/// One attempt at a job, from the start of its activity to its end: its phase, and its checkpoints, which are made one
-/// at a time. A worker, `haul get` and `haul put` all run activities with it.
+/// One attempt at a job, from the start of its activity to its end: why it stops, and its checkpoints, which are made
+/// one at a time. A worker, `haul get` and `haul put` all run activities with it.
 package final class Attempt: Sendable {
+    /// Why an attempt ends before its activity is done.
+    package enum StopReason: Sendable {
+        case paused, cancelled, shutdown, deadline
+        /// The run has taken as long as the operator allows.
+        case timeLimit
+        /// Another worker has the lease: this run settles nothing and touches no file.
+        case fenced
+    }
+
     private struct State {
-        var phase = RunPhase.claimed
+        var stopReason: StopReason?
         /// nil before the activity has begun and after it has ended.
         var active: (activity: any Activity, io: RunIO)?
         var task: Task<ActivityResult, Never>?
@@ -24,15 +33,14 @@ package final class Attempt: Sendable {
     /// Runs the activity. Its host knows all of its checkpoints when this returns; no other one begins.
     package func run(_ activity: any Activity, _ io: RunIO) async -> ActivityResult {
         let task = Task(executorPreference: activity.executor) { await activity.run() }
-        let action = state.withLock { state in
+        let isStopped = state.withLock { state in
             (state.active, state.task) = ((activity, io), task)
-            return state.phase.begin()
+            return state.stopReason != nil
         }
-        if action == .cancel { task.cancel() }
+        if isStopped { task.cancel() }
         let result = await task.value
         let checkpoint = state.withLock { state in
             (state.active, state.task, state.last) = (nil, nil, result.progress)
-            state.phase.end()
             return state.checkpoint
         }
         await checkpoint?.value
@@ -48,15 +56,20 @@ package final class Attempt: Sendable {
         }
     }
 
-    /// Stops the attempt. True if this reason counts from now on.
+    /// Stops the attempt, at once if its activity has not begun. The first reason counts, but `fenced` overrules all
+    /// others, even after the end. True if this reason counts from now on.
     @discardableResult
-    package func stop(_ reason: RunPhase.StopReason) -> Bool {
-        let (result, task) = state.withLock { ($0.phase.stop(reason), $0.task) }
-        if result.action == .cancel { task?.cancel() }
-        return result.isNew
+    package func stop(_ reason: StopReason) -> Bool {
+        let (isNew, task) = state.withLock { state in
+            let isNew = state.stopReason == nil || reason == .fenced && state.stopReason != .fenced
+            if isNew { state.stopReason = reason }
+            return (isNew, state.task)
+        }
+        if isNew { task?.cancel() }
+        return isNew
     }
 
-    package var stopReason: RunPhase.StopReason? { state.withLock { $0.phase.stopReason } }
+    package var stopReason: StopReason? { state.withLock { $0.stopReason } }
 
     package var progress: ActivityProgress {
         let (active, last) = state.withLock { ($0.active, $0.last) }

@@ -112,6 +112,20 @@ private final class Recorder: RunHost {
         #expect(attempt.stopReason == .paused)
     }
 
+    @Test("the first reason to stop counts, but `fenced` overrules it once, even after the end")
+    func reasons() async throws {
+        for reason in [Attempt.StopReason.paused, .cancelled, .shutdown, .deadline] {
+            let attempt = Attempt()
+            #expect(attempt.stop(reason) && !attempt.stop(.timeLimit) && attempt.stopReason == reason)
+            #expect(attempt.stop(.fenced) && !attempt.stop(.fenced) && !attempt.stop(reason))
+            #expect(attempt.stopReason == .fenced)
+        }
+        let (_, task) = try await begin()
+        #expect(attempt.stop(.paused))
+        guard case .stopped = await task.value.outcome else { return #expect(Bool(false)) }
+        #expect(attempt.stop(.fenced) && attempt.stopReason == .fenced)
+    }
+
     @Test("the wait for a host is visible while it lasts") func waiting() async throws {
         let (mover, task) = try await begin()
         let (gate, open) = AsyncStream<Void>.makeStream()
