@@ -61,17 +61,18 @@ final class Downloads: Sendable {
     func take(_ new: WorkerConfiguration) async throws(Failure) -> (taken: [String], left: [String]) {
         try Self.checkCertificates(new)
         hosts.setMax(new.connectionsPerHost)
-        let old = state.withLock { state in
+        let (old, limit) = state.withLock { state in
             state.context.connections = new.connections
             state.context.maxFileSize = new.maxFileSize
-            if let limit = state.context.limit, let rate = new.limitRate {
-                limit.setRate(bytesPerSecond: rate)
-            } else {
+            let limit = state.context.limit
+            if limit == nil || new.limitRate == nil {
                 state.context.limit = new.limitRate.map { TokenBucket(bytesPerSecond: $0) }
             }
             defer { state.configuration = state.configuration.taking(new) }
-            return state.configuration
+            return (state.configuration, limit)
         }
+        // Downloads that run keep their bucket, so that the new rate holds for them, too.
+        if let rate = new.limitRate { limit?.setRate(bytesPerSecond: rate) }
         await engine.trust(new.certificateAuthorities, showing: new.clientCertificate)
         return (old.changes(to: old.taking(new)), old.taking(new).changes(to: new))
     }

@@ -57,17 +57,19 @@ final class QueueMetrics: Sendable {
     }
 
     func ended(_ result: String, code: ErrorCode?) {
-        ends.withLock { ends in
+        let (end, known) = ends.withLock { ends in
             var end = End(result: result, code: code?.rawValue ?? "")
             if ends[end] == nil, !end.code.isEmpty, Set(ends.keys.map(\.code)).count >= Self.maxCodes {
                 end = End(result: result, code: "other")
             }
-            if let known = ends[end] { return known.increment() }
-            let counter = Counter(
-                .runsEnded, [("queue", queue), ("result", end.result), ("code", end.code)], in: registry)
-            ends[end] = counter
-            counter.increment()
+            return (end, ends[end])
         }
+        if let known { return known.increment() }
+        // The registry has a lock of its own. It has one counter for these labels, even if two runs ask at once.
+        let counter = Counter(
+            .runsEnded, [("queue", queue), ("result", end.result), ("code", end.code)], in: registry)
+        ends.withLock { $0[end] = counter }
+        counter.increment()
     }
 
     func recordTickStart() { tickTimes.withLock { $0.started = .now } }
