@@ -4,7 +4,7 @@ import HaulHTTPServer
 import Logging
 import Synchronization
 
-/// What `haul web` logs: who signs in, who changes what, and whether Redis answers. PendingCalls choose names, ids and
+/// What `haul web` logs: who signs in, who changes what, and whether Redis answers. Callers choose names, ids and
 /// filters, so each of these is cut, and the log's format escapes control characters.
 final class AuditLog: Sendable {
     private struct Budget {

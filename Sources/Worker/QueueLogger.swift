@@ -52,8 +52,8 @@ struct QueueLogger: Sendable {
         let duration = ContinuousClock.now - end.begun
         metrics.runs.record(duration)
         metrics.refetched.increment(by: end.refetched)
-        metrics.ended(result.name, code: result.failure?.code)
-        let level = result.level
+        let (name, message, level) = result.words
+        metrics.ended(name, code: result.failure?.code)
         guard log.logLevel <= level else { return }
         var metadata = self.metadata(end.claim, end.job, ["seconds": .stringConvertible(duration.roundedSeconds)])
         if let bytes = result.bytes ?? end.received { metadata["bytes"] = number(bytes) }
@@ -65,7 +65,7 @@ struct QueueLogger: Sendable {
             metadata["reason"] = .string(failure.message)
             if let detail = failure.detail { metadata["detail"] = .string(detail) }
         }
-        log.log(level: level, result.message, metadata: metadata)
+        log.log(level: level, message, metadata: metadata)
     }
 
     private func number(_ value: Int64) -> Logger.Metadata.Value { .stringConvertible(value) }

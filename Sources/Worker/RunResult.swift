@@ -11,55 +11,24 @@ enum RunResult {
     /// The grace time was over before Redis had the settle.
     case unsettled
 
-    /// The value of the metric's label `result`: docs/operate/metrics.md.
-    var name: String {
+    /// The value of the metric's label `result` (docs/operate/metrics.md), and what the log says.
+    var words: (name: String, message: Logger.Message, level: Logger.Level) {
         switch self {
-        case .fenced: "fenced"
-        case .unsettled: "unsettled"
+        case .fenced: ("fenced", "run ended: it was fenced", .debug)
+        case .unsettled: ("unsettled", "not settled within the grace time: it runs again elsewhere", .warning)
         case .settled(let settlement):
             switch settlement {
-            case .completed(_, _, let unchanged), .responded(_, _, let unchanged): unchanged ? "unchanged" : "completed"
-            case .failed: "failed"
-            case .cancelled: "cancelled"
-            case .paused: "paused"
-            case .retry: "retried"
-            case .retryAfterProgress: "continued"
-            case .parked: "waiting"
-            case .released: "released"
-            case .rejected: "rejected"
-            }
-        }
-    }
-
-    var message: Logger.Message {
-        switch self {
-        case .fenced: "run ended: it was fenced"
-        case .unsettled: "not settled within the grace time: it runs again elsewhere"
-        case .settled(let settlement):
-            switch settlement {
-            case .completed(_, _, let unchanged): unchanged ? "job completed: its file is unchanged" : "job completed"
-            case .responded(_, _, let unchanged):
-                unchanged ? "job completed: its response is unchanged" : "job completed"
-            case .failed: "job failed"
-            case .cancelled: "job cancelled"
-            case .paused: "job paused"
-            case .retry, .retryAfterProgress: "job is tried again"
-            case .parked: "job waits for the store"
-            case .released: "job returned to the queue"
-            case .rejected: "job rejected"
-            }
-        }
-    }
-
-    var level: Logger.Level {
-        switch self {
-        case .fenced: .debug
-        case .unsettled: .warning
-        case .settled(let settlement):
-            switch settlement {
-            case .completed, .responded, .cancelled, .paused, .released: .info
-            case .retry, .retryAfterProgress, .parked: .notice
-            case .failed, .rejected: .warning
+            case .completed(_, _, unchanged: true): ("unchanged", "job completed: its file is unchanged", .info)
+            case .responded(_, _, unchanged: true): ("unchanged", "job completed: its response is unchanged", .info)
+            case .completed, .responded: ("completed", "job completed", .info)
+            case .failed: ("failed", "job failed", .warning)
+            case .cancelled: ("cancelled", "job cancelled", .info)
+            case .paused: ("paused", "job paused", .info)
+            case .retry: ("retried", "job is tried again", .notice)
+            case .retryAfterProgress: ("continued", "job is tried again", .notice)
+            case .parked: ("waiting", "job waits for the store", .notice)
+            case .released: ("released", "job returned to the queue", .info)
+            case .rejected: ("rejected", "job rejected", .warning)
             }
         }
     }

@@ -1,6 +1,6 @@
 import Synchronization
 
-/// Counts the jobs that run at once. PendingCalls can wait for a free slot.
+/// Counts the jobs that run at once. Callers can wait for a free slot.
 final class Slots: Sendable {
     private struct State {
         var taken = 0
