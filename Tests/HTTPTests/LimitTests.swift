@@ -221,8 +221,8 @@ struct LimitTests {
         }
         #expect(unread.reduce(0, +) < Int(rate), "\(unread)")
         // A busy machine responds late. Then a round trip seems long and needs a larger buffer, but not on all
-        // connections at once.
-        #expect(unread.sorted()[4] < Int(rate) / 100, "\(unread)")
+        // connections at once. Half a second of a connection's share is far below what a socket can hold.
+        #expect(unread.sorted()[4] < Int(rate) / 20, "\(unread)")
         for transfer in transfers { transfer.cancel() }
         try await eventually { await engine.count == 0 }
     }
