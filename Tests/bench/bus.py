@@ -1,4 +1,4 @@
-"""The figures of the bus: recovery, control, pickup, the use of max_running, a producer's delay beside 10,000 runs,
+"""The figures of the bus: recovery, control, pickup, lateness, the use of max_running, a producer's delay beside 10,000 runs,
 commands, memory; and, if it is named, `cancel`: the cancel of 104,000 jobs.
 
     bus.py HAUL DIRECTORY NGINX_URL [PART…]       started by run.sh; NGINX_URL has /crawl/crawl.bin, at 1 KB/s, and /k of 1 KiB
@@ -127,6 +127,29 @@ class Bench:
                 samples.append(time.monotonic() - began)
                 until(lambda: self.state(f"{queue}-{n}", queue) == "completed", 0.001)
             print(f"idle pickup, push → claimed, the {queue} of three queues: {spread(samples)} ms (to reach: p50 1, p99 5)")
+
+    def late(self, jobs=300, running=1000):
+        """How late delayed jobs begin, by Redis' clock, alone and beside running jobs of the same fleet."""
+        for beside in (0, running):
+            self.worker("late", 64)
+            if beside:
+                self.worker("busy", beside, "--connections", "1", "--connections-per-host", "10000")
+                for n in range(beside):
+                    self.push(f"b{n}", 200_000, url=f"{self.nginx}/crawl/crawl.bin?{n}")
+                until(lambda: self.redis.call("ZCARD", key("leases")) >= beside)
+            for least, most in ((0.1, 0.9), (1, 4)):
+                name = f"l{beside}-{least}"
+                for n in range(jobs):
+                    delay = round(random.uniform(least, most), 3)
+                    self.redis.call("LPUSH", key("jobs"), f'{{"url":"{self.nginx}/k","id":"{name}-{n}","path":"{name}-{n}","delay":{delay},"meta":{delay}}}')
+                    time.sleep(random.uniform(0, 0.02))
+                until(lambda: all(self.state(f"{name}-{n}") == "completed" for n in range(jobs)), 0.2)
+                samples = []
+                for n in range(jobs):
+                    created, started, delay = self.redis.call("HMGET", key(f"job:{name}-{n}"), "created", "started", "meta")
+                    samples.append(int(started) - int(created) - round(float(delay) * 1000))
+                print(f"late: delays of {least} to {most} s beside {beside} running jobs: {spread(samples, 1)} ms (p50 and p99 to reach: 5, 50)")
+            self.clear()
 
     def crowd(self, fleet=10, runs=1000):
         """The delay of a producer's LPUSH beside ten workers with 1,000 running jobs each."""
@@ -294,7 +317,7 @@ def until(condition, interval=0.01, within=60):
 if __name__ == "__main__":
     bench = Bench(*sys.argv[1:4])
     try:
-        for part in sys.argv[4:] or ["memory", "commands", "permits", "pickup", "control", "recovery", "crowd"]:
+        for part in sys.argv[4:] or ["memory", "commands", "permits", "pickup", "control", "recovery", "late", "crowd"]:
             getattr(bench, part)()
             bench.clear()
     finally:

@@ -422,6 +422,7 @@ bus() {
     rm -f "$work/www/crawl.bin" "$work/www/k"
 }
 cancel() { bus cancel; }
+late() { bus late; }
 
 # The cost of elements in Redis, for the largest and the most unusual ones: Tests/bench/elements.py.
 elements() { python3 -B Tests/bench/elements.py "$haul" "$(mktemp -d -p "$work")"; }
