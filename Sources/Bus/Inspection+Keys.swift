@@ -32,7 +32,7 @@ extension Inspection {
         .workers: "no worker maintains the queue: no control operation is applied, and no lost job runs again",
         .want: "no job is claimed, and no control operation is applied",
         .totals: "no figures of the whole fleet are kept", .permits: "workers delete it by themselves",
-        .epoch: "workers write it again by themselves",
+        .epoch: "workers write it again by themselves", .pacer: "workers write it again by themselves",
         .defaults: "jobs have no defaults, and a relative url is rejected",
         .rateLeases: "workers delete it by themselves", .starts: "workers delete it by themselves",
         .limits: "hosts have no limits of their own",

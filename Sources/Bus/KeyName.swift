@@ -3,7 +3,7 @@
 enum KeyName: String, CaseIterable {
     case jobs, want, tick, leases, scheduled, paused, completed, failed, cancelled, deadlines, rejected, workers
     case settings, permits, unannounced, epoch, totals, defaults, limits, hosts, starts, responses, batches,
-        removed, recheck
+        removed, recheck, pacer
     case urls
     case responseBytes = "response_bytes"
     case replyBytes = "reply_bytes"
@@ -46,7 +46,7 @@ enum KeyName: String, CaseIterable {
             .recheck, .urls, .url:
             "hash"
         case .busy: "set"
-        case .tick, .epoch, .backoff, .hostBackoff: "string"
+        case .tick, .epoch, .backoff, .pacer, .hostBackoff: "string"
         case .leases, .scheduled, .paused, .completed, .failed, .cancelled, .deadlines, .workers, .unannounced,
             .responses, .batches, .removed, .deferredHosts:
             "zset"

@@ -208,6 +208,11 @@ struct StartTests {
         try await bench.pass(600)
         #expect(try await bench.queue.tick(second, runs: []).pace == nil)
         #expect(try await bench.work() == ["far"])
+        // The appointment goes by itself, and leaves nothing behind.
+        #expect(try await bench.redis.send(Command("EXISTS", bench.queue.keys[.starts])).int == 0)
+        try await eventually("the appointment to expire") {
+            try await bench.redis.send(Command("EXISTS", bench.queue.keys[.pacer])).int == 0
+        }
     }
 
     @Test("many jobs that are due at once are promoted in small calls") func manyDue() async throws {

@@ -6,12 +6,14 @@
 --
 -- The hash `starts` has `due <name>` (ms) for each limit; the name is a host, or * for the queue. `reserved <host>` is
 -- how many elements came back from the host's queue and have not started since. `since` is the epoch in which the hash
--- began. A failover loses only starts from before its epoch began, and no more than the limit allowed. `pacer` says
--- which worker's process calls pace(), and until when (ms) other workers rely on it: LATE ms after its next call.
+-- began. A failover loses only starts from before its epoch began, and no more than the limit allowed.
+--
+-- The key `pacer` says until when (ms) other workers rely on a worker's process that calls pace(): LATE ms after its
+-- next call. Then it expires.
 --
 -- Uses: Call, Events, Permits, Settings.
 -- Calls ahead: Due, Hosts.
--- Writes: starts.
+-- Writes: starts, pacer.
 do
   local UNITS, EARLY, LATE = { s = 1000, min = 60000, h = 3600000 }, 200, 250
 
@@ -91,12 +93,12 @@ do
     local due_wait = c.next_due and math.max(5, math.ceil(c.next_due - c.now))
     if due_wait and due_wait <= (wait or 1000) then wait = due_wait end
     if not wait then return nil end
-    local pacer = try('HGET', c.PREFIX .. KEY.starts, 'pacer')
+    local pacer = try('GET', c.PREFIX .. KEY.pacer)
     local due, other = string.match(type(pacer) == 'string' and pacer or '', '^(%d+) (.+)$')
     due = tonumber(due)
     -- Another worker that is only a little later is early enough.
     if due and other ~= worker and due > c.now and due <= c.now + wait + LATE + 20 then return nil end
-    try('HSET', c.PREFIX .. KEY.starts, 'pacer', integer_text(c.now + wait + LATE) .. ' ' .. worker)
+    call('SET', c.PREFIX .. KEY.pacer, integer_text(c.now + wait + LATE) .. ' ' .. worker, 'PX', integer_text(wait + LATE))
     return wait
   end
 
