@@ -3,7 +3,7 @@ package import HaulRedis
 
 /// A field of `haul:{NAME}:limits`: the limits that the whole fleet obeys for one host.
 package enum HostLimit {
-    static let most = 1_000_000
+    static let maxCount = 1_000_000
 
     /// Whether a text is a host in lower case, as in URLs, perhaps with a port.
     package static func isHost(_ text: String) -> Bool {
@@ -13,7 +13,7 @@ package enum HostLimit {
 
     package static let rule =
         "must be a JSON object like {\"connections\":4,\"starts\":\"10/s\"}; "
-        + "connections is a whole number from 0 to \(most), rate one of bytes per second, 1 or more, starts \(StartLimit.rule); "
+        + "connections is a whole number from 0 to \(maxCount), rate one of bytes per second, 1 or more, starts \(StartLimit.rule); "
         + "max_seconds, min_speed and max_bytes are whole numbers, 1 or more"
 
     package static func accepts(_ value: String) -> Bool { faults(of: "h", value).isEmpty }
@@ -40,8 +40,8 @@ package enum HostLimit {
         let isFine: Bool, rule: String
         switch member.name {
         case "connections":
-            isFine = member.value.integer.map { 0...Int64(most) ~= $0 } ?? false
-            rule = "must be a whole number from 0 to \(most)"
+            isFine = member.value.integer.map { 0...Int64(maxCount) ~= $0 } ?? false
+            rule = "must be a whole number from 0 to \(maxCount)"
         case "rate":
             isFine = positive(member.value) != nil
             rule = QueueSetting.rate.rule

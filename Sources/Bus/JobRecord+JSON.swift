@@ -48,7 +48,7 @@ extension JobRecord {
         JSONMember("message", .text, "The same as a sentence for people."),
         JSONMember(
             "failures", .attempts,
-            "The last \(PastFailures.most) attempts that failed, the oldest first. One without `error` was lost with its worker."
+            "The last \(PastFailures.maxCount) attempts that failed, the oldest first. One without `error` was lost with its worker."
         ),
         JSONMember("retryable", .flag, "Whether the same job may succeed later."),
         JSONMember("seconds", .decimal, "How long the run that completed the job took."),

@@ -11,7 +11,7 @@ enum LuaHead {
             return
                 "  { '\(field.name)', \(check(field.kind)), [[\(field.rule)]], { \(kinds.joined(separator: ", ")) } }"
         }
-        let kinds = Job.Kind.allCases.map { "\($0.rawValue) = [[\(JobField.strangeRule($0))]]" }
+        let kinds = Job.Kind.allCases.map { "\($0.rawValue) = [[\(JobField.inapplicableRule($0))]]" }
         let prefixes = JobField.limitPrefixes.map { "\($0) = true" }
         let inRequests = JobField.forbiddenInRequests.sorted().map { "['\($0)'] = true" }
         let headers = JobField.forbiddenHeaders.sorted().map { "['\($0)'] = true" }
@@ -24,10 +24,10 @@ enum LuaHead {
         let faults = FieldFault.allCases.map { "\($0.rawValue) = [[\($0.text)]]" }
         let final = JobState.allCases.filter(\.isFinal).map { "\($0.rawValue) = true" }
         return """
-            local LARGEST = { element = \(JobField.largestElement), element_rule = [[\(JobField.elementRule)]],
-              skeleton = \(JobField.largestSkeleton), skeleton_rule = [[\(JobField.skeletonRule)]],
-              depth = \(JSON.deepest), default = \(JobField.largestDefault), headers = \(JobField.maxHeaders),
-              batch = \(Job.Batch.largest), published = \(Settlement.largestPublished), replies = \(Settlement.largestReplies) }
+            local LARGEST = { element = \(JobField.maxElementBytes), element_rule = [[\(JobField.elementRule)]],
+              skeleton = \(JobField.maxSkeletonBytes), skeleton_rule = [[\(JobField.skeletonRule)]],
+              depth = \(JSON.deepest), default = \(JobField.maxDefaultBytes), headers = \(JobField.maxHeaders),
+              batch = \(Job.Batch.maxSize), published = \(Settlement.largestPublished), replies = \(Settlement.largestReplies) }
             local KEY = { \(keys.joined(separator: ", ")) }
             local TIMESTAMPS = { min = \(JobField.timestamps.lowerBound), max = \(JobField.timestamps.upperBound),
               rule = [[\(JobField.timestampRule)]] }

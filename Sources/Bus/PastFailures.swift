@@ -3,7 +3,7 @@ package import HaulContract
 /// The field `failures` of a job's hash: the attempts that did not complete the job, as a JSON array, the oldest first.
 package enum PastFailures {
     /// Older ones are left out.
-    static let most = 10
+    static let maxCount = 10
     /// Unicode scalars of a message. Failures stay with the job, so that none may be large.
     private static let longestMessage = 200
 
@@ -25,6 +25,6 @@ package enum PastFailures {
         json.set("message", String(String.UnicodeScalarView(scalars.prefix(longestMessage))))
         json.set("received", received)
         let earlier = known.flatMap { try? JSON($0) }?.array ?? []
-        return "[\((earlier.suffix(most - 1).map(\.text) + [json.text]).joined(separator: ","))]"
+        return "[\((earlier.suffix(maxCount - 1).map(\.text) + [json.text]).joined(separator: ","))]"
     }
 }

@@ -28,7 +28,7 @@ package struct QueueDefault: Sendable, Hashable {
     /// Whether a value, which is JSON, is valid for some kind of job.
     package func accepts(_ text: String) -> Bool {
         guard self == .base else { return JobField.byName[name]!.defaultValue(text) != nil }
-        guard text.utf8.count <= JobField.largestDefault, let url = (try? JSON(text))?.string else { return false }
+        guard text.utf8.count <= JobField.maxDefaultBytes, let url = (try? JSON(text))?.string else { return false }
         return URLRule.accepts(url)
     }
 }

@@ -33,7 +33,7 @@ package struct Tick: Sendable {
     /// How many arguments one call has at most. Each takes Redis half a microsecond, and a run may have many offsets.
     private static let maxArguments = 2000
     /// After this time a tick only reports its remaining runs: their leases are extended again only by the next tick.
-    private static let patience: Duration = .seconds(1)
+    private static let maxTime: Duration = .seconds(1)
 
     let worker: WorkerIdentity
     private let extent: Extent
@@ -45,7 +45,7 @@ package struct Tick: Sendable {
     /// Workers on this machine whose processes have certainly ended.
     let gone: [ColocatedWorker]
     private let most: Int
-    private let end = ContinuousClock.now + Self.patience
+    private let end = ContinuousClock.now + Self.maxTime
 
     /// The replies of all calls so far.
     package private(set) var reply = TickReply()

@@ -17,10 +17,10 @@ extension Job {
 
 extension Job.Batch {
     /// The largest number of jobs of a batch.
-    package static let largest: Int64 = 100_000
+    package static let maxSize: Int64 = 100_000
     package static let rule =
         "must be a name of 1 to 128 of the characters A-Z a-z 0-9 . _ : -, or an object of a name, and perhaps size "
-        + "(from 1 to \(largest)) and reply_to"
+        + "(from 1 to \(maxSize)) and reply_to"
 
     /// Reads the value of a job's field `batch`. nil if the value breaks `rule`.
     init?(_ value: JSON) {
@@ -34,7 +34,7 @@ extension Job.Batch {
         for member in members {
             switch member.name {
             case "name", "reply_to": guard member.value.string.map(JobField.isID) == true else { return nil }
-            case "size": guard member.value.integer.map((1...Self.largest).contains) == true else { return nil }
+            case "size": guard member.value.integer.map((1...Self.maxSize).contains) == true else { return nil }
             default: return nil
             }
         }

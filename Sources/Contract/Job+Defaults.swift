@@ -2,8 +2,8 @@
 
 extension JobField {
     /// The largest size of one default, in bytes of JSON.
-    package static let largestDefault = 4096
-    package static let defaultRule = "must be JSON of at most \(largestDefault) bytes"
+    package static let maxDefaultBytes = 4096
+    package static let defaultRule = "must be JSON of at most \(maxDefaultBytes) bytes"
 
     /// Whether a queue may have a default for this field. Fields that identify a job or its content may have none.
     package var mayHaveDefault: Bool { Self.withDefaults.contains(name) }
@@ -16,7 +16,7 @@ extension JobField {
 
     /// Reads the text of a default. nil if no kind of job may have this value.
     package func defaultValue(_ text: String) -> JSON? {
-        guard mayHaveDefault, text.utf8.count <= Self.largestDefault, let value = try? JSON(text) else { return nil }
+        guard mayHaveDefault, text.utf8.count <= Self.maxDefaultBytes, let value = try? JSON(text) else { return nil }
         return kinds.contains { accepts(value, raw: text, of: $0) } ? value : nil
     }
 }

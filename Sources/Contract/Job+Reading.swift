@@ -25,8 +25,8 @@ extension Job {
     ///
     /// - Throws: `Invalid` if the element is too large.
     package static func checkSize(_ bytes: some Collection<UInt8>) throws(Invalid) {
-        guard bytes.count <= JobField.largestElement else { throw Invalid(field: nil, reason: JobField.elementRule) }
-        guard JSON.skeletonCount(bytes) <= JobField.largestSkeleton else {
+        guard bytes.count <= JobField.maxElementBytes else { throw Invalid(field: nil, reason: JobField.elementRule) }
+        guard JSON.skeletonCount(bytes) <= JobField.maxSkeletonBytes else {
             throw Invalid(field: nil, reason: JobField.skeletonRule)
         }
     }
@@ -58,8 +58,9 @@ extension Job {
             }
         }
         if let field = JobField.all.first(where: { wrong.contains($0.name) }) {
-            let isStrange = !field.kinds.contains(kind)
-            let reason = isStrange ? JobField.strangeRule(kind) : field.reason(against: json[field.name]!, of: kind)
+            let isInapplicable = !field.kinds.contains(kind)
+            let reason =
+                isInapplicable ? JobField.inapplicableRule(kind) : field.reason(against: json[field.name]!, of: kind)
             throw Invalid(field: field.name, reason: reason)
         }
         if let name = unknownLimits.min(by: { $0.utf8.lexicographicallyPrecedes($1.utf8) }) {

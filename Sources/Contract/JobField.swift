@@ -25,7 +25,7 @@ package struct JobField: Sendable {
     }
 
     /// The error message, without the field's name, for a field that jobs of this kind do not have.
-    package static func strangeRule(_ kind: Job.Kind) -> String { "is not a field of \(kind.nameWithArticle)" }
+    package static func inapplicableRule(_ kind: Job.Kind) -> String { "is not a field of \(kind.nameWithArticle)" }
     /// The message for an unknown kind. A claim does not use it for a kind with a valid name: it sets the element aside
     /// for workers that know this kind (docs/reference/bus.md, "Kinds").
     package static let kindRule = "must be " + Job.Kind.allCases.map(\.rawValue).joined(separator: " or ")
@@ -34,14 +34,14 @@ package struct JobField: Sendable {
     package static let bodyRule = "must be the only one of body, json, form and body_base64"
 
     /// The largest integer that every JSON parser keeps exact.
-    package static let largest: Int64 = 1 << 53 - 1
+    package static let maxInteger: Int64 = 1 << 53 - 1
     /// The largest size of an element in bytes, so that no element keeps Redis busy for long.
-    package static let largestElement = 16 << 10
-    package static let elementRule = "must be at most \(largestElement) bytes"
+    package static let maxElementBytes = 16 << 10
+    package static let elementRule = "must be at most \(maxElementBytes) bytes"
     /// The largest size of an element without the contents of its strings, because such a byte costs Redis more time
     /// than a byte of a string.
-    package static let largestSkeleton = 6 << 10
-    package static let skeletonRule = "must be at most \(largestSkeleton) bytes besides its texts"
+    package static let maxSkeletonBytes = 6 << 10
+    package static let skeletonRule = "must be at most \(maxSkeletonBytes) bytes besides its texts"
     package static let maxHeaders = 256
     package static let version: Int64 = 1
     /// An unknown field whose name begins like this may be a limit of a later version. Without it a job would run
@@ -72,7 +72,7 @@ package struct JobField: Sendable {
 
     private static let maxSeconds = 1e10
     private static let seconds = "must be a number of seconds from 0 to \(Int64(maxSeconds))"
-    private static let count = "must be a whole number from 0 to \(largest)"
+    private static let count = "must be a whole number from 0 to \(maxInteger)"
 
     private static let items = "an object of at most \(maxHeaders) names and texts, numbers, true or false"
 
@@ -93,7 +93,7 @@ package struct JobField: Sendable {
             "checksum", .checksum,
             "must be sha256:, sha512:, sha1: or md5:, followed by the digest in hexadecimal digits",
             of: [.download]),
-        JobField("size", .integer(0...largest), count, of: [.download]),
+        JobField("size", .integer(0...maxInteger), count, of: [.download]),
         JobField(
             "content_type", .mediaType, "must be a media type, type/subtype, of at most 255 bytes", of: [.download]),
         JobField(
@@ -103,7 +103,7 @@ package struct JobField: Sendable {
             "headers", .headers,
             "must be an object of at most \(maxHeaders) header names and texts, without the headers that the worker sets"
         ),
-        JobField("body", .text(largestElement), "must be a text", of: [.download, .request]),
+        JobField("body", .text(maxElementBytes), "must be a text", of: [.download, .request]),
         JobField("json", .json, "must be JSON", of: [.request]),
         JobField("form", .items, "must be " + items, of: withResponse),
         JobField(
@@ -127,9 +127,9 @@ package struct JobField: Sendable {
             "content_digest", .choice(Job.Upload.Digest.allCases.map(\.rawValue)), "must be sha-256 or sha-512",
             of: [.upload]),
         JobField("connections", .integer(1...16), "must be a whole number from 1 to 16", of: [.download]),
-        JobField("limit_rate", .integer(1...largest), "must be a whole number of bytes per second, 1 or more"),
-        JobField("max_bytes", .integer(0...largest), count, of: [.download]),
-        JobField("min_speed", .integer(0...largest), count, of: [.download]),
+        JobField("limit_rate", .integer(1...maxInteger), "must be a whole number of bytes per second, 1 or more"),
+        JobField("max_bytes", .integer(0...maxInteger), count, of: [.download]),
+        JobField("min_speed", .integer(0...maxInteger), count, of: [.download]),
         JobField("retries", .integer(0...1000), "must be a whole number from 0 to 1000"),
         JobField("connect_timeout", .number(0.1...86400), "must be a number of seconds from 0.1 to 86400"),
         JobField("stall_timeout", .number(0.1...86400), "must be a number of seconds from 0.1 to 86400"),

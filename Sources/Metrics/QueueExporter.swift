@@ -5,7 +5,7 @@ import HaulRedis
 /// Reports the metrics of queues, over the whole fleet: docs/operate/metrics.md.
 package final class QueueExporter: Sendable {
     /// The limit for reading one queue. A scraper waits for 10 s, and needs the process' metrics even if Redis hangs.
-    private static let patience: Duration = .seconds(3)
+    private static let maxTime: Duration = .seconds(3)
 
     private let queues: [Queue]
     private let readings: [SharedQuery<QueueReading?>]
@@ -15,7 +15,7 @@ package final class QueueExporter: Sendable {
         self.queues = queues
         readings = queues.map { queue in
             let reader = QueueReader(queue)
-            return SharedQuery(limit: Self.patience) { await reader.read() }
+            return SharedQuery(limit: Self.maxTime) { await reader.read() }
         }
     }
 

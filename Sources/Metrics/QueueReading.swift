@@ -12,8 +12,8 @@ struct QueueReading: Sendable {
     let waited: Double?
     let totals: QueueTotals
 
-    /// The largest accepted count. Workers' hashes are not trusted, and the sum of their counts must not overflow.
-    private static let largest = 1 << 32
+    /// The maxCount accepted count. Workers' hashes are not trusted, and the sum of their counts must not overflow.
+    private static let maxCount = 1 << 32
 
     init(stats: QueueStats, workers: [[String: String]], waited: Double?, totals: QueueTotals, now: Int64) {
         (self.stats, self.waited, self.totals) = (stats, waited, totals)
@@ -28,7 +28,7 @@ struct QueueReading: Sendable {
         }
     }
 
-    private static func count(_ text: String?) -> Int? { text.flatMap { Int($0) }.map { min(max(0, $0), largest) } }
+    private static func count(_ text: String?) -> Int? { text.flatMap { Int($0) }.map { min(max(0, $0), maxCount) } }
 
     func add(to exposition: inout Exposition, _ label: Exposition.Labels) {
         for state in JobState.allCases {

@@ -4,7 +4,7 @@ package struct Table {
         let title: String
         let isNumber: Bool
         /// The width to which it may be cut; nil if it is never cut.
-        let least: Int?
+        let minWidth: Int?
         /// A text that is too long is cut at its beginning, not at its end.
         let keepsEnd: Bool
         /// Without space for all columns, the column of the lowest rank is left out first.
@@ -15,10 +15,10 @@ package struct Table {
         let color: (@Sendable (String) -> Int?)?
 
         package init(
-            title: String, isNumber: Bool = false, least: Int? = nil, keepsEnd: Bool = false, rank: Int = 9,
+            title: String, isNumber: Bool = false, minWidth: Int? = nil, keepsEnd: Bool = false, rank: Int = 9,
             width: Int = 0, color: (@Sendable (String) -> Int?)? = nil
         ) {
-            (self.title, self.isNumber, self.least) = (title, isNumber, least)
+            (self.title, self.isNumber, self.minWidth) = (title, isNumber, minWidth)
             (self.keepsEnd, self.rank, self.width, self.color) = (keepsEnd, rank, width, color)
         }
     }
@@ -83,7 +83,7 @@ package struct Table {
         }
         guard let available else { return widths }
         func least(_ index: Int) -> Int {
-            columns[index].least.map { min(widths[index]!, max($0, columns[index].title.count)) } ?? widths[index]!
+            columns[index].minWidth.map { min(widths[index]!, max($0, columns[index].title.count)) } ?? widths[index]!
         }
         func total(_ width: (Int) -> Int) -> Int {
             widths.keys.reduce(0) { $0 + width($1) + Self.gap } - Self.gap

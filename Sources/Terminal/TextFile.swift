@@ -3,15 +3,15 @@ import HaulContract
 
 /// Text files that options name: lists, cookies, netrc.
 package enum TextFile {
-    /// The largest file that is read, in bytes.
-    package static let largest = 64 << 20
+    /// The maxBytes file that is read, in bytes.
+    package static let maxBytes = 64 << 20
 
     /// Whether the argument is a URL: a file's name has no "://".
     package static func isURL(_ path: String) -> Bool { path.contains("://") }
 
     /// All bytes of a file, or of standard input for `-`.
     ///
-    /// - Throws: `ExitStatus.usage` if it cannot be read or is larger than `largest`; the reason has been printed.
+    /// - Throws: `ExitStatus.usage` if it cannot be read or is larger than `maxBytes`; the reason has been printed.
     package static func bytes(of path: String) throws -> [UInt8] {
         let descriptor = path == "-" ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { throw refusal(path) }
@@ -24,9 +24,9 @@ package enum TextFile {
             guard count >= 0 else { throw refusal(path) }
             if count == 0 { return bytes }
             bytes += piece[..<count]
-            guard bytes.count <= largest else {
+            guard bytes.count <= maxBytes else {
                 throw ExitStatus.printing(
-                    .usage, "\(name(path)) has more than \(largest >> 20) MiB, which is too large")
+                    .usage, "\(name(path)) has more than \(maxBytes >> 20) MiB, which is too large")
             }
         }
     }

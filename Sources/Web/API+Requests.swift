@@ -99,7 +99,7 @@ extension API {
     /// Long polling: answers when the job has ended, or after `timeout` seconds.
     private func wait(_ path: [String], _ query: Query, _ caller: Caller) async throws(APIError) -> ServerResponse {
         let queue = try reader(path[1]).queue
-        let since = try query.integer("since", in: 0...JobField.largest, else: 0)
+        let since = try query.integer("since", in: 0...JobField.maxInteger, else: 0)
         let seconds = try query.integer("timeout", in: 0...60, else: 30)
         let end = ContinuousClock.now + .seconds(seconds)
         let isOperator = caller.role == .operator

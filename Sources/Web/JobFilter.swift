@@ -46,15 +46,15 @@ struct JobFilter: Sendable, Hashable, CustomStringConvertible {
         if !["", "true", "false"].contains(retryable) {
             return "retryable must be true or false, not \(JSON.quoted(retryable))"
         }
-        return (0...JobField.largest).contains(older)
-            ? nil : "older must be a number of seconds, 0 to \(JobField.largest)"
+        return (0...JobField.maxInteger).contains(older)
+            ? nil : "older must be a number of seconds, 0 to \(JobField.maxInteger)"
     }
 
     init() {}
 
     init(_ query: Query) throws(APIError) {
         self.init { query[$0] }
-        older = try query.integer("older", in: 0...JobField.largest, else: 0)
+        older = try query.integer("older", in: 0...JobField.maxInteger, else: 0)
     }
 
     /// Takes the values from an object's members.

@@ -18,7 +18,7 @@ struct JobMatcher: Sendable {
     /// - Parameter now: Redis' clock, unix ms.
     init(_ filter: JobFilter, now: Int64) {
         self.filter = filter
-        latest = filter.older > 0 ? now - min(filter.older, JobField.largest / 1000) * 1000 : nil
+        latest = filter.older > 0 ? now - min(filter.older, JobField.maxInteger / 1000) * 1000 : nil
         needle = filter.text.utf8.allSatisfy { $0 < 0x80 } ? Needle(filter.text, ignoresCase: true) : nil
         traces = [filter.text, filter.host, filter.batch.lowercased()].filter(Self.leavesTrace).map {
             Needle($0, ignoresCase: true)

@@ -17,7 +17,7 @@ extension QueueReaderCache {
     }
 
     /// A call that has taken this long examines no further jobs, so that the user soon sees what it has found.
-    private static let patience: Duration = .milliseconds(150)
+    private static let maxTime: Duration = .milliseconds(150)
 
     /// The states in which a file may be there in part.
     private static let partial: Set<JobState> = [.running, .paused]
@@ -69,14 +69,14 @@ extension QueueReaderCache {
     }
 
     /// A page of jobs as JSON. With a filter, one call examines no more jobs than `reach` says, and none after
-    /// `patience`. `next` says where to continue.
+    /// `maxTime`. `next` says where to continue.
     func list(
         _ state: JobState, _ filter: JobFilter, from start: Int, limit: Int, _ reach: Reach
     ) async throws -> String {
         let lists = state == .queued ? try await queue.waitingLists() : WaitingLists()
         let total = state == .queued ? lists.count : try await queue.count(in: state)
         let matcher = JobMatcher(filter, now: filter.older > 0 ? try await queue.timestamp() : 0)
-        let deadline = ContinuousClock.now + Self.patience
+        let deadline = ContinuousClock.now + Self.maxTime
         var found: [ListedJob] = []
         var (position, step) = (start, Queue.minPageOfElements)
         var end: Int { start + (filter.isEmpty ? limit : found.isEmpty ? reach.inVain : reach.limit) }

@@ -15,7 +15,7 @@ struct SharedRate {
     private static let growth = 1.25
     private static let least: Int64 = 128 << 10
     /// For how long a host's rate lease is kept without any demand.
-    private static let patience = Duration.seconds(2)
+    private static let maxTime = Duration.seconds(2)
 
     private let name: String
     private let bucket: TokenBucket
@@ -37,7 +37,7 @@ struct SharedRate {
         let isShort = measurements.isEmpty || measurements.contains { $0.isShort }
         let speed = measurements.map { $0.speed }.max() ?? 0
         if isShort || speed > 0 { used = now }
-        if name != RateLeaseRequest.ofQueue, now - used > Self.patience {
+        if name != RateLeaseRequest.ofQueue, now - used > Self.maxTime {
             // Stop the use of the rate lease before that is reported.
             bucket.close()
             keeps = 0

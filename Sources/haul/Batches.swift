@@ -46,7 +46,7 @@ struct Batches: AsyncParsableCommand {
 
     private static func table(_ records: [BatchRecord]) -> Table {
         var table = Table(
-            [.init(title: "BATCH", least: 8, rank: 10)]
+            [.init(title: "BATCH", minWidth: 8, rank: 10)]
                 + BatchState.allCases.map { .init(title: $0.rawValue.uppercased(), isNumber: true) }
                 + [.init(title: "SIZE", isNumber: true), .init(title: "", rank: 8)])
         for record in records {

@@ -16,7 +16,7 @@ struct Queues: AsyncParsableCommand {
         let names = try await printingErrors { () throws(RedisError) in try await QueueName.all(on: first.redis) }
         guard !names.isEmpty || common.json else { return Terminal.complain("haul: this Redis has no queue") }
         var table = Table(
-            [.init(title: "QUEUE", least: 8, rank: 10)]
+            [.init(title: "QUEUE", minWidth: 8, rank: 10)]
                 + Self.shown.map { .init(title: $0.rawValue.uppercased(), isNumber: true) }
                 + [.init(title: "WORKERS", isNumber: true), .init(title: "", rank: 8)])
         var refused: [String] = []

@@ -38,8 +38,8 @@ struct StoreCommand: AsyncParsableCommand {
                 }
             } else {
                 var table = Table([
-                    .init(title: "what"), .init(title: "verdict"), .init(title: "found", least: 20),
-                    .init(title: "what follows", least: 20),
+                    .init(title: "what"), .init(title: "verdict"), .init(title: "found", minWidth: 20),
+                    .init(title: "what follows", minWidth: 20),
                 ])
                 for finding in findings {
                     table.add([finding.what, finding.verdict.rawValue, finding.found, finding.consequence])

@@ -129,11 +129,11 @@ extension WorkerCommand {
         guard (0...100).contains(settleReplicas) else {
             throw ExitStatus.printing(.usage, "--settle-replicas must be from 0 to 100, not \(settleReplicas)")
         }
-        let sizes = 1...JobField.largest
+        let sizes = 1...JobField.maxInteger
         guard [limitRate, maxFileSize].compactMap(\.self).allSatisfy({ sizes.contains($0.bytes) }) else {
             throw ExitStatus.printing(.usage, "--limit-rate and --max-file-size must be whole numbers, 1 or more")
         }
-        guard (0...JobField.largest).contains(keepFree.bytes) else {
+        guard (0...JobField.maxInteger).contains(keepFree.bytes) else {
             throw ExitStatus.printing(.usage, "--keep-free must be a whole number, 0 or more")
         }
         guard (1...16).contains(connections), connectionsPerHost >= 1 else {

@@ -63,9 +63,9 @@ struct WorkerRow: Sendable, Equatable {
 
     static func lines(_ rows: [WorkerRow], now: Int64, width: Int?) -> [String] {
         var table = Table([
-            .init(title: "NAME", least: 8, rank: 10), .init(title: "STATE", rank: 10),
+            .init(title: "NAME", minWidth: 8, rank: 10), .init(title: "STATE", rank: 10),
             .init(title: "RUNNING", isNumber: true, rank: 9), .init(title: "SLOTS", isNumber: true, rank: 8),
-            .init(title: "SEEN", isNumber: true, rank: 9), .init(title: "HOST", least: 8, rank: 5),
+            .init(title: "SEEN", isNumber: true, rank: 9), .init(title: "HOST", minWidth: 8, rank: 5),
             .init(title: "PID", isNumber: true, rank: 4), .init(title: "VERSION", rank: 3),
         ])
         for row in rows {

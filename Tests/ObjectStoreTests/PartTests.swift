@@ -50,7 +50,7 @@ import Testing
         // Cloudflare R2 requires equal parts. No part needs more memory than 4 GiB.
         #expect((1...8_000).allSatisfy { formula.range(of: $0).count == 8 << 20 })
         #expect(formula.range(of: 8_001).count == 16 << 20 && formula.range(of: 10_000).count == 4 << 30)
-        #expect(end >= ObjectStore.largest)
+        #expect(end >= ObjectStore.maxObjectSize)
     }
 
     @Test("a parts record is read as it was written") func storeState() throws {

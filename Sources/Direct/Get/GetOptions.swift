@@ -106,7 +106,7 @@ struct GetTransferOptions: ParsableArguments {
         guard retries.map({ (0...1000).contains($0) }) ?? true else {
             throw ValidationError("--retries must be from 0 to 1000, not \(retries ?? 0)")
         }
-        guard minSpeed.map({ (1...JobField.largest).contains($0.bytes) }) ?? true else {
+        guard minSpeed.map({ (1...JobField.maxInteger).contains($0.bytes) }) ?? true else {
             throw ValidationError("--min-speed must be 1 byte per second or more.")
         }
         for (name, seconds) in [

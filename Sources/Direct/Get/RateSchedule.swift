@@ -57,7 +57,7 @@ struct RateSchedule: Sendable, Equatable, ExpressibleByArgument {
     var isConstant: Bool { rules.count == 1 && rules[0].from == nil }
 
     /// Whether each rate is one that a bucket can have.
-    var isValid: Bool { rules.allSatisfy { $0.rate.map { (1...JobField.largest).contains($0) } ?? true } }
+    var isValid: Bool { rules.allSatisfy { $0.rate.map { (1...JobField.maxInteger).contains($0) } ?? true } }
 
     /// A bucket with the rate of this time.
     var bucket: TokenBucket {

@@ -82,7 +82,7 @@ final class NameClaim: Sendable {
             guard let etag = head.etag,
                 head.mark?.job == mark.job || head.age ?? 0 > staleness || etag == stale
             else { break }
-            if condition == .same(etag) { store.client.tryOtherQuotes() }
+            if condition == .same(etag) { store.client.toggleETagQuotes() }
             condition = .same(etag)
         }
         throw .claimed

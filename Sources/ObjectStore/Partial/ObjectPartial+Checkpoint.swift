@@ -11,13 +11,13 @@ extension ObjectPartial {
     private static let slow = (age: Duration.seconds(30), share: 32, longest: Duration.seconds(300))
     /// A checkpoint waits this long for uploads in progress, because it names only parts that the store has
     /// acknowledged, and without new bytes there may be no later checkpoint.
-    private static let patience = Duration.seconds(8)
+    private static let maxTime = Duration.seconds(8)
 
     func checkpoint(isLast: Bool) async throws(TransferError) -> Checkpoint? {
         guard state.withLock({ $0.phase == .open }) else { return nil }
         if !isLast, let first = await firstCheckpoint() { return first }
         let isBeingNamed = isLast ? await recordNaming() : false
-        await workIsDone(upTo: state.withLock { isLast ? .max : $0.work.last }, within: Self.patience)
+        await workIsDone(upTo: state.withLock { isLast ? .max : $0.work.last }, within: Self.maxTime)
         let due = state.withLock { state -> [PartBuffer] in
             // Without a known length the download cannot be continued, so its tails would be useless.
             guard state.storeState.total != nil, state.error == nil else { return [] }
@@ -41,7 +41,7 @@ extension ObjectPartial {
     /// that the store has.
     private func firstCheckpoint() async -> Checkpoint? {
         guard state.withLock({ $0.reportedState == nil }) else { return nil }
-        await wait(within: Self.patience) { $0.storeState.upload == nil && $0.work.isAny }
+        await wait(within: Self.maxTime) { $0.storeState.upload == nil && $0.work.isAny }
         return state.withLock { state in
             guard let upload = state.storeState.upload else { return nil }
             var storeState = PartsRecord(total: state.storeState.total)

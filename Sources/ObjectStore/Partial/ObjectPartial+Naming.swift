@@ -30,8 +30,8 @@ extension ObjectPartial {
     /// Limits for repeated requests: `tries` in general, and `busy` while the server responds with 5xx.
     struct NamingLimits: Sendable {
         var tries = RequestBackoff.tries
-        var patience = RequestBackoff.patience
-        var busy = RequestBackoff.patience
+        var maxTime = RequestBackoff.maxTime
+        var busy = RequestBackoff.maxTime
     }
 
     /// Sends `request` until its result is known. Before each try the lease must hold, and the object that has the name
@@ -78,7 +78,7 @@ extension ObjectPartial {
                 let isContradiction = refusal?.meaning == .precondition && next == condition
                 contradicted = isContradiction ? contradicted ?? .now : nil
                 if let contradicted {
-                    if case .same = next { client.tryOtherQuotes() }
+                    if case .same = next { client.toggleETagQuotes() }
                     guard ContinuousClock.now - contradicted < Self.contradictionLimit else {
                         throw .failed(
                             Failure(
@@ -107,7 +107,7 @@ extension ObjectPartial {
             let isBusy = refusal.map { $0.status >= 500 || $0 == .claimed } ?? false
             let waited = ContinuousClock.now - begun
             guard
-                contradicted != nil || attempt < limits.tries && waited < limits.patience
+                contradicted != nil || attempt < limits.tries && waited < limits.maxTime
                     || isBusy && waited < limits.busy
             else {
                 if refusal == .claimed {

@@ -126,7 +126,7 @@ final class ObjectPartial: Partial {
 
     /// - Throws: `too_large` or `path_forbidden` if no bucket can have such an object.
     private func prepare(total: Int64?) throws(TransferError) {
-        guard total ?? 0 <= ObjectStore.largest else {
+        guard total ?? 0 <= ObjectStore.maxObjectSize else {
             throw .failed(Failure(.tooLarge, "the file has \(total ?? 0) bytes, an object has 5 TiB at most"))
         }
         let path = state.withLock { state in

@@ -21,7 +21,7 @@ final class PagePool: Sendable {
     private let limit: Int
     private let state = Mutex(State())
     /// Shorter parts come from malloc: mapping pages for each of many small objects would cost more than it saves.
-    private static let least = 128 << 10
+    private static let minBytes = 128 << 10
 
     init(limit: Int) { self.limit = limit }
 
@@ -30,7 +30,7 @@ final class PagePool: Sendable {
 
     /// Memory with undefined contents. It is returned by `recycle`.
     func take(_ bytes: Int) -> UnsafeMutableRawPointer {
-        guard bytes >= Self.least else { return .allocate(byteCount: max(1, bytes), alignment: 16) }
+        guard bytes >= Self.minBytes else { return .allocate(byteCount: max(1, bytes), alignment: 16) }
         let (pages, outdated) = state.withLock { state -> (UnsafeMutableRawPointer?, [Pages]) in
             state.held += bytes
             if let pages = state.free[bytes]?.popLast() { return (pages, []) }
@@ -48,7 +48,7 @@ final class PagePool: Sendable {
     /// - Parameter isFast: The part was filled and sent quickly. The pages of a slow part go back to the kernel,
     ///   because in their next use they would take memory long before they have bytes.
     func recycle(_ memory: UnsafeMutableRawPointer, _ bytes: Int, isFast: Bool) {
-        guard bytes >= Self.least else { return memory.deallocate() }
+        guard bytes >= Self.minBytes else { return memory.deallocate() }
         let outdated = state.withLock { state -> [Pages] in
             state.held -= bytes
             if isFast { state.free[bytes, default: []].append(memory) }

@@ -49,7 +49,7 @@ final class PartMemory: Sendable {
     let pages: PagePool
     private let state = Mutex(State())
     /// The interval between spills while a file waits, and the age from which a part may be spilled.
-    private static let patience = Duration.seconds(2)
+    private static let maxTime = Duration.seconds(2)
 
     init(limit: Int, limitForFile: Int) {
         (self.limit, self.limitForFile) = (limit, limitForFile)
@@ -124,14 +124,14 @@ final class PartMemory: Sendable {
     /// Runs while a file waits, and spills the part that has been held longest, one in each interval.
     private func watch() async {
         while true {
-            try? await Task.sleep(for: Self.patience)
+            try? await Task.sleep(for: Self.maxTime)
             let (isOver, spills) = state.withLock { state -> (Bool, [@Sendable () -> Void]) in
                 guard !state.waiting.isEmpty else {
                     state.isWatched = false
                     return (true, [])
                 }
                 let due = state.holders.filter {
-                    !$0.value.isUploading && ContinuousClock.now - $0.value.since >= Self.patience
+                    !$0.value.isUploading && ContinuousClock.now - $0.value.since >= Self.maxTime
                 }
                 // Prefer files that hold more than half of their maximum, because only their own parts can free memory
                 // for them.

@@ -18,7 +18,7 @@ struct PartFormula: Sendable, Equatable {
     /// S3, 5 TiB.
     private static let equal = 8_000
     private static let stage = 100
-    private static let largest: Int64 = 4 << 30
+    private static let maxPartSize: Int64 = 4 << 30
 
     init(total: Int64?) {
         self.total = total
@@ -67,7 +67,7 @@ struct PartFormula: Sendable, Equatable {
         for first in stride(from: equal + 1, through: maxParts, by: stage) {
             let last = result[result.count - 1]
             let start = last.start + Int64(first - last.first) * last.size
-            result.append((first, start, min(largest, last.size * 2)))
+            result.append((first, start, min(maxPartSize, last.size * 2)))
         }
         return result
     }()

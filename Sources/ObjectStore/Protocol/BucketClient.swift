@@ -51,7 +51,7 @@ final class BucketClient: Sendable {
     }
 
     /// The server says that an object has another ETag, but sends the same one.
-    func tryOtherQuotes() { state.withLock { $0.requiresBareETags.toggle() } }
+    func toggleETagQuotes() { state.withLock { $0.requiresBareETags.toggle() } }
 
     /// Seconds since 1970 by the server's clock, with the differences that a signature usually tolerates.
     private var exactTime: Int64 {
@@ -80,7 +80,7 @@ final class BucketClient: Sendable {
             case .clock, .expired, .region: isAtOnce = tries < 3
             default: throw refusal
             }
-            guard tries < request.tries, ContinuousClock.now - begun < request.patience else { throw refusal }
+            guard tries < request.tries, ContinuousClock.now - begun < request.maxTime else { throw refusal }
             if isAtOnce { continue }
             guard refusal.isWorthWaiting else { throw refusal }
             do { try await Task.sleep(for: RequestBackoff.wait(before: tries, using: &generator)) } catch {

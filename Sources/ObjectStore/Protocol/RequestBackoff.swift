@@ -5,7 +5,7 @@ struct RequestBackoff: Sendable {
     /// The tries of a request, the first one included.
     static let tries = 8
     /// After this time a request is not retried. The job fails or waits until the store works again.
-    static let patience = Duration.seconds(60)
+    static let maxTime = Duration.seconds(60)
 
     private static let first = 0.1
     private static let longest = 10.0

@@ -16,7 +16,7 @@ struct StoreRequest: Sendable {
     /// The number of tries, the first one included.
     var tries = RequestBackoff.tries
     /// After this time the request is not retried.
-    var patience = RequestBackoff.patience
+    var maxTime = RequestBackoff.maxTime
     /// Seconds without a byte of the reply, in addition to the time for sending the body.
     var timeout: Int64 = 30
 

@@ -149,7 +149,7 @@ extension ObjectStore: DurableStore, SourceFolder {
             guard let head = try? await client.head(key), isRight(head) else { return }
             let condition = hasConditions ? head.etag.map(NameCondition.same) ?? .none : .none
             // The server says that the object has another ETag.
-            if let last, last == condition { client.tryOtherQuotes() }
+            if let last, last == condition { client.toggleETagQuotes() }
             last = nil
             let sent = ContinuousClock.now
             var isWithoutResponse = false

@@ -23,7 +23,7 @@ package final class ObjectStore: Sendable {
     /// The default of `Options.memory`, in bytes.
     package static let memory = 256 << 20
     /// The maximum bytes that S3 allows in an object.
-    static let largest: Int64 = 5 << 40
+    static let maxObjectSize: Int64 = 5 << 40
     /// Bytes of one file that may be in memory. A kill costs no more than these.
     private static let limitForFile = 64 << 20
     /// Instead of a hidden name: there is no hidden object.

@@ -256,7 +256,7 @@ struct CallCommand: AsyncParsableCommand {
     /// The members of a job that a worker does.
     private func members() throws -> [(name: String, value: String)] {
         try bus.check(servers)
-        let content = isInQuery ? nil : try body(limit: JobField.largestElement).content()
+        let content = isInQuery ? nil : try body(limit: JobField.maxElementBytes).content()
         let more = try members(content: content, isDirect: false)
         return [content?.member].compactMap(\.self) + more
     }

@@ -48,11 +48,11 @@ struct JobGroups {
     func lines(now: Int64, width: Int?) -> [String] {
         var table = Table([
             .init(title: "JOBS", isNumber: true, rank: 10),
-            .init(title: key.rawValue.uppercased(), least: 8, rank: 10),
+            .init(title: key.rawValue.uppercased(), minWidth: 8, rank: 10),
             .init(title: "LAST", isNumber: true, rank: 8),
-            .init(title: "FOR EXAMPLE", least: 10, rank: 7),
-            .init(title: "FILE OR URL", least: 12, keepsEnd: true, rank: 5),
-            .init(title: key == .error ? "MESSAGE" : "WHY", least: 12, rank: 6),
+            .init(title: "FOR EXAMPLE", minWidth: 10, rank: 7),
+            .init(title: "FILE OR URL", minWidth: 12, keepsEnd: true, rank: 5),
+            .init(title: key == .error ? "MESSAGE" : "WHY", minWidth: 12, rank: 6),
         ])
         for (name, group) in sorted {
             let row = group.newest

@@ -5,7 +5,7 @@ import HaulTerminal
 enum JobTable {
     static func lines(_ rows: [JobRow], now: Int64, width: Int?) -> [String] {
         var table = Table([
-            .init(title: "ID", least: 10, rank: 10),
+            .init(title: "ID", minWidth: 10, rank: 10),
             .init(title: "STATE", rank: 10, color: color(ofState:)),
             .init(title: "DONE", isNumber: true, rank: 7),
             .init(title: "SIZE", isNumber: true, rank: 6),
@@ -13,10 +13,10 @@ enum JobTable {
             .init(title: "ETA", isNumber: true, rank: 4),
             .init(title: "AGE", isNumber: true, rank: 8),
             .init(title: "TRY", isNumber: true, rank: 2),
-            .init(title: "WORKER", least: 6, rank: 3),
-            .init(title: "WHY", least: 8, rank: 9),
-            .init(title: "FILE OR URL", least: 12, keepsEnd: true, rank: 9),
-            .init(title: "MESSAGE", least: 24, rank: 1),
+            .init(title: "WORKER", minWidth: 6, rank: 3),
+            .init(title: "WHY", minWidth: 8, rank: 9),
+            .init(title: "FILE OR URL", minWidth: 12, keepsEnd: true, rank: 9),
+            .init(title: "MESSAGE", minWidth: 24, rank: 1),
         ])
         for row in rows {
             let isActive = row.state == .running || row.state == .scheduled || row.state == .paused

@@ -48,8 +48,8 @@ struct RejectedElement {
 
     static func lines(_ elements: [RejectedElement], isWhole: Bool, now: Int64, width: Int?) -> [String] {
         var table = Table([
-            .init(title: "AGE", isNumber: true), .init(title: "ID", least: 8),
-            .init(title: "REASON", least: 20), .init(title: "ELEMENT", least: 12),
+            .init(title: "AGE", isNumber: true), .init(title: "ID", minWidth: 8),
+            .init(title: "REASON", minWidth: 20), .init(title: "ELEMENT", minWidth: 12),
         ])
         for entry in elements {
             table.add([Age.text(now - entry.at), entry.id, entry.reason, isWhole ? entry.element : entry.shape])

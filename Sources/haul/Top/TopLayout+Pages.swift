@@ -33,9 +33,9 @@ extension TopLayout {
 
     private func workers(width: Int) -> [ScreenRow] {
         var table = Table([
-            .init(title: "WORKER", least: 6, rank: 10, width: 8), .init(title: "STATE", rank: 9),
+            .init(title: "WORKER", minWidth: 6, rank: 10, width: 8), .init(title: "STATE", rank: 9),
             .init(title: "RUN", isNumber: true, rank: 8), .init(title: "SLOTS", isNumber: true, rank: 7),
-            .init(title: "SEEN", isNumber: true, rank: 8), .init(title: "HOST", least: 6, rank: 2),
+            .init(title: "SEEN", isNumber: true, rank: 8), .init(title: "HOST", minWidth: 6, rank: 2),
         ])
         let workers = model.data.workers
         let availableRows = panelHeight - 1
@@ -59,9 +59,9 @@ extension TopLayout {
         for row in model.data.failures { groups.add(row) }
         let count = model.data.failures.count
         var table = Table([
-            .init(title: isRead ? "LAST \(count) FAILURES" : "LAST FAILURES", least: 10, rank: 10, width: 16),
+            .init(title: isRead ? "LAST \(count) FAILURES" : "LAST FAILURES", minWidth: 10, rank: 10, width: 16),
             .init(title: "JOBS", isNumber: true, rank: 9), .init(title: "LAST", isNumber: true, rank: 8),
-            .init(title: "HOST", least: 8, rank: 5),
+            .init(title: "HOST", minWidth: 8, rank: 5),
         ])
         for (name, group) in groups.sorted {
             table.add([
@@ -75,7 +75,7 @@ extension TopLayout {
 
     private func queues(width: Int) -> [ScreenRow] {
         var table = Table([
-            .init(title: "QUEUE", least: 6, rank: 10, width: 8), .init(title: "QUEUED", isNumber: true, rank: 9),
+            .init(title: "QUEUE", minWidth: 6, rank: 10, width: 8), .init(title: "QUEUED", isNumber: true, rank: 9),
             .init(title: "RUN", isNumber: true, rank: 8), .init(title: "FAILED", isNumber: true, rank: 7),
             .init(title: "WORKERS", isNumber: true, rank: 6),
         ])

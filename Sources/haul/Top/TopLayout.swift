@@ -156,15 +156,15 @@ struct TopLayout {
     }
 
     private var columns: [Table.Column] {
-        let name = Table.Column(title: "FILE OR URL", least: 12, keepsEnd: true, rank: 11, width: 12)
-        let id = Table.Column(title: "ID", least: 8, rank: 8, width: 8)
+        let name = Table.Column(title: "FILE OR URL", minWidth: 12, keepsEnd: true, rank: 11, width: 12)
+        let id = Table.Column(title: "ID", minWidth: 8, rank: 8, width: 8)
         let age = Table.Column(title: "AGE", isNumber: true, rank: 7, width: 4)
         guard model.view == .running else {
             return [
                 id, .init(title: "DONE", isNumber: true, rank: 4),
                 .init(title: "SIZE", isNumber: true, rank: 5, width: 9), age,
                 .init(title: "TRY", isNumber: true, rank: 3),
-                .init(title: "WHY", least: 8, rank: 9), name, .init(title: "MESSAGE", least: 20, rank: 2),
+                .init(title: "WHY", minWidth: 8, rank: 9), name, .init(title: "MESSAGE", minWidth: 20, rank: 2),
             ]
         }
         return [
@@ -173,7 +173,7 @@ struct TopLayout {
             .init(title: "SIZE", isNumber: true, rank: 5, width: 9),
             .init(title: "SPEED", isNumber: true, rank: 10, width: 11),
             .init(title: "ETA", isNumber: true, rank: 6, width: 6), age,
-            .init(title: "WORKER", least: 6, rank: 4, width: 6), .init(title: "WAITS", rank: 8), name,
+            .init(title: "WORKER", minWidth: 6, rank: 4, width: 6), .init(title: "WAITS", rank: 8), name,
         ]
     }
 

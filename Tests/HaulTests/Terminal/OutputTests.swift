@@ -40,8 +40,8 @@ import Testing
 
     @Test("a table is aligned, omits empty columns, and fits a terminal") func table() {
         var table = Table([
-            .init(title: "ID", least: 4), .init(title: "EMPTY"), .init(title: "SIZE", isNumber: true),
-            .init(title: "NOTE", rank: 1), .init(title: "FILE", least: 6, keepsEnd: true),
+            .init(title: "ID", minWidth: 4), .init(title: "EMPTY"), .init(title: "SIZE", isNumber: true),
+            .init(title: "NOTE", rank: 1), .init(title: "FILE", minWidth: 6, keepsEnd: true),
         ])
         table.add(["a", "", "1", "note", "short"])
         table.add(["a-long-identifier", "", "1000", "", "a/very/long/path/to/film.bin"])
