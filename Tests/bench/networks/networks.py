@@ -91,11 +91,10 @@ PUBLISHED = {
     "large-synced": "1 GiB on one machine, synced to the disk by all",
     "tls": "1 GiB over TLS on one machine, synced by Haul alone",
     "files": "2,000 files of 10 KiB on one machine, not synced",
+    "files-tls": "the same over TLS",
     "small": "500 files of 50 KB, 50 ms, 200 Mbit/s, 0.5 % loss",
     "small-tls": "the same over TLS",
     "far-50": "50 MB, 100 ms, 1 Gbit/s",
-    "paced": "100 MB, 20 ms, a server that gives each connection 2 MB/s",
-    "h2": "100 MB, 20 ms, 500 Mbit/s, a server that speaks only HTTP/2",
     "start": "one file of 520 bytes on one machine: the start and the end of the program",
 }
 TOOLS = ["curl", "aria2", "wget2", "get", "worker"]
