@@ -94,6 +94,7 @@ PUBLISHED = {
     "files-tls": "the same over TLS",
     "small": "500 files of 50 KB, 50 ms, 200 Mbit/s, 0.5 % loss",
     "small-tls": "the same over TLS",
+    "far-20": "20 MB, 100 ms, 1 Gbit/s",
     "far-50": "50 MB, 100 ms, 1 Gbit/s",
     "start": "one file of 520 bytes on one machine: the start and the end of the program",
 }
