@@ -200,9 +200,22 @@ struct LimitTests {
     @Test("servers run ahead of a rate limit by a part of a second, and not by all that sockets can hold")
     func runAhead() async throws {
         defer { server.stop() }
+        let rate: Int64 = 20_000_000
+        // A busy machine responds late. Then a round trip seems long and needs a larger buffer, so one of three
+        // measurements has to show small ones.
+        var median = Int.max
+        for _ in 0..<3 where median >= Int(rate) / 100 {
+            let unread = try await unreadBytes(below: rate)
+            #expect(unread.reduce(0, +) < Int(rate), "\(unread)")
+            median = unread.sorted()[4]
+        }
+        #expect(median < Int(rate) / 100)
+    }
+
+    /// The unread bytes of each of ten transfers that share a limit of `rate` bytes per second.
+    private func unreadBytes(below rate: Int64) async throws -> [Int] {
         let engine = localEngine()
         let path = WritePath(blocks: 4)
-        let rate: Int64 = 20_000_000
         let shared = TokenBucket(bytesPerSecond: rate)
         var transfers: [Transfer] = []
         for _ in 0..<10 {
@@ -219,12 +232,9 @@ struct LimitTests {
             unread = try Self.unread(from: server.port)
             return unread.count == transfers.count
         }
-        #expect(unread.reduce(0, +) < Int(rate), "\(unread)")
-        // A busy machine responds late. Then a round trip seems long and needs a larger buffer, but not on all
-        // connections at once. Half a second of a connection's share is far below what a socket can hold.
-        #expect(unread.sorted()[4] < Int(rate) / 20, "\(unread)")
         for transfer in transfers { transfer.cancel() }
         try await eventually { await engine.count == 0 }
+        return unread
     }
 
     @Test("a receive buffer grows while it is smaller than three round trips need")
