@@ -1,4 +1,5 @@
 import HaulContract
+import HaulHTTP
 import HaulStorage
 
 /// A multipart form with files (RFC 7578): the text between the files.
@@ -15,13 +16,13 @@ struct MultipartForm {
     ) -> [UploadBody.Piece] {
         var pieces: [UploadBody.Piece] = []
         for item in items {
-            pieces.append(text("--\(boundary)\r\n\(disposition(item.name))\r\n\r\n\(item.value)\r\n"))
+            pieces.append(text("--\(boundary)\r\n\(FormData.disposition(item.name))\r\n\r\n\(item.value)\r\n"))
         }
         for (file, source) in files {
-            let name = "; filename=\"\(Self.escaped(file.sentName))\""
+            let disposition = FormData.disposition(file.name ?? "file", filename: file.sentName)
             pieces.append(
                 text(
-                    "--\(boundary)\r\n\(disposition(file.name ?? "file"))\(name)\r\n"
+                    "--\(boundary)\r\n\(disposition)\r\n"
                         + "Content-Type: \(file.type ?? Job.Upload.File.defaultType)\r\n\r\n"))
             pieces.append(.file(source, 0..<source.version.size))
             pieces.append(text("\r\n"))
@@ -30,23 +31,4 @@ struct MultipartForm {
     }
 
     private func text(_ text: String) -> UploadBody.Piece { .bytes(Array(text.utf8)) }
-
-    private func disposition(_ name: String) -> String {
-        "Content-Disposition: form-data; name=\"\(Self.escaped(name))\""
-    }
-
-    /// Escapes as browsers do:
-    /// https://html.spec.whatwg.org/multipage/form-control-infrastructure.html#multipart-form-data.
-    private static func escaped(_ text: String) -> String {
-        var result = ""
-        for scalar in text.unicodeScalars {
-            switch scalar {
-            case "\"": result += "%22"
-            case "\r": result += "%0D"
-            case "\n": result += "%0A"
-            default: result.unicodeScalars.append(scalar)
-            }
-        }
-        return result
-    }
 }

@@ -1,4 +1,5 @@
 import HaulContract
+import HaulHTTP
 import HaulTerminal
 
 /// A form with fields and files (multipart/form-data, RFC 7578), from curl's `-F NAME=VALUE` and `-F NAME=@FILE`.
@@ -13,7 +14,7 @@ struct FormBody {
         type = "multipart/form-data; boundary=\(boundary)"
         for part in parts {
             let (name, value) = try NamedValue.parts(of: part)
-            var head = "--\(boundary)\r\nContent-Disposition: form-data; name=\"\(Self.escaped(name))\""
+            var head = "--\(boundary)\r\n" + FormData.disposition(name)
             var content = Array(value.utf8)
             if value.hasPrefix("@") || value.hasPrefix("<") {
                 let pieces = value.split(separator: ";").map(String.init)
@@ -25,26 +26,12 @@ struct FormBody {
                 // As in curl, "<" sends the content of a file as an ordinary field.
                 if value.hasPrefix("@") {
                     let last = path.split(separator: "/").last.map(String.init) ?? path
-                    head += "; filename=\"\(Self.escaped(terms["filename"] ?? last))\""
+                    head = "--\(boundary)\r\n" + FormData.disposition(name, filename: terms["filename"] ?? last)
                     head += "\r\nContent-Type: \(terms["type"] ?? "application/octet-stream")"
                 }
             }
             bytes += Array((head + "\r\n\r\n").utf8) + content + Array("\r\n".utf8)
         }
         bytes += Array("--\(boundary)--\r\n".utf8)
-    }
-
-    /// Escapes as browsers do.
-    private static func escaped(_ text: String) -> String {
-        var result = ""
-        for scalar in text.unicodeScalars {
-            switch scalar {
-            case "\"": result += "%22"
-            case "\r": result += "%0D"
-            case "\n": result += "%0A"
-            default: result.unicodeScalars.append(scalar)
-            }
-        }
-        return result
     }
 }
