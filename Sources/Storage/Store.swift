@@ -37,7 +37,7 @@ package protocol Store: Sendable {
     func discard(_ location: PartialLocation) async
 }
 
-/// A store that keeps files when no attempt runs, so that somebody has to look after those that no job needs.
+/// A store that keeps files when no attempt runs, so that those that no job needs have to be removed.
 package protocol DurableStore: Store {
     /// Does the same, but keeps files that already have their final name although Redis does not know: they prove that
     /// the finished file is the job's own.

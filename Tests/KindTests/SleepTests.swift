@@ -18,7 +18,7 @@ import Testing
         queue = Queue(.default, redis: Redis(try RedisURL(server.url), name: "test"))
     }
 
-    /// Runs a worker that sleeps in place of requests, while `body` runs.
+    /// Runs a worker that sleeps instead of sending requests, while `body` runs.
     private func withWorker(_ name: String, _ body: () async throws -> Void) async throws {
         let configuration = WorkerConfiguration(redis: try RedisURL(server.url), root: root.path, name: name)
         let log = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })

@@ -70,7 +70,7 @@ import Testing
     }
 
     @Test(
-        "one range of bytes is sent, and what is no such range is ignored",
+        "one range of bytes is sent, and any other Range field is ignored",
         arguments: [
             ("bytes=2-4", 206, "234", "bytes 2-4/10"), ("bytes=7-", 206, "789", "bytes 7-9/10"),
             ("bytes=-2", 206, "89", "bytes 8-9/10"), ("bytes=-20", 206, "0123456789", "bytes 0-9/10"),
