@@ -173,7 +173,7 @@ let package = Package(
             dependencies: [
                 "CHaulLinux", "CHaulOpenSSL", "HaulContract", "HaulExecutors", "HaulHTTP", "HaulStorage",
             ],
-            path: "Tests/Support", exclude: ["object-server.sh"], swiftSettings: settings),
+            path: "Tests/Support", exclude: ["object-server.sh", "scripted_origin.py"], swiftSettings: settings),
         tests("ExecutorsTests", ["HaulExecutors"]),
         tests("ContractTests", ["HaulContract"]),
         tests("RedisTests", ["HaulRedis"]),
