@@ -1,6 +1,6 @@
 /// What is wrong with a value that a field refuses, where a field has several rules: the message names the one that the
-/// value breaks. Bus/LuaHead.swift renders the texts into Lua, and Bus/Lua/claim/faults.lua chooses among them in the
-/// same order.
+/// value breaks. Bus/Library/LuaHead.swift renders the texts into Lua, and Bus/Lua/claim/faults.lua chooses among them
+/// in the same order.
 package enum FieldFault: String, CaseIterable, Sendable {
     case noText = "no_text"
     case empty

@@ -1,6 +1,6 @@
-/// A field of a job. `all` is the contract's table of fields. `Job.init(json:)` reads the table, and Bus/LuaHead.swift
-/// renders it into the Lua of the claim function (Bus/Lua/claim/gate.lua). So the client and the claim of an element
-/// that was pushed by a raw LPUSH refuse the same values with the same messages.
+/// A field of a job. `all` is the contract's table of fields. `Job.init(json:)` reads the table, and
+/// Bus/Library/LuaHead.swift renders it into the Lua of the claim function (Bus/Lua/claim/gate.lua). So the client and
+/// the claim of an element that was pushed by a raw LPUSH refuse the same values with the same messages.
 package struct JobField: Sendable {
     package enum Kind: Sendable, Equatable {
         case url, urls, id, path, file, files, checksum, method, headers, meta, mediaType, ticket, items, json, base64,

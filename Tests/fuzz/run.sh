@@ -15,7 +15,9 @@ rm -rf "$work/sources"
 mkdir -p "$work/sources"
 
 for file in Sources/Contract/*.swift Sources/Storage/FileName.swift \
-    Sources/HTTP/{Authority,ByteDictionary,ContentDisposition,ContentRange,CookieJar,StoredCookie,DigestFields,EncodedWords,HTTPDate,HeaderFields,HeadParser,HostName,IPAddress,PercentEncoding,ResponseHead,WebURL}.swift \
+    Sources/HTTP/URL/{Authority,HostName,IPAddress,PercentEncoding,WebURL}.swift \
+    Sources/HTTP/Headers/{ByteDictionary,ContentDisposition,ContentRange,DigestFields,EncodedWords,HTTPDate,HeaderFields,HeadParser,ResponseHead}.swift \
+    Sources/HTTP/Auth/{CookieJar,StoredCookie}.swift \
     Sources/Activities/RetryPolicy.swift Sources/Activities/Download/{Entity+Head,ResponseDecision}.swift \
     Sources/Redis/{RedisError,RedisValue,ReplyReader}.swift Tests/fuzz/targets/*.swift; do
     # In one module there are no modules to import, so these imports are removed.

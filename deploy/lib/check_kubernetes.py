@@ -64,8 +64,8 @@ def check_pods(where, document):
 
 
 def refused_addresses():
-    """An address of each network that the worker refuses by itself: Sources/HTTP/AddressPolicy.swift."""
-    text = (pathlib.Path(__file__).parents[2] / "Sources/HTTP/AddressPolicy.swift").read_text()
+    """An address of each network that the worker refuses by itself: Sources/HTTP/Connection/AddressPolicy.swift."""
+    text = (pathlib.Path(__file__).parents[2] / "Sources/HTTP/Connection/AddressPolicy.swift").read_text()
     networks = [ipaddress.ip_network(range) for range in re.findall(r'(?:Entry|Network)\("([^"]+)"', text)]
     return [network[1 if network.num_addresses > 1 else 0] for network in networks if str(network) != "2000::/3"]
 
