@@ -2,7 +2,7 @@ import HaulBus
 import Synchronization
 
 /// Calls `pace()` between the ticks, so that jobs begin on time that are due, or that wait for a limit of starts
-/// (Lua/limits/starts.lua). Redis appoints one worker at a time. If that worker fails, another one's tick takes its
+/// (Lua/tick/pacer.lua). Redis appoints one worker at a time. If that worker fails, another one's tick takes its
 /// place.
 final class Pacer: Sendable {
     private let queue: Queue

@@ -70,7 +70,7 @@ enum LuaHead {
         "UrlIndex", "Rejections", "Deletions", "States", "Json", "Raw", "Urls", "Faults", "Gate", "Defaults", "Kinds",
         "Envelopes", "Pushes", "Order", "Batches", "BatchOperations", "Permits", "Starts", "Hosts", "Rates",
         "Announcements", "Reports", "Claims", "Budget", "Losses", "Colocated", "Workers", "Control", "Runs", "Due",
-        "Rechecks",
+        "Rechecks", "Pacer",
     ]
 
     private static let names = """

@@ -145,3 +145,15 @@ extension Queue {
         return true
     }
 }
+
+extension Queue {
+    /// Promotes delayed jobs that are due, and lets jobs start that wait for a start: Lua/tick/pacer.lua.
+    ///
+    /// - Returns: After which time to call again; nil if that is not necessary.
+    package func pace(_ worker: WorkerIdentity) async throws(RedisError) -> Duration? {
+        let reply = try await redis.run(
+            functions.pace, keys: keys.given(to: worker.name),
+            arguments: [Token.make(), worker.name, worker.instance])
+        return reply.string.flatMap { Int64($0) }.map { .milliseconds($0) }
+    }
+}

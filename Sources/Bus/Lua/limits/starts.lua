@@ -8,14 +8,10 @@
 -- how many elements came back from the host's queue and have not started since. `since` is the epoch in which the hash
 -- began. A failover loses only starts from before its epoch began, and no more than the limit allowed.
 --
--- The key `pacer` says until when (ms) other workers rely on a worker's process that calls pace(): LATE ms after its
--- next call. Then it expires.
---
--- Uses: Call, Events, Permits, Settings.
--- Calls ahead: Due, Hosts.
--- Writes: starts, pacer.
+-- Uses: Call.
+-- Writes: starts.
 do
-  local UNITS, EARLY, LATE = { s = 1000, min = 60000, h = 3600000 }, 200, 250
+  local UNITS, EARLY = { s = 1000, min = 60000, h = 3600000 }, 200
 
   -- Milliseconds between two starts, of a value like 10, '10', '10/s', '30/min' or '5/h'; nil for an invalid value.
   function Starts.interval(value)
@@ -78,39 +74,4 @@ do
     bucket_of(c, rule.host, rule.interval).reserved = count
     call('HSET', c.PREFIX .. KEY.starts, 'reserved ' .. rule.host, count)
   end
-
-  -- Wakes a worker if jobs wait for a start of the queue and one is free. host_wait: in how many ms the next job of a
-  -- host may start, or nil. worker: the instance of the caller. Returns in how many ms the caller has to call pace();
-  -- nil if no job waits for a start or is due within a second, or if another worker calls pace() in time.
-  function Starts.pace(c, worker, host_wait)
-    local wait = host_wait
-    if c.settings.interval and call('LLEN', c.JOBS) > 0 then
-      Permits.offer(c, false)
-      wait = math.min(wait or math.huge, Starts.next_in(c, '*', c.settings.interval, Starts.available(c, '*', c.settings.interval)))
-    end
-    wait = wait and math.max(50, math.min(wait, 1000))
-    -- At least 5 ms, so that jobs which are due one after the other share a call.
-    local due_wait = c.next_due and math.max(5, math.ceil(c.next_due - c.now))
-    if due_wait and due_wait <= (wait or 1000) then wait = due_wait end
-    if not wait then return nil end
-    local pacer = try('GET', c.PREFIX .. KEY.pacer)
-    local due, other = string.match(type(pacer) == 'string' and pacer or '', '^(%d+) (.+)$')
-    due = tonumber(due)
-    -- Another worker that is only a little later is early enough.
-    if due and other ~= worker and due > c.now and due <= c.now + wait + LATE + 20 then return nil end
-    call('SET', c.PREFIX .. KEY.pacer, integer_text(c.now + wait + LATE) .. ' ' .. worker, 'PX', integer_text(wait + LATE))
-    return wait
-  end
-
-  -- Starts jobs that wait for a limit of starts, and promotes those that are due. One worker calls it, between its
-  -- ticks.
-  --
-  -- ARGV: nonce, worker, instance
-  -- Returns in how many ms it has to be called again; '' if it need not be.
-  Call.define('pace', { 'allow-oom' }, function(c)
-    Settings.read(c, c.ARGV[2])
-    Due.promote(c, { left = 20 })
-    local wait = Starts.pace(c, c.ARGV[3], Hosts.return_startable(c, 500))
-    return Events.publish(c, wait and integer_text(wait) or '')
-  end)
 end

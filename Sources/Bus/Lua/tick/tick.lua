@@ -1,7 +1,7 @@
 -- The tick: what every worker does once a second. Its tasks are in the other files of this folder.
 --
--- Uses: Announcements, Call, Colocated, Control, Defaults, Deletions, Due, Events, History, Hosts, Kinds, Losses,
--- Permits, Rechecks, Replies, ReplyBytes, Responses, Runs, Settings, Starts, Workers.
+-- Uses: Announcements, Call, Colocated, Control, Defaults, Deletions, Due, Events, History, Hosts, Kinds, Losses, Pacer,
+-- Permits, Rechecks, Replies, ReplyBytes, Responses, Runs, Settings, Workers.
 do
   -- The names of limits among the settings that have invalid values, and so no effect.
   local function ignored(c)
@@ -34,7 +34,7 @@ do
   --       gate            'quiet', 'paused', 'full' or 'open'
   --       more            '1' if there is more to do than one call does
   --       rate            '1' if the queue has a rate limit (rates.lua)
-  --       pace            in how many ms this worker has to call pace() (starts.lua)
+  --       pace            in how many ms this worker has to call pace() (pacer.lua)
   --       limits          '1' if hosts have limits of their own, which the worker has to read
   --       ignored         names of limits among the settings whose values are invalid
   --       unapplied       '1' if more control operations wait in `want`
@@ -84,7 +84,7 @@ do
         ReplyBytes.measure(c, 8)
         Replies.deliver(c, tick)
       end
-      tick.pace = Starts.pace(c, tick.instance, Hosts.return_startable(c, 500))
+      tick.pace = Pacer.appoint(c, tick.instance, Hosts.return_startable(c, 500))
       -- If the limit was removed, nothing else wakes the workers that waited for a permit under it.
       if Permits.are_limited(c) or ARGV[10] == '1' then Permits.offer(c, true) end
       Colocated.register(c, tick)
