@@ -1,32 +1,16 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
+#if !os(Linux)
+    #error("Haul runs on Linux only, because it needs epoll, O_TMPFILE and other calls of its kernel.")
+#endif
+
 let settings: [SwiftSetting] = [
     .enableUpcomingFeature("ExistentialAny"),
     .enableUpcomingFeature("InternalImportsByDefault"),
     .enableUpcomingFeature("MemberImportVisibility"),
     .treatAllWarnings(as: .error),
 ]
-
-/// How a release build optimizes a target.
-enum Optimization {
-    case speed
-    /// Builds faster than `speed`, and runs as fast where no byte passes through a loop:
-    /// docs/contributing/architecture.md.
-    case size
-    /// Builds in a quarter of the time. For what runs once per command or request of a person, never once per job.
-    case none
-
-    /// HaulClient and its dependencies must not use unsafe flags: SwiftPM refuses them in a package that is required by
-    /// version. So they are optimized for speed.
-    var settings: [SwiftSetting] {
-        switch self {
-        case .speed: []
-        case .size: [.unsafeFlags(["-Osize"], .when(configuration: .release))]
-        case .none: [.unsafeFlags(["-Onone"], .when(configuration: .release))]
-        }
-    }
-}
 
 /// A C target that embeds files of another language into the program. Its source lists the files.
 func embedded(_ folder: String) -> Target {
@@ -37,12 +21,10 @@ func embedded(_ folder: String) -> Target {
 }
 
 /// The module `Haul<folder>` in `Sources/<folder>`. The prefix avoids clashes with modules of other packages.
-func module(
-    _ folder: String, _ dependencies: [Target.Dependency], exclude: [String] = [], _ optimization: Optimization = .speed
-) -> Target {
+func module(_ folder: String, _ dependencies: [Target.Dependency], exclude: [String] = []) -> Target {
     .target(
         name: "Haul\(folder)", dependencies: dependencies, path: "Sources/\(folder)", exclude: exclude,
-        swiftSettings: settings + optimization.settings)
+        swiftSettings: settings)
 }
 
 /// The tests of one module. They share HaulTestSupport.
@@ -77,13 +59,13 @@ let package = Package(
     targets: [
         // C libraries: one target imports each library's headers.
         .systemLibrary(
-            name: "CHaulCurl", path: "Sources/CCurl", providers: [.apt(["libcurl4-openssl-dev"]), .brew(["curl"])]),
+            name: "CHaulCurl", path: "Sources/CCurl", providers: [.apt(["libcurl4-openssl-dev"])]),
         .systemLibrary(
-            name: "CHaulHiredis", path: "Sources/CHiredis", providers: [.apt(["libhiredis-dev"]), .brew(["hiredis"])]),
+            name: "CHaulHiredis", path: "Sources/CHiredis", providers: [.apt(["libhiredis-dev"])]),
         .systemLibrary(
-            name: "CHaulOpenSSL", path: "Sources/COpenSSL", providers: [.apt(["libssl-dev"]), .brew(["openssl"])]),
+            name: "CHaulOpenSSL", path: "Sources/COpenSSL", providers: [.apt(["libssl-dev"])]),
         .systemLibrary(
-            name: "CHaulExpat", path: "Sources/CExpat", providers: [.apt(["libexpat1-dev"]), .brew(["expat"])]),
+            name: "CHaulExpat", path: "Sources/CExpat", providers: [.apt(["libexpat1-dev"])]),
         .target(name: "CHaulLinux", path: "Sources/CLinux"),
 
         // Threads that may block or poll, so that Swift's cooperative threads never do.
@@ -110,15 +92,14 @@ let package = Package(
             ["CHaulLinux", "CHaulOpenSSL", "HaulContract", "HaulExecutors", "HaulHTTP", "HaulStorage"]),
         module(
             "ObjectStore",
-            ["CHaulExpat", "CHaulOpenSSL", "HaulContract", "HaulExecutors", "HaulHTTP", "HaulStorage"],
-            .size),
+            ["CHaulExpat", "CHaulOpenSSL", "HaulContract", "HaulExecutors", "HaulHTTP", "HaulStorage"]),
         module("Activities", ["HaulContract", "HaulExecutors", "HaulHTTP", "HaulStorage"]),
 
         // Log lines.
-        module("Logs", ["HaulContract", "HaulExecutors", logging], .size),
+        module("Logs", ["HaulContract", "HaulExecutors", logging]),
 
         // Counters and histograms in Prometheus' text format, and the metrics of queues.
-        module("Metrics", ["HaulBus", "HaulContract", "HaulRedis", metrics], .none),
+        module("Metrics", ["HaulBus", "HaulContract", "HaulRedis", metrics]),
 
         // The web page and the HTTP API.
         module("HTTPServer", ["CHaulLinux", "HaulExecutors"]),
@@ -137,15 +118,15 @@ let package = Package(
             [
                 "HaulActivities", "HaulBus", "HaulContract", "HaulExecutors", "HaulFileStore", "HaulHTTP",
                 "HaulMetrics", "HaulObjectStore", "HaulRedis", "HaulStorage", logging, metrics,
-            ], .size),
+            ]),
         // Input and output of all commands (Terminal); the commands get and put, which need no Redis (Direct).
-        module("Terminal", ["CHaulLinux", "HaulContract", argumentParser], .none),
+        module("Terminal", ["CHaulLinux", "HaulContract", argumentParser]),
         module(
             "Direct",
             [
                 "CHaulExpat", "CHaulLinux", "HaulActivities", "HaulBus", "HaulContract", "HaulExecutors",
                 "HaulFileStore", "HaulHTTP", "HaulObjectStore", "HaulStorage", "HaulTerminal", argumentParser,
-            ], .size),
+            ]),
         .executableTarget(
             name: "haul",
             dependencies: [
@@ -153,7 +134,7 @@ let package = Package(
                 "HaulHTTPServer", "HaulLogs", "HaulObjectStore", "HaulRedis", "HaulTerminal", "HaulWeb", "HaulWorker",
                 argumentParser, logging,
             ],
-            swiftSettings: settings + Optimization.none.settings),
+            swiftSettings: settings),
 
         // Benchmarks: HTTP alone against curl, and Redis alone against redis-benchmark. They are no products.
         .executableTarget(
