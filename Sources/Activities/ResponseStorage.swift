@@ -1,5 +1,5 @@
 import HaulContract
-import HaulHTTP
+package import HaulHTTP
 import HaulStorage
 
 /// Makes the response that a job of the kind `request` or `upload` stores, and the outcome of a run that failed.
@@ -96,4 +96,11 @@ enum IdempotentMethod {
     static func contains(_ method: String) -> Bool {
         ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE"].contains(method)
     }
+}
+
+/// Takes the bodies of expected responses as they arrive, for a command that prints them. Without a receiver a response
+/// is kept in memory, up to the job's `max_response`.
+package protocol ResponseReceiver: Sendable {
+    /// Where the body of this response goes.
+    func destination(for head: ResponseHead) -> any BodyDestination
 }

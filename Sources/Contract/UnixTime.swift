@@ -10,3 +10,34 @@ package enum UnixTime {
 
     package static var seconds: Int64 { milliseconds / 1000 }
 }
+
+/// A clock that all workers agree on: the time of Redis from a reply, continued by this process' monotonic clock. A
+/// worker's wall clock may be wrong, and may jump.
+package struct SharedClock: Sendable {
+    private let serverTime: Int64
+    private let since: ContinuousClock.Instant
+
+    /// - Parameters:
+    ///   - serverTime: Unix milliseconds, from a reply that has just arrived.
+    ///   - since: When the reply arrived.
+    package init(serverTime: Int64, since: ContinuousClock.Instant = .now) {
+        (self.serverTime, self.since) = (serverTime, since)
+    }
+
+    /// Unix milliseconds now.
+    package var milliseconds: Int64 { serverTime + Int64((ContinuousClock.now - since).milliseconds) }
+}
+
+extension Duration {
+    /// Whole milliseconds, rounded down.
+    package var milliseconds: Int {
+        let (seconds, attoseconds) = components
+        return Int(seconds) * 1000 + Int(attoseconds / 1_000_000_000_000_000)
+    }
+
+    /// Seconds, with the fraction.
+    package var secondsValue: Double {
+        let (seconds, attoseconds) = components
+        return Double(seconds) + Double(attoseconds) / 1e18
+    }
+}

@@ -109,7 +109,7 @@ extension HaulQueue {
     /// The registered workers, including lost ones.
     public func workers() async throws(HaulError) -> [WorkerStatus] {
         let (workers, now) = try await mappingErrors { () throws(RedisError) in
-            (try await queue.workers(), try await queue.now())
+            (try await queue.workers(), try await queue.time())
         }
         return workers.map { name, fields in
             WorkerStatus(

@@ -1,3 +1,4 @@
+import CHaulPage
 import HaulContract
 import HaulHTTPServer
 
@@ -33,5 +34,18 @@ struct Page: Sendable {
         let fields = [("Content-Type", file.type), ("ETag", file.tag), ("Cache-Control", "no-cache")]
         let isKnown = request["if-none-match"]?.contains(file.tag) ?? false
         return ServerResponse(isKnown ? 304 : 200, fields: fields, body: .bytes(isKnown ? [] : file.bytes))
+    }
+}
+
+/// The files of Page/ that CPage embeds, with the names under which they are served.
+enum PageFiles {
+    static var all: [(name: String, bytes: [UInt8])] {
+        var files: [(name: String, bytes: [UInt8])] = []
+        var next = chaul_page_files()
+        while let file = next?.pointee, let name = file.name, let text = file.text {
+            files.append((String(cString: name), Array(String(cString: text).utf8)))
+            next = next?.successor()
+        }
+        return files
     }
 }

@@ -1,3 +1,4 @@
+import HaulBus
 import Synchronization
 
 /// The queues of this worker, and which of them a slot asks for its next job.
@@ -37,4 +38,11 @@ final class QueueSelector: Sendable {
         }
         return nil
     }
+}
+
+/// A claim, its queue, and the time before it was requested, from which its lease counts.
+struct TakenJob: Sendable {
+    let queueServer: QueueServer
+    let claim: Claim
+    let sent: ContinuousClock.Instant
 }

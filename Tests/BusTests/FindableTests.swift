@@ -147,7 +147,7 @@ import Testing
 
         // The producer's clock may be some ms ahead of Redis', by which an operation counts.
         let newest = try await f.queue.timestamp()
-        try await eventually("Redis' clock to pass all pushes") { try await f.queue.now() > newest }
+        try await eventually("Redis' clock to pass all pushes") { try await f.queue.time() > newest }
         // A cancel ends each job that has not ended, without a change of any limit.
         let open = all.filter { known[$0]?.isFinal != true || waiting[$0] != nil }
         try await f.queue.request(.cancelled, of: Array(open))

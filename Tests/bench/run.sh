@@ -198,7 +198,7 @@ many() {
     done
 }
 
-# What the low-water mark of slow bodies saves (Sources/HTTP/Connection/LowWaterMark.swift): the same thousand downloads
+# What the low-water mark saves for slow bodies (Sources/HTTP/Connection/SlowBodyDetector.swift): the same thousand downloads
 # alternately with the mark and with a worker that sets none.
 mark() {
     build_pacer

@@ -1,5 +1,5 @@
 import CHaulLua
-import HaulRedis
+package import HaulRedis
 
 /// The library of Redis functions: LuaHead and the files of Lua/, in the order of CLua.c.
 struct Functions: Sendable {
@@ -56,4 +56,14 @@ struct Functions: Sendable {
         }
         return kept.joined(separator: "\n")
     }
+}
+
+extension Queue {
+    /// The name of the library that this version calls. It contains a digest of the source.
+    package var nameOfFunctions: String { functions.all.name }
+
+    /// Loads this version's library, so that users without the right to load it can call its functions.
+    ///
+    /// - Returns: On how many servers it was loaded: one, or all primaries of a cluster.
+    package func loadFunctions() async throws(RedisError) -> Int { try await redis.load(functions.all) }
 }

@@ -4,15 +4,6 @@ package import HaulRedis
 // Reads for lists and screens, in pages that each occupy Redis only briefly.
 
 extension Queue {
-    /// The time by Redis' clock, unix ms.
-    package func now() async throws(RedisError) -> Int64 {
-        let parts = try await redis.send(Command("TIME")).array ?? []
-        guard parts.count == 2, let seconds = parts[0].int, let microseconds = parts[1].int else {
-            throw RedisError(.reply, "TIME did not return a time")
-        }
-        return Int64(seconds) * 1000 + Int64(microseconds) / 1000
-    }
-
     /// A page of running jobs: about `count` ids, and the cursor of the next page, "0" at the end. A job that runs all
     /// the time is returned at least once.
     package func scanRunning(

@@ -120,3 +120,5 @@ struct GetTransferOptions: ParsableArguments {
 }
 
 extension ExistingPolicy: ExpressibleByArgument {}
+
+extension Durability: ExpressibleByArgument {}

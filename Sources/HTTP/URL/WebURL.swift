@@ -1,3 +1,5 @@
+package import HaulContract
+
 /// An http or https URL, as far as redirects and file names need it (RFC 3986).
 ///
 /// libcurl reads each URL as well. A URL whose host the two read differently is refused, and the port is the one that
@@ -161,5 +163,13 @@ package struct WebURL: Sendable, Equatable {
     /// The last part of the path, percent-decoded; empty if the path ends in "/".
     package var lastComponent: String {
         PercentEncoding.decode(path.split(separator: "/", omittingEmptySubsequences: false).last.map(String.init) ?? "")
+    }
+}
+
+extension Job {
+    /// The first URL that no worker could request, masked; nil if there is none. The gate and the client refuse all
+    /// other faults of a URL, but only libraries know which international names are valid.
+    package var unreadableURL: String? {
+        urls.first { WebURL($0) == nil }.map(MaskedURL.text)
     }
 }

@@ -1,3 +1,5 @@
+import HaulContract
+
 /// An access key and its secret. No printed form of it contains the secret or the token.
 struct Credentials: Sendable, Equatable, CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
     let accessKey: String
@@ -39,5 +41,16 @@ extension Credentials {
         self.init(
             accessKey: key, secret: secret, token: result.text("SessionToken"),
             expires: result.text("Expiration").flatMap(AmazonTime.seconds))
+    }
+}
+
+/// The string members of a JSON object. An empty string counts as absent.
+struct JSONText {
+    private let json: JSON
+
+    init(_ bytes: [UInt8]) throws { json = try JSON(bytes) }
+
+    subscript(_ name: String) -> String? {
+        json.members?.first { $0.name == name }?.value.string.flatMap { $0.isEmpty ? nil : $0 }
     }
 }

@@ -1,4 +1,6 @@
 import HaulContract
+import HaulHTTP
+import Synchronization
 
 /// AWS Signature Version 4 in the Authorization field, as S3 requires it. Other services encode the path twice and
 /// normalize it; for S3 it is encoded once.
@@ -86,5 +88,44 @@ struct Signature: Sendable {
         func isBlank(_ byte: UInt8) -> Bool { byte == 0x20 || byte == 0x09 }
         guard value.utf8.contains(where: isBlank) else { return value }
         return value.utf8.split(whereSeparator: isBlank).map { String(Substring($0)) }.joined(separator: " ")
+    }
+}
+
+/// The key that signs all requests of one day to one region (AWS Signature Version 4, "derive a signing key").
+struct SigningKey: Sendable {
+    let bytes: [UInt8]
+
+    init(secret: String, day: String, region: String, service: String) {
+        bytes = [day, region, service, "aws4_request"].reduce(Array("AWS4\(secret)".utf8)) { Digest.hmac($0, $1) }
+    }
+}
+
+/// Caches the last signing key, since deriving it costs four HMACs.
+final class SigningKeys: Sendable {
+    private struct Origin: Equatable { let secret, day, region, service: String }
+
+    private let last = Mutex<(origin: Origin, key: SigningKey)?>(nil)
+
+    func key(secret: String, day: String, region: String, service: String) -> SigningKey {
+        let origin = Origin(secret: secret, day: day, region: region, service: service)
+        return last.withLock { last in
+            if let last, last.origin == origin { return last.key }
+            let key = SigningKey(secret: secret, day: day, region: region, service: service)
+            last = (origin, key)
+            return key
+        }
+    }
+}
+
+/// Percent-encoding for the URIs of S3. The URI that is sent must equal the signed one byte by byte.
+enum URIText {
+    static func encode(_ text: String) -> String { PercentEncoding.component(text) }
+
+    /// Encodes a path except for its slashes.
+    static func path(_ text: String) -> String { PercentEncoding.component(text, keeping: [UInt8(ascii: "/")]) }
+
+    /// Encodes a query in the order that a signature needs: sorted by the encoded names, then by the values.
+    static func query(_ items: [(String, String)]) -> String {
+        items.map { (encode($0), encode($1)) }.sorted { $0 < $1 }.map { "\($0)=\($1)" }.joined(separator: "&")
     }
 }

@@ -42,7 +42,7 @@ struct CacheFilter: ParsableArguments {
 
     /// The selected responses, the newest last.
     func responses(in queue: Queue) async throws -> [Response] {
-        let now = try await printingErrors { () throws(RedisError) in try await queue.now() }
+        let now = try await printingErrors { () throws(RedisError) in try await queue.time() }
         let ids = try await printingErrors { () throws(RedisError) in try await queue.ids(in: .completed, since: 0) }
         let all = try await printingErrors { () throws(RedisError) in try await queue.fields(Self.fields, of: ids) }
         return zip(ids, all).compactMap { id, fields in

@@ -48,7 +48,7 @@ struct Show: AsyncParsableCommand {
         } else if all {
             Terminal.line(JobView(record: record).text)
         } else {
-            let now = try await printingErrors { () throws(RedisError) in try await queue.now() }
+            let now = try await printingErrors { () throws(RedisError) in try await queue.time() }
             let page = JobPage(record: record, now: now, waitReason: await reason(of: record, in: queue))
             for line in page.lines(width: Terminal.width ?? 100) { Terminal.line(line) }
         }

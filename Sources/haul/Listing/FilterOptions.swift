@@ -67,7 +67,7 @@ struct FilterOptions: ParsableArguments {
         var (ids, known): ([String], Set<String>) = ([], [])
         let conditions = conditions
         let lister = JobLister(queue: queue, filter: conditions)
-        let now = try await printingErrors { () throws(RedisError) in try await queue.now() }
+        let now = try await printingErrors { () throws(RedisError) in try await queue.time() }
         for state in states {
             try await printingErrors { () throws(RedisError) in
                 try await lister.forEachRow(state) { row in

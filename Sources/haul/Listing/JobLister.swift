@@ -23,7 +23,7 @@ struct JobLister {
     }
 
     func list(_ state: JobState) async throws(RedisError) -> Found {
-        let now = try await queue.now()
+        let now = try await queue.time()
         // Redis has no stable order of running jobs, so they are sorted by age.
         if let order = order ?? (state == .running ? .age : nil) {
             return try await sorted(state, by: order, now)

@@ -45,7 +45,7 @@ struct List: AsyncParsableCommand {
         if listsRejected { return try await listRejected(of: queue) }
         var lister = JobLister(queue: queue, order: sort, isReversed: reverse, limit: limit, after: after)
         lister.filter = filter.conditions
-        let now = try await printingErrors { () throws(RedisError) in try await queue.now() }
+        let now = try await printingErrors { () throws(RedisError) in try await queue.time() }
         if let by { return try await group(by, states, lister, now) }
         var (rows, rests): ([JobRow], [String]) = ([], [])
         for state in states {
@@ -122,7 +122,7 @@ struct List: AsyncParsableCommand {
 
     private func listRejected(of queue: Queue) async throws {
         let texts = try await printingErrors { () throws(RedisError) in try await queue.rejected(limit: limit) }
-        let now = try await printingErrors { () throws(RedisError) in try await queue.now() }
+        let now = try await printingErrors { () throws(RedisError) in try await queue.time() }
         let elements = texts.compactMap(RejectedElement.init)
         if common.json {
             for element in elements { Terminal.line(element.json(isWhole: all)) }

@@ -71,7 +71,7 @@ struct Stats: AsyncParsableCommand {
 
     /// The age of the oldest job of each state.
     private func oldest(in queue: Queue) async throws -> [String: String] {
-        let now = try await printingErrors { () throws(RedisError) in try await queue.now() }
+        let now = try await printingErrors { () throws(RedisError) in try await queue.time() }
         let timestamps = try await printingErrors { () throws(RedisError) in try await queue.oldest() }
         return Dictionary(uniqueKeysWithValues: timestamps.map { ($0.key.rawValue, Age.text(now - $0.value)) })
     }

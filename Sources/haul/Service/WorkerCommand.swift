@@ -130,3 +130,5 @@ struct WorkerCommand: AsyncParsableCommand {
         Terminal.write(PrintedSettings.text(of: settings, table))
     }
 }
+
+extension LogFormat: ExpressibleByArgument {}

@@ -85,7 +85,7 @@ import Testing
         let server = try await RedisServer()
         let redis = Redis(try RedisURL(server.url), name: "test")
         let queue = Queue(.default, redis: redis)
-        let now = try await queue.now()
+        let now = try await queue.time()
         for (id, error) in [("a", "http_404"), ("b", "http_404"), ("c", "dns")] {
             try await redis.send(Command("HSET", Self.key + "job:" + id, "state", "failed", "error", error))
             try await redis.send(Command("ZADD", Self.key + "failed", String(now), id))

@@ -1,4 +1,0 @@
-import ArgumentParser
-import HaulFileStore
-
-extension Durability: ExpressibleByArgument {}

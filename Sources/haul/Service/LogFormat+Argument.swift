@@ -1,4 +1,0 @@
-import ArgumentParser
-import HaulLogs
-
-extension LogFormat: ExpressibleByArgument {}
