@@ -138,6 +138,25 @@ struct HostTests {
         #expect(try await f.redis.send(Command("EXISTS", f.queue.keys.hosts)).int == 0)
     }
 
+    @Test("a waiting job that came back and is refused again keeps its place before newer ones")
+    func refusedAgain() async throws {
+        let f = try await QueueFixture()
+        try await limit("slow", #"{"connections":1}"#, f)
+        try await push(f, "1", "2", "3", "4")
+        let running = try await claims(f, ["w1"], most: 1)
+        #expect(try await f.claim() == nil)
+        // 2 comes back, but 1 is before it in the queue and takes the connection again.
+        try await f.settle(running[0], .released(why: "shutdown"))
+        var order: [String] = []
+        while let claim = try await f.claim() {
+            #expect(try await f.claim() == nil)
+            order.append(claim.run.id)
+            try await f.settle(claim, QueueFixture.done)
+        }
+        #expect(order == ["1", "2", "3", "4"])
+        try await f.expectOrder()
+    }
+
     @Test("runs that began before a limit was set count") func before() async throws {
         let f = try await QueueFixture()
         try await push(f, "1", "2", "3")

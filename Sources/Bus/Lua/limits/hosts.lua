@@ -120,7 +120,9 @@ do
       c.full_hosts[authority] = is_full and rule or nil
     end
     if is_full then
-      local length = try('LPUSH', c.PREFIX .. KEY.deferredHost .. rule.host, push.element)
+      -- An element that came back, and is refused again because another job took the connection, stays the next one.
+      local is_returned = try('HGET', c.PREFIX .. KEY.hosts, 'returned ' .. rule.host) == redis.sha1hex(push.element)
+      local length = try(is_returned and 'RPUSH' or 'LPUSH', c.PREFIX .. KEY.deferredHost .. rule.host, push.element)
       if type(length) == 'number' then
         try('HINCRBY', c.PREFIX .. KEY.hosts, 'waiting', 1)
         return false
