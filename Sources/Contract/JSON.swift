@@ -97,21 +97,19 @@ public enum JSON: Sendable, Equatable {
             $0 >= 0x20 && $0 != 0x7F && $0 != UInt8(ascii: "\"") && $0 != UInt8(ascii: "\\")
         }
         if isPlain { return "\"" + text + "\"" }
-        var result = "\""
-        for scalar in text.unicodeScalars {
-            switch scalar {
-            case "\"": result += "\\\""
-            case "\\": result += "\\\\"
-            case "\n": result += "\\n"
-            case "\r": result += "\\r"
-            case "\t": result += "\\t"
-            case _ where scalar.value < 0x20 || scalar.value == 0x7f:
-                let digits = String(scalar.value, radix: 16)
-                result += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
-            default: result.unicodeScalars.append(scalar)
-            }
+        return "\"" + text.escaped(escape) + "\""
+    }
+
+    /// What a scalar becomes in a quoted text; nil if it stays as it is.
+    package static func escape(_ scalar: Unicode.Scalar) -> String? {
+        switch scalar {
+        case "\"": return "\\\""
+        case "\\": return "\\\\"
+        case "\n": return "\\n"
+        case "\r": return "\\r"
+        case "\t": return "\\t"
+        default: return scalar.value < 0x20 || scalar.value == 0x7F ? scalar.escaped : nil
         }
-        return result + "\""
     }
 
     /// A valid JSON text without line breaks, for formats that end a text at its line. In JSON they only occur between

@@ -14,6 +14,15 @@ extension String {
         String(decoding: utf8.map { 65...90 ~= $0 ? $0 | 0x20 : $0 }, as: UTF8.self)
     }
 
+    /// The text with another text for each scalar that `replacement` returns one for.
+    package func escaped(_ replacement: (Unicode.Scalar) -> String?) -> String {
+        var result = ""
+        for scalar in unicodeScalars {
+            if let text = replacement(scalar) { result += text } else { result.unicodeScalars.append(scalar) }
+        }
+        return result
+    }
+
     /// The first occurrence of `text`. Compares bytes, so that a combining mark after `text` does not hide it.
     package func byteRange(of text: String) -> Range<Index>? {
         let sought = text.utf8
@@ -27,5 +36,15 @@ extension StringProtocol {
     /// combining mark into one character, at which `split` would not split.
     package var pathParts: [String] {
         utf8.split(separator: UInt8(ascii: "/")).map { String(decoding: $0, as: UTF8.self) }
+    }
+}
+
+extension Unicode.Scalar {
+    /// The escape of JSON, such as `\u001b`. A scalar beyond 16 bits becomes two escapes (a surrogate pair).
+    package var escaped: String {
+        String(self).utf16.map { unit in
+            let digits = String(unit, radix: 16)
+            return "\\u" + String(repeating: "0", count: 4 - digits.utf8.count) + digits
+        }.joined()
     }
 }

@@ -28,7 +28,7 @@ enum JSONLine {
 
     private static func quoted(_ text: String) -> String {
         let quoted = JSON.quoted(text)
-        guard quoted.unicodeScalars.contains(where: { !$0.isASCII && $0.isInvisible }) else { return quoted }
-        return quoted.unicodeScalars.map { !$0.isASCII && $0.isInvisible ? $0.escaped : String($0) }.joined()
+        return quoted.utf8.allSatisfy { $0 < 0x80 }
+            ? quoted : quoted.escaped { !$0.isASCII && $0.isInvisible ? $0.escaped : nil }
     }
 }

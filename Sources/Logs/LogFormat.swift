@@ -46,12 +46,4 @@ extension Unicode.Scalar {
         default: return false
         }
     }
-
-    /// The escape of JSON, such as `\u001b`. A scalar beyond 16 bits becomes two escapes (a surrogate pair).
-    var escaped: String {
-        String(self).utf16.map { unit in
-            let digits = String(unit, radix: 16)
-            return "\\u" + String(repeating: "0", count: 4 - digits.utf8.count) + digits
-        }.joined()
-    }
 }

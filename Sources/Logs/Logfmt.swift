@@ -1,3 +1,4 @@
+import HaulContract
 import Logging
 
 /// Writes `time=… level=info msg="…" key=value`. A value is quoted if it is empty, or contains blanks, quotes or other
@@ -24,18 +25,6 @@ enum Logfmt {
     private static func value(_ text: String) -> String {
         let isBare = text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && $0 != 0x22 && $0 != 0x3D && $0 != 0x5C }
         if isBare, !text.isEmpty { return text }
-        var result = "\""
-        for scalar in text.unicodeScalars {
-            switch scalar {
-            case "\"": result += "\\\""
-            case "\\": result += "\\\\"
-            case "\n": result += "\\n"
-            case "\r": result += "\\r"
-            case "\t": result += "\\t"
-            case _ where scalar.isInvisible: result += scalar.escaped
-            default: result.unicodeScalars.append(scalar)
-            }
-        }
-        return result + "\""
+        return "\"" + text.escaped { JSON.escape($0) ?? ($0.isInvisible ? $0.escaped : nil) } + "\""
     }
 }

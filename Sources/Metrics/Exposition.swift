@@ -1,3 +1,5 @@
+import HaulContract
+
 /// The samples of one scrape, and their text in Prometheus' text format, version 0.0.4.
 package struct Exposition: Sendable {
     package static let contentType = "text/plain; version=0.0.4; charset=utf-8"
@@ -49,25 +51,14 @@ package struct Exposition: Sendable {
         if samples[metric] == nil { order.append(metric) }
         var line = metric.name + suffix
         if !labels.isEmpty {
-            line += "{" + labels.map { "\($0.name)=\"\(Self.escaped($0.value))\"" }.joined(separator: ",") + "}"
+            let pairs = labels.map { "\($0.name)=\"\($0.value.escaped { Self.escapes[$0] })\"" }
+            line += "{\(pairs.joined(separator: ","))}"
         }
         samples[metric, default: ""] += "\(line) \(value)\n"
     }
 
-    /// Escapes a label's value. Only backslash, quote and line feed need it.
-    private static func escaped(_ value: String) -> String {
-        guard value.utf8.contains(where: { $0 == 0x5C || $0 == 0x22 || $0 == 0x0A }) else { return value }
-        var result = ""
-        for scalar in value.unicodeScalars {
-            switch scalar {
-            case "\\": result += "\\\\"
-            case "\"": result += "\\\""
-            case "\n": result += "\\n"
-            default: result.unicodeScalars.append(scalar)
-            }
-        }
-        return result
-    }
+    /// Only these need an escape in a label's value.
+    private static let escapes: [Unicode.Scalar: String] = ["\\": "\\\\", "\"": "\\\"", "\n": "\\n"]
 
     private static func text(_ value: Double) -> String {
         if value == .infinity { return "+Inf" }

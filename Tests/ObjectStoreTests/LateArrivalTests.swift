@@ -107,14 +107,13 @@ struct LateArrivalTests: EpisodeTests {
         #expect((before.1 == nil) == (settled == .removed))
     }
 
-    @Test(
-        "a job that is cancelled while its object gets its name leaves no object", .timeLimit(.minutes(2)),
-        arguments: ObjectServer.dialects, [Late.put, .complete, .copy])
-    func cancelled(_ kind: ObjectServer.Kind, _ late: Late) async throws {
+    /// A run that is stopped with the request of its commit, which the gateway keeps.
+    private func stoppedCommit(
+        _ kind: ObjectServer.Kind, _ late: Late
+    ) async throws -> (good: Bucket, gateway: LateGateway, partial: any Partial, size: Int64) {
         let good = try await Bucket(kind)
         let gateway = LateGateway(to: good.server.endpoint)
         let bad = try Bucket(good.server, endpoint: gateway.endpoint, prefix: good.store.client.address.prefix)
-        // The run is stopped with the request.
         let lease = RunLease(isHeld: { !gateway.hasKept }, confirm: { !gateway.hasKept })
         let size = late == .put ? 1000 : Self.size
         let checksum = late == .copy ? sha256 : nil
@@ -124,6 +123,14 @@ struct LateArrivalTests: EpisodeTests {
         gateway.keep { late.isIn($0) }
         _ = try? await partial.commit(
             WholeFile(size: size, checksum: checksum, authority: "the job", lastModified: nil))
+        return (good, gateway, partial, size)
+    }
+
+    @Test(
+        "a job that is cancelled while its object gets its name leaves no object", .timeLimit(.minutes(2)),
+        arguments: ObjectServer.dialects, [Late.put, .complete, .copy])
+    func cancelled(_ kind: ObjectServer.Kind, _ late: Late) async throws {
+        let (good, gateway, partial, size) = try await stoppedCommit(kind, late)
         // The server finally executes the request, while the job is being cancelled.
         let answers = gateway.deliver()
         #expect(answers.first?.contains("200") ?? false, "\(answers)")
@@ -142,19 +149,7 @@ struct LateArrivalTests: EpisodeTests {
         Fate.allCases)
     func paused(_ server: (ObjectServer.Kind, Late), _ fate: Fate) async throws {
         let (kind, late) = server
-        let good = try await Bucket(kind)
-        let gateway = LateGateway(to: good.server.endpoint)
-        let bad = try Bucket(good.server, endpoint: gateway.endpoint, prefix: good.store.client.address.prefix)
-        // The run is stopped with the request.
-        let lease = RunLease(isHeld: { !gateway.hasKept }, confirm: { !gateway.hasKept })
-        let size = late == .put ? 1000 : Self.size
-        let checksum = late == .copy ? sha256 : nil
-        let partial = bad.store.begin(request("1", lease: lease), generation: "1", suggested: "x")
-        try await partial.open(total: size, hashing: checksum?.algorithm, with: [])
-        try await receive(0..<size, into: partial)
-        gateway.keep { late.isIn($0) }
-        _ = try? await partial.commit(
-            WholeFile(size: size, checksum: checksum, authority: "the job", lastModified: nil))
+        let (good, gateway, partial, size) = try await stoppedCommit(kind, late)
         let checkpoint = try #require(try await partial.checkpoint(isLast: true))
         let resume = ResumePoint(
             generation: "1", store: "", file: "films/film", entity: Entity(total: size), source: "",

@@ -129,19 +129,17 @@ final class GetRun: RunHost {
                 return await fail(wrong)
             }
             await saveCheckpoint(result)
-            let retries = settings.retries(
-                after: failure, isReached: state.withLock { $0.isReached }, of: item.job)
-            let verdict = RetryPolicy.judge(failure, after: result, failed: failed, retries: retries)
-            let wait: Duration
-            switch verdict {
-            case .end where failure.code == .fileExists && item.ifExists == .skip && item.job.checksum == nil:
+            let isReached = state.withLock { $0.isReached }
+            guard
+                let wait = settings.delay(after: failure, result, isReached: isReached, of: item.job, failed: &failed)
+            else {
+                guard failure.code == .fileExists, item.ifExists == .skip, item.job.checksum == nil else {
+                    return await fail(failure)
+                }
                 // The file was made during this download, and `skip` keeps that file: drop the bytes.
                 await result.remainder?.discard(soon: false)
                 await downloadLog.remove(item.key)
                 return GetResult(end: .skipped, file: item.likelyPath)
-            case .end: return await fail(failure)
-            case .retryAfterProgress(let delay): (wait, failed) = (delay, 0)
-            case .retry(let delay): (wait, failed) = (delay, failed + 1)
             }
             guard wait <= Self.longestWait else {
                 let time = Units.duration(wait.secondsValue)
@@ -149,6 +147,7 @@ final class GetRun: RunHost {
                     Failure(failure.code, "\(failure.message); run the same command again in \(time)")
                 )
             }
+            let retries = settings.retries(after: failure, isReached: isReached, of: item.job)
             reporter.retrying(self, failure, after: wait, attempt: failed, of: retries)
             state.withLock { $0.view.phase = .retrying(at: .now + wait, why: failure.code.rawValue) }
             try? await Task.sleep(for: wait)

@@ -122,6 +122,24 @@ struct GetSettings: Sendable {
             isFinal: true)
     }
 
+    /// How long to wait before the next attempt; nil if there is none.
+    ///
+    /// - Parameter failed: The attempts that have failed in a row, without enough progress in between.
+    func delay(
+        after failure: Failure, _ result: ActivityResult, isReached: Bool, of job: Job, failed: inout Int
+    ) -> Duration? {
+        let retries = retries(after: failure, isReached: isReached, of: job)
+        switch RetryPolicy.judge(failure, after: result, failed: failed, retries: retries) {
+        case .end: return nil
+        case .retryAfterProgress(let delay):
+            failed = 0
+            return delay
+        case .retry(let delay):
+            failed += 1
+            return delay
+        }
+    }
+
     /// The number of retries that a failure allows. If no server has ever answered, the host is most likely mistyped.
     /// Then the download fails at once, unless `--retries` is given.
     func retries(after failure: Failure, isReached: Bool, of job: Job) -> Int {

@@ -124,13 +124,9 @@ extension Get {
                 return end
             case .failed(let failure):
                 resume = await result.remainder?.finalCheckpoint() ?? resume
-                let retries = settings.retries(after: failure, isReached: isReached, of: job)
-                let wait: Duration
-                switch RetryPolicy.judge(failure, after: result, failed: failed, retries: retries) {
-                case .end: return GetResult(end: .failed(failure))
-                case .retryAfterProgress(let delay): (wait, failed) = (delay, 0)
-                case .retry(let delay): (wait, failed) = (delay, failed + 1)
-                }
+                guard
+                    let wait = settings.delay(after: failure, result, isReached: isReached, of: job, failed: &failed)
+                else { return GetResult(end: .failed(failure)) }
                 reporter.record("\(failure.message); again in \(Units.duration(wait.secondsValue))")
                 try? await Task.sleep(for: wait)
                 if Task.isCancelled { return GetResult(end: .stopped) }

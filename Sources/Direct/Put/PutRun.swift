@@ -74,14 +74,11 @@ final class PutRun: RunHost {
             {
                 return .failed(wrong, nil)
             }
-            let retries = settings.retries(
-                after: failure, isReached: state.withLock { $0.isReached }, of: item.job)
-            let wait: Duration
-            switch RetryPolicy.judge(failure, after: result, failed: failed, retries: retries) {
-            case .end: return .failed(failure, result.response)
-            case .retryAfterProgress(let delay): (wait, failed) = (delay, 0)
-            case .retry(let delay): (wait, failed) = (delay, failed + 1)
-            }
+            let isReached = state.withLock { $0.isReached }
+            guard
+                let wait = settings.delay(
+                    after: failure, result, isReached: isReached, of: item.job, failed: &failed)
+            else { return .failed(failure, result.response) }
             let isFirst = state.withLock { state in
                 defer { state.hasRetried = true }
                 state.view.phase = .retrying(at: .now + wait, why: failure.code.rawValue)

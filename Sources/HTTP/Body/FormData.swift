@@ -1,23 +1,15 @@
+import HaulContract
+
 /// What the parts of a multipart/form-data body have in common (RFC 7578).
 package enum FormData {
     /// The Content-Disposition of a part. `filename`: nil for an ordinary field.
     package static func disposition(_ name: String, filename: String? = nil) -> String {
-        "Content-Disposition: form-data; name=\"\(escaped(name))\""
-            + (filename.map { "; filename=\"\(escaped($0))\"" } ?? "")
+        func quoted(_ text: String) -> String { "\"" + text.escaped { escapes[$0] } + "\"" }
+        return "Content-Disposition: form-data; name=\(quoted(name))"
+            + (filename.map { "; filename=\(quoted($0))" } ?? "")
     }
 
     /// Escapes as browsers do:
     /// https://html.spec.whatwg.org/multipage/form-control-infrastructure.html#multipart-form-data.
-    private static func escaped(_ text: String) -> String {
-        var result = ""
-        for scalar in text.unicodeScalars {
-            switch scalar {
-            case "\"": result += "%22"
-            case "\r": result += "%0D"
-            case "\n": result += "%0A"
-            default: result.unicodeScalars.append(scalar)
-            }
-        }
-        return result
-    }
+    private static let escapes: [Unicode.Scalar: String] = ["\"": "%22", "\r": "%0D", "\n": "%0A"]
 }
