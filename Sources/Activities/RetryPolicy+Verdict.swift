@@ -16,11 +16,14 @@ extension RetryPolicy {
     /// - Parameters:
     ///   - failed: Failed attempts in a row before this one.
     ///   - retries: How many attempts may follow the first one.
+    ///   - isWebhook: The request is a webhook, which is repeated for a day.
     ///   - isOvertime: `max_seconds` has ended the attempt, whatever its speed.
     package static func judge(
-        _ failure: Failure, after result: ActivityResult, failed: Int, retries: Int, isOvertime: Bool = false
+        _ failure: Failure, after result: ActivityResult, failed: Int, retries: Int, isWebhook: Bool = false,
+        isOvertime: Bool = false
     ) -> Verdict {
-        let isRetryable = isRetryable(failure) && result.isRepeatable
+        let isRetryable =
+            (isWebhook ? isRetryableForWebhook(failure) : isRetryable(failure)) && result.isRepeatable
         // The bytes of a file that has changed are useless. An attempt below `min_speed` brings bytes all the time, and
         // would be repeated until the file is complete, however slow it is.
         let countsBytes = failure.code != .remoteChanged && (failure.code != .tooSlow || isOvertime)
@@ -28,7 +31,8 @@ extension RetryPolicy {
         let attempt = isFurther ? 1 : failed + 1
         guard isRetryable, isFurther || attempt <= retries else { return .end(isRetryable: isRetryable) }
         var generator = SystemRandomNumberGenerator()
-        let wait = delay(attempt: attempt, retryAfter: failure.retryAfter, using: &generator)
+        let wait = delay(
+            attempt: attempt, retryAfter: failure.retryAfter, longest: isWebhook ? 10_800 : 300, using: &generator)
         return isFurther ? .retryAfterProgress(after: wait) : .retry(after: wait)
     }
 }

@@ -5,10 +5,19 @@ import HaulHTTP
 package enum RetryPolicy {
     /// Attempts after the first one, unless the job sets `retries`.
     package static let retries = 5
+    /// The same for a webhook. The waits between so many attempts are a day on average.
+    package static let webhookRetries = 28
     /// Seconds.
     static let longestRetryAfter: Int64 = 3600
 
     package static func isRetryable(_ failure: Failure) -> Bool { !failure.isFinal && isRetryable(failure.code) }
+
+    /// Whether a webhook is sent again after an error. Its receiver may have been misconfigured for hours, and so may this
+    /// worker. 410 says that nobody wants it any more.
+    package static func isRetryableForWebhook(_ failure: Failure) -> Bool {
+        if let status = failure.code.httpStatus { return status != 410 }
+        return isRetryable(failure.code) || failure.code == .badJob || failure.code == .tooLarge
+    }
 
     /// The only table of the errors that are retried, unless the failure `isFinal`.
     package static func isRetryable(_ code: ErrorCode) -> Bool {
@@ -22,11 +31,11 @@ package enum RetryPolicy {
     }
 
     /// The backoff before retry number `attempt`, counted from 1. It is exponential with full jitter: a random time
-    /// from 0.2 s to 2 s, then to 4 s and so on, up to 5 min. It is never shorter than `retryAfter`.
+    /// from 0.2 s to 2 s, then to 4 s and so on, up to `longest` seconds. It is never shorter than `retryAfter`.
     package static func delay(
-        attempt: Int, retryAfter: Duration?, using generator: inout some RandomNumberGenerator
+        attempt: Int, retryAfter: Duration?, longest: Double = 300, using generator: inout some RandomNumberGenerator
     ) -> Duration {
-        let ceiling = min(300.0, Double(1 << min(max(attempt, 1), 16)))
+        let ceiling = min(longest, Double(1 << min(max(attempt, 1), 16)))
         let jittered = Duration.seconds(Double.random(in: 0.2...ceiling, using: &generator))
         return max(jittered, retryAfter ?? .zero)
     }

@@ -11,7 +11,7 @@ extension JobField {
     private static let withDefaults: Set<String> = [
         "path", "if_exists", "fresh_for", "content_type", "headers", "query", "expect", "max_response", "idempotent",
         "connections", "limit_rate", "max_bytes", "min_speed", "retries", "connect_timeout", "stall_timeout", "delay",
-        "deadline", "reply_to", "meta",
+        "deadline", "reply_to", "notify", "meta",
     ]
 
     /// Reads the text of a default. nil if no kind of job may have this value.
@@ -38,7 +38,8 @@ extension Job {
         do { json = try JSON(bytes) } catch { throw Invalid(field: nil, reason: "must be a JSON object: \(error)") }
         guard var members = json.members else { throw Invalid(field: nil, reason: "must be a JSON object") }
         let kind = json["kind"]?.string.flatMap(Kind.init(rawValue:)) ?? .download
-        for (name, text) in defaults {
+        // A webhook goes to somebody else than the queue's other jobs, so their headers must not go there.
+        for (name, text) in defaults where kind != .request || json["webhook"] == nil {
             guard let field = JobField.byName[name], field.kinds.contains(kind),
                 let value = field.defaultValue(text), field.accepts(value, raw: text, of: kind)
             else { continue }

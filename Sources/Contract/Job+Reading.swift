@@ -117,6 +117,12 @@ extension Job {
         case "deadline": deadline = value.double.map { .seconds($0) }
         case "reply_to": replyTo = value.string
         case "batch": batch = Batch(value)
+        case "notify":
+            notify = Notify(value)
+            isSilent = notify == nil
+        case "webhook": request.webhook = value.string
+        case "then": then = Step.list(value)!
+        case "else": self.else = Step.list(value)!
         case "meta": meta = member.raw
         case "at": at = value.integer
         default: break

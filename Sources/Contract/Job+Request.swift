@@ -27,6 +27,8 @@ extension Job {
         /// Whether the server recognizes a repeated request by its Idempotency-Key, which is the job's id. If so, a
         /// worker may send even a POST again.
         public var isIdempotent = false
+        /// The name of the workers' secret with which the request is signed as a webhook, by Standard Webhooks.
+        public var webhook: String?
 
         /// A request without any of these fields.
         public init() {}

@@ -39,6 +39,8 @@ extension Job {
         object.set("deadline", json: deadline?.decimalSeconds)
         object.set("reply_to", replyTo)
         object.set("batch", json: batch?.text)
+        object.set("notify", json: notify?.text ?? (isSilent ? "false" : nil))
+        for list in StepList.allCases { object.set(list.rawValue, json: Step.json(list.steps(of: self))) }
         object.set("meta", json: meta)
         return object.text
     }
@@ -76,6 +78,7 @@ extension Job {
         }
         object.set("max_response", request.maxResponse.map { Int64($0) })
         if request.isIdempotent { object.set("idempotent", true) }
+        if kind == .request { object.set("webhook", request.webhook) }
     }
 }
 

@@ -102,6 +102,14 @@ public struct Job: Sendable, Equatable {
     public var replyTo: String?
     /// The batch to which the job belongs.
     public var batch: Batch?
+    /// Signed requests that report the job's end.
+    public var notify: Notify?
+    /// Whether the job has no webhooks even if the queue's defaults have some.
+    public var isSilent = false
+    /// Jobs that are pushed when this one has completed, at most 8.
+    public var then: [Step] = []
+    /// Jobs that are pushed when this one has failed, at most 8.
+    public var `else`: [Step] = []
     /// JSON text of at most 4 KiB, which events carry byte for byte.
     public var meta: String?
     /// When the job was pushed, in unix milliseconds. A further push with the same `at` is a duplicate.

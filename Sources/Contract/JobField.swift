@@ -4,7 +4,7 @@
 package struct JobField: Sendable {
     package enum Kind: Sendable, Equatable {
         case url, urls, id, path, file, files, checksum, method, headers, meta, mediaType, ticket, items, json, base64,
-            statuses, flag, batch
+            statuses, flag, batch, notify, steps
         case choice([String])
         case integer(ClosedRange<Int64>)
         case number(ClosedRange<Double>)
@@ -116,6 +116,9 @@ package struct JobField: Sendable {
             "max_response", .integer(0...Int64(Job.Request.largestResponse)),
             "must be a whole number from 0 to \(Job.Request.largestResponse)", of: withResponse),
         JobField("idempotent", .flag, "must be true or false", of: withResponse),
+        JobField(
+            "webhook", .id, "must be the name of a secret: 1 to 128 of the characters A-Z a-z 0-9 . _ : -",
+            of: [.request]),
         JobField("file", .file, "must be the path of a file, as for path, without / at its end", of: [.upload]),
         JobField(
             "files", .files,
@@ -137,6 +140,9 @@ package struct JobField: Sendable {
         JobField("deadline", .number(0...maxSeconds), seconds),
         JobField("reply_to", .id, "must be 1 to 128 of the characters A-Z a-z 0-9 . _ : -"),
         JobField("batch", .batch, Job.Batch.rule),
+        JobField("notify", .notify, Job.Notify.rule),
+        JobField("then", .steps, Job.Step.rule),
+        JobField("else", .steps, Job.Step.rule),
         JobField("meta", .meta, "must be at most 4096 bytes of JSON"),
         JobField("at", .integer(timestamps), timestampRule),
         JobField("v", .integer(version...version), "must be \(version): no other version of the contract is known"),
@@ -170,6 +176,8 @@ package struct JobField: Sendable {
         case .statuses: value.array.map { 1...16 ~= $0.count && $0.allSatisfy { $0.statuses != nil } } ?? false
         case .flag: value.bool != nil
         case .batch: Job.Batch(value) != nil
+        case .notify: value.bool == false || Job.Notify(value) != nil
+        case .steps: Job.Step.list(value) != nil
         case .meta: raw.utf8.count <= 4096
         case .choice(let choices): value.string.map(choices.contains) ?? false
         case .integer(let range): value.integer.map(range.contains) ?? false

@@ -63,6 +63,8 @@ public struct JobStatus: Sendable, Equatable, Identifiable {
     public var etag: String? { self["etag"] }
     /// The digest that a finished file was checked against.
     public var checksum: String? { self["checksum"] }
+    /// The ids of the jobs that its end has pushed: ``Job/then`` or ``Job/else``.
+    public var steps: [String] { (self["steps"] ?? "").split(separator: " ").map(String.init) }
     /// How long the run that completed the job took, in seconds.
     public var seconds: Double? { self["seconds"].flatMap { Double($0) } }
     /// The job's `meta`, as the producer wrote it.

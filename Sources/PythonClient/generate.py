@@ -5,6 +5,7 @@
     generate.py --check    # compares it: status 1 if it is not what the schemas say
 """
 import json
+import keyword
 import pathlib
 import pprint
 import sys
@@ -38,6 +39,11 @@ RULES = {
     "expect": 'must be a list of 1 to 16 statuses from 100 to 599, or ranges of them like "200-299"',
     "files": "must be a list of 1 to 64 objects with file, and perhaps name, type and filename",
     "batch": f"{ID}, or an object of a name, and perhaps size (from 1 to 100000) and reply_to",
+    "webhook": "must be the name of a secret: 1 to 128 of the characters A-Z a-z 0-9 . _ : -",
+    "notify": "must be False, or an object of url (at most 2048 bytes), secret (a name) and perhaps events (a list of "
+    "completed, failed, cancelled, batch_ended)",
+    "then": "must be a job, or a list of 1 to 8 jobs",
+    "else": "must be a job, or a list of 1 to 8 jobs",
     "meta": "must be at most 4096 bytes of JSON",
     "json": "must be JSON",
     "at": "must be unix milliseconds like 1763712000000, not seconds, microseconds or nanoseconds",
@@ -66,6 +72,8 @@ def rule(name, spec):
 
 def python_type(spec, name=""):
     """The type of a value in Python."""
+    if name in ("then", "else"):
+        return "Steps"
     if "$ref" in spec:
         return "str"
     if "const" in spec:
@@ -74,6 +82,8 @@ def python_type(spec, name=""):
         return f"Literal[{', '.join(map(repr, spec['enum']))}]"
     if name == "batch" and "anyOf" in spec:
         return "Union[str, Batch]"
+    if name == "notify":
+        return "Union[Literal[False], Notify]"
     if name == "files":
         return "Sequence[Union[str, File]]"
     if "anyOf" in spec and name != "expect":
@@ -89,6 +99,11 @@ def python_type(spec, name=""):
     if isinstance(kind, list):
         return "Scalar"
     return {"string": "str", "integer": "int", "number": "float", "boolean": "bool", None: "JSON"}[kind]
+
+
+def attribute(name):
+    """The name of a field in Python, where a keyword gets an underscore."""
+    return name + "_" if keyword.iskeyword(name) else name
 
 
 def optional(kind):
@@ -121,9 +136,12 @@ def jobs(schema):
     job = schema["$defs"]["job"]
     properties = {name: spec for name, spec in job["properties"].items() if name not in ("kind", "v")}
     described = {"batch": "A set of jobs that are counted together.", "files": "A file of an upload."}
+    described["notify"] = "A webhook that reports the end of a job."
     lines = []
     batch = properties["batch"]["anyOf"][1]
     lines += plain("Batch", described["batch"], batch["properties"], batch["required"])
+    notify = properties["notify"]["anyOf"][1]
+    lines += plain("Notify", described["notify"], notify["properties"], notify["required"])
     file = properties["files"]["items"]
     lines += plain("File", described["files"], file["properties"], file["required"])
     branches = {"request": job["then"], "upload": job["else"]["then"], "download": job["else"]["else"]}
@@ -137,9 +155,11 @@ def jobs(schema):
         for name in allowed[kind]:
             spec = properties[name]
             lines += comment(spec.get("description", name))
-            lines.append(f"    {name}: {WIDER.get((kind, name)) or optional(python_type(spec, name))} = None")
+            lines.append(f"    {attribute(name)}: {WIDER.get((kind, name)) or optional(python_type(spec, name))} = None")
         lines += ["", ""]
     lines += ["Job = Union[Download, Request, Upload]", ""]
+    lines += ["#: Jobs that follow another one. A mapping has the names of the contract."]
+    lines += ["Step = Union[Job, Mapping[str, Any]]", "Steps = Union[Step, Sequence[Step]]", ""]
     lines += ["#: The fields of each kind of job."]
     lines += ["FIELDS: Dict[str, FrozenSet[str]] = {"]
     for kind, names in allowed.items():
@@ -208,6 +228,8 @@ def generated():
     element, event = (json.loads((SCHEMAS / f"{name}.json").read_text("utf-8")) for name in ("element", "event"))
     lines = [
         '"""Jobs and events as docs/reference/schema says. generate.py writes this file: do not edit it."""',
+        "",
+        "from __future__ import annotations",
         "",
         "from dataclasses import dataclass",
         "from typing import Any, ClassVar, Dict, FrozenSet, Literal, Mapping, Optional, Sequence, Tuple, Type, Union",

@@ -170,7 +170,11 @@ extension API {
                 if let unknown = try Job(json: text).unknownFields.first {
                     throw Job.Invalid(field: unknown, reason: "no such field")
                 }
-                elements.append(try Element(text))
+                let element = try Element(text)
+                if let unknown = element.unknownStepFields.first {
+                    throw Job.Invalid(field: unknown, reason: "no such field")
+                }
+                elements.append(element)
             } catch {
                 throw APIError(422, .badJob, "\(place)\(error). Nothing was pushed.")
             }

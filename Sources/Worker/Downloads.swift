@@ -32,6 +32,7 @@ final class Downloads: Sendable {
         context.limit = configuration.limitRate.map { TokenBucket(bytesPerSecond: $0) }
         context.maxFileSize = configuration.maxFileSize
         context.speedWindow = configuration.speedWindow
+        context.webhookKeys = (try? Self.webhookKeys(configuration)) ?? [:]
         state = Mutex(State(context: context, configuration: configuration))
     }
 
@@ -54,16 +55,18 @@ final class Downloads: Sendable {
         return Activities(known.merging(other) { $1 }.filter { kinds?.contains($0.key) ?? true })
     }
 
-    /// Applies the settings that may change, and reads the certificates again.
+    /// Applies the settings that may change, and reads the certificates and secrets again.
     ///
     /// - Throws: `Failure` for the operator, if the certificates cannot be used. Then nothing has changed.
     /// - Returns: The options that were applied, and those that have changed but need a new process.
     func take(_ new: WorkerConfiguration) async throws(Failure) -> (taken: [String], left: [String]) {
         try Self.checkCertificates(new)
+        let keys = try Self.webhookKeys(new)
         hosts.setMax(new.connectionsPerHost)
         let (old, limit) = state.withLock { state in
             state.context.connections = new.connections
             state.context.maxFileSize = new.maxFileSize
+            state.context.webhookKeys = keys
             let limit = state.context.limit
             if limit == nil || new.limitRate == nil {
                 state.context.limit = new.limitRate.map { TokenBucket(bytesPerSecond: $0) }
@@ -80,7 +83,19 @@ final class Downloads: Sendable {
     /// - Throws: `Failure` for the operator, if the authorities, the client certificate or the proxy cannot be used.
     static func check(_ configuration: WorkerConfiguration) throws(Failure) {
         try checkCertificates(configuration)
+        _ = try webhookKeys(configuration)
         if let proxy = configuration.proxy { try TransferEngine.check(proxy: proxy) }
+    }
+
+    /// Reads the secrets of webhooks.
+    ///
+    /// - Throws: `Failure` for the operator, if a file cannot be used.
+    private static func webhookKeys(_ configuration: WorkerConfiguration) throws(Failure) -> [String: WebhookKeys] {
+        var result: [String: WebhookKeys] = [:]
+        for (name, file) in configuration.webhookSecrets {
+            result[name] = try WebhookKeys(file: file)
+        }
+        return result
     }
 
     private static func checkCertificates(_ configuration: WorkerConfiguration) throws(Failure) {

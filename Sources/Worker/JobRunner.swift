@@ -58,7 +58,8 @@ struct JobRunner: Sendable {
         let io = RunIO(running)
         guard let activity = activities.make(assignment(claim, job), io) else {
             let failure = Failure(.badJob, "this worker does no job of the kind \(job.kind.rawValue)")
-            end.runEnd = RunEnd(claim.run, .failed(failure, retryable: false, received: 0))
+            let failed = Settlement.failed(failure, retryable: false, received: 0)
+            end.runEnd = RunEnd(claim.run, failed, steps: NextSteps(after: failed, of: job, claim.run))
             return end
         }
         if !job.unknownFields.isEmpty {
@@ -103,7 +104,8 @@ struct JobRunner: Sendable {
         }
         end.runEnd = RunEnd(
             claim.run, settlement, report, isFresh: claim.previous == nil && !running.hasResume,
-            awaitsReplicas: queueServer.replicaWait != nil, response: result.response, hadResponse: claim.hasResponse)
+            awaitsReplicas: queueServer.replicaWait != nil, response: result.response, hadResponse: claim.hasResponse,
+            steps: NextSteps(after: settlement, of: job, claim.run))
         return end
     }
 
@@ -120,8 +122,9 @@ struct JobRunner: Sendable {
         return assignment
     }
 
-    /// Refuses a host name that cannot exist. Redis cannot check international names, so the worker does.
+    /// Refuses what Redis does not check: a host name that cannot exist, and steps that are no jobs.
     private static func check(_ job: Job) throws(Job.Invalid) {
+        try job.checkSteps()
         guard let url = job.unreadableURL else { return }
         throw Job.Invalid(field: "url", reason: "\(url) has an invalid host name")
     }
@@ -195,9 +198,11 @@ struct JobRunner: Sendable {
     private func settlement(
         after failure: Failure, _ result: ActivityResult, _ running: RunningJob, isOvertime: Bool = false
     ) -> Settlement {
+        let isWebhook = running.job.request.webhook != nil
         let verdict = RetryPolicy.judge(
             failure, after: result, failed: running.claim.attempt,
-            retries: running.job.retries ?? RetryPolicy.retries, isOvertime: isOvertime)
+            retries: running.job.retries ?? (isWebhook ? RetryPolicy.webhookRetries : RetryPolicy.retries),
+            isWebhook: isWebhook, isOvertime: isOvertime)
         return switch verdict {
         case .retry(let delay): .retry(after: delay, failure)
         case .retryAfterProgress(let delay): .retryAfterProgress(after: delay, failure)

@@ -108,6 +108,7 @@ extension QueueServer {
         for running in runs.prefix(tick.reported) { apply(tick.reply, of: running, sent: sent) }
         await leftovers.unlink(tick.reply.dropped)
         await queue.reportUnlinked(tick.reply.dropped)
+        await push(tick.reply.owedSteps)
         if let failure {
             for (running, report) in zip(runs, reports).dropFirst(tick.reported) { running.putBack(report) }
             claims.doubt()
@@ -129,6 +130,12 @@ extension QueueServer {
         reportDeferredKinds(tick.reply.deferredKinds)
         await requestTick(for: tick.reply.silent)
         return true
+    }
+
+    /// Pushes what follows jobs that Redis has failed. If Redis does not get it, a later tick of some worker does it.
+    private func push(_ owed: [OwedSteps]) async {
+        guard !owed.isEmpty, (try? await queue.push(owed, as: claims.identity)) != nil else { return }
+        if owed.count == TickReply.maxOwedSteps { ticks.requestTick() }
     }
 
     /// Handles the reply to a tick for a run that the tick has reported.

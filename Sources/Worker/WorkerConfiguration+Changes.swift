@@ -10,6 +10,7 @@ extension WorkerConfiguration {
         result.maxFileSize = new.maxFileSize
         result.certificateAuthorities = new.certificateAuthorities
         result.clientCertificate = new.clientCertificate
+        result.webhookSecrets = new.webhookSecrets
         return result
     }
 
@@ -25,7 +26,8 @@ extension WorkerConfiguration {
     private static let options = [
         "queues": "queue", "fileMode": "file-mode", "keepsRemoteTime": "remote-time", "addressPolicy": "allow-address",
         "policy": "lease", "graceTime": "grace", "settleReplicas": "settle-replicas", "limitRate": "limit-rate",
-        "certificateAuthorities": "ca", "clientCertificate": "client-cert", "maxFileSize": "max-file-size",
+        "certificateAuthorities": "ca", "clientCertificate": "client-cert", "webhookSecrets": "webhook-secret",
+        "maxFileSize": "max-file-size",
         "bucket": "store", "storeMemory": "store-memory", "uploadFrom": "upload-from",
         "forbidsOverwrite": "no-overwrite",
         "minFree": "keep-free", "connectionsPerHost": "connections-per-host", "exportsQueues": "export-queues",

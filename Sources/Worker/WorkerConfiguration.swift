@@ -44,6 +44,8 @@ package struct WorkerConfiguration: Sendable {
     /// A file of certificate authorities to trust besides the system's.
     package var certificateAuthorities: String?
     package var clientCertificate: ClientCertificate?
+    /// Files with the secrets of webhooks, by the names of the secrets.
+    package var webhookSecrets: [String: String] = [:]
     /// The largest file that is accepted, in bytes.
     package var maxFileSize: Int64?
     /// The seconds over which `min_speed` is measured. No option sets it.

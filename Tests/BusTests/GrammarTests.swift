@@ -51,7 +51,7 @@ import Testing
         }
 
         private static func text(_ member: JSON.Member, of name: String) -> String {
-            if name == "meta" || name == "json" { return member.raw }
+            if ["meta", "json", "notify", "then", "else"].contains(name) { return member.raw }
             return text(member.value)
         }
 
@@ -76,7 +76,7 @@ import Testing
               return type(v) == 'boolean' and tostring(v) or v
             end
             function told.value(name, v, element)
-              if name == 'meta' or name == 'json' then return (Raw.member(element, name)) end
+              if name == 'meta' or name == 'json' or name == 'notify' or name == 'then' or name == 'else' then return (Raw.member(element, name)) end
               if type(v) ~= 'table' then return told.text(v) end
               local lines = {}
               if #v > 0 then

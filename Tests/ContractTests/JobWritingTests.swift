@@ -24,6 +24,10 @@ import Testing
         (job.delay, job.deadline, job.replyTo) = (.microseconds(1), .seconds(1e10), "r")
         (job.meta, job.at) = ("{\"a\": [1 ]}", 1_700_000_000_000)
         job.batch = Job.Batch("b", size: 7, replyTo: "r")
+        job.notify = Job.Notify("http://h/?a", secret: "s", events: [.failed, .batchEnded])
+        (job.then, job.else) = (
+            [Job.Step(Job("http://h/b"))], [Job.Step(json: #"{"a":1}"#), Job.Step(json: #"{"b":[]}"#)]
+        )
         #expect(try Job(element: job.element.utf8) == job)
         let written = Set(try JSON(job.element).members!.map(\.name))
         // `t` is Redis' own ticket, `v` can only be 1, and `urls` replaces `url`.
@@ -45,6 +49,8 @@ import Testing
         request.request.query = [Job.Item("a b", "\u{0}")]
         (request.request.expect, request.request.maxResponse) = ([200...200, 400...499], 7)
         request.request.isIdempotent = true
+        (request.request.webhook, request.isSilent) = ("s", true)
+        (request.then, request.else) = (job.then, job.else)
         var names: Set<String> = []
         for body in ["body", "json", "form", "body_base64"] {
             var job = request

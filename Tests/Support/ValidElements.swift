@@ -44,6 +44,11 @@ package enum ValidElements {
             #"{"kind":"upload","url":"http://h/","files":[{"file":"a"}],"form":{"a":1},"each":false,"expect":[200]}"#,
             #"{"kind":"upload","url":"http://h/","files":[{"type":"a/b","file":"é/a","name":"n\"","filename":"中"},{"file":"b"}]}"#,
             #"{"kind":"upload","url":"http://h/","files":[{"file":"a"},{"file":"a"}],"each":true,"idempotent":false}"#,
+            #"{"url":"http://h/","then":{"x":[ 1.50 ]},"else":[{"a":{}},{"b":[]}]}"#,
+            #"{"url":"http://h/","then":[{"a":1},{"a":1},{"a":1},{"a":1},{"a":1},{"a":1},{"a":1},{"a":1}]}"#,
+            #"{"url":"http://h/","notify":false}"#,
+            #"{"url":"http://h/","notify":{"url":"https://h/?a=1","secret":"s","events":["failed","batch_ended"]}}"#,
+            #"{"kind":"request","url":"http://h/","webhook":"s","notify":{"secret":"a.b","url":"http://h"}}"#,
             #"{"kind":"request","url":"http://h/","expect":[100,"200-299",599,"404-400"],"max_response":1048576}"#,
         ] + urls.map { #"{"url":"http://\#($0)/"}"# }
 

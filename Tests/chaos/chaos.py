@@ -26,6 +26,7 @@ from processes import Origin, Worker
 from report import report
 from resp import Redis, RedisError
 from rivals import Rivals
+from steps import Steps
 from stores import Bucket, Directory
 from topology import Sentinels, Single
 
@@ -54,7 +55,8 @@ class Run:
         self.kinds = Kinds(options, self.store, self.blob, random.Random(options.seed + 3))
         self.batches = Batches(self.topology, options.batches / 100, random.Random(options.seed + 4))
         self.rivals = Rivals(self.store, self.blob, options.rivals / 100 if "download" in options.kinds else 0)
-        self.ledger = Ledger(self.topology, self.store, options.lease, self.kinds, self.batches, self.rivals)
+        self.steps = Steps(options.steps / 100, self.origin, random.Random(options.seed + 5))
+        self.ledger = Ledger(self.topology, self.store, options.lease, self.kinds, self.batches, self.rivals, self.steps)
         self.faults = Faults(self)
         self.random = random.Random(options.seed)
         self.producing, self.ending = threading.Event(), threading.Event()
@@ -108,6 +110,7 @@ class Run:
             spec["deadline"] = 7200
         if not job.pair:
             self.batches.join(pick, job, spec)
+            self.steps.give(job, spec, self.ledger)
         job.element = json.dumps(spec)
         return job
 
@@ -260,6 +263,7 @@ def main():
     parser.add_argument("--large", type=float, default=2, help="percent of the jobs that are 100 to 256 MiB")
     parser.add_argument("--small", type=float, default=0, help="percent of the jobs that are at most 64 KiB, unpaced")
     parser.add_argument("--rivals", type=float, default=5, help="percent of the pushes that begin a pair of jobs for one name")
+    parser.add_argument("--steps", type=float, default=15, help="percent of the jobs that are followed by a request")
     parser.add_argument("--batches", type=float, default=20, help="percent of the jobs that belong to batches")
     parser.add_argument("--slots", type=int, default=8, help="of each worker")
     parser.add_argument("--lease", type=float, default=8)

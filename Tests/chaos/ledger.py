@@ -48,9 +48,9 @@ class Job:
 
 
 class Ledger:
-    def __init__(self, topology, store, lease, kinds, batches, rivals):
+    def __init__(self, topology, store, lease, kinds, batches, rivals, steps):
         self.topology, self.store, self.lease, self.kinds, self.batches = topology, store, lease, kinds, batches
-        self.rivals = rivals
+        self.rivals, self.steps = rivals, steps
         self.lock, self.checking = threading.Lock(), threading.Lock()
         # When the first event of each unfinished job arrived.
         self.begun = {}
@@ -224,14 +224,14 @@ class Ledger:
                 counts.judge(batch)
         left = [key for key in redis.call("KEYS", "*") if not self.may_stay(redis, key)]
         return {
-            "lost": lost, "wrong": self.wrong, "not as asked": unasked, "batches counted wrong": counts.wrong,
+            "lost": lost, "wrong": self.wrong, "steps doubled or missing": self.steps.wrong(ends), "not as asked": unasked, "batches counted wrong": counts.wrong,
             f"offsets ahead of {self.store.NAME}": self.ahead, "names given before the file was whole": self.store.early,
             "keys left behind": left, **self.sent_twice(twice),
         }, {
             "kinds": by_kind, "again": again, "twice": len(twice), "crashed": crashed,
             "accepted": len(accepted), "states": states, "excess": excess, "unfinished": unfinished,
             "batches": (len(self.batches.all), counts.members, counts.rounds, self.batches.requests),
-            "pairs": len(self.rivals.all),
+            "pairs": len(self.rivals.all), "steps": len(self.steps.parents),
             "bytes": sum(job.size for job in accepted if job.id in excess),
         }
 

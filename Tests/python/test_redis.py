@@ -286,7 +286,9 @@ WRONG = [
     {"kind": "upload", "url": "http://h/", "file": "a", "protocol": "tus", "expect": [200]},
     {"kind": "upload", "url": "http://h/", "files": [{"file": "a", "x": "y"}]},
     {"url": "http://h/", "headers": {f"h{n}": "x" for n in range(257)}}, {"url": "http://h/", "id": "a", "body": "x" * 16384},
-    {"url": "http://h/", "meta": list(range(2500))},
+    {"url": "http://h/", "meta": list(range(2500))}, {"url": "http://h/", "then": {}},
+    {"url": "http://h/", "else": [{"url": "http://h/"}] * 9}, {"url": "http://h/", "notify": True},
+    {"url": "http://h/", "notify": {"url": "http://h/"}}, {"url": "http://h/", "webhook": "a"},
 ]
 
 

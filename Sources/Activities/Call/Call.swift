@@ -108,6 +108,17 @@ package final class Call: Activity {
         ].compactMap(\.self)
     }
 
+    /// The header fields that sign a webhook at this time; none for another request.
+    private func signature() throws(TransferError) -> [HeaderField] {
+        guard let name = job.request.webhook else { return [] }
+        guard let keys = context.webhookKeys[name] else {
+            throw TransferError(
+                .badJob, "this worker has no secret \(name) for webhooks: start it with --webhook-secret \(name)=FILE")
+        }
+        return keys.fields(
+            id: job.id ?? assignment.key, timestamp: assignment.clock.milliseconds / 1000, body: request.body ?? [])
+    }
+
     private func send(_ url: WebURL, _ host: String) async throws(TransferError) -> (StoredResponse, isUnchanged: Bool)
     {
         var template = HTTPRequest(url: "")
@@ -120,8 +131,8 @@ package final class Call: Activity {
         template.isSentOnce = !request.isRepeatable
         template.sending = sending
         let follower = RedirectFollower(
-            engine: context.engine, template: template, custom: request.headers, digests: DigestSession(),
-            cookies: assignment.cookies, trace: io.trace)
+            engine: context.engine, template: template, custom: request.headers + (try signature()),
+            digests: DigestSession(), cookies: assignment.cookies, trace: io.trace, keepsBody: request.isWebhook)
         let hasCoding = request.headers.contains { $0.name.lowercased() == "accept-encoding" }
         let transfer: Transfer
         do throws(TransferError) {

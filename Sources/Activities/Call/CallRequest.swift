@@ -9,10 +9,13 @@ struct CallRequest: Sendable {
     /// The job's own header fields, and those that describe its body.
     let headers: [HeaderField]
     let body: [UInt8]?
+    /// Whether the request is signed.
+    let isWebhook: Bool
 
     init(_ job: Job) {
         url = Self.url(job.urls[0], query: job.request.query)
         method = job.method
+        isWebhook = job.request.webhook != nil
         var headers = job.headers
         func add(_ name: String, _ value: String) {
             if !headers.contains(where: { $0.name.lowercased() == name.lowercased() }) {
@@ -39,7 +42,8 @@ struct CallRequest: Sendable {
     /// Whether sending the request again does no harm, because its method is idempotent (RFC 9110 section 9.2.2) or
     /// because the server recognizes a repetition by its Idempotency-Key.
     var isRepeatable: Bool {
-        IdempotentMethod.contains(method)
+        // A receiver of webhooks knows a repetition by webhook-id.
+        IdempotentMethod.contains(method) || isWebhook
             || headers.contains { $0.name.lowercased() == "idempotency-key" }
     }
 

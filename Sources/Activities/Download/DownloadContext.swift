@@ -21,6 +21,8 @@ package struct DownloadContext: Sendable {
     package var limit: TokenBucket?
     /// The largest file that is accepted, in bytes.
     package var maxFileSize: Int64?
+    /// The secrets with which webhooks are signed, by name.
+    package var webhookKeys: [String: WebhookKeys] = [:]
     /// Takes the bodies of responses to requests and uploads; nil keeps them in memory.
     package var receiver: (any ResponseReceiver)?
 

@@ -41,6 +41,7 @@ extension Inspection {
         .backoff: "hosts that ask for a pause get none",
         .responses: "responses are not bounded", .responseBytes: "responses are not bounded",
         .undeliveredReplies: "a call pushes all its events onto reply lists at once, however long that takes",
+        .owedSteps: "jobs that Redis itself fails are not followed by their else",
         .replyBytes: "the bytes of events in reply lists are not bounded",
         .batches: "batches are counted, but not listed",
         .recheck:

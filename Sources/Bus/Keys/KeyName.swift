@@ -8,6 +8,7 @@ enum KeyName: String, CaseIterable {
     case responseBytes = "response_bytes"
     case replyBytes = "reply_bytes"
     case undeliveredReplies = "undelivered_replies"
+    case owedSteps = "owed_steps"
     case deferredHosts = "deferred_hosts"
     case deferredKinds = "deferred_kinds"
     case rateLeases = "rate_leases"
@@ -43,7 +44,7 @@ enum KeyName: String, CaseIterable {
         case .want, .settings, .totals, .job, .spec, .offsets, .worker, .host, .history, .deferredKinds, .defaults,
             .limits,
             .hosts, .rateLeases, .starts, .hostRateLeases, .responseBytes, .replyBytes, .batch, .members, .deleting,
-            .recheck, .urls, .url:
+            .recheck, .urls, .url, .owedSteps:
             "hash"
         case .busy: "set"
         case .tick, .epoch, .backoff, .pacer, .hostBackoff: "string"

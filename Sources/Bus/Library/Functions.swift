@@ -13,6 +13,7 @@ struct Functions: Sendable {
     let inspect: Function
     let recover: Function
     let announce: Function
+    let pushSteps: Function
     let leaseRates: Function
     let pace: Function
 
@@ -33,6 +34,7 @@ struct Functions: Sendable {
         inspect = all.function("inspect")
         recover = all.function("recover")
         announce = all.function("announce")
+        pushSteps = all.function("push_steps")
         leaseRates = all.function("lease_rates")
         pace = all.function("pace")
     }

@@ -22,6 +22,7 @@ enum LuaHead {
         let mayHaveDefault = JobField.all.filter(\.mayHaveDefault).map { "\($0.name) = true" }
         let digits = Job.Checksum.Algorithm.allCases.map { "\($0.rawValue) = \($0.hexadecimalDigits)" }
         let faults = FieldFault.allCases.map { "\($0.rawValue) = [[\($0.text)]]" }
+        let events = Job.Notify.Event.allCases.map(\.rawValue)
         let final = JobState.allCases.filter(\.isFinal).map { "\($0.rawValue) = true" }
         return """
             local LARGEST = { element = \(JobField.maxElementBytes), element_rule = [[\(JobField.elementRule)]],
@@ -44,7 +45,9 @@ enum LuaHead {
               shown_name = \(JobField.shownName),
               rules = { \(kinds.joined(separator: ", ")) },
               all = '\(Job.Kind.allCases.map(\.rawValue).joined(separator: " "))', body_rule = [[\(JobField.bodyRule)]],
-              not_in_requests = { \(inRequests.joined(separator: ", ")) }, max_files = \(Job.Upload.maxFiles),
+              not_in_requests = { \(inRequests.joined(separator: ", ")) }, max_files = \(Job.Upload.maxFiles), max_steps = \(Job.Step.maxCount),
+              notify = { max_url = \(Job.Notify.maxURL), events = { \(events.map { "'\($0)'" }.joined(separator: ", ")) },
+                is_event = { \(events.map { "\($0) = true" }.joined(separator: ", ")) } },
               upload = { file = [[\(Job.Upload.fileRule)]], each = [[\(Job.Upload.eachRule)]],
                 form = [[\(Job.Upload.formRule)]], protocol = [[\(Job.Upload.protocolRule)]] } }
             local MAY_HAVE_DEFAULT = { \(mayHaveDefault.joined(separator: ", ")) }
@@ -55,7 +58,7 @@ enum LuaHead {
             }
             local IS_FINAL = { \(final.joined(separator: ", ")) }
             -- Fields of a job's hash that say how its last run ended.
-            local END_FIELDS = { 'error', 'message', 'retryable', 'finished', 'seconds', 'unchanged', 'sent' }
+            local END_FIELDS = { 'error', 'message', 'retryable', 'finished', 'seconds', 'unchanged', 'sent', 'steps' }
             -- An element that is done, until its list is tidied (rechecks.lua). No producer writes it.
             local VOID = '{"void":true}'
 
@@ -67,10 +70,10 @@ enum LuaHead {
     /// block whose own variables end with it.
     static let tables = [
         "Call", "Isolation", "History", "Events", "Jobs", "Settings", "Replies", "ReplyBytes", "Responses",
-        "UrlIndex", "Rejections", "Deletions", "States", "Json", "Raw", "Urls", "Faults", "Gate", "Defaults", "Kinds",
-        "Envelopes", "Pushes", "Order", "Batches", "BatchOperations", "Permits", "Starts", "Hosts", "Rates",
-        "Announcements", "Reports", "Claims", "Budget", "Losses", "Colocated", "Workers", "Control", "Runs", "Due",
-        "Rechecks", "Pacer",
+        "UrlIndex", "Rejections", "Deletions", "Webhooks", "States", "Json", "Raw", "Urls", "Faults", "Gate",
+        "Defaults", "Kinds", "Envelopes", "Pushes", "Order", "Batches", "BatchOperations", "Permits", "Starts", "Hosts",
+        "Rates", "Announcements", "Reports", "Steps", "Claims", "Budget", "Losses", "Colocated", "Workers", "Control",
+        "Runs", "Due", "Rechecks", "Pacer",
     ]
 
     private static let names = """
@@ -133,14 +136,14 @@ enum LuaHead {
         .number("settled_until"), .text("token"), .number("next_push"), .text("worker"), .count("crashes"),
         .count("attempt"), .text("meta"), .text("reply_to"), .number("deadline_at", as: "deadline"), .text("waiting"),
         .count("seq"), .number("pushed"), .text("active_token"), .number("ahead"), .number("resumed"), .text("kind"),
-        .text("host"), .text("batch"), .number("retried"), .text("url_digests"),
+        .text("host"), .text("batch"), .number("retried"), .text("url_digests"), .text("notify"),
     ]
 
     /// What decides about the end of a run.
     private static let end: [Field] = [
         .text("state"), .text("token"), .text("want"), .number("want_at"), .text("want_next"), .text("next_push"),
         .text("active_token"), .text("waiting"), .text("speed"), .text("meta"), .text("reply_to"),
-        .number("deadline_at", as: "deadline"), .count("seq"), .text("host"), .text("batch"),
+        .number("deadline_at", as: "deadline"), .count("seq"), .text("host"), .text("batch"), .text("notify"),
     ]
 
     /// What decides about a run that goes on. It is read each second for each run.
@@ -199,6 +202,8 @@ enum LuaHead {
         case .statuses: "'statuses'"
         case .flag: "'flag'"
         case .batch: "'batch'"
+        case .notify: "'notify'"
+        case .steps: "'steps'"
         case .choice(let choices): "{ choice = { \(choices.map { "['\($0)'] = true" }.joined(separator: ", ")) } }"
         case .integer(let range): "{ integer = { \(range.lowerBound), \(range.upperBound) } }"
         case .number(let range): "{ number = { \(range.lowerBound), \(range.upperBound) } }"

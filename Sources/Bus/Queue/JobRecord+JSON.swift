@@ -24,6 +24,8 @@ extension JobRecord {
         JSONMember("content_type", .text, "The media type that the job asks for."),
         JSONMember("batch", .text, "The names of its batches, with blanks between them."),
         JSONMember("reply_to", .text, "The names of its reply lists, with blanks between them."),
+        JSONMember(
+            "steps", .text, "The ids of the jobs that its end has pushed (`then` or `else`), with blanks between them."),
         JSONMember("meta", .any, "The job's `meta`, as it was pushed."),
         JSONMember("received", .integer, "Bytes received so far; of an upload, bytes sent."),
         JSONMember("total", .integer, "Bytes of the whole file or response, if known; of an upload, of all its files."),

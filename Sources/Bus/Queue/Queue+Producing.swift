@@ -11,6 +11,8 @@ package struct Element: Sendable {
     package let batch: String?
     /// The field `at`, unix ms.
     package let timestamp: Int64?
+    /// Fields of its steps that the contract does not know.
+    package let unknownStepFields: [String]
 
     /// Computes the id as id_of() of Lua/claim/envelopes.lua does. Throws `Job.Invalid` if `json` is not a valid
     /// job.
@@ -20,6 +22,7 @@ package struct Element: Sendable {
         batch = job.batch?.name
         text = json.text
         try Job.checkSize(text.utf8)
+        unknownStepFields = try job.checkSteps()
         maskedURL = MaskedURL.text(job.urls[0])
         if let id = job.id {
             self.id = id

@@ -161,22 +161,26 @@ package struct RunEnd: Sendable {
     let response: StoredResponse?
     /// The job's hash has the response of an earlier run, which must go because this run failed without one.
     let isResponseStale: Bool
+    /// What is pushed in the same call.
+    let steps: NextSteps
 
     package init(
         _ run: Run, _ settlement: Settlement, _ report: RunReport = RunReport(), isFresh: Bool = false,
-        awaitsReplicas: Bool = false, response: StoredResponse? = nil, hadResponse: Bool = false
+        awaitsReplicas: Bool = false, response: StoredResponse? = nil, hadResponse: Bool = false,
+        steps: NextSteps = .none
     ) {
         (self.run, self.settlement, self.report, self.isFresh) = (run, settlement, report, isFresh)
+        self.steps = steps
         let isFailed = if case .failed = settlement { true } else { false }
         self.response = isFailed ? response : nil
         isResponseStale = isFailed && response == nil && hadResponse
         self.awaitsReplicas = awaitsReplicas && settlement.isCompleted
     }
 
-    /// About how many bytes the response adds to the call; 0 without a response.
+    /// About how many bytes the response and the steps add to the call; 0 without them.
     package var weight: Int {
-        if case .responded(let response, _, _) = settlement { return 4 * response.body.count }
-        return 4 * (response?.body.count ?? 0)
+        if case .responded(let response, _, _) = settlement { return 4 * response.body.count + 4 * steps.bytes }
+        return 4 * (response?.body.count ?? 0) + 4 * steps.bytes
     }
 
     /// The arguments that Lua/settle/settles.lua reads.
@@ -184,13 +188,15 @@ package struct RunEnd: Sendable {
         var report = report
         report.fields += isFresh ? settlement.fields.filter { !$0.1.isEmpty } : settlement.fields
         report.fields += response?.fields ?? (isResponseStale ? StoredResponse.noFields : [])
+        report.fields += steps.fields
         let argument = awaitsReplicas ? "replicas" : settlement.argument
         var members: any RedisArgument = settlement.announcement.members
         if let response {
             members = settlement.announcement.members + Announcement("failed") { $0.set(response) }.members
         }
         if case .rejected(_, let before) = settlement { members = before }
-        return [run.id, run.token, settlement.outcome, argument, members] + report.arguments
+        return [run.id, run.token, settlement.outcome, argument, members] + report.arguments + [steps.elements.count]
+            + steps.elements
     }
 }
 

@@ -24,6 +24,10 @@ package struct TickReply: Sendable {
     package var dropped: [DroppedFile] = []
     /// Kinds of jobs that wait for another worker, because this one does not do them.
     package var deferredKinds: [String] = []
+    /// Jobs that Redis has failed, whose next steps this worker has to push: `Queue.push(_:as:)`.
+    package var owedSteps: [OwedSteps] = []
+    /// How many entries one call hands out: Lua/settle/steps.lua.
+    package static let maxOwedSteps = 8
     /// Workers with this host identity that have been silent for longer than a tick.
     package var silent: [ColocatedWorker] = []
 
@@ -48,6 +52,10 @@ package struct TickReply: Sendable {
         let dropped = list("dropped")
         for index in stride(from: 0, to: dropped.count - 5, by: 6) {
             self.dropped.append(DroppedFile(dropped[index..<index + 6].map { $0 }))
+        }
+        let owed = members["owed_steps"]?.array ?? []
+        owedSteps = stride(from: 0, to: owed.count - 1, by: 2).compactMap { index in
+            owed[index].string.flatMap { OwedSteps(entry: $0, owed[index + 1].bytes ?? []) }
         }
         let silent = list("silent")
         self.silent = stride(from: 0, to: silent.count - 1, by: 2).map {

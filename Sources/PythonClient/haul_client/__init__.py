@@ -17,7 +17,7 @@ from ._results import (
 )
 from ._schema import (
     Batch, BatchEndedEvent, CancelledEvent, CompletedEvent, Download, DuplicateEvent, Event, FailedEvent, File, Job,
-    PausedEvent, ProgressEvent, QueuedEvent, RejectedEvent, Request, RequeuedEvent, RestartedEvent, ResumedEvent,
+    Notify, PausedEvent, ProgressEvent, QueuedEvent, RejectedEvent, Request, RequeuedEvent, RestartedEvent, ResumedEvent,
     RetryingEvent, StartedEvent, Upload, WaitingEvent, WarningEvent,
 )
 from ._sync import BatchHandle, JobHandle, Queue, Settled
@@ -30,6 +30,7 @@ __all__ = [
     "EndState", "Event", "FailedEvent", "File", "HaulError", "InvalidJob", "InvalidQueueName", "InvalidSetting",
     "InvalidURL",
     "Job", "JobCancelled", "JobFailed", "JobHandle", "JobResult", "JobStatus", "NoWorker", "NotReplicated",
+    "Notify",
     "Outcome", "PausedEvent", "ProgressEvent", "Queue", "QueueStats", "QueuedEvent", "RedisFailed", "Refused",
     "Rejected", "RejectedEvent", "Request", "RequeuedEvent", "Response", "RestartedEvent", "ResumedEvent",
     "RetryingEvent", "SentFile", "Settled", "StartedEvent", "State", "TimedOut", "Unreachable", "Update", "Upload",

@@ -12,7 +12,7 @@ from typing import Any, Dict, Mapping, NamedTuple, Optional
 
 from . import _contract as contract
 from ._errors import InvalidJob
-from ._schema import FIELDS, HEADER_NAMES, RULES, Batch, File, Job
+from ._schema import FIELDS, HEADER_NAMES, RULES, Batch, Download, File, Job, Notify, Request, Upload
 
 
 class Element(NamedTuple):
@@ -54,10 +54,13 @@ def written(job: Job) -> Dict[str, Any]:
             continue
         if field.name == "body" and isinstance(value, (bytes, bytearray)):
             fields["body_base64"] = base64.b64encode(value).decode()
-        elif isinstance(value, Batch):
+        elif isinstance(value, (Batch, Notify)):
             fields[field.name] = {k: v for k, v in dataclasses.asdict(value).items() if v is not None}
         elif field.name == "files" and isinstance(value, (list, tuple)):
             fields[field.name] = [_file(each) for each in value]
+        elif field.name in ("then", "else_"):
+            steps = [_step(each) for each in (value if isinstance(value, (list, tuple)) else [value])]
+            fields[field.name.rstrip("_")] = steps[0] if len(steps) == 1 else steps
         elif isinstance(value, tuple):
             fields[field.name] = list(value)
         elif isinstance(value, Mapping):
@@ -71,6 +74,12 @@ def _file(value: Any) -> Any:
     if isinstance(value, File):
         return {name: each for name, each in dataclasses.asdict(value).items() if each is not None}
     return {"file": value} if isinstance(value, str) else value
+
+
+def _step(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    return written(value) if isinstance(value, (Download, Request, Upload)) else value
 
 
 def derived_id(fields: Dict[str, Any]) -> str:
@@ -117,6 +126,8 @@ def check(fields: Dict[str, Any]) -> None:
             raise InvalidJob(name, "is not known to this version, and limits (max_, min_, limit_) are not ignored")
     if "url" not in fields and "urls" not in fields:
         raise InvalidJob("url", "is missing")
+    for name in STEP_NAMES:
+        _check_steps(name, fields.get(name, []), kind)
     if kind == "upload":
         _check_upload(fields)
     else:
@@ -125,6 +136,41 @@ def check(fields: Dict[str, Any]) -> None:
             raise InvalidJob("body", "must be the only one of body, json, form and body_base64")
         if bodies and "id" not in fields:
             raise InvalidJob("id", "is required with a body")
+
+
+#: What steps may refer to, each with a value for checks.
+STEP_NAMES = {
+    "then": {"id": "id", "file": "file", "bytes": "1", "checksum": "sha256:" + "0" * 64},
+    "else": {"id": "id", "error": "connect"},
+}
+
+
+def _check_steps(name: str, steps: Any, kind: str) -> None:
+    """Checks steps as they would be with examples of the results."""
+    values = {
+        each: value for each, value in STEP_NAMES[name].items() if kind == "download" or each not in ("file", "checksum")
+    }
+    many = isinstance(steps, (list, tuple))
+    for number, step in enumerate(steps if many else [steps], 1):
+        place = f"number {number}: " if many and len(steps) > 1 else ""
+        try:
+            filled = {each: value if each in STEP_NAMES else _filled(each, value, values) for each, value in step.items()}
+            if "at" in step:
+                raise InvalidJob("at", "is not a field of a step")
+            check({"id": "id", **filled})
+        except InvalidJob as error:
+            raise InvalidJob(name, f"{place}{error.field or 'element'}: {error.reason}") from None
+
+
+def _filled(field: str, value: Any, values: Mapping[str, str]) -> Any:
+    def replace(found: re.Match[str]) -> str:
+        if found.group(1) not in values:
+            known = ", ".join(sorted(values))
+            raise InvalidJob(field, f"has {found.group()}, and a step may only refer to {known} here")
+        return values[found.group(1)]
+
+    # checked_text() has written the value before.
+    return json.loads(re.sub(r"\$\{([a-z_]+)\}", replace, to_json(value)))
 
 
 def is_unknown_limit(name: str) -> bool:
@@ -171,7 +217,7 @@ def _depth(value: Any) -> int:
 
 
 #: Values of these fields may be secret.
-_SECRET = {"headers", "body", "json", "form", "body_base64", "query", "meta"}
+_SECRET = {"headers", "body", "json", "form", "body_base64", "query", "then", "else", "meta"}
 
 
 def _shown(name: str, value: Any) -> str:
@@ -216,7 +262,7 @@ def _fits(value: Any, schema: Mapping[str, Any]) -> bool:
         names = schema.get("propertyNames", {})
         return (
             all(name in value for name in schema.get("required", ()))
-            and len(value) <= schema.get("maxProperties", len(value))
+            and schema.get("minProperties", 0) <= len(value) <= schema.get("maxProperties", len(value))
             and all(isinstance(name, str) and re.search(names.get("pattern", ""), name) for name in value)
             and all(
                 _fits(each, known[name]) if name in known else isinstance(others, dict) and _fits(each, others) or others is True
@@ -247,6 +293,8 @@ def _more(name: str, value: Any, kind: str) -> bool:
         return not (kind == "download" and value == "HEAD") and (kind != "upload" or value in ("PUT", "POST", "PATCH"))
     if name == "headers":
         return all(re.search(HEADER_NAMES[kind], each) for each in value)
+    if name == "notify" and value:
+        return is_url(value["url"]) and len(value["url"].encode("utf-8", "replace")) <= 2048
     if name == "meta":
         try:
             return len(to_json(value).encode()) <= contract.MAX_META

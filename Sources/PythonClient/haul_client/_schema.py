@@ -1,5 +1,7 @@
 """Jobs and events as docs/reference/schema says. generate.py writes this file: do not edit it."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Any, ClassVar, Dict, FrozenSet, Literal, Mapping, Optional, Sequence, Tuple, Type, Union
 
@@ -18,6 +20,18 @@ class Batch:
     size: Optional[int] = None
     #: The batch's final event is pushed onto this list of replies.
     reply_to: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class Notify:
+    """A webhook that reports the end of a job."""
+
+    #: Where the event goes.
+    url: str
+    #: The name of the workers' secret with which the request is signed.
+    secret: str
+    #: Which ends are reported; all of them by default. batch_ended only has an effect in a default.
+    events: Optional[Sequence[Literal['completed', 'failed', 'cancelled', 'batch_ended']]] = None
 
 
 @dataclass(frozen=True)
@@ -101,6 +115,14 @@ class Download:
     reply_to: Optional[str] = None
     #: The set of jobs with which this one is counted.
     batch: Optional[Union[str, Batch]] = None
+    #: A webhook: a signed request that reports the job's end. false: none, even if the queue's defaults have one.
+    #: docs/guides/webhooks.md says how it is sent and verified.
+    notify: Optional[Union[Literal[False], Notify]] = None
+    #: Jobs that are pushed when this one has completed: one, or a list of up to 8. Their texts may have ${id},
+    #: ${bytes} and, after a download, ${file} and ${checksum}. docs/guides/next-steps.md has the rules.
+    then: Optional[Steps] = None
+    #: Jobs that are pushed when this one has failed, as for then. Their texts may have ${id} and ${error}.
+    else_: Optional[Steps] = None
     #: Any JSON of at most 4096 bytes, repeated byte for byte in every event but progress. A valid traceparent in it
     #: (W3C Trace Context, version 00) is also in the workers' log lines and in the requests to the origin of the
     #: job's URL, unless headers has one.
@@ -156,6 +178,9 @@ class Request:
     #: The server recognizes a repetition by its Idempotency-Key, which is set to the job's id, so the request may be
     #: sent again.
     idempotent: Optional[bool] = None
+    #: The name of the workers' secret with which the request is signed as a webhook, by Standard Webhooks. It is sent
+    #: again for a day, and gets none of the queue's defaults. docs/guides/webhooks.md has the rules.
+    webhook: Optional[str] = None
     #: Bytes per second, over all of the job's connections.
     limit_rate: Optional[int] = None
     #: How many failed attempts in a row may follow the first one. An attempt that gains 64 KiB that can be continued,
@@ -174,6 +199,14 @@ class Request:
     reply_to: Optional[str] = None
     #: The set of jobs with which this one is counted.
     batch: Optional[Union[str, Batch]] = None
+    #: A webhook: a signed request that reports the job's end. false: none, even if the queue's defaults have one.
+    #: docs/guides/webhooks.md says how it is sent and verified.
+    notify: Optional[Union[Literal[False], Notify]] = None
+    #: Jobs that are pushed when this one has completed: one, or a list of up to 8. Their texts may have ${id},
+    #: ${bytes} and, after a download, ${file} and ${checksum}. docs/guides/next-steps.md has the rules.
+    then: Optional[Steps] = None
+    #: Jobs that are pushed when this one has failed, as for then. Their texts may have ${id} and ${error}.
+    else_: Optional[Steps] = None
     #: Any JSON of at most 4096 bytes, repeated byte for byte in every event but progress. A valid traceparent in it
     #: (W3C Trace Context, version 00) is also in the workers' log lines and in the requests to the origin of the
     #: job's URL, unless headers has one.
@@ -251,6 +284,14 @@ class Upload:
     reply_to: Optional[str] = None
     #: The set of jobs with which this one is counted.
     batch: Optional[Union[str, Batch]] = None
+    #: A webhook: a signed request that reports the job's end. false: none, even if the queue's defaults have one.
+    #: docs/guides/webhooks.md says how it is sent and verified.
+    notify: Optional[Union[Literal[False], Notify]] = None
+    #: Jobs that are pushed when this one has completed: one, or a list of up to 8. Their texts may have ${id},
+    #: ${bytes} and, after a download, ${file} and ${checksum}. docs/guides/next-steps.md has the rules.
+    then: Optional[Steps] = None
+    #: Jobs that are pushed when this one has failed, as for then. Their texts may have ${id} and ${error}.
+    else_: Optional[Steps] = None
     #: Any JSON of at most 4096 bytes, repeated byte for byte in every event but progress. A valid traceparent in it
     #: (W3C Trace Context, version 00) is also in the workers' log lines and in the requests to the origin of the
     #: job's URL, unless headers has one.
@@ -262,27 +303,31 @@ class Upload:
 
 Job = Union[Download, Request, Upload]
 
+#: Jobs that follow another one. A mapping has the names of the contract.
+Step = Union[Job, Mapping[str, Any]]
+Steps = Union[Step, Sequence[Step]]
+
 #: The fields of each kind of job.
 FIELDS: Dict[str, FrozenSet[str]] = {
     "download": frozenset(
         {
             'url', 'urls', 'id', 'path', 'if_exists', 'fresh_for', 'checksum', 'size', 'content_type', 'method',
             'headers', 'body', 'connections', 'limit_rate', 'max_bytes', 'min_speed', 'retries', 'connect_timeout',
-            'stall_timeout', 'delay', 'deadline', 'reply_to', 'batch', 'meta', 'at',
+            'stall_timeout', 'delay', 'deadline', 'reply_to', 'batch', 'notify', 'then', 'else', 'meta', 'at',
         }
     ),
     "request": frozenset(
         {
             'url', 'id', 'fresh_for', 'method', 'headers', 'body', 'json', 'form', 'body_base64', 'query', 'expect',
-            'max_response', 'idempotent', 'limit_rate', 'retries', 'connect_timeout', 'stall_timeout', 'delay',
-            'deadline', 'reply_to', 'batch', 'meta', 'at',
+            'max_response', 'idempotent', 'webhook', 'limit_rate', 'retries', 'connect_timeout', 'stall_timeout',
+            'delay', 'deadline', 'reply_to', 'batch', 'notify', 'then', 'else', 'meta', 'at',
         }
     ),
     "upload": frozenset(
         {
             'url', 'id', 'method', 'headers', 'form', 'query', 'expect', 'max_response', 'idempotent', 'file',
             'files', 'each', 'protocol', 'content_digest', 'limit_rate', 'retries', 'connect_timeout',
-            'stall_timeout', 'delay', 'deadline', 'reply_to', 'batch', 'meta', 'at',
+            'stall_timeout', 'delay', 'deadline', 'reply_to', 'batch', 'notify', 'then', 'else', 'meta', 'at',
         }
     ),
 }
@@ -393,6 +438,10 @@ RULES: Dict[str, Tuple[Dict[str, Any], str]] = {
         {'type': 'boolean', 'default': False},
         'must be true or false',
     ),
+    'webhook': (
+        {'type': 'string', 'pattern': '^[A-Za-z0-9._:-]{1,128}$(?!\\n)'},
+        'must be the name of a secret: 1 to 128 of the characters A-Z a-z 0-9 . _ : -',
+    ),
     'file': (
         {'type': 'string',
          'minLength': 1,
@@ -486,6 +535,39 @@ RULES: Dict[str, Tuple[Dict[str, Any], str]] = {
                                    'size': {'type': 'integer', 'minimum': 1, 'maximum': 100000},
                                    'reply_to': {'type': 'string', 'pattern': '^[A-Za-z0-9._:-]{1,128}$(?!\\n)'}}}]},
         'must be 1 to 128 of the characters A-Z a-z 0-9 . _ : -, or an object of a name, and perhaps size (from 1 to 100000) and reply_to',
+    ),
+    'notify': (
+        {'anyOf': [{'const': False},
+                   {'type': 'object',
+                    'required': ['url', 'secret'],
+                    'additionalProperties': False,
+                    'properties': {'url': {'type': 'string',
+                                           'pattern': '^[Hh][Tt][Tt][Pp][Ss]?://(?![/?#])(?![^/?#]*@(?:[/?#]|$))[^\\u0000-\\u0020\\u007f]+$(?!\\n)'},
+                                   'secret': {'type': 'string', 'pattern': '^[A-Za-z0-9._:-]{1,128}$(?!\\n)'},
+                                   'events': {'type': 'array',
+                                              'minItems': 1,
+                                              'maxItems': 4,
+                                              'items': {'enum': ['completed',
+                                                                 'failed',
+                                                                 'cancelled',
+                                                                 'batch_ended']}}}}]},
+        'must be False, or an object of url (at most 2048 bytes), secret (a name) and perhaps events (a list of completed, failed, cancelled, batch_ended)',
+    ),
+    'then': (
+        {'anyOf': [{'type': 'object', 'minProperties': 1},
+                   {'type': 'array',
+                    'minItems': 1,
+                    'maxItems': 8,
+                    'items': {'type': 'object', 'minProperties': 1}}]},
+        'must be a job, or a list of 1 to 8 jobs',
+    ),
+    'else': (
+        {'anyOf': [{'type': 'object', 'minProperties': 1},
+                   {'type': 'array',
+                    'minItems': 1,
+                    'maxItems': 8,
+                    'items': {'type': 'object', 'minProperties': 1}}]},
+        'must be a job, or a list of 1 to 8 jobs',
     ),
     'meta': (
         {},

@@ -255,19 +255,21 @@ export function job(context) {
     const after = host ? url.slice(url.indexOf(host) + host.length) : url;
     const deadline = data.deadline_at;
     const batches = (data.batch ?? "").split(" ").filter(Boolean);
+    const steps = (data.steps ?? "").split(" ").filter(Boolean);
     const list = [
       ["From", host ? [el("span", { class: "any" }, link(path("jobs", ["running"], { host }), host), after), copier("Copy the URL", () => url)] : url || null],
       ["To", data.file ?? data.path ? [el("span", { class: "any" }, data.file ?? data.path), copier("Copy the path", () => data.file ?? data.path)] : null],
       ["Kind", data.kind ? [nameOf(data.kind), data.method ? ` (${data.method})` : ""] : null],
       ["Worker", data.worker ? link(path("jobs", ["running"], { worker: data.worker }), data.worker) : null],
       ["Batch", batches.length ? batches.flatMap((name) => [link(path("batches", [name]), name), " "]) : null],
+      ["Next", steps.length ? steps.flatMap((step) => [link(path("job", [step]), step), " "]) : null],
       ["Retries", data.attempt ? `${count(data.attempt)} in a row used; progress gives them back` : null],
       ["Pushed", data.created ? time(data.created, `${age((now - data.created) / 1000)} ago`) : null],
       ["Deadline", deadline ? [time(deadline, day(deadline)), el("span", { class: "dim" }, deadline > now ? ` in ${duration((deadline - now) / 1000)}` : " has passed")] : null],
       ["Check", data.checksum ? [el("code", { class: "any" }, data.checksum), copier("Copy the checksum", () => data.checksum)] : null],
       ["Id", [el("code", { class: "any" }, id), copier("Copy the id", () => id)]],
     ].filter(([, content]) => content);
-    redraw(facts, [url, data.file, data.path, data.worker, data.batch, data.attempt, deadline, data.checksum, data.kind, data.method, Math.floor((now - data.created) / 60_000)], () => list.flatMap(([name, content]) => [el("dt", {}, name), el("dd", {}, content)]));
+    redraw(facts, [url, data.file, data.path, data.worker, data.batch, data.steps, data.attempt, deadline, data.checksum, data.kind, data.method, Math.floor((now - data.created) / 60_000)], () => list.flatMap(([name, content]) => [el("dt", {}, name), el("dd", {}, content)]));
     meta.fold.hidden = data.meta === undefined;
     if (data.meta !== undefined) {
       const text = JSON.stringify(data.meta);

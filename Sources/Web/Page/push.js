@@ -80,6 +80,9 @@ const fields = {
   batch: ["Batch", () => text({ pattern: "[A-Za-z0-9._:\\-]{1,128}" }), asText],
   batch_size: ["Jobs of the batch in all", number, asNumber],
   reply_to: ["Reply list", text, asText],
+  then: ["After it has completed: a job or a list of jobs, JSON", area, asJSON("What follows"), true],
+  else: ["After it has failed, JSON", area, asJSON("What follows a failure"), true],
+  notify: ["Webhook: {\"url\": …, \"secret\": …}, JSON", area, asJSON("The webhook"), true],
   headers: ["Header fields, Name: value, one on each line", area, asPairs(":", "header field"), true],
   meta: ["Meta, any JSON", area, asJSON("Meta"), true],
 };
@@ -89,9 +92,10 @@ const folds = [
   ["Speed and retries", "connections, retries, limit", ["connections", "retries", "limit_rate", "idempotent"]],
   ["Checks", "checksum, size, what if the file exists", ["checksum", "max_bytes", "if_exists", "expect", "max_response", "fresh_for"]],
   ["When", "now, no deadline", ["delay", "deadline"]],
-  ["Who hears of it", "batch size, reply list, meta", ["batch_size", "reply_to", "meta"]],
+  ["Who hears of it", "batch size, reply list, webhook, meta", ["batch_size", "reply_to", "notify", "meta"]],
+  ["What follows", "then, else", ["then", "else"]],
 ];
-const shared = ["limit_rate", "retries", "delay", "deadline", "batch", "batch_size", "reply_to", "headers", "meta"];
+const shared = ["limit_rate", "retries", "delay", "deadline", "batch", "batch_size", "reply_to", "notify", "then", "else", "headers", "meta"];
 /// The fields of each kind of job. A new kind needs a line here.
 const kinds = {
   download: ["path", "checksum", "if_exists", "connections", "max_bytes", ...shared],

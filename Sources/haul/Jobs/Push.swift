@@ -127,7 +127,13 @@ struct Push: AsyncParsableCommand {
             if let url = job.unreadableURL {
                 throw ExitStatus.printing(.usage, "\(place)url: \(url) has an invalid host name. Nothing was pushed.")
             }
-            return try Element(json)
+            let element = try Element(json)
+            if let unknown = element.unknownStepFields.first {
+                throw ExitStatus.printing(
+                    .usage,
+                    "\(place)\(unknown): no such field (docs/reference/fields.md lists them). Nothing was pushed.")
+            }
+            return element
         } catch let error as Job.Invalid {
             let url = error.field == "url" ? json["url"]?.string.map { " (\(MaskedURL.shown($0)))" } ?? "" : ""
             throw ExitStatus.printing(.usage, "\(place)\(error)\(url). Nothing was pushed.")

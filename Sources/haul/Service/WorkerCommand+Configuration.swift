@@ -47,6 +47,7 @@ extension WorkerCommand {
             )
         }
         result.clientCertificate = client.certificate
+        result.webhookSecrets = try namedSecrets()
         guard http != nil || !exportQueues else {
             throw ExitStatus.printing(.usage, "--export-queues requires --http, the address at which to serve them")
         }
@@ -97,6 +98,23 @@ extension WorkerCommand {
         }
         if named?.isEmpty == true { throw ExitStatus.printing(.usage, "--kinds must name at least one kind") }
         return named
+    }
+
+    private func namedSecrets() throws -> [String: String] {
+        var files: [String: String] = [:]
+        for text in webhookSecret {
+            let parts = text.split(separator: "=", maxSplits: 1).map(String.init)
+            guard parts.count == 2, JobField.isID(parts[0]) else {
+                throw ExitStatus.printing(
+                    .usage,
+                    "--webhook-secret must be NAME=FILE, with a name of the characters A-Z a-z 0-9 . _ : -, not \"\(text)\""
+                )
+            }
+            guard files.updateValue(parts[1], forKey: parts[0]) == nil else {
+                throw ExitStatus.printing(.usage, "--webhook-secret names the secret \(parts[0]) twice")
+            }
+        }
+        return files
     }
 
     private func permissions() throws -> UInt32? {

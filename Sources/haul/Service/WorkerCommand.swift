@@ -64,6 +64,11 @@ struct WorkerCommand: AsyncParsableCommand {
         completion: .file())
     var certificates: String?
     @OptionGroup var client: ClientCertificateOptions
+    @Option(
+        help:
+            "A secret of webhooks, NAME=FILE; the file has whsec_ and base 64, a second line while it is replaced. May be repeated.",
+        completion: .file())
+    var webhookSecret: [String] = []
     @Option(help: "The largest file that is accepted, in bytes or like 20G.") var maxFileSize: ByteCount?
     @Option(help: "Space on the disk that downloads leave free, in bytes or like 1G.") var keepFree = ByteCount(
         20_000_000)

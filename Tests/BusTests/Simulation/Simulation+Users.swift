@@ -67,7 +67,7 @@ extension Simulation {
     }
 
     /// A name for a reply list that was never used.
-    private mutating func replyName() -> String {
+    mutating func replyName() -> String {
         lists += 1
         return "r\(lists)"
     }

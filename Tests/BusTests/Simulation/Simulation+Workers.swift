@@ -146,8 +146,12 @@ extension Simulation {
         let mayGoOn = goesOn && !workers[index].isInDoubt && random.chance(50)
         let next = mayGoOn ? (0..<Int.random(in: 1...ends.count, using: &random)).map { _ in Token.make() } : []
         let awaitsReplicas = random.chance(20)
-        let runEnds = zip(ends, reports).map {
-            RunEnd($0.claim.run, $0.settlement, $1, awaitsReplicas: awaitsReplicas)
+        var followers: [String?] = []
+        for end in ends { followers.append(end.settlement.endsJob && random.chance(30) ? replyName() : nil) }
+        let runEnds = ends.indices.map { index in
+            RunEnd(
+                ends[index].claim.run, ends[index].settlement, reports[index], awaitsReplicas: awaitsReplicas,
+                steps: followers[index].map(Self.step) ?? .none)
         }
         let worker = workers[index].identity
         let isAnyOurs = areOurs.contains(true)
@@ -165,6 +169,10 @@ extension Simulation {
         for (index, end) in ends.enumerated() where areOurs[index] {
             if !answers[index] { ledger.complain("\(end.claim.run.id): its own worker was fenced") }
             if end.settlement.keepsOffsets { ledger.checkpointed(end.claim.run.id, reports[index]) }
+            if let name = followers[index] {
+                ledger.refused.insert(name)
+                record("followed")
+            }
         }
         try await observe(.settle(ends.map { ($0.claim.run, $0.settlement) }))
         record("settles")
@@ -183,6 +191,11 @@ extension Simulation {
             }
         }
         try await expect(after, ends, "a settle sent again")
+    }
+
+    /// A step that is answered once it is taken: its element is rejected.
+    private static func step(_ name: String) -> NextSteps {
+        NextSteps(ids: [name], elements: [#"{"url":"ftp://h/","reply_to":"\#(name)"}"#])
     }
 
     private func traces(of ends: [(claim: Claim, settlement: Settlement)]) async throws -> [[String]] {

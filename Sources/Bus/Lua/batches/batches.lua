@@ -6,7 +6,7 @@
 --
 -- A job's hash names its batches in `batch`, with blanks between them. `names` is such a text below.
 --
--- Uses: Call, Events, Replies.
+-- Uses: Call, Events, Replies, Webhooks.
 -- Writes: job:<id>, batch:<name>, members:<name>, batches.
 do
   -- States in which a member is counted. A `rejected` member has never been a job.
@@ -165,6 +165,7 @@ do
       ',"round":' .. batch.round .. ',"size":' .. batch.size, counts)
     c.outbox[#c.outbox + 1] = { id = 'batch/' .. name, published = json, reply_to = names, is_private = is_private,
       event = 'batch_ended', json = json }
+    if not is_private then Webhooks.report_batch(c, name, json) end
   end
 
   -- A batch without pending members is kept as long as a failed job is.

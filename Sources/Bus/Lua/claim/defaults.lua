@@ -17,7 +17,7 @@ do
   end
 
   -- Fields that the claim itself needs.
-  local USED_BY_CLAIM = { 'path', 'delay', 'deadline', 'reply_to', 'meta' }
+  local USED_BY_CLAIM = { 'path', 'delay', 'deadline', 'reply_to', 'notify', 'meta' }
 
   -- The value of a JSON text; nil if the text is not JSON.
   local function value_of(text)
@@ -109,6 +109,12 @@ do
       end
     end
     return values
+  end
+
+  -- The value of one default, unchecked; nil if there is none.
+  function Defaults.value(c, name)
+    local known = of_queue(c)
+    return known and known.values[name]
   end
 
   -- The defaults as the claim returns them to the worker: a list of field, JSON, …

@@ -12,6 +12,8 @@
 --     path, reply_to       or nil
 --     meta                 JSON, or nil
 --     delay, deadline      in ms after the push, or nil
+--     notify               what reports its end: a table, false or nil
+--     is_webhook           whether it is a signed request, which has no defaults
 --     batch, batch_size, batch_reply_to   what the push says of its batch, or nil
 --
 -- In all files `push` is an envelope. That of an element that is not a valid push has what could be read of `id`, `at`,
@@ -40,7 +42,7 @@ do
       ticket = parsed.t, kind = parsed.kind ~= 'download' and parsed.kind or nil, url = url and Urls.mask(url),
       url_digests = url and UrlIndex.digests(parsed), path = parsed.path, reply_to = parsed.reply_to,
       meta = parsed.meta ~= nil and Raw.member(element, 'meta') or nil, delay = parsed.delay and parsed.delay * 1000,
-      deadline = parsed.deadline and parsed.deadline * 1000 }
+      deadline = parsed.deadline and parsed.deadline * 1000, notify = parsed.notify, is_webhook = parsed.webhook ~= nil }
     if parsed.batch ~= nil then set_batch(push, parsed.batch) end
     return push
   end
@@ -75,7 +77,7 @@ do
 
   -- Puts the queue's defaults into the envelope of a job that lacks them.
   function Envelopes.complete(c, push)
-    if push.what ~= 'job' then return end
+    if push.what ~= 'job' or push.is_webhook then return end
     local values = Defaults.of(c, push.kind or 'download')
     if not values then return end
     for name, value in pairs(values) do

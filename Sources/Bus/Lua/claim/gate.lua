@@ -5,9 +5,9 @@
 -- KINDS has a check for each kind of value. Its arguments: the value, the element as text, the element as a table, the
 -- kind of job.
 --
--- Uses: Faults, Json, Raw, Urls.
+-- Uses: Faults, Json, Raw, Urls, Webhooks.
 do
-  local KINDS = { url = Urls.is_url }
+  local KINDS = { url = Urls.is_url, notify = Webhooks.accepts }
 
   KINDS.id = is_id
 
@@ -142,6 +142,22 @@ do
         end
       end
       return count == #files
+    end
+  end
+
+  do
+    local function is_object(value)
+      if type(value) ~= 'table' then return false end
+      for name in pairs(value) do return type(name) == 'string' end
+      return false
+    end
+
+    -- The worker checks what is in the steps.
+    function KINDS.steps(steps)
+      if is_object(steps) then return true end
+      if type(steps) ~= 'table' or #steps < 1 or #steps > KIND.max_steps then return false end
+      for _, step in ipairs(steps) do if not is_object(step) then return false end end
+      return true
     end
   end
 

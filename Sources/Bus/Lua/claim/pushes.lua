@@ -1,6 +1,6 @@
 -- What a push does to its job: docs/reference/ordering.md.
 --
--- Uses: Events, Rejections, Replies, Responses, States, UrlIndex.
+-- Uses: Events, Rejections, Replies, Responses, States, UrlIndex, Webhooks.
 -- Calls ahead: Announcements, Batches, Order.
 -- Writes: job:<id>, spec:<id>, deadlines.
 do
@@ -93,6 +93,7 @@ do
       UrlIndex.record(c, job, push, set)
       if is_begun then
         call('HSET', spec_key, 'spec', push.element)
+        Webhooks.record(c, job, push, set)
         job.meta = push.meta
         set('created', c.NOW)
         if push.path then set('path', push.path) end

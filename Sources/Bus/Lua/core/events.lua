@@ -28,7 +28,7 @@ do
   -- Puts an event of a job into the outbox. Sets c.seqs[id], the event's `seq`. job: the job, for `meta` and `seq`.
   -- members: further JSON members with a leading comma, or ''. worker: a name, or nil. reply_to: names of reply lists
   -- with blanks between them, or nil. is_private: the event goes only to those lists. An event with a large response is
-  -- published without it.
+  -- published without it. Returns the event, with `event`, its `json` and, if it has a response, `brief` without that.
   function Events.emit(c, id, job, event, members, worker, reply_to, is_private)
     local meta = event ~= 'progress' and job.meta
     local seqs, outbox = c.seqs, c.outbox
@@ -41,10 +41,12 @@ do
     local about = (worker and worker ~= '' and ',"worker":"' .. worker .. '"' or '') .. (meta and ',"meta":' .. meta or '')
     local json, brief = Events.json(c, event, subject, seq, about, members), Events.without_response(members)
     if brief then brief = Events.json(c, event, subject, seq, about, brief) end
-    outbox[#outbox + 1] = { id = id, published = brief and #members > LARGEST.published and brief or json, reply_to = reply_to,
+    local entry = { id = id, published = brief and #members > LARGEST.published and brief or json, reply_to = reply_to,
       before = before, is_private = is_private, event = event,
       error_code = event == 'failed' and string.match(members, '"error":"([%w_]+)"'), json = json, brief = brief }
+    outbox[#outbox + 1] = entry
     c.produced = c.produced + #json * (1 + (reply_to and select(2, string.gsub(reply_to, '%S+', '')) or 0))
+    return entry
   end
 
   -- Ends a call that may have emitted events; a settle calls it after each run as well. Ends batches whose members have

@@ -1,7 +1,7 @@
 -- The moves of a job from one state to another, with the indexes, times to live and events that belong to them.
 --
--- Uses: Call, Deletions, Events, Responses, UrlIndex.
--- Calls ahead: Announcements, Batches, Hosts, Order, Rechecks.
+-- Uses: Call, Deletions, Events, Responses, UrlIndex, Webhooks.
+-- Calls ahead: Announcements, Batches, Hosts, Order, Rechecks, Steps.
 -- Writes: job:<id>, spec:<id>, offsets:<id>, jobs, leases, scheduled, paused, completed, failed, cancelled, deadlines,
 -- unannounced, worker:<worker>, held:<worker>, removed.
 do
@@ -171,12 +171,16 @@ do
   end
 
   -- Sets the times to live of an ended job's keys. A failed job keeps spec:<id> and offsets:<id> for a retry. Otherwise
-  -- both are deleted, and with them header values, credentials and query strings.
-  local function expire_keys(c, id, state)
+  -- both are deleted, and with them header values, credentials and query strings. awaits_report: the job's webhook is
+  -- pushed later.
+  local function expire_keys(c, id, state, awaits_report)
     local ms = integer_text(c.retention[state] + EXPIRY_DELAY)
     call('PEXPIRE', c.JOB .. id, ms)
     if state == 'failed' then
       call('PEXPIRE', c.SPEC .. id, ms) call('PEXPIRE', c.OFFSETS .. id, ms)
+    elseif awaits_report then
+      Webhooks.keep(c, id, ms)
+      call('DEL', c.OFFSETS .. id)
     else
       call('DEL', c.SPEC .. id, c.OFFSETS .. id)
     end
@@ -200,8 +204,9 @@ do
     c.ended_count = c.ended_count + 1
     local kept = States.take_pending(c, id, job)
     States.leave(c, id, job)
-    Events.emit(c, id, job, state, extra, worker, job.reply_to)
+    local event = Events.emit(c, id, job, state, extra, worker, job.reply_to)
     write_end(c, id, job, state, {})
+    if job.notify then Webhooks.report(c, id, job, event) end
     if job.batch then Batches.move(c, id, job.batch, state) end
     clear_run(c, id, 'token', 'worker', 'ticket')
     expire_keys(c, id, state)
@@ -209,7 +214,8 @@ do
   end
 
   -- Ends a job that its own run has completed or failed. extra: the members of its event. fields: pairs for its hash.
-  -- is_withheld: the event waits until replicas have the job (announcements.lua). `token` and `worker` stay, so that a
+  -- is_withheld: the event waits until replicas have the job (announcements.lua). job.steps: elements that follow
+  -- (steps.lua), or nil. `token` and `worker` stay, so that a
   -- settle that is sent again is recognised. The caller (settles.lua) deletes the leases of all runs at once.
   function States.finish_run(c, id, job, state, extra, worker, fields, is_withheld)
     local brief = #extra > 4096 and Events.without_response(extra)
@@ -217,8 +223,10 @@ do
       extra, fields = brief, Responses.drop(c, id, fields)
     end
     local kept = States.take_pending(c, id, job)
-    if not is_withheld then Events.emit(c, id, job, state, extra, worker, job.reply_to) end
+    local event = not is_withheld and Events.emit(c, id, job, state, extra, worker, job.reply_to)
     write_end(c, id, job, state, fields)
+    if event and job.notify then Webhooks.report(c, id, job, event) end
+    if job.steps then Steps.push(c, job.steps) end
     if job.host then Hosts.release(c, id, job.host) end
     -- Most runs have none of these fields, so the command is saved.
     if job.active_token or job.waiting or job.speed or job.want or job.want_next or job.next_push or job.deadline then
@@ -228,7 +236,7 @@ do
       call('HSET', c.JOB .. id, 'unannounced', extra, 'waiting', 'replicas')
       call('ZADD', c.UNANNOUNCED, c.NOW, id)
     elseif job.batch then Batches.move(c, id, job.batch, state) end
-    expire_keys(c, id, state)
+    expire_keys(c, id, state, is_withheld and job.notify)
     Responses.keep(c, id, fields)
     follow_end(c, id, job, state, kept)
   end
@@ -237,6 +245,7 @@ do
   -- error.
   function States.fail(c, id, job, code, message, retryable)
     States.settle_until(c, id)
+    Steps.owe(c, id, code)
     call('HSET', c.JOB .. id, 'error', code, 'message', message, 'retryable', retryable and '1' or '0')
     States.finish(c, id, job, 'failed', ',"error":"' .. code .. '","retryable":' .. tostring(retryable) .. ',"message":'
       .. Events.quoted(message))

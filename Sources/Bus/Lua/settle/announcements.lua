@@ -1,8 +1,8 @@
 -- The event `completed` of jobs that wait for replicas.
 --
--- Uses: Batches, Call, Events, Isolation, Jobs, Settings.
+-- Uses: Batches, Call, Events, Isolation, Jobs, Settings, Webhooks.
 -- Calls ahead: Budget.
--- Writes: job:<id>, unannounced.
+-- Writes: job:<id>, spec:<id>, unannounced.
 do
   -- A member of `completed` if too few replicas have confirmed that they have the job.
   local UNREPLICATED = ',"unreplicated":true'
@@ -15,7 +15,11 @@ do
     local members = job.state == 'completed' and call('HGET', c.JOB .. id, 'unannounced')
     if not members then return end
     call('HDEL', c.JOB .. id, 'unannounced', 'waiting')
-    Events.emit(c, id, job, 'completed', members .. more, job.worker, job.reply_to)
+    local event = Events.emit(c, id, job, 'completed', members .. more, job.worker, job.reply_to)
+    if job.notify then
+      Webhooks.report(c, id, job, event)
+      call('DEL', c.SPEC .. id)
+    end
     if job.batch then Batches.move(c, id, job.batch, 'completed') end
   end
 

@@ -1,8 +1,8 @@
 -- Ends runs, and claims the next jobs in the same round trip.
 --
 -- ARGV: nonce, worker, session (Workers.is_current()), lease (ms), retention of completed, failed, cancelled jobs (ms),
--- number of runs, then for each: id, token, outcome, argument, members of the event, a report (reports.lua); then a
--- token for each next job
+-- number of runs, then for each: id, token, outcome, argument, members of the event, a report (reports.lua), the number of
+-- elements that follow the end (steps.lua) and these; then a token for each next job
 -- The outcomes and their arguments:
 --       completed                  'replicas' if the event waits until replicas have the job (announcements.lua)
 --       failed, cancelled, paused  ''
@@ -156,12 +156,13 @@ do
     for n = 1, tonumber(ARGV[8]) do
       local id, token, outcome, argument, members = unpack(ARGV, next_argument, next_argument + 4)
       local after, report = Reports.read(c, next_argument + 5)
-      local job = Jobs.read_end(c, id)
+      local job, step_count = Jobs.read_end(c, id), tonumber(ARGV[after])
       runs[n] = { id = id, token = token, outcome = outcome, argument = argument, members = members, report = report, job = job,
         is_ours = job and job.token == token and job.state == 'running' }
       -- Every other outcome may change the queue, and so may the push or operation that waits behind this run.
-      if outcome ~= 'completed' or job and (job.next_push or job.want_next) then held, waiting = nil, nil end
-      next_argument = after
+      if outcome ~= 'completed' or step_count > 0 or job and (job.next_push or job.want_next) then held, waiting = nil, nil end
+      next_argument = after + 1 + step_count
+      if job and step_count > 0 then job.steps = { unpack(ARGV, after + 1, after + step_count) } end
     end
     for n, run in ipairs(runs) do
       batch_count = batch_count + select(2, string.gsub(run.job and run.job.batch or '', '%S+', ''))

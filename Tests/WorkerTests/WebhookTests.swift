@@ -1,0 +1,66 @@
+import Foundation
+import HaulBus
+import HaulContract
+import HaulHTTP
+import HaulRedis
+import HaulTestSupport
+import Testing
+
+@testable import HaulWorker
+
+@Suite("Webhooks of real workers", .timeLimit(.minutes(2)))
+struct WebhookTests {
+    private static let key = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+    /// Whether the signature is that of the request, for these keys.
+    private static func isSigned(_ request: OriginRequest) throws -> Bool {
+        let id = try #require(request.headers["webhook-id"])
+        let timestamp = try #require(request.headers["webhook-timestamp"].flatMap { Int64($0) })
+        let keys = try #require(WebhookKeys(text: key))
+        return keys.fields(id: id, timestamp: timestamp, body: request.body.bytes).last?.value
+            == request.headers["webhook-signature"]
+    }
+
+    @Test("a webhook is sent until it is accepted, with one id and a timestamp and signature of each attempt")
+    func accepted() async throws {
+        let attempts = Shared(0)
+        let origin = try OriginServer { request in
+            guard request.path == "/hook" else { return .file(FileBytes(seed: 4, count: 100), to: request) }
+            attempts.change { $0 += 1 }
+            return OriginReply(attempts.value == 1 ? 404 : 204)
+        }
+        let secret = TemporaryDirectory()
+        try Data((Self.key + "\n").utf8).write(to: URL(filePath: secret.file("billing")))
+        let fleet = try await Fleet()
+        try await fleet.withWorker("w", { $0.webhookSecrets = ["billing": secret.file("billing")] }) {
+            try await fleet.push(
+                #"{"id":"film","url":"\#(origin.url("/film"))","notify":{"url":"\#(origin.url("/hook"))","secret":"billing","events":["completed"]}}"#
+            )
+            try await eventually("the webhook to be accepted", within: .seconds(30)) { attempts.value == 2 }
+        }
+        let hooks = origin.requests.filter { $0.path == "/hook" }
+        #expect(try hooks.allSatisfy(Self.isSigned))
+        #expect(Set(hooks.map { $0.headers["webhook-id"] }).count == 1 && hooks[0].body.bytes == hooks[1].body.bytes)
+        #expect(hooks[0].headers["content-type"] == "application/json")
+        let event = try JSON(hooks[0].body.bytes)
+        #expect(
+            event["event"]?.string == "completed" && event["id"]?.string == "film" && event["file"]?.string == "film")
+    }
+
+    @Test("a worker without the secret sends nothing, and tries again later") func missing() async throws {
+        let origin = try OriginServer { _ in OriginReply(204) }
+        let fleet = try await Fleet()
+        try await fleet.withWorker("w") {
+            try await fleet.push(
+                #"{"kind":"request","id":"a","url":"\#(origin.url("/hook"))","json":1,"webhook":"billing"}"#)
+            try await fleet.wait("a", for: .scheduled)
+        }
+        #expect(origin.requests.isEmpty)
+        #expect(try await fleet.queue.job("a")?["message"]?.contains("--webhook-secret billing=FILE") == true)
+    }
+
+    @Test("a worker does not start with a secret that it cannot use") func unusable() async throws {
+        let fleet = try await Fleet()
+        #expect(throws: Failure.self) { try fleet.worker("w") { $0.webhookSecrets = ["a": "/nowhere"] } }
+    }
+}
