@@ -56,8 +56,11 @@ MUTATIONS = {
     ]),
 }
 
-# Rules of batches, which the ledger checks.
+# Rules of batches and of next steps, which the ledger checks.
 OF_BATCHES = {
+    "followed": ("the end of a run pushes nothing", [
+        ("if job.steps then Steps.push(c, job.steps) end\n", ""),
+    ]),
     "twice": ("a member counts once more in each state that it comes to", [
         ("    local left = before and IS_STATE[before] and redis.pcall('HINCRBY', hash, before, -1)\n", "    local left = 0\n"),
     ]),
