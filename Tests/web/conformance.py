@@ -22,6 +22,13 @@ schemathesis.openapi.format("haul-url", URLS)
 schemathesis.openapi.format("haul-host", HOSTS)
 
 
+@schemathesis.hook
+def filter_body(context, body):
+    """No case has jobs that follow a job: their texts may have ${…}, so a schema cannot say which of them are valid."""
+    jobs = body if isinstance(body, list) else [body]
+    return not any(isinstance(job, dict) and ("then" in job or "else" in job) for job in jobs)
+
+
 def main():
     fleet = Fleet(sys.argv[1])
     try:
