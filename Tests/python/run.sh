@@ -8,15 +8,10 @@ cd "$(dirname "$0")/../.."
 # shellcheck source=deploy/lib/packages.sh
 . deploy/lib/packages.sh
 
-need_packages "${RUN_PACKAGES[@]}" python3-venv
+need_packages "${RUN_PACKAGES[@]}"
 haul=$(realpath "${1:?usage: Tests/python/run.sh HAUL-BINARY}")
 shift
-venv=.build/python-tests
-if [ ! -x "$venv/ready" ]; then
-    "${PYTHON:-python3}" -m venv "$venv"
-    "$venv/bin/pip" install -q --disable-pip-version-check mypy pytest redis
-    ln -s bin/python "$venv/ready"
-fi
+need_python python-tests mypy pytest redis
 export MYPY_CACHE_DIR=$PWD/$venv/mypy PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$PWD/Sources/PythonClient HAUL=$haul
 "$venv/bin/python" Sources/PythonClient/generate.py --check
 (cd Sources/PythonClient && "../../$venv/bin/python" -m mypy --strict haul_client)

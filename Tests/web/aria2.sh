@@ -7,13 +7,7 @@ cd "$(dirname "$0")/../.."
 # shellcheck source=deploy/lib/packages.sh
 . deploy/lib/packages.sh
 
-need_packages "${RUN_PACKAGES[@]}" python3-venv
+need_packages "${RUN_PACKAGES[@]}"
 haul=${1:-.build/debug/haul}
-venv=.build/aria2-client
-version=0.12.3
-if [ "$(cat "$venv/installed" 2>/dev/null)" != "$version" ]; then
-    python3 -m venv "$venv"
-    "$venv/bin/pip" install -q --disable-pip-version-check "aria2p==$version"
-    echo "$version" >"$venv/installed"
-fi
+need_python aria2-client aria2p==0.12.3
 PYTHONDONTWRITEBYTECODE=1 "$venv/bin/python" Tests/web/aria2.py "$haul"

@@ -7,15 +7,9 @@ cd "$(dirname "$0")/../.."
 # shellcheck source=deploy/lib/packages.sh
 . deploy/lib/packages.sh
 
-need_packages "${RUN_PACKAGES[@]}" python3-venv
+need_packages "${RUN_PACKAGES[@]}"
 haul=${1:-.build/debug/haul}
-venv=.build/openapi-client
-version=0.29.1
-if [ "$(cat "$venv/installed" 2>/dev/null)" != "$version" ]; then
-    python3 -m venv "$venv"
-    "$venv/bin/pip" install -q --disable-pip-version-check "openapi-python-client==$version" mypy
-    echo "$version" >"$venv/installed"
-fi
+need_python openapi-client openapi-python-client==0.29.1 mypy
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 # What the generator cannot express it leaves out with a warning. All of the description must be in the client.

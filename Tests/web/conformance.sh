@@ -9,19 +9,13 @@ cd "$(dirname "$0")/../.."
 # shellcheck source=deploy/lib/packages.sh
 . deploy/lib/packages.sh
 
-need_packages "${RUN_PACKAGES[@]}" python3-venv
+need_packages "${RUN_PACKAGES[@]}"
 haul=.build/debug/haul
 case ${1-} in
 '' | --*) ;;
 *) haul=$1 && shift ;;
 esac
-venv=.build/schemathesis
-version=4.32.5
-if [ "$(cat "$venv/installed" 2>/dev/null)" != "$version" ]; then
-    python3 -m venv "$venv"
-    "$venv/bin/pip" install -q --disable-pip-version-check "schemathesis==$version"
-    echo "$version" >"$venv/installed"
-fi
+need_python schemathesis schemathesis==4.32.5
 run() { "$venv/bin/python" -B Tests/web/conformance.py "$haul" --no-color --generation-database none --warnings off "$@"; }
 if [ "${1-}" = --long ]; then
     shift

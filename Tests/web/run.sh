@@ -13,7 +13,7 @@ cd "$(dirname "$0")/../.."
 # shellcheck source=deploy/lib/packages.sh
 . deploy/lib/packages.sh
 
-need_packages "${RUN_PACKAGES[@]}" chromium chromium-driver fonts-dejavu-core python3-venv
+need_packages "${RUN_PACKAGES[@]}" chromium chromium-driver fonts-dejavu-core
 haul=.build/debug/haul
 case ${1-} in
 '' | --*) ;;
@@ -23,11 +23,6 @@ program=browser.py
 if [ "${1-}" = --hour ]; then program=hour.py && shift; fi
 if [ "${1-}" = --shots ]; then program=shots.py && shift; fi
 if [ "${1-}" = --picture ]; then program=picture.py && shift; fi
-venv=.build/web-tests
-if [ ! -x "$venv/ready" ]; then
-    python3 -m venv "$venv"
-    "$venv/bin/pip" install -q selenium axe-selenium-python openapi-spec-validator
-    ln -s bin/python "$venv/ready"
-fi
+need_python web-tests selenium axe-selenium-python openapi-spec-validator
 "$venv/bin/python" -m openapi_spec_validator docs/reference/openapi.json
 PYTHONDONTWRITEBYTECODE=1 exec "$venv/bin/python" "Tests/web/$program" "$haul" "$@"

