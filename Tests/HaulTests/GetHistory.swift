@@ -278,8 +278,11 @@ final class GetHistory {
         let (index, now) = (command.resource, current(command.resource))
         let date = resources.value[index].date
         guard let file = files[name], command.policy != "rename" else { return [.fetched] }
-        if command.policy == "skip" { return [.stays] }
         let isSame = file.bytes == now
+        if command.policy == "skip" {
+            // With a checksum, status 0 means that the file has it.
+            return !command.hasChecksum || isSame ? [.stays] : file.owner == index ? [.fetched] : [.fails]
+        }
         if file.owner == index || command.policy == "overwrite" { return isSame ? [.fetched, .stays] : [.fetched] }
         if command.policy == "fail" { return command.hasChecksum && isSame ? [.stays, .fails] : [.fails] }
         if command.hasChecksum, isSame { return [.stays] }
