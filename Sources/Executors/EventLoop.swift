@@ -29,6 +29,7 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
     package struct Timer: Hashable, Sendable { fileprivate let id: UInt64 }
 
     private struct Watch {
+        let readiness: Readiness
         /// Distinguishes this watch from an earlier watch of the same descriptor number. An event of a descriptor that
         /// was closed may still be in the current batch after the number has been reused.
         let generation: UInt32
@@ -46,6 +47,8 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
 
     // Used on the loop's thread only.
     private var watches: [Int32: Watch] = [:]
+    /// The watches that have ended, and that epoll still has.
+    private var resting: [Int32: Watch] = [:]
     private var generation: UInt32 = 0
     private var timers = TimerQueue()
     private var endOfTurnHandlers: [() -> Void] = []
@@ -101,22 +104,48 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
     /// Calls `handler` whenever `descriptor` is ready (level-triggered). Replaces an earlier watch of `descriptor`.
     package func watch(_ descriptor: Int32, for readiness: Readiness, handler: @escaping (Readiness) -> Void) {
         checkIsolated()
+        let rested = resting.removeValue(forKey: descriptor)
+        if let rested, rested.readiness == readiness {
+            watches[descriptor] = Watch(readiness: readiness, generation: rested.generation, handler: handler)
+            return
+        }
         generation &+= 1
-        let known = watches.updateValue(Watch(generation: generation, handler: handler), forKey: descriptor) != nil
-        control(known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, descriptor, readiness)
+        let watch = Watch(readiness: readiness, generation: generation, handler: handler)
+        let isKnown = watches.updateValue(watch, forKey: descriptor) != nil || rested != nil
+        control(isKnown ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, descriptor, readiness)
     }
 
     /// Changes the events for which a descriptor is watched. Ignores a descriptor that is not watched.
     package func change(_ descriptor: Int32, to readiness: Readiness) {
         checkIsolated()
-        guard watches[descriptor] != nil else { return }
+        guard let watch = watches[descriptor] else { return }
+        watches[descriptor] = Watch(readiness: readiness, generation: watch.generation, handler: watch.handler)
         control(EPOLL_CTL_MOD, descriptor, readiness)
     }
 
     /// Ends a watch. Must be called before the descriptor is closed. Ignores a descriptor that is not watched.
     package func unwatch(_ descriptor: Int32) {
         checkIsolated()
-        guard watches.removeValue(forKey: descriptor) != nil else { return }
+        let isKnown = watches.removeValue(forKey: descriptor) != nil
+        guard resting.removeValue(forKey: descriptor) != nil || isKnown else { return }
+        remove(descriptor)
+    }
+
+    /// Ends a watch of a descriptor that is likely to be watched again soon, for the same events. epoll keeps the
+    /// descriptor until it reports an event that nobody waits for. `forget` must be called before the descriptor is
+    /// closed.
+    package func rest(_ descriptor: Int32) {
+        checkIsolated()
+        resting[descriptor] = watches.removeValue(forKey: descriptor)
+    }
+
+    /// Forgets a descriptor that is about to be closed, by which epoll loses it, too.
+    package func forget(_ descriptor: Int32) {
+        checkIsolated()
+        resting[descriptor] = nil
+    }
+
+    private func remove(_ descriptor: Int32) {
         var event = epoll_event()
         epoll_ctl(epoll, EPOLL_CTL_DEL, descriptor, &event)
     }
@@ -176,6 +205,7 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
             read(wakeup, &count, 8)
             return
         }
+        if resting.removeValue(forKey: descriptor) != nil { return remove(descriptor) }
         guard let watch = watches[descriptor], watch.generation == UInt32(truncatingIfNeeded: event.data.u64 >> 32)
         else {
             return

@@ -50,6 +50,10 @@ private actor OnLoop {
             }
         }
     }
+
+    func rest(_ descriptor: Int32) { loop.rest(descriptor) }
+
+    func forget(_ descriptor: Int32) { loop.forget(descriptor) }
 }
 
 @Suite struct EventLoopTests {
@@ -106,6 +110,51 @@ private actor OnLoop {
         close(ends[1])
         await actor.record(9)
         #expect(await actor.seen.last == 9)
+    }
+
+    private func openPipe() -> (input: Int32, output: Int32) {
+        var ends: [Int32] = [0, 0]
+        #expect(pipe(&ends) == 0)
+        return (ends[1], ends[0])
+    }
+
+    private func send(_ byte: UInt8, to descriptor: Int32) {
+        _ = withUnsafeBytes(of: byte) { write(descriptor, $0.baseAddress, 1) }
+    }
+
+    @Test("bytes for a resting descriptor wait until it is watched again") func resting() async throws {
+        let actor = OnLoop()
+        let (one, other) = (openPipe(), openPipe())
+        defer { for end in [one.input, one.output, other.input, other.output] { close(end) } }
+        for pipe in [one, other] { await actor.watch(pipe.output) }
+        await actor.rest(one.output)
+        send(1, to: one.input)
+        // When the second of these has been read, the loop has also seen the byte before them.
+        for byte in [UInt8(2), 3] {
+            send(byte, to: other.input)
+            try await eventually { await actor.seen.last == Int(byte) }
+        }
+        #expect(await actor.seen == [2, 3])
+        await actor.watch(one.output)
+        try await eventually { await actor.seen == [2, 3, 1] }
+        await actor.rest(one.output)
+        await actor.watch(one.output)
+        send(4, to: one.input)
+        try await eventually { await actor.seen == [2, 3, 1, 4] }
+    }
+
+    @Test("a new descriptor with the number of a resting one that was closed is watched") func reused() async throws {
+        let actor = OnLoop()
+        let (one, other) = (openPipe(), openPipe())
+        defer { for end in [one.input, one.output, other.input, other.output] { close(end) } }
+        await actor.watch(one.output)
+        await actor.rest(one.output)
+        await actor.forget(one.output)
+        // Closes what had the number before.
+        dup2(other.output, one.output)
+        await actor.watch(one.output)
+        send(1, to: other.input)
+        try await eventually { await actor.seen == [1] }
     }
 }
 

@@ -21,41 +21,69 @@ final class ConnectionSockets {
         case ended
     }
 
-    private var uses: [Int32: Use] = [:]
-    /// The local ports that were looked up so far, by socket.
-    private var ports: [Int32: UInt16] = [:]
+    /// The two ends of a connection.
+    private struct Ends: Equatable {
+        let localPort: UInt16
+        let peer: IPAddress
+        let peerPort: UInt16
+    }
+
+    private struct Connection {
+        var use = Use.used
+        /// Looked up once, because the ends of a connection never change. nil until the socket is connected.
+        var ends: Ends?
+        /// Its receive buffer is kept small for a transfer with a rate limit.
+        var isHeld = false
+    }
+
+    private var connections: [Int32: Connection] = [:]
     /// What the peers of closed sockets had not acknowledged.
     private var unacknowledged: [Int32: Int] = [:]
 
+    /// Called right before a socket is closed.
+    var willClose: (Int32) -> Void = { _ in }
+
+    func isOpen(_ socket: Int32) -> Bool { connections[socket] != nil }
+
     func opened(_ socket: Int32) {
-        uses[socket] = .used
+        connections[socket] = Connection()
         unacknowledged[socket] = nil
     }
 
     func close(_ socket: Int32) -> Int32 {
-        (uses[socket], ports[socket]) = (nil, nil)
+        connections[socket] = nil
         let left = clinux_unacknowledged(socket)
         if left > 0 { unacknowledged[socket] = Int(left) }
+        willClose(socket)
         return Glibc.close(socket)
     }
 
     /// The bytes that were sent on a socket and not acknowledged by its peer, even if libcurl has just closed it.
     func unacknowledged(on socket: Int32) -> Int {
-        uses[socket] == nil ? unacknowledged[socket] ?? 0 : Int(clinux_unacknowledged(socket))
+        connections[socket] == nil ? unacknowledged[socket] ?? 0 : Int(clinux_unacknowledged(socket))
     }
 
     /// Ends an idle connection that has received input, or its end, since the last response: the next request would
     /// take that input for its response. Returns whether the connection was ended.
     func endIfUnsolicited(from localPort: UInt16, to peer: IPAddress?, _ peerPort: UInt16) -> Bool {
-        let found = uses.keys.first { socket in
-            self.localPort(of: socket) == localPort && Self.isPeer(socket, peer, peerPort) && Self.hasInput(socket)
-        }
+        guard let peer else { return false }
+        let ends = Ends(localPort: localPort, peer: peer, peerPort: peerPort)
+        let unknown = connections.compactMap { $1.ends == nil ? $0 : nil }
+        for socket in unknown { connections[socket]?.ends = Self.ends(of: socket) }
+        let found = connections.first { $1.ends == ends && Self.hasInput($0) }?.key
         if let found { end(found) }
         return found != nil
     }
 
+    /// Keeps the receive buffer of a socket small, or lets it grow again.
+    func hold(_ socket: Int32, _ isHeld: Bool) {
+        guard let wasHeld = connections[socket]?.isHeld, wasHeld != isHeld else { return }
+        connections[socket]?.isHeld = isHeld
+        clinux_hold_receive_buffer(socket, isHeld)
+    }
+
     /// The sockets of all open connections.
-    var sockets: [Int32] { Array(uses.keys) }
+    var sockets: [Int32] { Array(connections.keys) }
 
     /// Whether the socket has bytes to read, has ended or has failed.
     static func hasInput(_ socket: Int32) -> Bool {
@@ -69,19 +97,22 @@ final class ConnectionSockets {
         return recv(socket, &byte, 1, Int32(MSG_PEEK) | Int32(MSG_DONTWAIT)) == 0
     }
 
-    private func localPort(of socket: Int32) -> UInt16? {
-        if let known = ports[socket] { return known }
-        ports[socket] = Self.port(socket, getsockname)
-        return ports[socket]
+    private static func ends(of socket: Int32) -> Ends? {
+        guard let localPort = port(socket, getsockname), let peerPort = port(socket, getpeername),
+            let peer = ipAddress(socket, getpeername)
+        else { return nil }
+        return Ends(localPort: localPort, peer: peer, peerPort: peerPort)
     }
 
     private func end(_ socket: Int32) {
         shutdown(socket, Int32(SHUT_RDWR))
-        uses[socket] = .ended
+        connections[socket]?.use = .ended
     }
 
     /// Whether there is a connection that may have to be ended later.
-    var needsMaintenance: Bool { uses.values.contains { if case .ended = $0 { false } else { true } } }
+    var needsMaintenance: Bool {
+        connections.values.contains { if case .ended = $0.use { false } else { true } }
+    }
 
     /// Records which connections are idle: those that no transfer uses.
     ///
@@ -89,14 +120,14 @@ final class ConnectionSockets {
     ///   - sockets: The sockets that were opened for running transfers.
     ///   - ports: The local ports of the connections that running transfers use.
     func record(used sockets: Set<Int32>, ports: Set<UInt16>, at now: UInt64) {
-        for (socket, use) in uses {
-            if case .ended = use { continue }
+        for (socket, connection) in connections {
+            if case .ended = connection.use { continue }
             // A socket that is not connected, or not any more, has no port.
             let isUsed = sockets.contains(socket) || Self.port(socket, getsockname).map(ports.contains) ?? true
             if isUsed {
-                uses[socket] = .used
-            } else if case .used = use {
-                uses[socket] = .idle(now)
+                connections[socket]?.use = .used
+            } else if case .used = connection.use {
+                connections[socket]?.use = .idle(now)
             }
         }
     }
@@ -104,7 +135,8 @@ final class ConnectionSockets {
     /// Ends connections that have been idle for too long, and idle connections to the servers that `waiting` waits for.
     func endIdle(for waiting: Set<Int32>, at now: UInt64) {
         let peers = Set(waiting.compactMap { Self.peer($0) })
-        for case (let socket, .idle(let since)) in uses {
+        for (socket, connection) in connections {
+            guard case .idle(let since) = connection.use else { continue }
             let isInTheWay = now >= since + Self.minIdleTime && Self.peer(socket).map(peers.contains) ?? false
             guard isInTheWay || now >= since + Self.idleLimit else { continue }
             end(socket)
@@ -115,10 +147,6 @@ final class ConnectionSockets {
 
     private static func port(_ socket: Int32, _ lookup: Lookup) -> UInt16? {
         address(socket, lookup).map { UInt16($0[2]) << 8 | UInt16($0[3]) }.flatMap { $0 == 0 ? nil : $0 }
-    }
-
-    private static func isPeer(_ socket: Int32, _ address: IPAddress?, _ port: UInt16) -> Bool {
-        Self.port(socket, getpeername) == port && address == Self.ipAddress(socket, getpeername)
     }
 
     private static func ipAddress(_ socket: Int32, _ lookup: Lookup) -> IPAddress? {

@@ -21,6 +21,9 @@ package struct ProxyEnvironment: Sendable, Equatable {
     /// All proxies that are named, so that they can be checked before they are used.
     package var named: [String] { [http, https, all].compactMap(\.self) }
 
+    /// No proxy is named, so no URL has to be read to find one.
+    package var namesNone: Bool { http == nil && https == nil && all == nil }
+
     /// The proxy for a URL; nil to connect directly.
     package func proxy(for url: WebURL) -> String? {
         guard let proxy = (url.scheme == "https" ? https : http) ?? all, !isException(url.host) else { return nil }

@@ -20,6 +20,7 @@ final class CurlMulti {
 
     init(loop: EventLoop, idleConnections: Int) {
         self.loop = loop
+        connections.willClose = { [unowned self] in self.loop.forget($0) }
         // A multi handle shares connections and resolved names anyway. TLS sessions are only shared by a share handle.
         ccurl_share(share, CURL_LOCK_DATA_SSL_SESSION)
         ccurl_multi_set_long(raw, CURLMOPT_MAXCONNECTS, idleConnections)
@@ -86,6 +87,7 @@ final class CurlMulti {
     /// after its end.
     func stop() {
         for socket in watched { loop.unwatch(socket) }
+        connections.willClose = { _ in }
         if let timer { loop.cancel(timer) }
         afterTurn = {}
     }
@@ -93,7 +95,8 @@ final class CurlMulti {
     private func watch(_ socket: Int32, for interest: Int32) {
         guard interest != CURL_POLL_REMOVE else {
             watched.remove(socket)
-            loop.unwatch(socket)
+            // A kept connection mostly serves the next transfer at once.
+            if connections.isOpen(socket) { loop.rest(socket) } else { loop.unwatch(socket) }
             return
         }
         var readiness: EventLoop.Readiness = []

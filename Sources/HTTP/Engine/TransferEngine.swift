@@ -48,7 +48,7 @@ package actor TransferEngine {
 
         /// The configuration for requests to this URL.
         func reaching(_ url: String) -> Configuration {
-            guard let proxyEnvironment, proxy == nil else { return self }
+            guard let proxyEnvironment, proxy == nil, !proxyEnvironment.namesNone else { return self }
             var result = self
             result.proxy = WebURL(url).flatMap(proxyEnvironment.proxy)
             return result
@@ -206,7 +206,10 @@ package actor TransferEngine {
     /// The transfer requires fewer bytes than before. They may all be waiting in the socket, so they are read at once.
     func shortened(_ id: UInt64) { tasks[id]?.reading.mark.set(1) }
 
-    func currentHostAddresses() -> Set<IPAddress> { hostAddresses.current() }
+    /// Not read if no address is refused.
+    func currentHostAddresses() -> Set<IPAddress> {
+        configuration.policy.allowsEverything ? [] : hostAddresses.current()
+    }
 
     // MARK: One task
 
@@ -221,7 +224,7 @@ package actor TransferEngine {
         lastID += 1
         let shared = TransferTask.Shared(
             configuration: configuration, limited: limited, slow: slow, connections: multi.connections,
-            hostAddresses: hostAddresses.current())
+            hostAddresses: currentHostAddresses())
         return TransferTask(id: lastID, request: request, easy: easy, shared: shared) { [weak self, id = lastID] in
             await self?.sourceHasBytes(id)
         }

@@ -29,9 +29,7 @@ extension TransferTask {
 
     /// To be called when the head has arrived: an earlier transfer on the connection may have had a rate limit.
     func beginRunAhead() {
-        if !hasLimits, connection.sockets.isEmpty, reading.mark.socket >= 0 {
-            clinux_hold_receive_buffer(reading.mark.socket, false)
-        }
+        if !hasLimits, connection.sockets.isEmpty { shared.connections.hold(reading.mark.socket, false) }
         boundRunAhead(monotonicNanoseconds())
     }
 
@@ -45,7 +43,7 @@ extension TransferTask {
                 buffer: Int(clinux_receive_buffer(socket)), taken: state.count.taken, at: now,
                 roundTrip: progress.path?.roundTrip ?? 0)
             : reading.runAhead.end()
-        if let isHeld { clinux_hold_receive_buffer(socket, isHeld) }
+        if let isHeld { shared.connections.hold(socket, isHeld) }
     }
 
     /// Stops the collecting until libcurl has read the socket.
@@ -81,6 +79,7 @@ extension TransferTask {
 extension TransferTask {
     /// To be called when the head has arrived.
     func beginFraming(isHTTP2: Bool) {
+        guard mayHaveFraming else { return }
         reading.framing = FramingOverhead(read: bytesRead ?? 0, buffer: easy?.bufferSize ?? 0, isHTTP2: isHTTP2)
     }
 
@@ -118,8 +117,15 @@ extension TransferTask {
 
 // The path to the server.
 extension TransferTask {
+    /// The whole body comes in a round trip or two. So nothing depends on its path: no connection is added, and the
+    /// response is not shortened.
+    private var isShort: Bool {
+        guard case .bytes(let length) = state.head?.length else { return false }
+        return length <= TransferState.shortRest
+    }
+
     func samplePath() {
-        guard reading.path.isDue(state.count.taken, at: state.expectingSince) else { return }
+        guard hasLimits || !isShort, reading.path.isDue(state.count.taken, at: state.expectingSince) else { return }
         var path = clinux_path()
         guard reading.mark.socket >= 0, clinux_look_at_path(reading.mark.socket, &path) == 0, path.round_trip > 0
         else { return }
