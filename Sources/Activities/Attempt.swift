@@ -38,22 +38,26 @@ package final class Attempt: Sendable {
             return state.stopReason != nil
         }
         if isStopped { task.cancel() }
-        let result = await task.value
+        return await end(await task.value)
+    }
+
+    /// The same in the caller's task, which costs less than a task of its own. Only cancelling that task stops it.
+    package func runUntilCancelled(_ activity: any Activity, _ io: RunIO) async -> ActivityResult {
+        await withTaskCancellationHandler {
+            state.withLock { $0.active = (activity, io) }
+            return await end(await withTaskExecutorPreference(activity.executor) { await activity.run() })
+        } onCancel: {
+            stop(.shutdown)
+        }
+    }
+
+    private func end(_ result: ActivityResult) async -> ActivityResult {
         let checkpoint = state.withLock { state in
             (state.active, state.task, state.last) = (nil, nil, result.progress)
             return state.checkpoint
         }
         await checkpoint?.value
         return result
-    }
-
-    /// The same. Cancelling the caller's task stops the attempt.
-    package func runUntilCancelled(_ activity: any Activity, _ io: RunIO) async -> ActivityResult {
-        await withTaskCancellationHandler {
-            await run(activity, io)
-        } onCancel: {
-            stop(.shutdown)
-        }
     }
 
     /// Stops the attempt, at once if its activity has not begun. The first reason counts, but `fenced` overrules all

@@ -66,8 +66,8 @@ int clinux_lock_bytes(int descriptor, off_t position, off_t length) {
     return fcntl(descriptor, F_OFD_SETLK, &lock) == 0 ? 0 : errno;
 }
 
-int clinux_unlock_bytes(int descriptor) {
-    struct flock lock = {.l_type = F_UNLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 0};
+int clinux_unlock_bytes(int descriptor, off_t position, off_t length) {
+    struct flock lock = {.l_type = F_UNLCK, .l_whence = SEEK_SET, .l_start = position, .l_len = length};
     return fcntl(descriptor, F_OFD_SETLK, &lock) == 0 ? 0 : errno;
 }
 

@@ -26,6 +26,9 @@ package struct JSONObject: Sendable {
     package mutating func set(_ name: String, json: String?) {
         guard let json else { return }
         if !members.isEmpty { members += "," }
-        members += "\(JSON.quoted(name)):\(JSON.onOneLine(json))"
+        // Joined piece by piece: an interpolation would copy everything once more.
+        members += JSON.quoted(name)
+        members += ":"
+        members += JSON.onOneLine(json)
     }
 }

@@ -154,6 +154,10 @@ package final class FileStore: Sendable {
         return true
     }
 
+    /// Whether work that is to be done soon waits for the next files, or for `runDeferredWork`. Otherwise it is done at
+    /// once, and nobody waits for it.
+    package var defersWork: Bool { commits.groups }
+
     /// A lock to hold while the file of this path gets its name. Blocks.
     func lock(_ path: String) throws(TransferError) -> NameLock { try NameLock(of: path, in: directory) }
 }

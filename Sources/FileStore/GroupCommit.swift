@@ -78,7 +78,7 @@ final class GroupCommit: Sendable {
     /// Makes everything in the file system of a descriptor durable; false if it did not.
     private let syncAll: @Sendable (Int32) -> Bool
     /// Whether group commit makes sense on the file system.
-    private let groups: Bool
+    let groups: Bool
     private let state = Mutex(State())
 
     init(

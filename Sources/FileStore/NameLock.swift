@@ -57,7 +57,7 @@ final class NameLock: Sendable {
         let code = clinux_lock_bytes(descriptor, 0, 0)
         guard code != EAGAIN, code != EACCES, isNamed(descriptor, in: root) else { return }
         root.unlink(fileName)
-        clinux_unlock_bytes(descriptor)
+        clinux_unlock_bytes(descriptor, 0, 0)
     }
 
     private static func isNamed(_ descriptor: Int32, in root: Directory) -> Bool {
@@ -66,7 +66,7 @@ final class NameLock: Sendable {
     }
 
     deinit {
-        clinux_unlock_bytes(descriptor)
+        clinux_unlock_bytes(descriptor, 0, 0)
         close(descriptor)
     }
 

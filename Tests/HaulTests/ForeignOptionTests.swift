@@ -45,7 +45,7 @@ import Testing
             ("get -o - -- -L", "get -o - -- -L"),
             (
                 "get https://h/a --mirror https://m/a -o b --mirror=https://n/a https://h/c --checksum x --mirror d",
-                "get https://h/a\thttps://m/a\thttps://n/a -o b https://h/c\td --checksum x"
+                "get https://h/a\thttps://m/a\thttps://n/a\0https://h/c\td -o b --checksum x"
             ),
             ("put -T file -F a=b -F file=@c https://h/", "put file --field a=b --form c https://h/"),
             ("call -sSL -r 0-9 -D - --data-raw x https://h/", "call -H Range: bytes=0-9 --include --data x https://h/"),

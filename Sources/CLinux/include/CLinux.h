@@ -39,9 +39,10 @@ int clinux_rename_exclusive(int directory, const char *from, const char *to);
 /// (F_OFD_SETLK). Returns 0 or an errno, at once.
 int clinux_lock_bytes(int descriptor, off_t position, off_t length);
 
-/// Releases all locks of this open file description (F_OFD_SETLK). Returns 0 or an errno. Closing the descriptor is not
-/// enough: between fork and exec a child of this process shares the open file description.
-int clinux_unlock_bytes(int descriptor);
+/// Releases the locks of this open file description on these bytes, or on all from `position` on if `length` is 0
+/// (F_OFD_SETLK). Returns 0 or an errno. Closing the descriptor is not enough: between fork and exec a child of this
+/// process shares the open file description.
+int clinux_unlock_bytes(int descriptor, off_t position, off_t length);
 
 /// accept4(2) with SOCK_CLOEXEC: no child inherits the connection. Returns -1 and sets errno on failure.
 int clinux_accept(int listener);

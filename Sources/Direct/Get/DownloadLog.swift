@@ -18,8 +18,25 @@ final class DownloadLog: Sendable {
     private let file: Mutex<DownloadLogFile>
     private let gathered = Mutex(Gathered())
 
-    /// Lines that wait for the next write. One write takes the lines of all downloads (group commit).
+    private let locks: Locks
+
+    private struct Claiming: Sendable {
+        let key: String
+        let path: String?
+        let root: String
+        let beginning: GetRecord?
+        let continuation: CheckedContinuation<Claim?, Never>
+
+        /// Whether a download has completed the file.
+        func isFileKnown(_ file: borrowing DownloadLogFile) -> Bool {
+            path.map { file.hasOwner(of: GetRecord.fileKey(of: $0, in: root)) } ?? false
+        }
+    }
+
+    /// Claims, and lines that wait for the next write. One turn of the thread, with one read and one write, serves all
+    /// downloads that have asked meanwhile (group commit).
     private struct Gathered {
+        var claims: [Claiming] = []
         var text: [UInt8] = []
         var isDurable = false
         var waiting: [CheckedContinuation<Void, Never>] = []
@@ -30,12 +47,12 @@ final class DownloadLog: Sendable {
     /// - Throws: `ExitStatus.usage` if its directory cannot be made; the reason has been printed.
     convenience init() throws {
         let places = [
-            Environment.text("XDG_STATE_HOME"), Environment.text("HOME").map { $0 + "/.local/state" },
-            getpwuid(getuid()).map { String(cString: $0.pointee.pw_dir) + "/.local/state" },
+            { Environment.text("XDG_STATE_HOME") }, { Environment.text("HOME").map { $0 + "/.local/state" } },
+            { getpwuid(getuid()).map { String(cString: $0.pointee.pw_dir) + "/.local/state" } },
         ]
         // The XDG specification says to ignore relative paths. /tmp is not a fallback because all users can write
         // there.
-        guard let home = places.compactMap(\.self).first(where: { $0.hasPrefix("/") }) else {
+        guard let home = places.lazy.compactMap({ $0() }).first(where: { $0.hasPrefix("/") }) else {
             throw ExitStatus.printing(.usage, "there is no home directory: set XDG_STATE_HOME to a directory of yours")
         }
         try self.init(in: home + "/haul/get")
@@ -45,6 +62,7 @@ final class DownloadLog: Sendable {
     init(in directory: String, maxBytes: Int = 1 << 20) throws {
         self.directory = directory
         file = Mutex(DownloadLogFile(in: directory, maxBytes: maxBytes))
+        locks = Locks(directory + "/lock")
         GetTarget.makeDirectories(directory, mode: 0o700)
         guard access(directory, W_OK) == 0 else {
             throw ExitStatus.printing(
@@ -62,35 +80,86 @@ final class DownloadLog: Sendable {
 
     /// The lock on a download that runs. It is released with its last reference, and when the process ends.
     final class Lock: Sendable {
-        private let descriptor: Int32
+        private let locks: Locks
+        private let position: off_t
 
-        fileprivate init(owning descriptor: Int32) { self.descriptor = descriptor }
+        fileprivate init(_ locks: Locks, _ position: off_t) { (self.locks, self.position) = (locks, position) }
 
-        deinit {
-            clinux_unlock_bytes(descriptor)
-            close(descriptor)
+        deinit { locks.release(position) }
+    }
+
+    /// The locks that this process holds. All are on one descriptor, which the kernel cannot tell apart, so a second
+    /// lock of this process on one download is refused here.
+    fileprivate final class Locks: Sendable {
+        private struct State {
+            var descriptor: Int32 = -1
+            var held: Set<off_t> = []
+        }
+
+        private let path: String
+        private let state = Mutex(State())
+
+        init(_ path: String) { self.path = path }
+
+        deinit { state.withLock { if $0.descriptor >= 0 { close($0.descriptor) } } }
+
+        /// False if another process, or this one, holds the lock. Blocks.
+        func take(_ position: off_t) -> Bool {
+            state.withLock { state in
+                if state.descriptor < 0 { state.descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600) }
+                guard state.descriptor >= 0, state.held.insert(position).inserted else { return false }
+                // On a file system without locks all callers go on without one.
+                let code = clinux_lock_bytes(state.descriptor, position, 1)
+                guard code == EAGAIN || code == EACCES else { return true }
+                state.held.remove(position)
+                return false
+            }
+        }
+
+        func release(_ position: off_t) {
+            state.withLock { state in
+                clinux_unlock_bytes(state.descriptor, position, 1)
+                state.held.remove(position)
+            }
         }
     }
 
     /// nil while another process, or another download of this process, has the lock.
     func lock(_ key: String) async -> Lock? { await pool.run { self.lockNow(key) } }
 
-    /// The lock and the record of a download. nil while the lock is held elsewhere.
-    func claim(_ key: String) async -> (lock: Lock, record: GetRecord?)? {
-        await visit { file in self.lockNow(key).map { ($0, file.record(key)) } }
-    }
-
     /// Blocks.
     private func lockNow(_ key: String) -> Lock? {
-        let descriptor = open(directory + "/lock", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
-        guard descriptor >= 0 else { return nil }
-        // Each download locks a byte of its own, at the offset that 60 bits of the key give. On a file system without
-        // locks all callers go on without one.
+        // Each download locks a byte of its own, at the offset that 60 bits of the key give.
         let position = off_t(key.prefix(15), radix: 16) ?? 0
-        let code = clinux_lock_bytes(descriptor, position, 1)
-        guard code == EAGAIN || code == EACCES else { return Lock(owning: descriptor) }
-        close(descriptor)
-        return nil
+        return locks.take(position) ? Lock(locks, position) : nil
+    }
+
+    // MARK: Claims
+
+    /// A download that no other run works on.
+    struct Claim: Sendable {
+        let lock: Lock
+        /// What earlier runs have recorded of the download.
+        let record: GetRecord?
+        /// Nothing was known of the download and its file, and the claim has recorded its beginning.
+        var isBegun = false
+    }
+
+    /// The lock and the record of a download. nil while the lock is held elsewhere.
+    func claim(_ key: String) async -> Claim? { await claim(key, file: nil, in: "", beginning: nil) }
+
+    /// Does the same, and records the beginning of a download of which nothing is known.
+    ///
+    /// - Parameters:
+    ///   - path: The file that the download is likely to complete, in `root`; nil if that is not known.
+    ///   - beginning: Recorded unless there is a record of the download, or of another one that completed the file.
+    func claim(_ key: String, file path: String?, in root: String, beginning: GetRecord?) async -> Claim? {
+        await withCheckedContinuation { continuation in
+            gather {
+                $0.claims.append(
+                    Claiming(key: key, path: path, root: root, beginning: beginning, continuation: continuation))
+            }
+        }
     }
 
     // MARK: Records
@@ -111,21 +180,44 @@ final class DownloadLog: Sendable {
 
     private func append(_ line: String, isDurable: Bool) async {
         await withCheckedContinuation { continuation in
-            let isFirst = gathered.withLock { gathered in
+            gather { gathered in
                 gathered.text += line.utf8
                 gathered.text.append(UInt8(ascii: "\n"))
                 gathered.isDurable = gathered.isDurable || isDurable
                 gathered.waiting.append(continuation)
-                return gathered.waiting.count == 1
             }
-            if isFirst { pool.submit { self.writeGathered() } }
         }
     }
 
+    private func gather(_ add: (inout Gathered) -> Void) {
+        let isFirst = gathered.withLock { gathered in
+            defer { add(&gathered) }
+            return gathered.claims.isEmpty && gathered.waiting.isEmpty
+        }
+        if isFirst { pool.submit { self.workOffGathered() } }
+    }
+
     /// Blocks.
-    private func writeGathered() {
-        let gathered = gathered.withLock { exchange(&$0, with: Gathered()) }
-        file.withLock { $0.append(gathered.text, isDurable: gathered.isDurable) }
+    private func workOffGathered() {
+        var gathered = gathered.withLock { exchange(&$0, with: Gathered()) }
+        // A record of another run counts if it was written before that run released its lock.
+        let locks = gathered.claims.map { lockNow($0.key) }
+        let claims = file.withLock { file in
+            if locks.contains(where: { $0 != nil }) { file.catchUp() }
+            var claims: [Claim?] = []
+            for (claiming, lock) in zip(gathered.claims, locks) {
+                var claim = lock.map { Claim(lock: $0, record: file.known(claiming.key)) }
+                if claim != nil, claim?.record == nil, let beginning = claiming.beginning, !claiming.isFileKnown(file) {
+                    gathered.text += beginning.text.utf8
+                    gathered.text.append(UInt8(ascii: "\n"))
+                    claim?.isBegun = true
+                }
+                claims.append(claim)
+            }
+            if !gathered.text.isEmpty { file.append(gathered.text, isDurable: gathered.isDurable) }
+            return claims
+        }
+        for (claiming, claim) in zip(gathered.claims, claims) { claiming.continuation.resume(returning: claim) }
         for continuation in gathered.waiting { continuation.resume() }
     }
 

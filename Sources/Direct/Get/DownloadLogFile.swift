@@ -30,6 +30,9 @@ struct DownloadLogFile: ~Copyable {
     private var files: [String: Line] = [:]
     /// The offset up to which the file has been read: always the end of a line.
     private var end = 0
+    /// What the file is read into; empty until the first read.
+    private var piece: [UInt8] = []
+    private static let pieceBytes = 64 << 10
     /// Bytes that this process has appended since it opened the file.
     private var appended = 0
 
@@ -96,15 +99,16 @@ struct DownloadLogFile: ~Copyable {
     }
 
     /// Reads what this and other processes have appended.
-    private mutating func catchUp() {
+    mutating func catchUp() {
         if !isOpened { openFile() }
         guard descriptor >= 0 else { return }
-        var pieceBytes = 64 << 10
         while true {
-            var piece = [UInt8](repeating: 0, count: pieceBytes)
-            let count = pread(descriptor, &piece, pieceBytes, off_t(end))
+            if piece.isEmpty { piece = [UInt8](repeating: 0, count: Self.pieceBytes) }
+            let count = pread(descriptor, &piece, piece.count, off_t(end))
             guard count > 0 else { return }
-            let read = piece.withUnsafeBytes { bytes in
+            // Taken out meanwhile, because `record` changes what has been read.
+            let buffer = exchange(&piece, with: [])
+            let read = buffer.withUnsafeBytes { bytes in
                 var start = 0
                 while start < count, let newline = memchr(bytes.baseAddress! + start, 10, count - start) {
                     let stop = bytes.baseAddress!.distance(to: UnsafeRawPointer(newline))
@@ -114,9 +118,14 @@ struct DownloadLogFile: ~Copyable {
                 return start
             }
             end += read
-            // A line may be longer than the buffer: then read it again into a larger one.
-            if read == 0, count < pieceBytes { return }
-            pieceBytes = read == 0 ? pieceBytes * 4 : 1 << 20
+            if count == buffer.count {
+                // A line may be longer than the buffer: then it is read again into a larger one.
+                piece = [UInt8](repeating: 0, count: read == 0 ? buffer.count * 4 : 1 << 20)
+                continue
+            }
+            // Most reads bring the few lines that were appended since the last one.
+            if buffer.count == Self.pieceBytes { piece = buffer }
+            if read == 0 { return }
         }
     }
 
@@ -128,11 +137,19 @@ struct DownloadLogFile: ~Copyable {
 
     mutating func record(_ key: String) -> GetRecord? {
         catchUp()
+        return known(key)
+    }
+
+    /// The record of a download, as of the last `catchUp`.
+    func known(_ key: String) -> GetRecord? {
         guard var record = lines[key].flatMap({ GetRecord(text($0)) }) else { return nil }
         // Another download may have replaced the file since, with one of the same size, date and inode.
         if let file = record.fileKey, let owner = files[file], owner.key != key { record.completed = nil }
         return record
     }
+
+    /// Whether a download has completed a file, as of the last `catchUp`.
+    func hasOwner(of file: String) -> Bool { files[file] != nil }
 
     /// The record of the download that completed a file last.
     mutating func owner(of file: String) -> GetRecord? {
@@ -197,12 +214,14 @@ struct DownloadLogFile: ~Copyable {
     /// Rewrites a large file in which many lines no longer count. Records of long completed downloads are left out,
     /// too.
     private mutating func compact() {
+        var status = stat()
+        guard fstat(descriptor, &status) == 0, status.st_size > maxBytes else { return }
         catchUp()
         let counted = Dictionary(
             [lines.values, files.values].joined().map { ($0.bytes.lowerBound, $0) }, uniquingKeysWith: { one, _ in one }
         )
         let counting = counted.values.reduce(0) { $0 + $1.bytes.count }
-        guard end > maxBytes, end - counting > counting / 2 else { return }
+        guard end - counting > counting / 2 else { return }
         let oldest = UnixTime.milliseconds - Self.longestAge
         var kept: [UInt8] = []
         for line in counted.values.sorted(by: { $0.bytes.lowerBound < $1.bytes.lowerBound }) {

@@ -73,8 +73,12 @@ package struct Get: AsyncParsableCommand {
         var plan = try await GetPlan(source, request, settings, isVerbose: verbose)
         try settings.stores.check(Set(plan.items.map(\.root) + [plan.root]))
         let downloadLog = try DownloadLog()
-        await UnfinishedDownloads.settle(await downloadLog.unended(), in: plan.root, plan.items, settings, downloadLog)
-        let left = UnfinishedDownloads(await downloadLog.unended(), in: plan.root, downloadLog)
+        var unended = await downloadLog.unended()
+        if !unended.isEmpty {
+            await UnfinishedDownloads.settle(unended, in: plan.root, plan.items, settings, downloadLog)
+            unended = await downloadLog.unended()
+        }
+        let left = UnfinishedDownloads(unended, in: plan.root, downloadLog)
         if source.forget || source.continues {
             await UnfinishedDownloads.removeHidden(in: plan.root, settings, downloadLog)
         }

@@ -34,6 +34,7 @@ struct GetCookies: Sendable {
 
     func jar(for urls: [String]) -> CookieJar {
         var jar = CookieJar(stored)
+        guard !pairs.isEmpty else { return jar }
         for url in urls.compactMap(WebURL.init) { for pair in pairs { jar.set(pair, from: url) } }
         return jar
     }

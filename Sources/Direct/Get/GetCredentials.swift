@@ -38,7 +38,7 @@ package struct GetCredentials: Sendable {
     func applyNetrc(to url: String) -> String { apply(nil, to: url) }
 
     private func apply(_ login: (user: String, password: String)?, to url: String) -> String {
-        guard let address = WebURL(url), address.login == nil,
+        guard login != nil || netrc != nil, let address = WebURL(url), address.login == nil,
             let login = login ?? netrc?.login(for: address.host), let scheme = url.byteRange(of: "://")
         else { return url }
         return url[..<scheme.upperBound] + PercentEncoding.component(login.user) + ":"

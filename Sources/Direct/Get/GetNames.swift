@@ -2,14 +2,20 @@ import Synchronization
 
 /// The names that the files of one command have, so that no two of its downloads work for one name.
 final class GetNames: Sendable {
-    private let owners = Mutex<[String: GetItem]>([:])
+    private struct Owner {
+        /// The `GetItem.key`.
+        let key: String
+        let url: String
+    }
 
-    /// Reserves a name for a download. The other download, if the name is reserved already.
-    func reserve(_ path: String, for item: GetItem) -> GetItem? {
+    private let owners = Mutex<[String: Owner]>([:])
+
+    /// Reserves a name for a download. The URL of the other download, if the name is reserved already.
+    func reserve(_ path: String, for item: GetItem) -> String? {
         owners.withLock { owners in
-            let owner = owners["\(item.root)/\(path)", default: item]
+            let owner = owners["\(item.root)/\(path)", default: Owner(key: item.key, url: item.urls.first ?? "")]
             owners["\(item.root)/\(path)"] = owner
-            return owner.key == item.key ? nil : owner
+            return owner.key == item.key ? nil : owner.url
         }
     }
 

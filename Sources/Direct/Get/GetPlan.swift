@@ -133,13 +133,15 @@ struct GetPlan {
         var entry = entry
         let place = entry.origin.map { "\($0): " } ?? ""
         if let server = entry.server { try RemoteList.confine(&entry, of: server) }
-        for url in entry.urls {
+        let given = entry.urls
+        for url in given {
             guard let scheme = Self.foreignScheme(of: url) else { continue }
             throw ExitStatus.printing(
                 .usage, "\(place)url: must begin with http:// or https://, not \(scheme): (\(MaskedURL.shown(url)))")
         }
-        let isSchemeAssumed = entry.urls.contains { Self.completed($0) != $0 }
-        entry.urls = entry.urls.map(Self.completed)
+        let urls = given.map(Self.completed)
+        let isSchemeAssumed = urls != given
+        if isSchemeAssumed { entry.urls = urls }
         let root = try entry.directory.map { directory in
             try GetTarget.absolute(
                 directory.hasPrefix("/") || GetTarget.isBucket(directory) ? directory : self.root + "/" + directory)
@@ -157,8 +159,9 @@ struct GetPlan {
             }
             entry.members.append(("checksum", JSON.quoted(checksum.description)))
         }
-        let address = entry.urls.first.flatMap(WebURL.init)
-        let terms = try address.flatMap { try settings.configuration?.terms(for: $0.host) }
+        let terms = try settings.configuration.flatMap { defaults in
+            try urls.first.flatMap(WebURL.init).flatMap { try defaults.terms(for: $0.host) }
+        }
         entry.members += (terms?.members ?? []).filter { member in !entry.members.contains { $0.0 == member.0 } }
         if let speed = settings.minSpeed, !entry.members.contains(where: { $0.0 == "min_speed" }) {
             entry.members.append(("min_speed", String(speed)))
@@ -230,8 +233,10 @@ struct GetPlan {
     /// A URL without a scheme means https.
     private static func completed(_ url: String) -> String {
         let url = url.contains("://") ? url : "https://" + url
-        // An empty path is "/" (RFC 3986 section 6.2.3).
-        guard let address = WebURL(url), address.path.isEmpty, address.query == nil, !url.contains("#") else {
+        // An empty path is "/" (RFC 3986 section 6.2.3). A URL with another "/" has a path, or needs none.
+        guard let scheme = url.byteRange(of: "://"), !url[scheme.upperBound...].utf8.contains(UInt8(ascii: "/")),
+            let address = WebURL(url), address.path.isEmpty, address.query == nil, !url.contains("#")
+        else {
             return url
         }
         return url + "/"

@@ -15,8 +15,8 @@ final class GetReporter: Sendable {
 
     private struct State {
         var screen = GetScreen()
-        /// The number of texts that wait to be written.
-        var pending = 0
+        /// What waits to be written.
+        var waiting: [WriteOut.Piece] = []
         /// The downloads whose first retry was printed. A row or the end tells of the others.
         var retried: Set<String> = []
         /// When the last line about the progress was printed.
@@ -64,22 +64,15 @@ final class GetReporter: Sendable {
 
     /// A line on standard error, whatever the form of the output is.
     func complain(_ text: String) {
-        let text = text.printable
-        let drawsOnError = drawsOnError
-        submit { screen in
-            let (before, after) = (screen.clear(), screen.redraw())
-            return {
-                Self.write(before, drawsOnError)
-                Terminal.complain(text)
-                Self.write(after, drawsOnError)
-            }
-        }
+        write([(text: text.printable + "\n", isError: true)])
     }
 
     func report(_ run: GetRun, _ event: ActivityEvent) {
-        var object = Self.event(event.name, run.item)
-        event.write(to: &object)
-        writeJSON(object)
+        if form == .json {
+            var object = Self.event(event.name, run.item)
+            event.write(to: &object)
+            line(object.text)
+        }
         switch event {
         case .warning(let text): record("\(run.item.label): \(text)")
         case .restarted(let why): record("\(run.item.label): restarts: \(why)")
@@ -91,11 +84,13 @@ final class GetReporter: Sendable {
     }
 
     func retrying(_ run: GetRun, _ failure: Failure, after delay: Duration, attempt: Int, of retries: Int) {
-        var object = Self.event("retrying", run.item)
-        object.set("error", failure.code.rawValue)
-        object.set("message", failure.message)
-        object.set("delay", delay.secondsValue)
-        writeJSON(object)
+        if form == .json {
+            var object = Self.event("retrying", run.item)
+            object.set("error", failure.code.rawValue)
+            object.set("message", failure.message)
+            object.set("delay", delay.secondsValue)
+            line(object.text)
+        }
         // One line for each download: five retries would scroll the terminal by ten lines.
         guard state.withLock({ $0.retried.insert(run.item.key).inserted }) || isVerbose else { return }
         let count = attempt > 0 ? " (\(attempt) of \(retries))" : ""
@@ -104,14 +99,14 @@ final class GetReporter: Sendable {
 
     func progress(_ run: GetRun, _ progress: ActivityProgress) {
         guard progress.connections > 0 || progress.received > 0 else { return }
-        guard form == .json, state.withLock({ $0.pending }) < Self.maxPending else { return }
+        guard form == .json, state.withLock({ $0.waiting.count }) < Self.maxPending else { return }
         var object = Self.event("progress", run.item)
         progress.write(to: &object)
-        writeJSON(object)
+        line(object.text)
     }
 
     func finished(_ run: GetRun, _ result: GetResult) {
-        if form == .json { return writeJSON(Self.ended(run.item, result)) }
+        if form == .json { return line(Self.ended(run.item, result).text) }
         // With `-o -` the command prints a summary of its own.
         if isOutputTaken, !result.isFailed { return }
         if case .failed = result.end { return complain(GetTable.line(run.item, result, from: here)) }
@@ -144,8 +139,7 @@ final class GetReporter: Sendable {
         let (drawsOnError, width) = (drawsOnError, size.width)
         submit { screen in
             screen.width = width
-            let text = screen.draw(lines)
-            return { Self.write(text, drawsOnError) }
+            return [(text: screen.draw(lines), isError: drawsOnError)]
         }
     }
 
@@ -166,53 +160,46 @@ final class GetReporter: Sendable {
     }
 
     /// A line of output that stays.
-    func line(_ text: String) {
-        let (isOutputTaken, drawsOnError) = (isOutputTaken, drawsOnError)
-        submit { screen in
-            let (before, after) = (screen.clear(), screen.redraw())
-            guard isOutputTaken != drawsOnError else {
-                return { Self.write(before + text + "\n" + after, isOutputTaken) }
-            }
-            return {
-                Self.write(before, drawsOnError)
-                Self.write(text + "\n", isOutputTaken)
-                Self.write(after, drawsOnError)
-            }
-        }
-    }
+    func line(_ text: String) { write([(text: text + "\n", isError: isOutputTaken)]) }
 
-    /// Writes the text of `--write-out` as it is, because programs read it.
+    /// Writes texts that stay as they are, because programs read them.
     func write(_ pieces: [WriteOut.Piece]) {
         let drawsOnError = drawsOnError
         submit { screen in
             let (before, after) = (screen.clear(), screen.redraw())
-            return {
-                Self.write(before, drawsOnError)
-                for piece in pieces { Self.write(piece.text, piece.isError) }
-                Self.write(after, drawsOnError)
-            }
+            return [(text: before, isError: drawsOnError)] + pieces
+                + [(text: after, isError: drawsOnError)]
         }
     }
 
-    private func writeJSON(_ object: JSONObject) { if form == .json { line(object.text) } }
+    /// The screen makes its texts under the lock, and the lock also determines their position in the queue. So texts are
+    /// written in the order in which they were made.
+    private func submit(_ body: (inout GetScreen) -> [WriteOut.Piece]) {
+        let isFirst = state.withLock { state in
+            let pieces = body(&state.screen).filter { !$0.text.isEmpty }
+            defer { state.waiting += pieces }
+            return state.waiting.isEmpty && !pieces.isEmpty
+        }
+        if isFirst { output.submit { self.writeWaiting() } }
+    }
+
+    /// Writes all that waits, with one call for neighbours that go to the same place. Blocks.
+    private func writeWaiting() {
+        let pieces = state.withLock { exchange(&$0.waiting, with: []) }
+        var (text, isError) = ("", false)
+        for piece in pieces {
+            if piece.isError != isError {
+                Self.write(text, isError)
+                (text, isError) = ("", piece.isError)
+            }
+            text += piece.text
+        }
+        Self.write(text, isError)
+    }
 
     private static func write(_ text: String, _ isError: Bool) {
         guard !text.isEmpty else { return }
-        guard isError else { return Terminal.write(text) }
-        _ = text.withCString { Glibc.write(STDERR_FILENO, $0, strlen($0)) }
-    }
-
-    /// The screen makes a text under the lock, and the lock also determines its position in the queue. So texts are written in the
-    /// order in which they were made.
-    private func submit(_ body: (inout GetScreen) -> @Sendable () -> Void) {
-        state.withLock { state in
-            let work = body(&state.screen)
-            state.pending += 1
-            output.submit { [self] in
-                work()
-                self.state.withLock { $0.pending -= 1 }
-            }
-        }
+        if isError { Terminal.prompt(text) } else { Terminal.write(text) }
     }
 
     // MARK: JSON

@@ -26,16 +26,19 @@ final class GetRun: RunHost {
     private let downloadLog: DownloadLog
     private let names: GetNames
     private let reporter: GetReporter
+    /// A command runs as soon as the file is there. It must find nothing hidden beside the file.
+    private let hasHook: Bool
     private let state: Mutex<State>
     private let begun = ContinuousClock.now
     /// A person waits, so the download fails if the server asks for a longer pause (Retry-After).
     private static let longestWait = Duration.seconds(300)
 
     init(
-        _ item: GetItem, _ settings: GetSettings, _ downloadLog: DownloadLog, _ names: GetNames, _ reporter: GetReporter
+        _ item: GetItem, _ settings: GetSettings, _ downloadLog: DownloadLog, _ names: GetNames,
+        _ reporter: GetReporter, hasHook: Bool = false
     ) {
         (self.item, self.settings, self.downloadLog) = (item, settings, downloadLog)
-        (self.names, self.reporter) = (names, reporter)
+        (self.names, self.reporter, self.hasHook) = (names, reporter, hasHook)
         state = Mutex(State(view: View(name: item.label)))
     }
 
@@ -49,11 +52,11 @@ final class GetRun: RunHost {
 
     /// Runs until the download has ended. Cancelling the task stops it, and keeps what can be continued.
     func run() async -> GetResult {
-        guard let (lock, claimed) = await claim() else { return GetResult(end: .stopped) }
-        defer { withExtendedLifetime(lock) {} }
         let store: any Store
         do { store = try await settings.stores.store(item.root) } catch { return GetResult(end: .failed(error)) }
-        var before = claimed
+        guard let claim = await claim() else { return GetResult(end: .stopped) }
+        defer { withExtendedLifetime(claim.lock) {} }
+        var before = claim.record
         var isClean = true
         do throws(TransferError) {
             isClean = try await before?.settle(in: store, downloadLog, isDurable: settings.isDurable) ?? true
@@ -61,7 +64,7 @@ final class GetRun: RunHost {
             guard case .failed(let failure) = error else { return GetResult(end: .stopped) }
             return GetResult(end: .failed(failure))
         }
-        let (own, other) = await owner(before, store.id)
+        let (own, other) = await owner(before, store.id, isNew: claim.isBegun)
         // In a bucket the store handles an object that has the name.
         let standing =
             GetTarget.isBucket(item.root)
@@ -72,6 +75,7 @@ final class GetRun: RunHost {
         if before?.isOpen != true, let file = await standing?.existingFileByChecksum() {
             return result(of: file, standing, isUnchanged: true)
         }
+        if claim.isBegun { return await attempts(standing, store, isNew: true) }
         var record = GetRecord(item, run: Token.make(), completed: own)
         (record.resume, record.unfinished) = (before?.resume, before?.unfinished)
         state.withLock { $0.record = record }
@@ -81,7 +85,12 @@ final class GetRun: RunHost {
 
     /// The file that an earlier download of this URL completed, and whether the file of the likely name is known to be
     /// of another URL.
-    private func owner(_ before: GetRecord?, _ store: String) async -> (own: CompletedFile?, isOfOther: Bool) {
+    ///
+    /// - Parameter isNew: The log has no record of this download, and none of the file.
+    private func owner(
+        _ before: GetRecord?, _ store: String, isNew: Bool
+    ) async -> (own: CompletedFile?, isOfOther: Bool) {
+        if isNew { return (nil, false) }
         var own: CompletedFile?
         // The record may be of another URL whose file has the same name. That file is not reused.
         if let before, before.isFile(of: item.urls) { own = before.completed }
@@ -99,10 +108,17 @@ final class GetRun: RunHost {
     }
 
     /// Waits for the lock. nil if the task is cancelled before that.
-    private func claim() async -> (lock: DownloadLog.Lock, record: GetRecord?)? {
+    private func claim() async -> DownloadLog.Claim? {
         var isSaid = false
+        // A download of which nothing is known begins with its claim, unless a file may end it before.
+        let isBegun = item.ifExists != .skip && item.job.checksum == nil
+        let record = isBegun ? GetRecord(item, run: Token.make(), completed: nil) : nil
+        let file = GetTarget.isBucket(item.root) ? nil : item.likelyPath
         while !Task.isCancelled {
-            if let claim = await downloadLog.claim(item.key) { return claim }
+            if let claim = await downloadLog.claim(item.key, file: file, in: item.root, beginning: record) {
+                if claim.isBegun { state.withLock { $0.record = record } }
+                return claim
+            }
             if !isSaid { reporter.record("\(item.label): another haul get is downloading it; waiting for that") }
             isSaid = true
             state.withLock { $0.view.phase = .waiting("waiting for another haul get") }
@@ -167,7 +183,7 @@ final class GetRun: RunHost {
     ) async -> Step {
         switch result.outcome {
         case .completed(let file, _, let isUnchanged):
-            return .end(await complete(result, file, standing, isUnchanged: isUnchanged))
+            return .end(await complete(result, file, standing, store, isUnchanged: isUnchanged))
         // Only requests and uploads end with a response.
         case .stopped, .responded:
             await saveCheckpoint(result)
@@ -298,7 +314,8 @@ final class GetRun: RunHost {
     }
 
     private func complete(
-        _ end: ActivityResult, _ file: CompletedFile, _ standing: UnrecordedFile?, isUnchanged: Bool
+        _ end: ActivityResult, _ file: CompletedFile, _ standing: UnrecordedFile?, _ store: any Store,
+        isUnchanged: Bool
     ) async -> GetResult {
         let hidden = end.remainder?.partialLocation?.name ?? ""
         let unfinished = state.withLock { state in
@@ -316,7 +333,8 @@ final class GetRun: RunHost {
         // aria2's control file describes the file that has just been replaced.
         if let unfinished, !isUnchanged { Aria2Control.remove(of: unfinished.file, in: item.root) }
         if standing?.proof == nil { await save(isDurable: false) } else { await downloadLog.remove(item.key) }
-        await end.remainder?.discard(soon: false)
+        // The record names what a killed run leaves until then.
+        await end.remainder?.discard(soon: !hasHook && (store as? FileStore)?.defersWork == true)
         return result(of: file, standing, isUnchanged: isUnchanged)
     }
 

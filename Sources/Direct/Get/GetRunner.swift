@@ -9,6 +9,8 @@ final class GetRunner: Sendable {
         var runs: [(index: Int, run: GetRun)] = []
         var results: [Int: GetResult] = [:]
         var totals = GetBars.Totals()
+        /// The queues that nobody has taken yet.
+        var queues: ArraySlice<[Int]> = []
     }
 
     private let items: [GetItem]
@@ -33,16 +35,17 @@ final class GetRunner: Sendable {
     /// Returns when all downloads have ended. Cancelling the task stops them, and keeps what can be continued.
     func run() async -> [(GetItem, GetResult)] {
         let ticks = Task { await tick() }
+        let queues = queues()
+        state.withLock { $0.queues = queues[...] }
         await withTaskGroup(of: Void.self) { group in
-            for (count, queue) in queues().enumerated() {
-                if count >= parallel { await group.next() }
-                if Task.isCancelled { break }
+            for _ in 0..<min(parallel, queues.count) {
                 // On libcurl's thread: most steps cost less than waking another thread for them.
                 group.addTask(executorPreference: settings.executor) {
-                    for index in queue where !Task.isCancelled { await self.work(index, self.items[index]) }
+                    while let queue = self.state.withLock({ $0.queues.popFirst() }) {
+                        for index in queue where !Task.isCancelled { await self.work(index, self.items[index]) }
+                    }
                 }
             }
-            await group.waitForAll()
         }
         ticks.cancel()
         await ticks.value
@@ -70,7 +73,7 @@ final class GetRunner: Sendable {
     }
 
     private func work(_ index: Int, _ item: GetItem) async {
-        let run = GetRun(item, settings, downloadLog, names, reporter)
+        let run = GetRun(item, settings, downloadLog, names, reporter, hasHook: hooks != nil)
         state.withLock { $0.runs.append((index, run)) }
         let record = settings.record(isNeeded: writeOut != nil, trace: reporter.trace(of: item.label))
         let (ended, late) = await TimeLimit.run(

@@ -1,13 +1,30 @@
 import ArgumentParser
 import HaulTerminal
 
+/// The URLs of a command line in one word.
+package enum GetURLs {
+    /// No argument of a process can contain it.
+    package static let separator = "\0"
+
+    static func split(_ words: [String]) -> [String] {
+        words.flatMap { word in
+            word.utf8.split(separator: 0, omittingEmptySubsequences: false).map { String(Substring($0)) }
+        }
+    }
+}
+
 /// The options that say what to download, and where to put it.
 struct GetSourceOptions: ParsableArguments {
     @Argument(
-        help:
+        help: ArgumentHelp(
             "URLs, with https:// if they have no scheme. [1-9], [01-10], [a-z] and {a,b} stand for several. A URL or file that ends in .meta4 is read as --metalink.",
+            valueName: "urls"),
         completion: .file(extensions: ["meta4"]))
-    var urls: [String] = []
+    private var words: [String] = []
+
+    /// The URLs, each with its mirrors after tabs.
+    var urls: [String] { GetURLs.split(words) }
+
     @Option(
         name: [.customShort("i", allowingJoined: true), .long],
         help:

@@ -54,6 +54,7 @@ enum GetTarget {
     /// Makes `path` and the missing directories above it. Errors are ignored: the caller notices them when it uses
     /// `path`.
     static func makeDirectories(_ path: String, mode: mode_t) {
+        guard access(path, F_OK) != 0 else { return }
         var made = path.hasPrefix("/") ? "/" : ""
         for part in path.split(separator: "/") {
             made += part + "/"

@@ -24,10 +24,10 @@ struct UnfinishedDownloads {
             guard !GetTarget.isBucket(record.root), let store = try? await settings.stores.store(record.root),
                 let files = store as? FileStore,
                 // A run that removes its hidden name itself has the lock.
-                let (lock, last) = await downloadLog.claim(record.key), let last, !last.isOpen
+                let claim = await downloadLog.claim(record.key), let last = claim.record, !last.isOpen
             else { continue }
             await last.discardHidden(in: files)
-            withExtendedLifetime(lock) {}
+            withExtendedLifetime(claim) {}
         }
     }
 
@@ -50,11 +50,11 @@ struct UnfinishedDownloads {
             else { continue }
             if placed[item.directory] == nil { placed[item.directory] = await files.placedKeys(in: item.folder) }
             guard placed[item.directory]?.contains(record.key) == true,
-                let (lock, last) = await downloadLog.claim(record.key), var last, last.isOpen
+                let claim = await downloadLog.claim(record.key), var last = claim.record, last.isOpen
             else { continue }
             // What cannot be settled now is found again by the next command.
             _ = try? await last.settle(in: store, downloadLog, isDurable: settings.isDurable)
-            withExtendedLifetime(lock) {}
+            withExtendedLifetime(claim) {}
         }
     }
 

@@ -48,12 +48,16 @@ final class UnrecordedFile: ExistingFile {
         (self.item, self.store, self.own) = (item, store.id, own)
         files = store as? FileStore
         (self.downloadLog, self.names) = (downloadLog, names)
-        let path = item.likelyPath.map { item.root + "/" + $0 }
-        let status = path.flatMap(Self.status)
-        // A file that aria2 has not finished was never the server's file, so its date says nothing.
-        let isWhole = status?.isFile == true && path.map { access($0 + Aria2Control.suffix, F_OK) != 0 } ?? true
-        let isAsked = item.isOnlyNewer && isWhole && own == nil && !isOfOther
-        modifiedSince = isAsked ? status.map { HTTPDate.text($0.seconds) } : nil
+        modifiedSince = item.isOnlyNewer && own == nil && !isOfOther ? Self.date(of: item) : nil
+    }
+
+    /// The date of the file that has the likely name; nil if there is none. A file that aria2 has not finished was never
+    /// the server's file, so its date says nothing.
+    private static func date(of item: GetItem) -> String? {
+        guard let path = item.likelyPath.map({ item.root + "/" + $0 }), let status = status(path), status.isFile,
+            access(path + Aria2Control.suffix, F_OK) != 0
+        else { return nil }
+        return HTTPDate.text(status.seconds)
     }
 
     /// Whether anything has the name that the file will most likely get.
@@ -86,17 +90,18 @@ final class UnrecordedFile: ExistingFile {
     func answer(to offer: Offer) async throws(TransferError) -> CompletedFile? {
         let path = item.hasName ? item.job.path! : (item.job.path ?? "") + offer.name
         if item.ifExists != .rename, let other = names.reserve(path, for: item) {
-            let url = MaskedURL.shown(other.urls.first ?? "")
+            let url = MaskedURL.shown(other)
             throw .failed(
                 Failure(
                     .fileExists,
                     "\(path) is the file of \(url) of this command: give each a name of its own, or choose --if-exists rename",
                     isFinal: true))
         }
+        // Most files are not there, which one call finds out.
+        var entry = stat()
+        guard lstat(item.root + "/" + path, &entry) == 0 else { return nil }
         guard let status = Self.status(item.root + "/" + path) else {
-            var link = stat()
-            guard lstat(item.root + "/" + path, &link) == 0, item.ifExists != .rename, item.ifExists != .overwrite
-            else { return nil }
+            if item.ifExists == .rename || item.ifExists == .overwrite { return nil }
             throw refusal(path, "is a symbolic link that leads nowhere")
         }
         guard status.isFile else {

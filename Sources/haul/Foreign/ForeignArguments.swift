@@ -1,4 +1,5 @@
 import HaulContract
+import HaulDirect
 import HaulTerminal
 
 /// The words of a command line, with options of curl, wget, wget2 and aria2 replaced by ours: `ForeignOption.all`.
@@ -71,7 +72,12 @@ struct ForeignArguments {
         }
     }
 
+    /// All URLs become one word: the parser's time grows with the square of the number of arguments.
     private mutating func append(argument: String) {
+        if verb == .get, let lastArgument, !words[lastArgument].hasPrefix("-"), !argument.hasPrefix("-") {
+            words[lastArgument] += GetURLs.separator + argument
+            return
+        }
         lastArgument = words.count
         words.append(argument)
     }
