@@ -1,5 +1,6 @@
 package import HaulContract
 package import HaulHTTP
+package import HaulStorage
 
 /// A file that may already be at a download's target, although no record mentions it. `haul get` checks it first.
 package protocol ExistingFile: Sendable {
@@ -11,6 +12,14 @@ package protocol ExistingFile: Sendable {
     ///
     /// - Throws: `TransferError` if the download cannot go on.
     func answer(to offer: Offer) async throws(TransferError) -> CompletedFile?
+
+    /// Whether `checkReplacement` compares the files.
+    var isCompared: Bool { get }
+
+    /// Called once all bytes are in `partial`, and before they replace the existing file.
+    ///
+    /// - Throws: `TransferError` if they must not replace it.
+    func checkReplacement(by partial: any Partial) async throws(TransferError)
 }
 
 /// What the server offers, by the head of its response.
@@ -22,4 +31,6 @@ package struct Offer: Sendable {
     package let source: String
     /// The server says that nothing has changed since `modifiedSince`. The response has no body.
     package let isUnmodified: Bool
+    /// Bytes of the existing file were joined with the server's, and the whole did not have the checksum.
+    package let hasMismatch: Bool
 }

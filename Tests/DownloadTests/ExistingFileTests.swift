@@ -73,6 +73,8 @@ import Testing
         typealias Judge = @Sendable (Offer) async throws(TransferError) -> CompletedFile?
         let modifiedSince: String?
         let body: Judge
+        let isCompared = false
+        func checkReplacement(by partial: any Partial) {}
         func answer(to offer: Offer) async throws(TransferError) -> CompletedFile? { try await body(offer) }
     }
 

@@ -86,6 +86,27 @@ import Testing
         #expect(bench.files.contents("x") == Array("mine".utf8))
     }
 
+    @Test(
+        "a server without ranges sends the whole, which replaces the old file only if that is a part of it",
+        arguments: [(3_000_000, 100_000), (5000, 1000)])
+    func withoutRanges(count: Int64, old: Int64) async throws {
+        let (bench, bytes) = (GetBench(), FileBytes(seed: 97, count: count))
+        let origin = try OriginServer { request in
+            request.path == "/x" ? OriginReply(headers: [("ETag", "\"v1\"")], body: bytes.all) : OriginReply(404)
+        }
+        bench.write("x", bytes.bytes(0..<old))
+        let get = try await bench.get(origin.url("/x"), "--checksum", "sha256:" + bytes.sha256)
+        #expect(get.status == 0 && get.out.contains("sha256 (given)"), "\(get)")
+        #expect(bench.files.holds("x", bytes) && bench.names == ["x"])
+        let other = FileBytes(seed: 1, count: old).all
+        bench.write("x", other)
+        let wrong = try await bench.get(origin.url("/x"), "--checksum", "sha256:" + bytes.sha256)
+        #expect(wrong.status == 1 && wrong.err.contains("do not belong to the file with the checksum"), "\(wrong)")
+        #expect(bench.files.contents("x") == other && bench.names == ["x"])
+        let next = try await bench.get(origin.url("/absent"))
+        #expect(!next.err.contains("unfinished"), "\(next)")
+    }
+
     // MARK: aria2
 
     /// A control file of version 1 with pieces of 1 MiB: the second one is complete, the third one has its first 32

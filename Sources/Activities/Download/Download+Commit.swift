@@ -9,6 +9,7 @@ extension Download {
     func commit(_ generation: Generation, _ total: Int64) async throws(TransferError) -> ActivityOutcome {
         if let error = generation.partial.error { throw error }
         try check(total)
+        try await assignment.existing?.checkReplacement(by: generation.partial)
         let begun = ContinuousClock.now
         return end(try await generation.partial.commit(whole(total, generation.entity)), of: generation, since: begun)
     }

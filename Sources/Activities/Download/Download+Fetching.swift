@@ -67,7 +67,10 @@ extension Download {
     var connectionLimit: Int { state.withLock { $0.isAlone } ? 1 : job.connections ?? context.connections }
 
     /// A small file is received into memory and then committed in one step, unless a checkpoint is due before.
-    private func isSmall(_ length: Int64) -> Bool { length <= 64 << 10 && job.minSpeed == nil }
+    private func isSmall(_ length: Int64) -> Bool {
+        // The bytes are compared with those of an existing file first, which requires a partial file.
+        length <= 64 << 10 && job.minSpeed == nil && assignment.existing?.isCompared != true
+    }
 
     /// The result of the request for the whole file.
     private enum WholeFileResponse {
@@ -136,7 +139,8 @@ extension Download {
         if isUnmodified, transfer.head.status != 304 || existing.modifiedSince == nil { return nil }
         let offer = Offer(
             name: suggestedName(transfer.head, finalURL.url), entity: entity ?? Entity(transfer.head, total: nil),
-            source: MaskedURL.text(mirrors[mirrors.current].url), isUnmodified: isUnmodified)
+            source: MaskedURL.text(mirrors[mirrors.current].url), isUnmodified: isUnmodified,
+            hasMismatch: state.withLock { $0.hasMismatch })
         guard let file = try await existing.answer(to: offer) else { return nil }
         await transfer.discard()
         return .completed(file, seconds: 0, unchanged: true)

@@ -14,6 +14,8 @@ package final class Download: Activity, RunRemainder {
         var received = ReceivedBytes()
         /// Use one response of one mirror only: joined bytes had the wrong checksum, or parts do not name a version.
         var isAlone = false
+        /// Joined bytes had the wrong checksum.
+        var hasMismatch = false
         /// For a finished file that is reused: what an earlier run has left to prove that the file is the job's own.
         var proof: PartialLocation?
     }
@@ -204,7 +206,7 @@ package final class Download: Activity, RunRemainder {
         state.withLock { state in
             let isJoined = state.generation?.inherited ?? 0 > 0 || state.received.responses > 1
             if failure.code == .checksumMismatch, isJoined, !state.isAlone {
-                state.isAlone = true
+                (state.isAlone, state.hasMismatch) = (true, true)
                 return "the bytes of several responses do not have the right checksum"
             }
             let url = state.mirrors.all[state.mirrors.current].url

@@ -68,7 +68,9 @@ final class GetRun: RunHost {
         // In a bucket the store handles an object that has the name.
         let standing =
             GetTarget.isBucket(item.root)
-            ? nil : UnrecordedFile(item, in: store, own: own, isOfOther: other, downloadLog, names)
+            ? nil
+            : UnrecordedFile(
+                item, in: store, own: own, isOfOther: other, unfinished: before?.unfinished, downloadLog, names)
         if item.ifExists == .skip, item.job.checksum == nil, standing?.isThere == true {
             return GetResult(end: .skipped, file: item.likelyPath)
         }
@@ -144,7 +146,7 @@ final class GetRun: RunHost {
             {
                 return await fail(wrong)
             }
-            await saveCheckpoint(result)
+            if standing?.isDisproved == true { await discardCopy(result) } else { await saveCheckpoint(result) }
             let isReached = state.withLock { $0.isReached }
             guard
                 let wait = settings.delay(after: failure, result, isReached: isReached, of: item.job, failed: &failed)
@@ -311,6 +313,15 @@ final class GetRun: RunHost {
             state.withLock { $0.record?.resume = point }
         }
         await save(isDurable: settings.isDurable)
+    }
+
+    /// Removes the copy of another program's bytes, which no run could make the file of.
+    private func discardCopy(_ result: ActivityResult) async {
+        await result.remainder?.discard(soon: false)
+        state.withLock { state in
+            state.record?.resume = nil
+            state.record?.unfinished = nil
+        }
     }
 
     private func complete(

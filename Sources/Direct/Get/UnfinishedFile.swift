@@ -68,6 +68,35 @@ struct UnfinishedFile: Sendable {
         try await sink.finish()
     }
 
+    /// Whether the file `part` has the same bytes as the file `whole` in the ranges `written`. Blocks.
+    static func isPart(_ written: ByteIntervals, of part: String, in whole: String) -> Bool {
+        let (theirs, ours) = (open(part, O_RDONLY | O_CLOEXEC), open(whole, O_RDONLY | O_CLOEXEC))
+        defer { for descriptor in [theirs, ours] where descriptor >= 0 { close(descriptor) } }
+        guard theirs >= 0, ours >= 0 else { return false }
+        for range in written.intervals {
+            for start in stride(from: range.lowerBound, to: range.upperBound, by: 1 << 20) {
+                let count = Int(min(1 << 20, range.upperBound - start))
+                guard let bytes = read(theirs, at: start, count), bytes == read(ours, at: start, count) else {
+                    return false
+                }
+            }
+        }
+        return true
+    }
+
+    /// Exactly `count` bytes.
+    private static func read(_ descriptor: Int32, at offset: Int64, _ count: Int) -> [UInt8]? {
+        let bytes = [UInt8](unsafeUninitializedCapacity: count) { buffer, filled in
+            while filled < count {
+                let position = off_t(offset) + off_t(filled)
+                let read = pread(descriptor, buffer.baseAddress! + filled, count - filled, position)
+                guard read > 0 else { return }
+                filled += read
+            }
+        }
+        return bytes.count == count ? bytes : nil
+    }
+
     private static func read(_ path: String, at offset: Int64, _ count: Int) async -> [UInt8]? {
         await UnrecordedFile.pool.run {
             let descriptor = open(path, O_RDONLY | O_CLOEXEC)

@@ -27,24 +27,27 @@ final class UnrecordedFile: ExistingFile {
     private let downloadLog: DownloadLog
     private let names: GetNames
     private let found = Mutex<Proof?>(nil)
-    /// The run has recorded that it may replace the unfinished file.
-    private var isReplaceable: Bool { unfinished.withLock { $0.isTried && $0.isTaken } }
     private struct Unfinished {
         var file: UnfinishedFile?
         /// A run continues from an unfinished file only once.
         var isTried = false
-        var isTaken = false
+        /// The file that the whole may replace, because this run or an earlier one has begun to continue it.
+        var replaceable: CompletedFile?
+        var isDisproved = false
     }
-    private let unfinished = Mutex(Unfinished())
+    private let unfinished: Mutex<Unfinished>
     static let pool = BlockingPool(name: "looking", limit: 4)
 
     let modifiedSince: String?
 
-    /// - Parameter isOfOther: The file of the likely name may be of another URL, whose date says nothing here.
+    /// - Parameters:
+    ///   - isOfOther: The file of the likely name may be of another URL, whose date says nothing here.
+    ///   - unfinished: The file of another program that an earlier run has begun to continue.
     init(
-        _ item: GetItem, in store: any Store, own: CompletedFile?, isOfOther: Bool, _ downloadLog: DownloadLog,
-        _ names: GetNames
+        _ item: GetItem, in store: any Store, own: CompletedFile?, isOfOther: Bool, unfinished: CompletedFile?,
+        _ downloadLog: DownloadLog, _ names: GetNames
     ) {
+        self.unfinished = Mutex(Unfinished(replaceable: unfinished))
         (self.item, self.store, self.own) = (item, store.id, own)
         files = store as? FileStore
         (self.downloadLog, self.names) = (downloadLog, names)
@@ -71,9 +74,33 @@ final class UnrecordedFile: ExistingFile {
     func takeUnfinished() -> UnfinishedFile? {
         unfinished.withLock { state in
             let file = state.file.take()
-            if file != nil { state.isTaken = true }
+            if let file { state.replaceable = file.file }
             return file
         }
+    }
+
+    /// The bytes of the unfinished file are not those of the server's file, so that no copy of them is of use.
+    var isDisproved: Bool { unfinished.withLock { $0.isDisproved } }
+
+    var isCompared: Bool { unfinished.withLock { $0.replaceable != nil } }
+
+    /// A server without ranges sends every byte itself, so the checksum says nothing about the unfinished file. If that is
+    /// no part of the whole, it is another file, which would be lost.
+    func checkReplacement(by partial: any Partial) async throws(TransferError) {
+        guard let old = unfinished.withLock({ $0.replaceable }), let hidden = partial.location?.name,
+            let status = Self.status(item.root + "/" + old.file), status.isOf(old)
+        else { return }
+        let (theirs, ours) = (item.root + "/" + old.file, item.root + "/" + item.folder + hidden)
+        let isPart = await Self.pool.run {
+            let control = Aria2Control(readable: theirs + Aria2Control.suffix)
+            return UnfinishedFile.isPart(control?.written ?? ByteIntervals([0..<status.size]), of: theirs, in: ours)
+        }
+        guard isPart else { throw disproof(old.file) }
+    }
+
+    private func disproof(_ path: String) -> TransferError {
+        unfinished.withLock { $0.isDisproved = true }
+        return refusal(path, "is there, but its bytes do not belong to the file with the checksum")
     }
 
     /// The existing file, if it has the job's checksum. Then no server needs to be asked.
@@ -150,10 +177,8 @@ final class UnrecordedFile: ExistingFile {
             throw refusal(path, "is there (\(status.words)), and the server does not announce the size of its own")
         }
         if control != nil || status.size < total {
-            let error = unfinished(path, status, control, of: total, offer)
-            // Nothing was written, so there is nothing to continue from. Only a file that is proven replaces this one.
-            if control?.written.isEmpty ?? (status.size == 0), isReplaceable { return nil }
-            throw error
+            if let error = unfinished(path, status, control, of: total, offer) { throw error }
+            return nil
         }
         guard total == status.size else {
             throw refusal(path, "is there (\(status.words)), and the server's has \(Units.bytes(total))")
@@ -216,10 +241,11 @@ final class UnrecordedFile: ExistingFile {
     }
 
     /// The refusal of a file that another program may not have finished. If the run can continue from its bytes,
-    /// `takeUnfinished` returns it afterwards.
+    /// `takeUnfinished` returns it afterwards. nil if the server sends all bytes once more, because it has no ranges or
+    /// because there was no byte to continue from: the whole may then replace the file, if `checkReplacement` agrees.
     private func unfinished(
         _ path: String, _ status: Status, _ control: Aria2Control?, of total: Int64, _ offer: Offer
-    ) -> TransferError {
+    ) -> TransferError? {
         let what =
             control.map { "is there, unfinished by aria2 (\(Units.bytes($0.written.count)))" }
             ?? "is there (\(status.words))"
@@ -242,7 +268,8 @@ final class UnrecordedFile: ExistingFile {
             }
             return state.isTried
         }
-        return refusal(path, isTried ? "is there, but its bytes do not belong to the file with the checksum" : what)
+        guard isTried else { return refusal(path, what) }
+        return offer.hasMismatch ? disproof(path) : nil
     }
 
     private func refusal(_ path: String, _ what: String, or other: String? = nil) -> TransferError {
