@@ -36,6 +36,7 @@ struct RedirectFollower: Sendable {
     /// The cookies with which each chain starts.
     let cookies: CookieJar
     let trace: (@Sendable (String) -> Void)?
+    let authentication: Authentication
     /// After a 301 or 302 a POST is sent again with its body, as after a 307 or 308, so that an uploaded file arrives.
     var keepsBody = false
     /// A server that has the entity only in a compressed form responds with 406 to `Accept-Encoding: identity`. Then
@@ -109,7 +110,7 @@ struct RedirectFollower: Sendable {
             Failure(.tooManyRedirects, "more than \(Self.maxRedirects) redirects: the redirects may form a loop"))
     }
 
-    /// Sends the request with the credentials of the URL: as Basic, or as Digest if the server requires that.
+    /// Sends the request with the credentials of the URL, as `authentication` says.
     private func send(_ request: HTTPRequest, to url: WebURL) async throws(TransferError) -> Transfer {
         var plain = request
         plain.url = url.text
@@ -125,18 +126,38 @@ struct RedirectFollower: Sendable {
             if let answer {
                 sent.url = url.withoutCredentials.text
                 sent.headers.append(HeaderField("Authorization", answer))
+            } else if authentication != .atOnce, !digests.takesBasic(url) {
+                sent.url = url.withoutCredentials.text
             }
             let transfer = try await engine.start(sent)
-            // If a kept nonce is refused, a new one takes its place. If a new nonce is refused, too, the credentials
-            // are wrong, unless the server calls the nonce stale.
             guard transfer.head.status == 401, answers < 3,
-                let challenge = DigestChallenge(transfer.head.headers.all("www-authenticate")),
-                answers == 0 || challenge.isStale
-            else { return transfer }
+                record(transfer.head, from: url, isFirst: answers == 0, hasSentDigest: answer != nil)
+            else {
+                guard transfer.head.status == 401, authentication == .digestOnly, answer == nil else { return transfer }
+                await transfer.discard()
+                throw .failed(
+                    Failure(
+                        .http(401),
+                        "the server does not offer Digest, and the password may not be sent in any other way",
+                        isFinal: true))
+            }
             answers += 1
-            digests.record(challenge, from: url)
             await transfer.discard()
         }
+    }
+
+    /// Records what a 401 asks for. False if the request has no other credentials to offer.
+    private func record(_ head: ResponseHead, from url: WebURL, isFirst: Bool, hasSentDigest: Bool) -> Bool {
+        let offers = head.headers.all("www-authenticate")
+        guard let challenge = DigestChallenge(offers) else {
+            return authentication == .whenAsked && !hasSentDigest && DigestChallenge.offersBasic(offers)
+                && digests.recordBasic(from: url)
+        }
+        // If a kept nonce is refused, a new one takes its place. If a new nonce is refused, too, the credentials are
+        // wrong, unless the server calls the nonce stale.
+        guard isFirst || challenge.isStale else { return false }
+        digests.record(challenge, from: url)
+        return true
     }
 }
 

@@ -10,7 +10,8 @@ enum GetDefaults {
         "continue", "watch",
     ]
     private static let flags: Set<String> = [
-        "globoff", "newer", "netrc", "no-proxy", "ipv4", "ipv6", "remote-time", "quiet", "verbose", "json",
+        "anyauth", "digest", "globoff", "newer", "netrc", "no-proxy", "ipv4", "ipv6", "remote-time", "quiet", "verbose",
+        "json",
     ]
 
     /// Adds the defaults before the words of the command line, which win because they come later.

@@ -1,3 +1,4 @@
+import Foundation
 import Glibc
 import HaulContract
 import HaulTestSupport
@@ -39,6 +40,54 @@ import Testing
         bench.write("netrc", "machine other login x password y\nmachine 127.0.0.1\n login me password \"p@:ss\"\n")
         #expect(try await bench.get("--netrc-file", bench.files.file("netrc"), origin.url("/b")).status == 0)
         #expect(try await bench.get(origin.url("/c")).err.contains("http_401"))
+    }
+
+    @Test("--digest and --anyauth send no password before the server asks, and --digest none as Basic")
+    func digest() async throws {
+        let bench = GetBench()
+        let challenge = "Digest realm=\"x\", nonce=\"n\", qop=\"auth\", algorithm=SHA-256"
+        let origin = try OriginServer { request in
+            let given = request.headers["authorization"]
+            let wanted = request.path.hasPrefix("/basic") ? "Basic " : "Digest "
+            if given?.hasPrefix(wanted) == true { return .file(Self.bytes, to: request) }
+            let offers = "Basic realm=\"x\"" + (wanted == "Basic " ? "" : ", " + challenge)
+            return OriginReply(401, headers: [("WWW-Authenticate", offers)])
+        }
+        func schemes(_ path: String) -> [String] {
+            origin.requests.filter { $0.path == path }.map {
+                String($0.headers["authorization"]?.prefix { $0 != " " } ?? "")
+            }
+        }
+        for option in ["--digest", "--anyauth"] {
+            let path = "/digest" + option
+            #expect(try await bench.get(option, "-u", "me:secret", origin.url(path)).status == 0)
+            #expect(schemes(path) == ["", "Digest"])
+        }
+        #expect(try await bench.get("--anyauth", "-u", "me:secret", origin.url("/basic")).status == 0)
+        #expect(schemes("/basic") == ["", "Basic"])
+        let refused = try await bench.get("--digest", "-u", "me:secret", origin.url("/basic2"))
+        #expect(refused.status == 1 && refused.err.contains("the server does not offer Digest"), "\(refused)")
+        #expect(schemes("/basic2") == [""])
+        let both = try await bench.get("--digest", "--bearer", "t", origin.url("/x"))
+        #expect(both.status == 2 && both.err.contains("--bearer sends a token with the first request"), "\(both)")
+    }
+
+    @Test("--digest and --anyauth also hold for what is sent") func digestPut() async throws {
+        let files = TemporaryDirectory()
+        let origin = try OriginServer { request in
+            request.headers["authorization"]?.hasPrefix("Digest ") == true
+                ? OriginReply(201)
+                : OriginReply(401, headers: [("WWW-Authenticate", "Digest realm=\"x\", nonce=\"n\"")])
+        }
+        try Data([1, 2, 3]).write(to: URL(filePath: files.file("a")))
+        for arguments in [
+            ["put", "--digest", files.file("a"), origin.url("/a")],
+            ["call", "--anyauth", "-d", "abc", origin.url("/a")],
+        ] {
+            let haul = try ChildProcess("haul", arguments + ["-u", "me:secret"])
+            #expect(try await haul.wait() == 0, "\(haul.standardError)")
+        }
+        #expect(origin.requests.map { $0.headers["authorization"]?.hasPrefix("Digest ") } == [nil, true, nil, true])
     }
 
     @Test("a cookie file is read, and its cookies are sent where they belong") func cookies() async throws {

@@ -132,7 +132,8 @@ package final class Call: Activity {
         template.sending = sending
         let follower = RedirectFollower(
             engine: context.engine, template: template, custom: request.headers + (try signature()),
-            digests: DigestSession(), cookies: assignment.cookies, trace: io.trace, keepsBody: request.isWebhook)
+            digests: DigestSession(), cookies: assignment.cookies, trace: io.trace,
+            authentication: context.authentication, keepsBody: request.isWebhook)
         let hasCoding = request.headers.contains { $0.name.lowercased() == "accept-encoding" }
         let transfer: Transfer
         do throws(TransferError) {

@@ -16,7 +16,8 @@ extension Download {
         template.hostBuckets = assignment.hostBuckets
         return RedirectFollower(
             engine: context.engine, template: template, custom: headers, digests: digests,
-            cookies: assignment.cookies, trace: io.trace, takesAnyCoding: true)
+            cookies: assignment.cookies, trace: io.trace, authentication: context.authentication,
+            takesAnyCoding: true)
     }
 
     /// Fetches the file from the start (`.begin`), or its missing bytes (`.go`), and commits it.

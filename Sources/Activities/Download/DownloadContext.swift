@@ -25,6 +25,7 @@ package struct DownloadContext: Sendable {
     package var webhookKeys: [String: WebhookKeys] = [:]
     /// Takes the bodies of responses to requests and uploads; nil keeps them in memory.
     package var receiver: (any ResponseReceiver)?
+    package var authentication = Authentication.atOnce
 
     package init(
         store: any Store, engine: TransferEngine, hosts: HostLimits, connections: Int, connectTimeout: Duration,

@@ -1,4 +1,5 @@
 package import ArgumentParser
+import HaulActivities
 import HaulContract
 import HaulFileStore
 import HaulTerminal
@@ -11,8 +12,15 @@ package struct GetRequestOptions: ParsableArguments {
     package var header: [String] = []
     @Option(
         name: [.customShort("u", allowingJoined: true), .long],
-        help: "USER[:PASSWORD] for servers that ask; without a password you are asked for it.")
+        help:
+            "USER[:PASSWORD], sent as Basic with the first request, or as Digest if the server requires that; without a password you are asked for it."
+    )
     package var user: String?
+    @Flag(help: "Send the password only once the server asks, and only as Digest, never as Basic.") var digest = false
+    @Flag(
+        help: "Send the password only once the server asks: as Digest, or as Basic if the server offers nothing better."
+    )
+    var anyauth = false
     @Option(help: "Send this token: Authorization: Bearer TOKEN.") package var bearer: String?
     @Flag(help: "Read the user and password of each host from ~/.netrc.") var netrc = false
     @Option(help: "Read the user and password of each host from this file.", completion: .file()) var netrcFile: String?
@@ -47,12 +55,19 @@ package struct GetRequestOptions: ParsableArguments {
     package var namesOfConnection: [String] {
         [
             ("--proxy", proxy != nil), ("--no-proxy", noProxy), ("--ca", certificates != nil),
-            ("--client-cert", client.file != nil), ("--save-cookies", saveCookies != nil),
+            ("--client-cert", client.file != nil), ("--save-cookies", saveCookies != nil), ("--digest", digest),
+            ("--anyauth", anyauth),
             ("-b with a file", cookie.contains { !$0.contains("=") }),
         ].filter(\.1).map(\.0) + network.names
     }
 
+    var authentication: Authentication { digest ? .digestOnly : anyauth ? .whenAsked : .atOnce }
+
     package func validate() throws {
+        guard bearer == nil || !digest && !anyauth else {
+            throw ValidationError(
+                "--bearer sends a token with the first request, which --digest and --anyauth forbid: give one of them.")
+        }
         guard user == nil || bearer == nil else {
             throw ValidationError("--user and --bearer are two ways to sign in: give one of them.")
         }

@@ -14,6 +14,7 @@ struct GetSettings: Sendable {
     private let limit: TokenBucket?
     private let transfer: GetTransferOptions
     private let cookies: GetCookies
+    private let authentication: Authentication
     let cookieFile: CookieFile?
 
     /// Seconds for DNS, connection and TLS together. The time is short, because a person waits.
@@ -53,6 +54,7 @@ struct GetSettings: Sendable {
         } catch { throw ExitStatus.printing(.usage, error.message) }
         cookies = try GetCookies(request.cookie)
         cookieFile = request.saveCookies.map { [cookies] in CookieFile($0, known: cookies.stored) }
+        authentication = request.authentication
         limit = transfer.limitRate?.bucket
         hosts = HostLimits(maxPerHost: max(Self.connectionsPerHost, transfer.connections))
         stores = GetStores(transfer, bucket, certificates: request.certificates)
@@ -93,7 +95,7 @@ struct GetSettings: Sendable {
             store: store, engine: engine, hosts: hosts, connections: transfer.connections,
             connectTimeout: .seconds(transfer.connectTimeout ?? Self.connectTimeout),
             stallTimeout: .seconds(transfer.timeout ?? Self.stallTimeout))
-        context.limit = limit
+        (context.limit, context.authentication) = (limit, authentication)
         return context
     }
 

@@ -24,6 +24,11 @@ package struct DigestChallenge: Sendable, Equatable {
         self = best
     }
 
+    /// Whether one of the values of WWW-Authenticate offers Basic.
+    package static func offersBasic(_ fields: [String]) -> Bool {
+        fields.flatMap(Challenges.read).contains { $0.scheme == "basic" }
+    }
+
     private init?(_ challenge: Challenges.Challenge) {
         guard challenge.scheme == "digest", let realm = challenge.parameters["realm"],
             let nonce = challenge.parameters["nonce"]
@@ -136,7 +141,8 @@ private struct Challenges {
     }
 }
 
-/// The nonces that the servers of one download have issued. Later requests need no new challenge.
+/// What the servers of one download have asked for: their nonces, and which of them take Basic. Later requests need no
+/// new challenge.
 package final class DigestSession: Sendable {
     private struct Nonce {
         let challenge: DigestChallenge
@@ -145,6 +151,8 @@ package final class DigestSession: Sendable {
     }
 
     private let nonces = Mutex<[String: Nonce]>([:])
+    /// The origins that have asked for Basic.
+    private let basic = Mutex<Set<String>>([])
 
     package init() {}
 
@@ -152,6 +160,11 @@ package final class DigestSession: Sendable {
     package func record(_ challenge: DigestChallenge, from url: WebURL) {
         nonces.withLock { $0[url.origin] = Nonce(challenge: challenge) }
     }
+
+    /// Records that the origin has asked for Basic. False if that is known already, so that the password was refused.
+    package func recordBasic(from url: WebURL) -> Bool { basic.withLock { $0.insert(url.origin).inserted } }
+
+    package func takesBasic(_ url: WebURL) -> Bool { basic.withLock { $0.contains(url.origin) } }
 
     /// The value of Authorization for a request; nil if its server has sent no challenge.
     package func authorization(_ login: WebURL.Login, method: String, for url: WebURL) -> String? {

@@ -12,7 +12,7 @@ extension ForeignOption {
         ForeignOption("-Z --parallel-immediate --create-dirs -nd --no-directories", .none, .implied, in: .get),
         ForeignOption("--compressed", .none, .implied),
         ForeignOption("--no-buffer", .none, .implied),
-        ForeignOption("--http1.1 --tlsv1.2 --ssl-reqd --tcp-nodelay --basic --digest --anyauth", .none, .implied),
+        ForeignOption("--http1.1 --tlsv1.2 --ssl-reqd --tcp-nodelay --basic", .none, .implied),
         ForeignOption("--retry-connrefused --retry-all-errors", .none, .implied),
         ForeignOption(
             "--always-resume --check-integrity --enable-color --enable-http-pipelining --human-readable --no-netrc --show-console-readout",
