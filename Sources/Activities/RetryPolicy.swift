@@ -7,8 +7,8 @@ package enum RetryPolicy {
     package static let retries = 5
     /// The same for a webhook. The waits between so many attempts are a day on average.
     package static let webhookRetries = 28
-    /// Seconds.
-    static let longestRetryAfter: Int64 = 3600
+    /// Seconds, so that no sum overflows.
+    static let longestRetryAfter: Int64 = 1 << 32
 
     package static func isRetryable(_ failure: Failure) -> Bool { !failure.isFinal && isRetryable(failure.code) }
 
@@ -40,7 +40,7 @@ package enum RetryPolicy {
         return max(jittered, retryAfter ?? .zero)
     }
 
-    /// Reads Retry-After (RFC 9110 section 10.2.3), a number of seconds or a date. The result is at most an hour.
+    /// Reads Retry-After (RFC 9110 section 10.2.3), a number of seconds or a date.
     ///
     /// - Parameter now: Unix seconds, by the server's clock if it is known.
     static func retryAfter(_ text: String, now: Int64) -> Duration? {

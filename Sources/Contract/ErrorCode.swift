@@ -138,15 +138,17 @@ package struct Failure: Error, Sendable, Equatable, CustomStringConvertible {
     /// One sentence that says what to do. Contains no secret: the creator of the message has masked header values,
     /// credentials and query strings of URLs.
     package var message: String { didSet { message = message.clipped(to: Self.maxMessage) } }
-    /// The wait that the server asked for in Retry-After, already capped. nil if there was no such field.
-    package var retryAfter: Duration?
+    /// The pause that the server asked for in Retry-After, however long. nil if there was no such field.
+    package let requestedPause: Duration?
+    /// The same, but at most an hour: a worker does not wait longer because of one response.
+    package var retryAfter: Duration? { requestedPause.map { min($0, .seconds(3600)) } }
     /// Whether a retry is useless, even if other failures with the same code may be retried.
     package var isFinal: Bool
     /// Details for the worker's log alone, which no producer gets.
     package var detail: String?
 
     package init(_ code: ErrorCode, _ message: String, retryAfter: Duration? = nil, isFinal: Bool = false) {
-        (self.code, self.retryAfter, self.isFinal) = (code, retryAfter, isFinal)
+        (self.code, requestedPause, self.isFinal) = (code, retryAfter, isFinal)
         self.message = message.clipped(to: Self.maxMessage)
     }
 

@@ -105,15 +105,34 @@ import Testing
     }
 
     @Test(
-        "get does not wait for a server with a long Retry-After", arguments: ["3600", "99999999999999999999"])
-    func longWait(_ seconds: String) async throws {
+        "get does not wait for a server with a long Retry-After, and says how long it is",
+        arguments: [("3600", "1h00m"), ("7200", "2h00m"), ("date", "2h00m"), ("99999999999999999999", "1193046h")])
+    func longWait(_ seconds: String, _ words: String) async throws {
         let bench = GetBench()
         let origin = try OriginServer { request in
-            request.number == 1 ? OriginReply(503, headers: [("Retry-After", seconds)]) : .file(Self.bytes, to: request)
+            guard request.number == 1 else { return .file(Self.bytes, to: request) }
+            let dates = [("Date", "Sun, 06 Nov 1994 08:49:37 GMT"), ("Retry-After", "Sun, 06 Nov 1994 10:49:37 GMT")]
+            return OriginReply(503, headers: seconds == "date" ? dates : [("Retry-After", seconds)])
         }
         let get = try await bench.get(origin.url("/a"))
-        #expect(get.status == 1 && get.err.contains("run the same command again in 1h00m"), "\(get)")
+        #expect(get.status == 1 && get.err.contains("run the same command again in \(words)"), "\(get)")
         #expect(try await bench.get(origin.url("/a")).status == 0)
+    }
+
+    @Test("put, call and get -o - do not wait for a server with a long Retry-After either")
+    func longWaitOfOthers() async throws {
+        let files = TemporaryDirectory()
+        let origin = try OriginServer { _ in OriginReply(503, headers: [("Retry-After", "7200")]) }
+        try Data([1, 2, 3]).write(to: URL(filePath: files.file("a")))
+        for arguments in [
+            ["put", files.file("a"), origin.url("/a")], ["call", "--retries", "2", origin.url("/a")],
+            ["get", "-o", "-", origin.url("/a")],
+        ] {
+            let haul = try ChildProcess("haul", arguments, environment: ["XDG_STATE_HOME": files.path])
+            #expect(try await haul.wait() == 1)
+            #expect(haul.standardError.contains("run the same command again in 2h00m"), "\(haul.standardError)")
+        }
+        #expect(origin.requests.count == 3)
     }
 
     @Test("SIGQUIT ends get at once") func quit() async throws {

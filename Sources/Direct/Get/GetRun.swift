@@ -30,8 +30,6 @@ final class GetRun: RunHost {
     private let hasHook: Bool
     private let state: Mutex<State>
     private let begun = ContinuousClock.now
-    /// A person waits, so the download fails if the server asks for a longer pause (Retry-After).
-    private static let longestWait = Duration.seconds(300)
 
     init(
         _ item: GetItem, _ settings: GetSettings, _ downloadLog: DownloadLog, _ names: GetNames,
@@ -159,12 +157,7 @@ final class GetRun: RunHost {
                 await downloadLog.remove(item.key)
                 return GetResult(end: .skipped, file: item.likelyPath)
             }
-            guard wait <= Self.longestWait else {
-                let time = Units.duration(wait.secondsValue)
-                return await fail(
-                    Failure(failure.code, "\(failure.message); run the same command again in \(time)")
-                )
-            }
+            if let tooLong = GetSettings.refusal(of: wait, after: failure) { return await fail(tooLong) }
             let retries = settings.retries(after: failure, isReached: isReached, of: item.job)
             reporter.retrying(self, failure, after: wait, attempt: failed, of: retries)
             state.withLock { $0.view.phase = .retrying(at: .now + wait, why: failure.code.rawValue) }

@@ -142,6 +142,16 @@ struct GetSettings: Sendable {
         }
     }
 
+    /// A person waits, so a transfer fails if the server asks for a longer pause (Retry-After).
+    private static let longestWait = Duration.seconds(300)
+
+    /// The failure that says when to give the command again; nil if a person would wait so long.
+    static func refusal(of wait: Duration, after failure: Failure) -> Failure? {
+        guard wait > longestWait else { return nil }
+        let time = Units.duration(max(wait, failure.requestedPause ?? .zero).secondsValue)
+        return Failure(failure.code, "\(failure.message); run the same command again in \(time)")
+    }
+
     /// The number of retries that a failure allows. If no server has ever answered, the host is most likely mistyped.
     /// Then the download fails at once, unless `--retries` is given.
     func retries(after failure: Failure, isReached: Bool, of job: Job) -> Int {

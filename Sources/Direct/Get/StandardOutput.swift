@@ -127,6 +127,9 @@ extension Get {
                 guard
                     let wait = settings.delay(after: failure, result, isReached: isReached, of: job, failed: &failed)
                 else { return GetResult(end: .failed(failure)) }
+                if let tooLong = GetSettings.refusal(of: wait, after: failure) {
+                    return GetResult(end: .failed(tooLong))
+                }
                 reporter.record("\(failure.message); again in \(Units.duration(wait.secondsValue))")
                 try? await Task.sleep(for: wait)
                 if Task.isCancelled { return GetResult(end: .stopped) }

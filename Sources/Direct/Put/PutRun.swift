@@ -79,6 +79,7 @@ final class PutRun: RunHost {
                 let wait = settings.delay(
                     after: failure, result, isReached: isReached, of: item.job, failed: &failed)
             else { return .failed(failure, result.response) }
+            if let tooLong = GetSettings.refusal(of: wait, after: failure) { return .failed(tooLong, result.response) }
             let isFirst = state.withLock { state in
                 defer { state.hasRetried = true }
                 state.view.phase = .retrying(at: .now + wait, why: failure.code.rawValue)
