@@ -79,6 +79,20 @@ import Testing
         #expect(quiet.status == 1 && quiet.out.isEmpty && quiet.err.contains("http_404"), "\(quiet)")
     }
 
+    @Test("the last line of --json about a download is its end") func lastLine() async throws {
+        let bench = GetBench()
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(Self.bytes, to: request)
+            // All of them end around the time of the first line about the progress.
+            reply.delay = .milliseconds(850 + 10 * (Int(request.path.dropFirst()) ?? 0))
+            return reply
+        }
+        let get = try await bench.get("--json", "-x1", origin.url("/[1-30]"))
+        var last: [String: String] = [:]
+        for event in try GetBench.events(get.out) { last[event["id"]?.string ?? ""] = event["event"]?.string }
+        #expect(get.status == 0 && last.count == 30 && last.values.allSatisfy { $0 == "completed" }, "\(last)")
+    }
+
     @Test("files are placed by -o and -d") func places() async throws {
         let bench = GetBench()
         let origin = try OriginServer { .file(FileBytes(seed: 1, count: 10), to: $0) }

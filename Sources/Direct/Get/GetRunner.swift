@@ -119,7 +119,10 @@ final class GetRunner: Sendable {
             reported = now
             settings.updateRate()
             await settings.stores.runDeferredWork()
-            for run in runs { reporter.progress(run, run.view.progress) }
+            // Under the lock, so that no line about a download follows the line about its end.
+            state.withLock { state in
+                for (_, run) in state.runs { reporter.progress(run, run.view.progress) }
+            }
         }
     }
 }
