@@ -79,6 +79,28 @@ import Testing
         #expect(quiet.status == 1 && quiet.out.isEmpty && quiet.err.contains("http_404"), "\(quiet)")
     }
 
+    @Test("a file without a proven end, or compressed unasked, gets its warning also with -o -")
+    func warnings() async throws {
+        let bench = GetBench()
+        let origin = try OriginServer { request in
+            var reply = OriginReply(
+                headers: request.path == "/br" ? [("Content-Encoding", "br")] : [], body: Self.bytes.bytes(0..<1000))
+            reply.framing = request.path == "/close" ? .close : request.path == "/chunked" ? .chunked : .length
+            return reply
+        }
+        for arguments in [[], ["-o", "-"], ["-o", "/dev/null"]] {
+            func get(_ path: String) async throws -> String {
+                let get = try bench.start(arguments + [origin.url(path)])
+                #expect(try await get.wait() == 0)
+                return get.standardError + get.standardOutput
+            }
+            let (close, chunked, br) = (try await get("/close"), try await get("/chunked"), try await get("/br"))
+            #expect(close.contains("may be incomplete") && close.contains("verified: nothing"), "\(close)")
+            #expect(!chunked.contains("may be incomplete") && chunked.contains("verified: end"), "\(chunked)")
+            #expect(br.contains("compressed although") && br.contains("verified: size"), "\(br)")
+        }
+    }
+
     @Test("the last line of --json about a download is its end") func lastLine() async throws {
         let bench = GetBench()
         let origin = try OriginServer { request in

@@ -160,6 +160,7 @@ extension Download {
                 partial: partial, predecessor: state.generation?.partialInStore, entity: entity, source: source,
                 finalURL: finalURL.text)
             state.generation = generation
+            state.completeness = entity.total == nil ? .end : .length
             return generation
         }
     }
@@ -228,6 +229,7 @@ extension Download {
             throw .failed(Failure(.sizeMismatch, "the file is longer than the \(size) bytes that were expected"))
         }
         if transfer.head.length == .untilClose {
+            state.withLock { $0.completeness = .nothing }
             io.report(
                 .warning(
                     "the server marked the end of the file only by closing the connection, so the file may be incomplete"
@@ -262,6 +264,7 @@ extension Download {
             throw TransferError(
                 .incomplete, "the server ended the response after \(total) bytes, although the file goes on")
         case nil:
+            state.withLock { $0.completeness = .nothing }
             io.report(
                 .warning("over HTTP/2, the server did not send the file's length, so the file may be incomplete"))
         }

@@ -4,6 +4,16 @@ import HaulHTTP
 package import HaulStorage
 import Synchronization
 
+/// What shows that all bytes of a file have come, unless a digest does.
+package enum Completeness: Sendable {
+    /// The server announced the length.
+    case length
+    /// The server marked the end, by its last chunk for example.
+    case end
+    /// A connection that broke would have looked the same.
+    case nothing
+}
+
 /// One run of one download: from the claim to a durable file with its final name.
 package final class Download: Activity, RunRemainder {
     /// The state that other threads read while the download runs.
@@ -16,6 +26,7 @@ package final class Download: Activity, RunRemainder {
         var isAlone = false
         /// Joined bytes had the wrong checksum.
         var hasMismatch = false
+        var completeness = Completeness.length
         /// For a finished file that is reused: what an earlier run has left to prove that the file is the job's own.
         var proof: PartialLocation?
     }
@@ -64,6 +75,8 @@ package final class Download: Activity, RunRemainder {
             return progress
         }
     }
+
+    package var completeness: Completeness { state.withLock { $0.completeness } }
 
     var transferred: Int64 { state.withLock { $0.received.inAll } }
 

@@ -19,6 +19,7 @@ final class GetRun: RunHost {
         var isReached = false
         /// Bytes received in all attempts.
         var transferred: Int64 = 0
+        var completeness = Completeness.length
     }
 
     let item: GetItem
@@ -259,6 +260,7 @@ final class GetRun: RunHost {
         state.withLock { state in
             state.view.progress = result.progress
             state.transferred += result.progress.transferred
+            state.completeness = download.completeness
             state.current = nil
         }
         return result
@@ -358,8 +360,10 @@ final class GetRun: RunHost {
         var result = GetResult(end: isUnchanged ? .unchanged : .completed, file: file.file)
         (result.bytes, result.checksum) = (file.bytes, file.checksum)
         result.seconds = (ContinuousClock.now - begun).secondsValue
-        result.transferred = state.withLock { $0.transferred }
-        result.verified = Verification.words(file, item.job, standing?.proof, isUnchanged: isUnchanged)
+        let (transferred, completeness) = state.withLock { ($0.transferred, $0.completeness) }
+        result.transferred = transferred
+        result.verified = Verification.words(
+            file, item.job, standing?.proof, completeness, isUnchanged: isUnchanged)
         state.withLock { $0.view.name = file.file }
         return result
     }

@@ -16,7 +16,7 @@ extension Get {
         let reporter = makeReporter()
         if source.isToStandardOutput, plan.items.contains(where: { $0.job.checksum == nil }) {
             reporter.record(
-                "bytes are written as they arrive, and only their number is verified; with --checksum the whole file is verified "
+                "bytes are written as they arrive, and at most their number is verified; with --checksum the whole file is verified "
                     + "before its first byte is written")
         }
         // One task for all files, so that a signal between two of them ends the command as well.
@@ -112,7 +112,8 @@ extension Get {
                     return view
                 }
             }
-            let result = await attempt.runUntilCancelled(Download(assignment, io, context: context), io)
+            let download = Download(assignment, io, context: context)
+            let result = await attempt.runUntilCancelled(download, io)
             bars.cancel()
             await bars.value
             isReached = isReached || result.progress.transferred > 0
@@ -120,7 +121,7 @@ extension Get {
             case .completed(let file, _, _):
                 var end = GetResult(end: .completed)
                 (end.bytes, end.checksum) = (file.bytes, file.checksum)
-                end.verified = Verification.words(file, job, nil, isUnchanged: false)
+                end.verified = Verification.words(file, job, nil, download.completeness, isUnchanged: false)
                 return end
             case .failed(let failure):
                 resume = await result.remainder?.finalCheckpoint() ?? resume
@@ -149,7 +150,9 @@ extension Get {
             return { [reporter, item] in reporter.decision(item, $0) }
         }
 
-        func report(_ event: ActivityEvent) {}
+        func report(_ event: ActivityEvent) {
+            if case .warning(let text) = event { reporter.record("\(item.label): \(text)") }
+        }
     }
 
     private static func show(

@@ -1,9 +1,11 @@
+import HaulActivities
 import HaulContract
 
 /// The words for what proves that a file is right.
 enum Verification {
     static func words(
-        _ file: CompletedFile, _ job: Job, _ proof: UnrecordedFile.Proof?, isUnchanged: Bool
+        _ file: CompletedFile, _ job: Job, _ proof: UnrecordedFile.Proof?, _ completeness: Completeness,
+        isUnchanged: Bool
     ) -> String {
         switch proof {
         case .checksum(let checksum, let authority): return "\(checksum.algorithm.rawValue) (\(authority))"
@@ -14,6 +16,11 @@ enum Verification {
         if isUnchanged { return file.entity.etag != nil ? "same ETag" : "same date" }
         if let checksum = job.checksum { return "\(checksum.algorithm.rawValue) (given)" }
         if let digest = file.entity.digest { return "\(digest.algorithm.rawValue) (server's)" }
-        return job.size != nil ? "size (given)" : "size"
+        if job.size != nil { return "size (given)" }
+        return switch completeness {
+        case .length: "size"
+        case .end: "end"
+        case .nothing: "nothing"
+        }
     }
 }
