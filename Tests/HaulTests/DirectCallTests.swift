@@ -52,6 +52,40 @@ import Testing
         #expect(try await call(origin.url("/j"), origin.url("/k")).out == "GET /j GET /k ")
     }
 
+    @Test("bodies and header fields are made as curl makes them") func bodies() async throws {
+        let origin = try OriginServer { Self.echo($0) }
+        let file = directory.file("lines")
+        try Data("a=1\r\nb\0=2\n".utf8).write(to: URL(filePath: file))
+        for (arguments, body) in [
+            (["-d", "@\(file)"], "a=1b=2"), (["--data-binary", "@\(file)"], "a=1\r\nb\0=2\n"),
+            (["--json", "{\"a\":", "--json", "1}"], "{\"a\":1}"), (["--data-urlencode", "=a b"], "a+b"),
+            (["--data-urlencode", "a b&", "--data-urlencode", "n=ü"], "a+b%26&n=%C3%BC"),
+            (["--data-urlencode", "n@\(file)"], "n=a%3D1%0D%0Ab%00%3D2%0A"),
+        ] {
+            let process = try ChildProcess("haul", ["call"] + arguments + [origin.url("/a")])
+            #expect(try await process.wait() == 0, "\(arguments): \(process.standardError)")
+            #expect(String(decoding: try #require(origin.requests.last).body.bytes, as: UTF8.self) == body)
+        }
+        #expect(try await call("-G", "--data-urlencode", "=a b", origin.url("/q")).out == "GET /q?a%20b ")
+        #expect(try await call("-H", "X-A:", "-H", "X-B;", origin.url("/h")).status == 0)
+        let seen = try #require(origin.requests.last)
+        #expect(seen.headers["x-a"] == nil && seen.headers["x-b"] == "")
+        _ = try await call("-F", "a=b;c;type=text/x;charset=utf-8", "-F", "d=e;f", origin.url("/form"))
+        let form = String(decoding: try #require(origin.requests.last).body.bytes, as: UTF8.self)
+        #expect(form.contains("name=\"a\"\r\nContent-Type: text/x;charset=utf-8\r\n\r\nb;c\r\n"), "\(form)")
+        #expect(form.contains("name=\"d\"\r\n\r\ne;f\r\n"), "\(form)")
+        for (arguments, words) in [
+            (["-d", "x", "-I"], "such a request has no body"),
+            (["-d", "x", "-H", "Content-Type:"], "every request has this field here"),
+            (["--json", "{\"a\":1}", "--json", "{\"b\":2}"], "must be JSON"),
+        ] {
+            let process = try ChildProcess("haul", ["call"] + arguments + [origin.url("/no")])
+            #expect(try await process.wait() == 2, "\(arguments)")
+            #expect(process.standardError.contains(words), "\(arguments): \(process.standardError)")
+        }
+        #expect(origin.requests.allSatisfy { $0.path != "/no" })
+    }
+
     @Test("the exit status shows whether the response is as expected, and its body is printed") func status()
         async throws
     {

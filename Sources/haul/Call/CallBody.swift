@@ -1,6 +1,7 @@
 import Glibc
 import HaulContract
 import HaulDirect
+import HaulHTTP
 import HaulTerminal
 
 /// The body of a call, from options that are named as in curl.
@@ -9,7 +10,8 @@ struct CallBody {
     var data: [String] = []
     /// The fields of `--data-urlencode`, which are encoded.
     var encoded: [String] = []
-    var json: String?
+    /// The pieces of `--json`.
+    var json: [String] = []
     var binary: String?
     /// The parts of `--form`.
     var form: [String] = []
@@ -23,16 +25,20 @@ struct CallBody {
         case bytes([UInt8], type: String)
     }
 
+    private var given: [Bool] { [!data.isEmpty, !encoded.isEmpty, !json.isEmpty, binary != nil, !form.isEmpty] }
+
+    /// Whether an option names a body.
+    var isGiven: Bool { given.contains(true) }
+
     /// nil without a body.
     ///
     /// - Throws: `ExitStatus.usage`; the reason has been printed.
     func content() throws -> Content? {
-        let given = [!data.isEmpty, !encoded.isEmpty, json != nil, binary != nil, !form.isEmpty].count { $0 }
-        if given > 1 {
+        if given.count(where: { $0 }) > 1 {
             throw Self.wrong("only one of --data, --data-urlencode, --json, --data-binary and --form may be given")
         }
-        if let json {
-            let text = String(decoding: try bytes(json), as: UTF8.self)
+        if !json.isEmpty {
+            let text = String(decoding: try json.flatMap(bytes), as: UTF8.self)
             guard (try? JSON(text)) != nil else { throw Self.wrong("--json must be JSON, not \(text)") }
             return .json(text)
         }
@@ -41,9 +47,48 @@ struct CallBody {
             let form = try FormBody(form) { try bytes($0) }
             return .bytes(form.bytes, type: form.type)
         }
-        if !encoded.isEmpty { return .fields(try encoded.map(NamedValue.parts)) }
+        if !encoded.isEmpty {
+            // The form of a job has only fields with names, whose values are texts.
+            let fields = encoded.compactMap { text in
+                text.firstIndex(of: "=").map { (String(text[..<$0]), String(text[text.index(after: $0)...])) }
+            }
+            let isForm = fields.count == encoded.count && fields.allSatisfy { !$0.0.isEmpty }
+            return isForm ? .fields(fields) : .text(try encodedText(space: "+"))
+        }
         guard !data.isEmpty else { return nil }
-        return .text(try data.map { String(decoding: try bytes($0), as: UTF8.self) }.joined(separator: "&"))
+        let pieces = try data.map { text in
+            // As in curl, whose -d sends one line of a form: --data-binary sends a file as it is.
+            try text.hasPrefix("@") ? bytes(text).filter { ![0, 10, 13].contains($0) } : Array(text.utf8)
+        }
+        let whole = Array(pieces.joined(separator: [UInt8(ascii: "&")]))
+        guard let text = String(validating: whole, as: UTF8.self) else {
+            return .bytes(whole, type: "application/x-www-form-urlencoded")
+        }
+        return .text(text)
+    }
+
+    /// The texts of `--data-urlencode`, encoded and joined by "&". Without a name a field is its value alone.
+    ///
+    /// - Parameter space: What stands for a space.
+    func encodedText(space: String) throws -> String {
+        try encoded.map { text in
+            guard let mark = text.firstIndex(of: "=") ?? text.firstIndex(of: "@") else {
+                return Self.encode(Array(text.utf8), space)
+            }
+            let (name, rest) = (text[..<mark], text[text.index(after: mark)...])
+            let value = try text[mark] == "=" ? Array(rest.utf8) : bytes("@" + rest)
+            return (name.isEmpty ? "" : Self.encode(Array(name.utf8), space) + "=") + Self.encode(value, space)
+        }.joined(separator: "&")
+    }
+
+    private static func encode(_ bytes: [UInt8], _ space: String) -> String {
+        bytes.map { byte in
+            switch byte {
+            case 32: space
+            case 0x80...: "%" + String(byte, radix: 16, uppercase: true)
+            default: PercentEncoding.component(String(Unicode.Scalar(byte)))
+            }
+        }.joined()
     }
 
     /// The bytes of `@FILE`, of standard input for `@-`, or of the text itself.

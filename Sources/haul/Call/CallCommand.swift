@@ -23,15 +23,19 @@ struct CallCommand: AsyncParsableCommand {
     var request: String?
     @Option(
         name: [.customShort("d", allowingJoined: true), .long],
-        help: "The body, as a browser's form. May be repeated. @FILE reads a file, @- standard input.")
+        help:
+            "The body, as a browser's form. May be repeated. @FILE reads a file without its line ends, @- standard input."
+    )
     var data: [String] = []
-    @Option(help: "A field NAME=VALUE of a form, which is encoded. May be repeated.") var dataUrlencode: [String] = []
+    @Option(
+        help: "A field of a form, which is encoded: NAME=VALUE, VALUE, =VALUE, NAME@FILE or @FILE. May be repeated.")
+    var dataUrlencode: [String] = []
     @Option(help: "The body as bytes. @FILE reads a file.") var dataBinary: String?
-    @Option(help: "The body as JSON. @FILE reads a file.") var json: String?
+    @Option(help: "The body as JSON. @FILE reads a file. Several are joined.") var json: [String] = []
     @Option(
         name: [.customShort("F", allowingJoined: true), .long],
         help:
-            "A part of a form, multipart/form-data: NAME=VALUE, or NAME=@FILE, which may end in ;type=…;filename=…. May be repeated."
+            "A part of a form, multipart/form-data: NAME=VALUE or NAME=@FILE, which may end in ;type=…;filename=…. May be repeated."
     )
     var form: [String] = []
     @Option(help: "A field NAME=VALUE of the query. May be repeated.") var query: [String] = []
@@ -70,6 +74,11 @@ struct CallCommand: AsyncParsableCommand {
         guard output.count < 2 || output.count == urls.count else {
             throw ValidationError(
                 "Several -o name one file for each URL: give as many, not \(output.count) for \(urls.count).")
+        }
+        guard !head || isInQuery || !body(limit: 0).isGiven else {
+            throw ValidationError(
+                "-I requests only the header fields, and such a request has no body: leave out -I, or send the data in the query with -G."
+            )
         }
         guard isDirect || output.count < 2, isDirect || !verbose && writeOut == nil else {
             throw ValidationError(
@@ -146,13 +155,16 @@ struct CallCommand: AsyncParsableCommand {
         }
         var query = data.joined(separator: "&")
         if !dataUrlencode.isEmpty {
-            query = try dataUrlencode.map(NamedValue.parts).map {
-                PercentEncoding.component($0.0) + "=" + PercentEncoding.component($0.1)
-            }.joined(separator: "&")
+            query = try body(limit: JobField.maxElementBytes).encodedText(space: "%20")
         }
         guard !query.isEmpty else { return url }
         return url + (url.contains("?") ? "&" : "?") + query
     }
+
+    /// The header fields that a request has even if nobody asks for them.
+    private static let lastingFields: Set = [
+        "accept", "accept-encoding", "content-length", "content-type", "host", "user-agent",
+    ]
 
     /// Bytes of a body that this process sends: it is in memory.
     private static let largestBody = 256 << 20
@@ -265,10 +277,17 @@ struct CallCommand: AsyncParsableCommand {
         var result: [(name: String, value: String)] = []
         func add(_ name: String, _ text: String?) { if let text { result.append((name, text)) } }
         add("method", (request ?? (head ? "HEAD" : nil)).map(JSON.quoted))
-        var fields = try servers.header.map { line in
+        var fields = try servers.header.compactMap { line in
+            // As in curl: "Name:" removes a field, and "Name;" sends it without a value.
+            if line.hasSuffix(";"), !line.contains(":") { return (String(line.dropLast()), "") }
             let parts = line.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
             guard parts.count == 2 else { throw wrong("--header must be \"Name: value\", not \"\(line)\"") }
-            return (String(parts[0]), String(parts[1].drop { $0 == " " }))
+            let (name, value) = (String(parts[0]), String(parts[1].drop { $0 == " " }))
+            guard value.isEmpty else { return (name, value) }
+            guard !Self.lastingFields.contains(name.lowercased()) else {
+                throw wrong("-H '\(line)': every request has this field here. Give it a value instead of removing it")
+            }
+            return nil
         }
         func addField(_ name: String, _ value: String) {
             if !fields.contains(where: { $0.0.lowercased() == name.lowercased() }) { fields.append((name, value)) }

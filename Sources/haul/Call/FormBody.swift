@@ -14,24 +14,44 @@ struct FormBody {
         type = "multipart/form-data; boundary=\(boundary)"
         for part in parts {
             let (name, value) = try NamedValue.parts(of: part)
-            var head = "--\(boundary)\r\n" + FormData.disposition(name)
-            var content = Array(value.utf8)
-            if value.hasPrefix("@") || value.hasPrefix("<") {
-                let pieces = value.split(separator: ";").map(String.init)
-                let path = String(pieces[0].dropFirst())
+            let (text, terms) = Self.terms(of: value)
+            var (filename, type) = (terms["filename"], terms["type"])
+            if type?.utf8.contains(where: { $0 < 32 || $0 == 127 }) == true {
+                throw ExitStatus.printing(.usage, "-F \(part): the type must not have control characters")
+            }
+            var content = Array(text.utf8)
+            if text.hasPrefix("@") || text.hasPrefix("<") {
+                let path = String(text.dropFirst())
                 content = try read("@" + path)
-                let terms = Dictionary(
-                    try pieces.dropFirst().map(NamedValue.parts).map { ($0.0.trimmingPrefix(" ").description, $0.1) },
-                    uniquingKeysWith: { $1 })
                 // As in curl, "<" sends the content of a file as an ordinary field.
-                if value.hasPrefix("@") {
-                    let last = path.split(separator: "/").last.map(String.init) ?? path
-                    head = "--\(boundary)\r\n" + FormData.disposition(name, filename: terms["filename"] ?? last)
-                    head += "\r\nContent-Type: \(terms["type"] ?? "application/octet-stream")"
+                if text.hasPrefix("@") {
+                    filename = filename ?? path.split(separator: "/").last.map(String.init) ?? path
+                    type = type ?? "application/octet-stream"
                 }
             }
+            let disposition = filename.map { FormData.disposition(name, filename: $0) } ?? FormData.disposition(name)
+            let head = "--\(boundary)\r\n" + disposition + (type.map { "\r\nContent-Type: \($0)" } ?? "")
             bytes += Array((head + "\r\n\r\n").utf8) + content + Array("\r\n".utf8)
         }
         bytes += Array("--\(boundary)--\r\n".utf8)
+    }
+
+    /// The value of a part, and the `type` and `filename` at its end. A type may have parameters of its own, and any other
+    /// ";" is one of the value.
+    private static func terms(of value: String) -> (text: String, terms: [String: String]) {
+        var pieces = value.split(separator: ";", omittingEmptySubsequences: false).map(String.init)[...]
+        var (text, terms, last) = (pieces.removeFirst(), [String: String](), String?.none)
+        for piece in pieces {
+            let name = ["type", "filename"].first { piece.drop { $0 == " " }.hasPrefix($0 + "=") }
+            if let name {
+                terms[name] = String(piece[piece.index(after: piece.firstIndex(of: "=")!)...])
+                last = name
+            } else if let last {
+                terms[last]! += ";" + piece
+            } else {
+                text += ";" + piece
+            }
+        }
+        return (text, terms)
     }
 }
