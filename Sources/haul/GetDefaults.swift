@@ -1,6 +1,8 @@
+import ArgumentParser
 import HaulContract
 import HaulDirect
 import HaulTerminal
+import Synchronization
 
 /// The options of `haul get` that its file of defaults sets, as words of the command line.
 enum GetDefaults {
@@ -13,6 +15,18 @@ enum GetDefaults {
         "anyauth", "digest", "globoff", "newer", "netrc", "no-proxy", "ipv4", "ipv6", "remote-time", "quiet", "verbose",
         "json",
     ]
+
+    /// The defaults of this process: the option, its word, and its file and line.
+    private static let given = Mutex<[(name: String, word: String, line: String)]>([])
+
+    /// A text to append to an error message: the lines of the options that `sentence` names, if their values alone are
+    /// wrong.
+    static func sources(of sentence: String) -> String {
+        given.withLock(\.self).filter { Settings.isNamed($0.name, in: sentence) && !isGood($0.word) }
+            .map { " (--\($0.name) comes from \($0.line))" }.joined()
+    }
+
+    private static func isGood(_ word: String) -> Bool { (try? Get.parse([word, "https://h/"])) != nil }
 
     /// Adds the defaults before the words of the command line, which win because they come later.
     ///
@@ -27,14 +41,18 @@ enum GetDefaults {
             func refusal(_ sentence: String) -> ExitStatus {
                 .printing(.usage, "\(file.path):\(setting.line): \(sentence)")
             }
+            func add(_ word: String) {
+                defaults.append(word)
+                given.withLock { $0.append((setting.name, word, "\(file.path):\(setting.line)")) }
+            }
             let valued = ForeignArguments.longValued[.get] ?? []
             if flags.contains(setting.name) {
                 guard let isSet = ["true": true, "false": false][setting.value] else {
                     throw refusal("\(setting.name) must be true or false, not \"\(setting.value)\"")
                 }
-                if isSet { defaults.append("--\(setting.name)") }
+                if isSet { add("--\(setting.name)") }
             } else if valued.contains(setting.name), !refused.contains(setting.name) {
-                defaults.append("--\(setting.name)=\(setting.value)")
+                add("--\(setting.name)=\(setting.value)")
             } else {
                 let near = Suggestion.nearest(to: setting.name, among: Array(valued.subtracting(refused).union(flags)))
                 throw refusal(

@@ -28,7 +28,7 @@ struct Haul: AsyncParsableCommand {
     static var verbs: [String] { configuration.subcommands.map { $0._commandName } }
 
     static func main() async {
-        ExitStatus.optionSources.withLock { $0 = Settings.sources }
+        ExitStatus.optionSources.withLock { $0 = { Settings.sources(of: $0) + GetDefaults.sources(of: $0) } }
         Terminal.occupyClosedDescriptors()
         Signals.ignoreFailedWrites()
         Signals.interruptCommand()

@@ -83,6 +83,9 @@ import Testing
             wrong.status == 1 && wrong.err.contains("checksum_mismatch") && bench.names == ["SUMS", "new"], "\(wrong)")
         let unknown = try await bench.get(origin.url("/d"), "--checksum-file", bench.files.file("SUMS"))
         #expect(unknown.status == 2 && unknown.err.contains("d is not in"), "\(unknown)")
+        bench.write("SUMS", "\(Self.bytes.sha256)  a\n\(Self.bytes.sha256)  a\n\(other)  ./a\n")
+        let doubtful = try await bench.get(origin.url("/a"), "--checksum-file", bench.files.file("SUMS"))
+        #expect(doubtful.status == 2 && doubtful.err.contains("two different checksums for a"), "\(doubtful)")
     }
 
     @Test("a Metalink file's files are downloaded, from a mirror that has them") func metalink() async throws {

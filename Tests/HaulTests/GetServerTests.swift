@@ -213,7 +213,9 @@ import Testing
             (["h/a", "--ca", "/no/ca"], "/no/ca, cannot be read: No such"),
             (["h/a", "--client-cert", "/no/cert"], "/no/cert, cannot be read: No such"),
             (["h/a", "-i", "/no/such"], "/no/such"), (["h/a", "-j", "0"], "--parallel"),
-            (["h/a", "h/b", "--checksum", "md5:00"], "--checksum-file"), (["h/a", "-N", "--if-exists", "skip"], "-N"),
+            (["h/a", "h/b", "--checksum", "md5:00"], "--checksum-file"),
+            (["h/a", "--checksum", "sha256-AAAA"], "sha512- and base 64, as in HTML (sha256-AAAA)"),
+            (["h/a", "-N", "--if-exists", "skip"], "-N"),
         ] as [([String], String)] {
             let process = try bench.start(arguments)
             #expect(try await process.wait() == 2, "\(arguments)")

@@ -52,6 +52,9 @@ import Testing
             ("quiet = yes", "must be true or false"), ("x", "write option = value"), ("output = a", "not an option"),
             ("[h]\nproxy = x", ":2: \"proxy\" is not a setting of a host"), ("[http://h/]", "without scheme"),
             ("[127.0.0.1]\nretries = x", "must be a number"),
+            ("[127.0.0.1]\n\nretries = 5000", "\(file):3: retries"),
+            ("retries = 1\nconnections = 900", "(--connections comes from \(file):2)"),
+            ("limit-rate = fast", "(--limit-rate comes from \(file):1)"),
         ] {
             try write(text)
             let wrong = try await bench.get(origin.url("/d"), environment: environment)

@@ -83,6 +83,20 @@ import Testing
         #expect(origin.requests.count == 1)
     }
 
+    @Test("a message about a sent POST names no field of a job") func message() async throws {
+        let origin = try OriginServer { _ in
+            var reply = OriginReply(201, body: [1, 2, 3])
+            (reply.cut, reply.end) = (1, .reset)
+            return reply
+        }
+        let path = try file("a", [1])
+        let put = try await put("-X", "POST", path, origin.url("/a"))
+        #expect(put.status == 1 && put.err.contains("find out whether the server has it"), "\(put)")
+        let call = try ChildProcess("haul", ["call", "-d", "x", origin.url("/a")])
+        #expect(try await call.wait() == 1 && call.standardError.contains("; --idempotent lets it be sent again"))
+        #expect(!(put.err + call.standardError).contains("see idempotent"))
+    }
+
     @Test("standard input and a pipe are sent with a length, and nothing of them is left") func input() async throws {
         let origin = try OriginServer { _ in OriginReply(201) }
         let haul = try #require(ChildProcess.path(of: "haul"))

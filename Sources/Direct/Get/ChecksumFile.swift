@@ -5,13 +5,21 @@ import HaulTerminal
 struct ChecksumFile {
     private var checksums: [String: Job.Checksum] = [:]
 
-    /// - Throws: `ExitStatus.usage` if a file has no checksum or cannot be read; the reason has been printed.
+    /// - Throws: `ExitStatus.usage` if a file cannot be read, has no checksum, or has two for one name; the reason has
+    ///   been printed.
     init(files: [String], _ lists: GetLists) throws {
         for file in files {
             let before = checksums.count
             for line in try lists.lines(of: file) {
                 guard let (name, checksum) = Self.read(line) else { continue }
-                checksums[name] = checksum
+                if let other = checksums.updateValue(checksum, forKey: name), other.algorithm == checksum.algorithm,
+                    other != checksum
+                {
+                    throw ExitStatus.printing(
+                        .usage,
+                        "\(TextFile.name(file)) has two different checksums for \(name), and one of them is wrong: remove that line"
+                    )
+                }
             }
             guard checksums.count > before else {
                 throw ExitStatus.printing(.usage, "\(TextFile.name(file)) has no line like \"<checksum>  <file name>\"")

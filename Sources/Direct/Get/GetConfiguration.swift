@@ -82,11 +82,14 @@ package struct GetConfiguration: Sendable {
         }
     }
 
-    /// The members of a job for a host that its section sets, and the header fields. Later sections win.
+    /// The members of a job for a host that its section sets, with the lines that set them, and the header fields. Later
+    /// sections win.
     ///
     /// - Throws: `ExitStatus.usage` for a value that is not a number; the reason has been printed.
-    func terms(for host: String) throws -> (members: [(String, String)], headers: [(String, String)]) {
-        var (members, headers) = ([String: String](), [(String, String)]())
+    func terms(
+        for host: String
+    ) throws -> (members: [(String, String)], lines: [String: String], headers: [(String, String)]) {
+        var (members, lines, headers) = ([String: String](), [String: String](), [(String, String)]())
         for setting in sections.filter({ $0.isFor(host) }).flatMap(\.settings) {
             switch setting.name {
             case "header": headers.append(try GetPlan.header(setting.value))
@@ -96,10 +99,12 @@ package struct GetConfiguration: Sendable {
                     throw ExitStatus.printing(
                         .usage, "\(path):\(setting.line): \(setting.name) must be a number, not \"\(setting.value)\"")
                 }
-                if let member = Self.members[setting.name] { members[member] = String(number) }
+                if let member = Self.members[setting.name] {
+                    (members[member], lines[member]) = (String(number), "\(path):\(setting.line): \(setting.name)")
+                }
             }
         }
-        return (members.map { ($0.key, $0.value) }, headers)
+        return (members.map { ($0.key, $0.value) }, lines, headers)
     }
 
     /// The settings with the lines that they come from.

@@ -162,7 +162,8 @@ struct GetPlan {
         let terms = try settings.configuration.flatMap { defaults in
             try urls.first.flatMap(WebURL.init).flatMap { try defaults.terms(for: $0.host) }
         }
-        entry.members += (terms?.members ?? []).filter { member in !entry.members.contains { $0.0 == member.0 } }
+        let own = Set(entry.members.map(\.0))
+        entry.members += (terms?.members ?? []).filter { !own.contains($0.0) }
         if let speed = settings.minSpeed, !entry.members.contains(where: { $0.0 == "min_speed" }) {
             entry.members.append(("min_speed", String(speed)))
         }
@@ -173,6 +174,9 @@ struct GetPlan {
             let isAboutURL = error.field == "url" || error.field == "urls"
             let url = isAboutURL ? entry.urls.first.map { " (\(MaskedURL.shown($0)))" } ?? "" : ""
             let sentence = error.field == "checksum" ? Self.explained(error, entry) : "\(error)\(url)"
+            if let field = error.field, !own.contains(field), let line = terms?.lines[field] {
+                throw ExitStatus.printing(.usage, "\(line): \(error.reason)")
+            }
             throw ExitStatus.printing(.usage, "\(place)\(sentence)")
         } catch { throw ExitStatus.printing(.usage, "\(place)\(error)") }
         if let url = job.unreadableURL {
@@ -215,7 +219,9 @@ struct GetPlan {
         guard let text = json.flatMap({ try? JSON($0) })?.string else { return "\(error)" }
         let algorithms = [32: "md5", 40: "sha1", 64: "sha256", 128: "sha512"]
         let isBare = text.utf8.allSatisfy { 48...57 ~= $0 || 97...102 ~= $0 | 32 }
-        guard isBare, let algorithm = algorithms[text.utf8.count] else { return "\(error) (\(text))" }
+        guard isBare, let algorithm = algorithms[text.utf8.count] else {
+            return "\(error), or sha256- or sha512- and base 64, as in HTML (\(text))"
+        }
         return "checksum: must name its algorithm: write \(algorithm):\(text)"
     }
 

@@ -188,13 +188,14 @@ final class GetRun: RunHost {
             return .failed(Failure(.io, "another program has taken or removed the partial file", isFinal: true))
         case .parked(let why):
             let reason =
-                await store.trouble()?.replacing("the root ", with: "it ")
+                await store.trouble().map { Failure(.io, $0).inCommand(.download).message }?
+                .replacing("the root ", with: "it ")
                 ?? (why == "disk" ? "the disk has no space for this file" : why)
             return .failed(
                 Failure(
                     .io, "\(item.root): \(reason); when that is fixed, the same command continues", isFinal: true))
         case .failed(let error):
-            guard let left = standing?.takeUnfinished() else { return .failed(error) }
+            guard let left = standing?.takeUnfinished() else { return .failed(error.inCommand(.download)) }
             switch await copyBytes(from: left, in: store) {
             case nil: return .again
             case .cancelled: return .end(GetResult(end: .stopped))

@@ -123,7 +123,8 @@ extension Get {
                 (end.bytes, end.checksum) = (file.bytes, file.checksum)
                 end.verified = Verification.words(file, job, nil, download.completeness, isUnchanged: false)
                 return end
-            case .failed(let failure):
+            case .failed(let error):
+                let failure = error.inCommand(.download)
                 resume = await result.remainder?.finalCheckpoint() ?? resume
                 guard
                     let wait = settings.delay(after: failure, result, isReached: isReached, of: job, failed: &failed)

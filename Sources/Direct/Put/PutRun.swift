@@ -63,12 +63,13 @@ final class PutRun: RunHost {
         var failed = 0
         while true {
             let result = await attempt()
-            guard case .failed(let failure) = result.outcome else {
+            guard case .failed(let error) = result.outcome else {
                 if case .responded(let response, _, _) = result.outcome {
                     return .responded(response, seconds: (ContinuousClock.now - begun).secondsValue)
                 }
                 return .stopped
             }
+            let failure = error.inCommand(item.job.kind)
             if result.response == nil, let url = item.job.urls.first,
                 let wrong = await settings.wrongScheme(failure, of: url)
             {

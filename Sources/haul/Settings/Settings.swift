@@ -84,12 +84,16 @@ struct Settings: Sendable {
         let settings = ofThisProcess?.settings ?? []
         let sources: [String] = settings.compactMap { setting in
             if case .arguments = setting.source { return nil }
-            guard let range = sentence.firstRange(of: "--\(setting.name)") else { return nil }
-            let next = sentence[range.upperBound...].first
-            guard next.map({ !$0.isLetter && !$0.isNumber && $0 != "-" }) ?? true else { return nil }
-            return " (--\(setting.name) comes from \(setting.source))"
+            return isNamed(setting.name, in: sentence) ? " (--\(setting.name) comes from \(setting.source))" : nil
         }
         return sources.joined()
+    }
+
+    /// Whether the sentence names the option, and not one whose name begins with that of this one.
+    static func isNamed(_ option: String, in sentence: String) -> Bool {
+        guard let range = sentence.firstRange(of: "--\(option)") else { return false }
+        let next = sentence[range.upperBound...].first
+        return next.map { !$0.isLetter && !$0.isNumber && $0 != "-" } ?? true
     }
 
     // MARK: Sources
