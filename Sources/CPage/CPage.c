@@ -27,6 +27,9 @@ static const struct chaul_page_file files[] = {
     {"batches.js", (const char[]) {
 #embed "../Web/Page/batches.js" suffix(, 0)
     }},
+    {"changes.js", (const char[]) {
+#embed "../Web/Page/changes.js" suffix(, 0)
+    }},
     {"charts.js", (const char[]) {
 #embed "../Web/Page/charts.js" suffix(, 0)
     }},

@@ -54,7 +54,7 @@ public struct BatchHandle: Sendable, Identifiable {
     private var channel: String { "batch/\(id)" }
 
     private func write(_ operation: BatchRequest) async throws(HaulError) {
-        try await mappingErrors { () throws(RedisError) in try await queue.queue.request(operation, ofBatch: id) }
+        _ = try await mappingErrors { () throws(RedisError) in try await queue.queue.request(operation, ofBatch: id) }
     }
 }
 

@@ -28,6 +28,6 @@ extension HaulQueue {
 
     private func write(_ operation: ControlOperation, for ids: [String]) async throws(HaulError) {
         guard !ids.isEmpty else { return }
-        try await mappingErrors { () throws(RedisError) in try await queue.request(operation, of: ids) }
+        _ = try await mappingErrors { () throws(RedisError) in try await queue.request(operation, of: ids) }
     }
 }

@@ -56,7 +56,7 @@ extension API {
         }
         let reader = try reader(path[1])
         return .readBody { body in
-            var change = AuditLog.Change(action: path[2], queue: reader.queue.name)
+            var change = ChangeRecord(path[2], by: caller.account, via: .page)
             do {
                 let response: ServerResponse
                 switch path[2] {
@@ -64,14 +64,14 @@ extension API {
                 case "control": response = try await control(body, reader, &change)
                 default: response = try await set(body, of: reader.queue, &change)
                 }
-                audit.changed(change, by: caller)
+                await audit.changed(change, of: reader.queue, by: caller)
                 return response
             } catch {
                 let error =
                     error as? APIError ?? (error as? RedisError).map { APIError($0) }
                     ?? APIError(503, .cancelled, "the request was given up")
                 // What was refused has changed nothing.
-                if error.status >= 500 { audit.failed(change, by: caller, error) }
+                if error.status >= 500 { audit.failed(change, of: reader.queue, by: caller, error) }
                 return error.response
             }
         }
@@ -156,7 +156,7 @@ extension API {
     // MARK: Changing
 
     private func push(
-        _ body: [UInt8], to queue: Queue, _ change: inout AuditLog.Change
+        _ body: [UInt8], to queue: Queue, _ change: inout ChangeRecord
     ) async throws -> ServerResponse {
         let json = try Self.read(body)
         let texts = json.array ?? [json]
@@ -179,9 +179,8 @@ extension API {
                 throw APIError(422, .badJob, "\(place)\(error). Nothing was pushed.")
             }
         }
-        change = AuditLog.Change(
-            action: "push", queue: queue.name,
-            details: ["jobs": "\(elements.count)", "ids": AuditLog.first(elements.map(\.id))])
+        change.action = "push"
+        change.select(elements.map(\.id))
         let timestamps = try await queue.push(now: elements)
         let pushed = elements.map { element in
             var json = JSONObject()
@@ -200,7 +199,7 @@ extension API {
 
     /// Requests an action of a batch, of jobs by their ids, or of all jobs in a state that match a filter.
     private func control(
-        _ body: [UInt8], _ reader: QueueReaderCache, _ change: inout AuditLog.Change
+        _ body: [UInt8], _ reader: QueueReaderCache, _ change: inout ChangeRecord
     ) async throws -> ServerResponse {
         let json = try Self.read(body)
         guard let action = json["action"]?.string, let request = Self.actions[action] else {
@@ -216,7 +215,7 @@ extension API {
                 422, .badRequest, "give one of ids, where with a state, and batch; limit requires where")
         }
         if let batch = json["batch"] { return try await control(batch, action, reader.queue, &change) }
-        change = AuditLog.Change(action: action, queue: reader.queue.name)
+        change.action = action
         var ids: [String]
         var isWhole = true
         if let selected = json["ids"] {
@@ -249,13 +248,11 @@ extension API {
             }
             let filter = JobFilter(place)
             if let problem = filter.problem { throw APIError(422, .badRequest, "\(problem). Nothing was requested.") }
-            change.details["where"] = .string(
-                AuditLog.cut("\(state.map { "state=\($0.rawValue) " } ?? "")\(filter)", to: 300))
+            change.filter = AuditLog.cut("\(state.map { "state=\($0.rawValue) " } ?? "")\(filter)", to: 300)
             (ids, isWhole) = try await reader.ids(in: state, filter, limit: Int(limit))
         }
-        change.details["jobs"] = "\(ids.count)"
-        change.details["ids"] = AuditLog.first(ids)
-        try await reader.queue.request(request, of: ids)
+        change.select(ids)
+        change.at = try await reader.queue.request(request, of: ids)
         return Self.json(202, #"{"requested":\#(ids.count),"more":\#(!isWhole)}"#)
     }
 
@@ -265,7 +262,7 @@ extension API {
 
     /// Requests an action of a whole batch, and of members that are pushed later.
     private func control(
-        _ batch: JSON, _ action: String, _ queue: Queue, _ change: inout AuditLog.Change
+        _ batch: JSON, _ action: String, _ queue: Queue, _ change: inout ChangeRecord
     ) async throws -> ServerResponse {
         guard let name = batch.string, JobField.isID(name) else {
             throw APIError(422, .badRequest, "batch must be a batch's name")
@@ -273,21 +270,20 @@ extension API {
         guard let request = Self.batchActions[action] else {
             throw APIError(422, .badRequest, "of a batch, action must be pause, resume, retry or cancel")
         }
-        change = AuditLog.Change(action: action, queue: queue.name, details: ["batch": .string(name)])
+        (change.action, change.batch) = (action, name)
         let counts = try await queue.batch(name)?.counts ?? [:]
-        try await queue.request(request, ofBatch: name)
+        change.at = try await queue.request(request, ofBatch: name)
         await reads.removeAll()
         return Self.json(
             202, #"{"requested":\#(counts[request == .retried ? .failed : .pending] ?? 0),"more":false}"#)
     }
 
     private func set(
-        _ body: [UInt8], of queue: Queue, _ change: inout AuditLog.Change
+        _ body: [UInt8], of queue: Queue, _ change: inout ChangeRecord
     ) async throws -> ServerResponse {
         let changes = try SettingsJSON.changes(try Self.read(body))
         let names = changes.map(\.description).joined(separator: " ")
-        change = AuditLog.Change(
-            action: "set", queue: queue.name, details: ["settings": .string(AuditLog.cut(names, to: 500))])
+        (change.action, change.settings) = ("set", AuditLog.cut(names, to: 500))
         for change in changes { try await change.make(in: queue) }
         await reads.removeAll()
         return Self.json(200, SettingsJSON.text(try await queue.configuration(), isOperator: true))

@@ -124,6 +124,12 @@ struct API: Sendable {
                 try await reader.facets(state)
             }
         case ("workers", 3): return Resource(key: key, age: .milliseconds(900)) { try await reader.workers() }
+        case ("changes", 3):
+            let limit = Int(try query.integer("limit", in: 1...1000, else: 100))
+            return Resource(key: "\(key) \(limit)", age: .milliseconds(900)) {
+                let changes = try await reader.queue.changes(limit: limit).map(\.json)
+                return #"{"changes":[\#(changes.joined(separator: ","))]}"#
+            }
         case ("rejected", 3):
             let isOperator = caller.role == .operator
             let limit = Int(try query.integer("limit", in: 1...1000, else: 100))

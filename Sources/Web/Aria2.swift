@@ -242,19 +242,19 @@ struct Aria2: Sendable {
     // MARK: Changing
 
     private func change(_ name: String, _ params: [JSON], _ caller: Caller) async throws -> String {
-        var change = AuditLog.Change(action: name, queue: queue.name)
+        var change = ChangeRecord(name, by: caller.account, via: .aria2)
         let result = try await apply(name, params, &change)
-        audit.changed(change, by: caller)
+        await audit.changed(change, of: queue, by: caller)
         return result
     }
 
-    private func apply(_ name: String, _ params: [JSON], _ change: inout AuditLog.Change) async throws -> String {
+    private func apply(_ name: String, _ params: [JSON], _ change: inout ChangeRecord) async throws -> String {
         switch name {
         case "addUri":
             let uris = (params.first?.array ?? []).compactMap(\.string)
             guard !uris.isEmpty else { throw Failure("URI is not provided.") }
             let element = try Self.element(uris, params.count > 1 ? params[1] : nil)
-            change.details = ["ids": "\(element.id)"]
+            change.ids = [element.id]
             let timestamp = try await queue.timestamp()
             // Position 0 is the front of the queue. A queue has no other positions.
             try await queue.push([element.made(at: timestamp)], toFront: params.count > 2 && params[2].integer == 0)
@@ -269,7 +269,7 @@ struct Aria2: Sendable {
             guard isStopped == (name == "removeDownloadResult") else {
                 throw Failure(isStopped ? "GID \(id) has stopped" : "GID \(id) has not stopped yet")
             }
-            change.details = ["ids": "\(id)"]
+            change.ids = [id]
             let operation: ControlOperation =
                 switch name {
                 case "remove", "forceRemove": .cancelled
@@ -277,7 +277,7 @@ struct Aria2: Sendable {
                 case "removeDownloadResult": .removed
                 default: .paused
                 }
-            try await queue.request(operation, of: [id])
+            change.at = try await queue.request(operation, of: [id])
             return name == "removeDownloadResult" ? "\"OK\"" : JSON.quoted(id)
         case "pauseAll", "forcePauseAll":
             try await request(.paused, in: [.running, .queued, .scheduled], &change)
@@ -289,17 +289,17 @@ struct Aria2: Sendable {
     }
 
     private func request(
-        _ operation: ControlOperation, in states: [JobState], _ change: inout AuditLog.Change
+        _ operation: ControlOperation, in states: [JobState], _ change: inout ChangeRecord
     ) async throws {
         var ids: [String] = []
         for state in states where ids.count < Self.maxChanged {
             ids += try await queue.ids(in: state, limit: Int(Self.maxChanged) - ids.count)
         }
-        change.details = ["jobs": "\(ids.count)", "ids": AuditLog.first(ids)]
-        try await queue.request(operation, of: ids)
+        change.select(ids)
+        change.at = try await queue.request(operation, of: ids)
     }
 
-    private func changeOptions(_ options: JSON?, _ change: inout AuditLog.Change) async throws {
+    private func changeOptions(_ options: JSON?, _ change: inout ChangeRecord) async throws {
         for member in options?.members ?? [] {
             let number = member.value.string.flatMap(Self.bytes)
             let setting: QueueSetting
@@ -309,7 +309,7 @@ struct Aria2: Sendable {
             default: throw Failure("\(member.name) cannot be changed: haul queue set has what a queue has")
             }
             guard let number, number >= 0 else { throw Failure("\(member.name) must be a number, 0 or more") }
-            change.details["settings"] = .string(member.name)
+            change.settings = ((change.settings.map { [$0] } ?? []) + [member.name]).joined(separator: " ")
             // aria2 has 0 for "no limit" of a speed. 0 running jobs at once would be a pause.
             try await queue.set(setting, to: number == 0 ? nil : String(number))
         }

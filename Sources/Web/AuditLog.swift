@@ -70,17 +70,15 @@ final class AuditLog: Sendable {
 
     // MARK: Changes
 
-    /// What a change was: its verb, the queue, and details like ids. Details hold no secrets.
-    struct Change: Sendable {
-        let action: String
-        let queue: QueueName
-        var details: Logger.Metadata = [:]
+    /// Logs a change, and adds it to the queue's list of changes. A push is only logged: pushes are many, and would
+    /// crowd out what people look for in that list.
+    func changed(_ change: ChangeRecord, of queue: Queue, by caller: Caller) async {
+        log.notice("changed", metadata: Self.metadata(change, queue, caller))
+        if !["push", "addUri"].contains(change.action) { await queue.record(change) }
     }
 
-    func changed(_ change: Change, by caller: Caller) { log.notice("changed", metadata: Self.metadata(change, caller)) }
-
-    func failed(_ change: Change, by caller: Caller, _ error: APIError) {
-        var metadata = Self.metadata(change, caller)
+    func failed(_ change: ChangeRecord, of queue: Queue, by caller: Caller, _ error: APIError) {
+        var metadata = Self.metadata(change, queue, caller)
         metadata["error"] = .string(error.code.rawValue)
         metadata["reason"] = .string(Self.cut(error.message, to: 300))
         log.warning("change failed, possibly in part", metadata: metadata)
@@ -141,16 +139,16 @@ final class AuditLog: Sendable {
         return metadata
     }
 
-    private static func metadata(_ change: Change, _ caller: Caller) -> Logger.Metadata {
-        var metadata = Self.metadata(caller).merging(change.details) { $1 }
+    private static func metadata(_ change: ChangeRecord, _ queue: Queue, _ caller: Caller) -> Logger.Metadata {
+        var metadata = Self.metadata(caller)
         metadata["action"] = .string(change.action)
-        metadata["queue"] = .string(change.queue.text)
+        metadata["queue"] = .string(queue.name.text)
+        metadata["jobs"] = change.jobs.map { "\($0)" }
+        if !change.ids.isEmpty { metadata["ids"] = .string(cut(change.ids.joined(separator: " "), to: 500)) }
+        metadata["batch"] = change.batch.map { .string($0) }
+        metadata["where"] = change.filter.map { .string($0) }
+        metadata["settings"] = change.settings.map { .string($0) }
         return metadata
-    }
-
-    /// The first ids of a list, as a line has them. `count` says how many there are.
-    static func first(_ ids: [String]) -> Logger.MetadataValue {
-        .string(cut(ids.prefix(10).joined(separator: " "), to: 500))
     }
 
     static func cut(_ text: String, to length: Int) -> String {

@@ -39,6 +39,10 @@ actor QueueReaderCache {
         json.set("rejected", stats.rejected)
         json.set("batches", try await queue.batchCount())
         json.set("paused", stats.isPaused)
+        if stats.isPaused, let change = try await queue.changeThatPaused() {
+            json.set("paused_by", change.by)
+            json.set("paused_at", change.at)
+        }
         json.set("max_running", stats.maxRunning)
         json.set("workers", json: try await workerCounts(now))
         json.set("oldest_waiting", try await oldest())

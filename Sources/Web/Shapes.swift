@@ -51,6 +51,8 @@ enum Shapes {
         JSONMember("rejected", .integer, "Rejected elements that are kept.", isAlways: true),
         JSONMember("batches", .integer, "How many batches there are.", isAlways: true),
         JSONMember("paused", .flag, "Whether the queue is paused.", isAlways: true),
+        JSONMember("paused_by", .text, "Who paused it, if that was recorded."),
+        JSONMember("paused_at", .integer, "Unix milliseconds at which that user paused it."),
         JSONMember("max_running", .integer, "The most jobs that run at once, if that is limited."),
         JSONMember("workers", .counts(WorkerState.allCases.map(\.rawValue)), "Workers in each state.", isAlways: true),
         JSONMember(

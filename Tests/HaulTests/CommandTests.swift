@@ -161,10 +161,13 @@ struct CommandBench {
         #expect(try await bench.haul("queue", "pause").status == 0)
         #expect(try await bench.haul("queue", "limit", "3").out.contains("at most 3 jobs"))
         let shut = try await bench.haul("stats").out
-        #expect(shut.contains("the queue is paused") && shut.contains("at most 3 run at once"))
+        #expect(shut.contains("the queue is paused by ") && shut.contains("at most 3 run at once"))
         #expect(try await bench.haul("queue", "resume").status == 0)
         #expect(try await bench.haul("queue", "limit", "none", "--json").out == "{\"max_running\":null}\n")
         #expect(try await bench.server.cli("EXISTS", "haul:{default}:settings") == "0")
+        let changes = try await bench.haul("queue", "changes").out.split(separator: "\n")
+        let settings = changes.dropFirst().map { $0.split(separator: " ").last }
+        #expect(settings == ["max_running=none", "paused=none", "max_running=3", "paused=1"], "\(changes)")
     }
 
     @Test("stats shows jobs that wait for a worker of their kind") func deferred() async throws {
@@ -225,6 +228,7 @@ struct CommandBench {
         }
         let listed = try await bench.haul("list", "--batch", "night", "--json")
         #expect(listed.out.contains(#""id":"c""#) && listed.out.split(separator: "\n").count == 1)
+        #expect(try await bench.haul("show", "a").out.contains("paused by "))
         let other = try await bench.haul("show", "--host", "h.example", "--state", "paused", "--batch", "night")
         #expect(other.status == 0 && other.out.hasPrefix("c\n"), "\(other)")
         #expect(try await bench.haul("cancel", "--host", "h.example", "--state", "paused").status == 2)

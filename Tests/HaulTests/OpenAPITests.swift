@@ -23,6 +23,7 @@ import Testing
                     + "this shape with the job's hash and with events."),
             "Worker": Self.object(Shapes.worker, "A worker of the queue, as it last said."),
             "Batch": Self.object(Shapes.batch, "A set of jobs that are counted together: docs/guides/batches.md."),
+            "Change": Self.object(ChangeRecord.members, "Who changed what: docs/reference/keys.md."),
             "Queue": Self.object(Shapes.queue, "A queue at a glance."), "Error": Self.error,
             "NewJob": Self.newJob,
             "SettingsChange": try Self.settingsChange(

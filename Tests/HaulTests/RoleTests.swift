@@ -15,7 +15,7 @@ import Testing
                 "workers",
                 "watch done", "top --once", "list --by host --state completed", "list --sort size",
                 "cache list", "cache size",
-                "batches", "batches b",
+                "batches", "batches b", "queue changes",
             ]
         ),
         (
@@ -29,7 +29,7 @@ import Testing
                 "queue set starts 10/s",
                 "queue limit 3", "queue limit none", "stats", "stats --history", "show done", "workers", "watch done",
                 "cache size", "cache clear --older 9d",
-                "batches", "cancel --batch c --yes",
+                "batches", "cancel --batch c --yes", "queue changes",
             ]
         ),
         ("inspector", ["check --repair", "check", "queues"]),

@@ -1,3 +1,4 @@
+import HaulBus
 import HaulContract
 import HaulHTTPServer
 import HaulTestSupport
@@ -110,6 +111,33 @@ import Testing
         _ = await fixture.ask(
             "POST", WebFixture.control, "{}", fields: [("authorization", "Bearer secret-token")])
         #expect(lines.take().last?.contains("change refused") == true)
+    }
+
+    @Test("the queue keeps who changed what, and a job and a paused queue name whoever stopped them")
+    func recorded() async throws {
+        let fixture = try await fixture(Lines())
+        func change(_ method: String, _ path: String, _ body: String) async {
+            _ = await fixture.ask(method, "/api/queues/default/" + path, body, fields: alice)
+        }
+        await change("POST", "jobs", #"[{"url":"http://h/a","id":"a"},{"url":"http://h/b","id":"b"}]"#)
+        await change("POST", "control", #"{"action":"pause","where":{"state":"queued","host":"h"}}"#)
+        await change("PATCH", "settings", #"{"paused":true,"defaults":{"headers":{"X-Key":"secret"}}}"#)
+        let text = await fixture.ask("GET", "/api/queues/default/changes", fields: alice).text
+        #expect(!text.contains("secret"), "\(text)")
+        let changes = try #require(try JSON(text)["changes"]?.array)
+        #expect(changes.map { $0["action"]?.string } == ["set", "pause"], "a push is not among them: \(text)")
+        #expect(changes.allSatisfy { $0["by"]?.string == "alice" && $0["via"]?.string == "page" }, "\(text)")
+        #expect(changes.last?["jobs"]?.integer == 2 && changes.last?["where"]?.string == "state=queued host=h")
+        let overview = try JSON(await fixture.ask("GET", "/api/queues/default", fields: alice).text)
+        #expect(overview["paused_by"]?.string == "alice" && overview["paused_at"]?.integer == changes[0]["at"]?.integer)
+
+        let queue = fixture.queue
+        try await queue.setSetting("paused", to: nil)
+        for _ in 0..<2 { _ = try await fixture.claim() }
+        for id in ["a", "b"] {
+            let job = try #require(try await queue.job(id))
+            #expect(try await queue.changeThatStopped(job)?.by == "alice")
+        }
     }
 
     @Test("a thousand failures are some lines, and one that counts the others")

@@ -9,7 +9,8 @@ import json
 import threading
 import time
 
-BOUND = 64 << 20
+# Parts in memory have at most 64 MiB, and libcurl has read a piece of each connection beyond them.
+BOUND = 66 << 20
 
 
 class Refetched:

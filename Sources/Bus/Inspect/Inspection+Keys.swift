@@ -31,6 +31,7 @@ extension Inspection {
         .tick: "no worker maintains the queue: no control operation is applied, and no lost job runs again",
         .workers: "no worker maintains the queue: no control operation is applied, and no lost job runs again",
         .want: "no job is claimed, and no control operation is applied",
+        .changes: "who changes what is not recorded",
         .totals: "no figures of the whole fleet are kept", .permits: "workers delete it by themselves",
         .epoch: "workers write it again by themselves", .pacer: "workers write it again by themselves",
         .defaults: "jobs have no defaults, and a relative url is rejected",

@@ -3,7 +3,7 @@
 enum KeyName: String, CaseIterable {
     case jobs, want, tick, leases, scheduled, paused, completed, failed, cancelled, deadlines, rejected, workers
     case settings, permits, unannounced, epoch, totals, defaults, limits, hosts, starts, responses, batches,
-        removed, recheck, pacer
+        removed, recheck, pacer, changes
     case urls
     case responseBytes = "response_bytes"
     case replyBytes = "reply_bytes"
@@ -39,7 +39,8 @@ enum KeyName: String, CaseIterable {
     /// The type of the key, as TYPE returns it.
     var type: String {
         switch self {
-        case .jobs, .rejected, .permits, .held, .reply, .undeliveredReplies, .deletions, .deferredKind, .deferredHost:
+        case .jobs, .rejected, .changes, .permits, .held, .reply, .undeliveredReplies, .deletions, .deferredKind,
+            .deferredHost:
             "list"
         case .want, .settings, .totals, .job, .spec, .offsets, .worker, .host, .history, .deferredKinds, .defaults,
             .limits,

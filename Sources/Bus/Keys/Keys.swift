@@ -16,6 +16,7 @@ package struct Keys: Sendable {
     package var leases: String { self[.leases] }
     package var scheduled: String { self[.scheduled] }
     package var rejected: String { self[.rejected] }
+    package var changes: String { self[.changes] }
     package var workers: String { self[.workers] }
     package func worker(_ name: String) -> String { self[.worker] + name }
     package func host(_ hostIdentity: String) -> String { self[.host] + hostIdentity }

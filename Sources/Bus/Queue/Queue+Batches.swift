@@ -87,8 +87,13 @@ extension Queue {
 
     /// Writes an operation for all members of a batch, and for members that join later. Ticks pass it to the members,
     /// some at a time.
-    package func request(_ request: BatchRequest, ofBatch name: String) async throws(RedisError) {
+    ///
+    /// - Returns: The timestamp of the operation, unix ms.
+    @discardableResult package func request(
+        _ request: BatchRequest, ofBatch name: String
+    ) async throws(RedisError) -> Int64 {
         let timestamp = try await timestamp()
         try await redis.send(Command("HSET", keys.want, "batch/\(name)", "\(request.rawValue) \(timestamp)"))
+        return timestamp
     }
 }

@@ -15,9 +15,10 @@ extension Queue {
     /// within a second.
     ///
     /// - Parameter timestamp: The operations stop pushes that are not newer, unix ms; nil: now, by Redis' clock.
-    package func request(
+    /// - Returns: That timestamp.
+    @discardableResult package func request(
         _ request: ControlOperation, of ids: [String], at timestamp: Int64? = nil
-    ) async throws(RedisError) {
+    ) async throws(RedisError) -> Int64 {
         let timestamp = if let timestamp { timestamp } else { try await self.timestamp() }
         for batch in stride(from: 0, to: ids.count, by: 500) {
             let ids = ids[batch..<min(batch + 500, ids.count)]
@@ -28,6 +29,7 @@ extension Queue {
             let hints = ids.map { Call.command(Command("PUBLISH", keys.control, $0)) }
             for reply in try await redis.pipeline(hints) { _ = try reply.get() }
         }
+        return timestamp
     }
 
     /// Sets a field of the queue's settings; nil deletes it. The value is not checked.

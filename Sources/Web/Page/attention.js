@@ -1,6 +1,6 @@
 // What is wrong, the worst first. Each fault is a sentence with its evidence, its consequence and what can be done.
 
-import { count, duration, plural, clock } from "./format.js";
+import { age, count, duration, plural, clock } from "./format.js";
 import { about } from "./words.js";
 
 /// How many faults are shown of one kind.
@@ -27,7 +27,7 @@ export function faults({ overview, hosts, workers }, { path, isOperator, isLive 
     }
     if (overview.paused) {
       found.push({ key: "paused", weight: 10, icon: "paused", tone: "amber", subject: "The queue", text: " is paused",
-        detail: `Running jobs go on. ${plural(counts.queued, "job")} ${counts.queued === 1 ? "waits" : "wait"} until it is resumed.`,
+        detail: `${overview.paused_by ? `Paused by ${overview.paused_by}, ${age((now - overview.paused_at) / 1000)} ago. ` : ""}Running jobs go on. ${plural(counts.queued, "job")} ${counts.queued === 1 ? "waits" : "wait"} until it is resumed.`,
         actions: [isOperator && { text: "Resume queue", icon: "play", do: verbs.resumeQueue }] });
     }
     // A host is named once, with the error that most of its jobs failed with.

@@ -2,7 +2,7 @@
 
 import { act, actions, icons, names, pauseHost } from "./actions.js";
 import { answer } from "./answer.js";
-import { get, inQueue, isID, patiently } from "./api.js";
+import { get, inQueue, isID, patiently, withQuery } from "./api.js";
 import { intervalBar } from "./bars.js";
 import { lineChart, sparkline } from "./charts.js";
 import { copier, menu } from "./dialogs.js";
@@ -45,6 +45,7 @@ function explain(event) {
   }
 }
 const lower = (text) => text[0].toLowerCase() + text.slice(1);
+const by = (change) => (change ? ` by ${change.by}` : "");
 
 /// What happened, the newest first: the times that the record keeps, and events since the page was opened.
 function timeline() {
@@ -52,8 +53,9 @@ function timeline() {
   const recorded = new Map();
   const received = new Map();
   function draw() {
-    const heard = [...received.values()];
-    // What an event tells better is not told twice.
+    // An event says more than the record, except who stopped the job. Neither is told twice.
+    const stop = ["paused", "finished"].map((name) => recorded.get(name)).find((one) => one?.isByKnown);
+    const heard = [...received.values()].filter((one) => !stop || one.kind !== stop.kind || Math.abs(one.at - stop.at) >= 1500);
     const entries = [...[...recorded.entries()].filter(([name, { at }]) => name === "created" || !heard.some((one) => Math.abs(one.at - at) < 1500 && one.kind === name)).map(([, entry]) => entry), ...heard]
       .sort((one, other) => other.at - one.at || other.order - one.order).slice(0, MAX_LINES);
     redraw(list, entries, () => entries.map(({ at, mark, tone, text, note }) => el("li", {}, time(at, clock(at)), icon(mark, tone), el("div", {}, el("p", {}, el("strong", {}, text)), note ? el("p", { class: "dim" }, note) : null))));
@@ -61,7 +63,8 @@ function timeline() {
   const entry = (at, order, [mark, tone, text, note], kind) => ({ at, order, mark, tone, text, note, kind });
   return {
     box: card("What happened", { side: el("span", { class: "dim" }, "newest first") }, list),
-    setJob(job) {
+    /// stoppedBy: the change that paused or cancelled the job, if one was recorded.
+    setJob(job, stoppedBy) {
       recorded.clear();
       const failures = Array.isArray(job.failures) ? job.failures : [];
       const first = failures[0]?.started ?? job.started;
@@ -74,10 +77,10 @@ function timeline() {
       }
       if (job.state === "scheduled" && job.error) recorded.set("retrying", entry(job.updated ?? job.created, 2, ["waits", "amber", `Waits for a retry, because ${lower(about(job.error).title)}`, job.message ?? ""], "retrying"));
       if (job.finished) {
-        const end = { completed: ["completed", "green", "Completed", job.total ? `${bytes(job.total)}${job.seconds ? ` in ${duration(Number(job.seconds))}` : ""}` : ""], failed: ["failed", "red", `Failed: ${lower(about(job.error).title)}${about(job.error).status ? ` (${about(job.error).status})` : ""}`, job.message ?? ""], cancelled: ["cancelled", "quiet", "Cancelled", ""] }[job.state];
-        if (end) recorded.set("finished", entry(job.finished, 3, end, job.state));
+        const end = { completed: ["completed", "green", "Completed", job.total ? `${bytes(job.total)}${job.seconds ? ` in ${duration(Number(job.seconds))}` : ""}` : ""], failed: ["failed", "red", `Failed: ${lower(about(job.error).title)}${about(job.error).status ? ` (${about(job.error).status})` : ""}`, job.message ?? ""], cancelled: ["cancelled", "quiet", `Cancelled${by(stoppedBy)}`, ""] }[job.state];
+        if (end) recorded.set("finished", { ...entry(job.finished, 3, end, job.state), isByKnown: Boolean(stoppedBy) });
       }
-      if (job.state === "paused" && job.updated) recorded.set("paused", entry(job.updated, 3, ["paused", "amber", "Paused", "What was received is kept."], "paused"));
+      if (job.state === "paused" && job.updated) recorded.set("paused", { ...entry(job.updated, 3, ["paused", "amber", `Paused${by(stoppedBy)}`, "What was received is kept."], "paused"), isByKnown: Boolean(stoppedBy) });
       draw();
     },
     addEvent(event) {
@@ -124,7 +127,7 @@ function value(name, content) {
 }
 
 /// The state of a job as a sentence.
-function headline(job, now, path) {
+function headline(job, now, path, stoppedBy) {
   const { total, received = 0 } = job;
   const part = share(job);
   const far = part !== null ? `${percent(part)} of ${bytes(total)}` : received ? bytes(received) : "";
@@ -136,13 +139,13 @@ function headline(job, now, path) {
       : [`${doing}${far ? ` ${far}` : ""}${job.speed ? ` at ${speed(job.speed)}` : ""}`, ...on, seconds !== null && seconds < 1e7 ? `; ${duration(seconds)} left` : ""];
     case "queued": return [job.waiting ? waitsFor(job.waiting) : job.created ? `Waits in the queue since ${age((now - job.created) / 1000)}` : "Waits in the queue"];
     case "scheduled": return [job.error ? `Waits for its next retry, because ${lower(about(job.error).title)}` : "Starts at a time"];
-    case "paused": return [`Paused${far ? ` at ${far}` : ""}`];
+    case "paused": return [`Paused${by(stoppedBy)}${far ? ` at ${far}` : ""}`];
     case "completed": return [`Completed ${job.finished ? `${age((now - job.finished) / 1000)} ago` : ""}${total && job.kind !== "request" ? `: ${bytes(total)}${job.kind === "upload" ? " sent" : ""}` : job.status ? `: the server answered ${job.status}` : ""}`];
     case "failed": {
       const { title, status } = about(job.error);
       return [`Failed ${job.finished ? `${age((now - job.finished) / 1000)} ago` : ""}: ${lower(title).replace(/^the server/, job.host ?? "the server")}`, status ? el("span", { class: "dim" }, ` (${status})`) : ""];
     }
-    default: return [`Cancelled ${job.finished ? `${age((now - job.finished) / 1000)} ago` : ""}`];
+    default: return [`Cancelled${by(stoppedBy)} ${job.finished ? `${age((now - job.finished) / 1000)} ago` : ""}`];
   }
 }
 
@@ -214,7 +217,7 @@ export function job(context) {
     write(file, name);
     redraw(mark, [data.state, data.waiting, data.kind], () => stateIcon(data));
     redraw(crumbs, [data.state, folder], () => [link(path("jobs"), "Jobs"), icon("right"), link(path("jobs", [data.state]), nameOf(data.state)), folder ? [icon("right"), el("span", { class: "clip" }, folder)] : null]);
-    const words = headline(data, now, path);
+    const words = headline(data, now, path, stoppedBy);
     redraw(heading, words.map((part) => part.textContent ?? part), () => words);
     trouble.hidden = data.state !== "failed";
     const keptUntil = data.finished && keepFailed ? data.finished + keepFailed * 1000 : null;
@@ -243,10 +246,27 @@ export function job(context) {
     }
     reply.draw(data);
     files.draw(data);
-    lines.setJob(data);
+    lines.setJob(data, stoppedBy);
+    askWhoStopped(data);
     drawFacts(data, now);
     drawTools(data);
     drawOthers(data);
+  }
+
+  /// Finds who paused or cancelled the job. The timestamp of a control operation that stops a job becomes its
+  /// `settled_until`.
+  let stoppedBy;
+  let askedFor;
+  async function askWhoStopped(data) {
+    const stopped = ["paused", "cancelled"].includes(data.state) ? data.settled_until : undefined;
+    if (stopped === askedFor) return;
+    askedFor = stopped;
+    stoppedBy = undefined;
+    if (!stopped) return;
+    const found = await get(withQuery(inQueue(queue, "changes"), { limit: 1000 })).catch(() => null);
+    if (askedFor !== stopped) return;
+    stoppedBy = found?.changes.find(({ at }) => at === stopped);
+    if (stoppedBy && current) draw(current, false);
   }
 
   function drawFacts(data, now) {

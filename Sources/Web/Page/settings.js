@@ -1,7 +1,8 @@
 // The settings of a queue: what a change would do stands beside each value, before it is saved.
 
 import { pauseQueue, set } from "./actions.js";
-import { inQueue } from "./api.js";
+import { inQueue, withQuery } from "./api.js";
+import { recentChanges } from "./changes.js";
 import { ask, complain, open } from "./dialogs.js";
 import { card, el, field, redraw, rows, write } from "./dom.js";
 import { bytes, count, duration, plural, speed } from "./format.js";
@@ -226,8 +227,9 @@ export function settings({ queue, live, body, title, header, isOperator, ready }
     const found = new Map((known.hosts?.hosts ?? []).map((host) => [host.host, host]));
     fillHosts(entries.map(([host, own]) => ({ host, own, found: found.get(host) })), ({ host }) => host);
   }
-  body.append(ignored, el("div", { class: "settings" }, fleet.box, keeping.box, el("div", { class: "whole" }, hosts), el("div", { class: "whole" }, defaults)),
+  const recent = recentChanges();
+  body.append(ignored, el("div", { class: "settings" }, fleet.box, keeping.box, el("div", { class: "whole" }, hosts), el("div", { class: "whole" }, defaults), el("div", { class: "whole" }, recent.box)),
     isOperator ? "" : el("p", { class: "dim" }, "Only operators change settings, and see what header fields hold."));
-  live.watch([[inQueue(queue), (data) => { if (data) { known.overview = data; fleet.draw(); keeping.draw(); } }], [inQueue(queue, "hosts"), (data) => { if (data) { known.hosts = data; fleet.draw(); drawHosts(); } }],
+  live.watch([[withQuery(inQueue(queue, "changes"), { limit: 20 }), recent.draw], [inQueue(queue), (data) => { if (data) { known.overview = data; fleet.draw(); keeping.draw(); } }], [inQueue(queue, "hosts"), (data) => { if (data) { known.hosts = data; fleet.draw(); drawHosts(); } }],
     [inQueue(queue, "settings"), take]]);
 }

@@ -31,7 +31,7 @@ struct Selection: ParsableArguments {
         let known = try await KnownJobs.find(ids, in: queue)
         let unknown = ids.filter { known.states[$0] == nil }
         let asked = ids.filter { id in waitFor || known.states[id].map { wanted.states.contains($0) } ?? false }
-        try await printingErrors { () throws(RedisError) in try await queue.request(wanted.request, of: asked) }
+        if !asked.isEmpty { try await apply(wanted, to: asked, of: queue) }
         for id in asked { printResult(id, wanted) }
         for id in ids where !asked.contains(id) {
             guard let state = known.states[id] else { continue }
@@ -45,6 +45,16 @@ struct Selection: ParsableArguments {
         throw KnownJobs.complain(unknown, in: queue, "--wait-for requests it all the same")
     }
 
+    private func apply(_ wanted: ControlVerb, to ids: [String], of queue: Queue) async throws {
+        var change = ChangeRecord(byUser: wanted.name)
+        change.select(ids)
+        if jobs.isEmpty { change.filter = all ? "--all" : filter.text }
+        change.at = try await printingErrors { () throws(RedisError) in
+            try await queue.request(wanted.request, of: ids)
+        }
+        await queue.record(change)
+    }
+
     private func request(_ wanted: ControlVerb, ofBatch name: String, _ queue: Queue) async throws {
         guard let request = wanted.ofBatch else {
             throw ExitStatus.printing(
@@ -54,7 +64,12 @@ struct Selection: ParsableArguments {
             try Prompt.confirm(
                 "\(wanted.capitalName) the batch \(name) of the queue \(queue.name)?", isConfirmed: wanted.isConfirmed)
         }
-        try await printingErrors { () throws(RedisError) in try await queue.request(request, ofBatch: name) }
+        var change = ChangeRecord(byUser: wanted.name)
+        change.batch = name
+        change.at = try await printingErrors { () throws(RedisError) in
+            try await queue.request(request, ofBatch: name)
+        }
+        await queue.record(change)
         if common.json {
             Terminal.line("{\"batch\":\(JSON.quoted(name)),\"requested\":\"\(request.rawValue)\"}")
         } else {
@@ -77,7 +92,7 @@ struct Selection: ParsableArguments {
             try Prompt.confirm(
                 "\(wanted.capitalName) \(ids.count) jobs of the queue \(queue.name)?", isConfirmed: wanted.isConfirmed)
         }
-        try await printingErrors { () throws(RedisError) in try await queue.request(wanted.request, of: ids) }
+        try await apply(wanted, to: ids, of: queue)
         for id in ids { printResult(id, wanted) }
     }
 

@@ -9,6 +9,8 @@ struct JobPage {
     let now: Int64
     /// What a queued job waits for; nil if it waits for its turn.
     var waitReason: String?
+    /// Who paused or cancelled the job; nil for a job in another state, or if that was not recorded.
+    var stoppedBy: String?
 
     /// The job is a request. Its bytes are a response, of which no part is kept before the end.
     private var isRequest: Bool { record["kind"] == Job.Kind.request.rawValue }
@@ -52,6 +54,7 @@ struct JobPage {
 
     private var state: String {
         var text = record.state.rawValue
+        if let stoppedBy { text += " by \(stoppedBy)" }
         if let waiting = record["waiting"] ?? waitReason { text += ", waits for \(waiting)" }
         switch record.state {
         case .running: return text + (record["worker"].map { " on \($0)" } ?? "") + age("started", " for ", "")

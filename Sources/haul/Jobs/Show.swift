@@ -49,7 +49,9 @@ struct Show: AsyncParsableCommand {
             Terminal.line(JobView(record: record).text)
         } else {
             let now = try await printingErrors { () throws(RedisError) in try await queue.time() }
-            let page = JobPage(record: record, now: now, waitReason: await reason(of: record, in: queue))
+            let page = JobPage(
+                record: record, now: now, waitReason: await reason(of: record, in: queue),
+                stoppedBy: (try? await queue.changeThatStopped(record))?.author)
             for line in page.lines(width: Terminal.width ?? 100) { Terminal.line(line) }
         }
         return true

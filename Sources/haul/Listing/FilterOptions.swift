@@ -39,6 +39,18 @@ struct FilterOptions: ParsableArguments {
             match: match)
     }
 
+    /// The filters as they were given, for the list of changes.
+    var text: String {
+        let lists = [("state", state), ("error", error), ("host", host), ("worker", worker)]
+        let single = [("batch", batch), ("older", older), ("match", match)]
+        let all =
+            lists.flatMap { name, values in values.map { (name, $0) } }
+            + single.compactMap { name, value in
+                value.map { (name, $0) }
+            }
+        return all.map { "\($0)=\($1)" }.joined(separator: " ")
+    }
+
     var isEmpty: Bool { state.isEmpty && conditions.isEmpty }
 
     /// Whether nothing but the batch is given. Then an operation is for the batch itself.

@@ -9,7 +9,7 @@ struct QueueCommand: AsyncParsableCommand {
         commandName: "queue", abstract: "Pause, resume, limit, set up or drain a whole queue.",
         subcommands: [
             PauseQueue.self, ResumeQueue.self, LimitQueue.self, SetQueue.self, UnsetQueue.self, ShowQueue.self,
-            DrainQueue.self,
+            ListChanges.self, DrainQueue.self,
         ])
 
     struct PauseQueue: AsyncParsableCommand {
@@ -19,6 +19,7 @@ struct QueueCommand: AsyncParsableCommand {
         func run() async throws {
             let queue = try await common.connect()
             try await printingErrors { () throws(RedisError) in try await queue.setSetting("paused", to: "1") }
+            await queue.record(ChangeRecord(setting: "paused=1"))
             Terminal.line(common.json ? "{\"paused\":true}" : "the queue \(queue.name) is paused")
         }
     }
@@ -29,6 +30,7 @@ struct QueueCommand: AsyncParsableCommand {
         func run() async throws {
             let queue = try await common.connect()
             try await printingErrors { () throws(RedisError) in try await queue.setSetting("paused", to: nil) }
+            await queue.record(ChangeRecord(setting: "paused=none"))
             Terminal.line(common.json ? "{\"paused\":false}" : "the queue \(queue.name) is open")
         }
     }
@@ -48,6 +50,7 @@ struct QueueCommand: AsyncParsableCommand {
             try await printingErrors { () throws(RedisError) in
                 try await queue.setSetting("max_running", to: limit.map(String.init))
             }
+            await queue.record(ChangeRecord(setting: "max_running=\(most)"))
             if common.json { return Terminal.line("{\"max_running\":\(limit.map(String.init) ?? "null")}") }
             Terminal.line(
                 limit.map { "at most \($0) jobs of the queue \(queue.name) run at once" }

@@ -80,6 +80,9 @@ enum QueueEntry {
             case .ofHost(let host): try await queue.setLimit(of: host, to: value)
             }
         }
+        // A default of jobs may hold a secret.
+        if case .ofJobs = self { return await queue.record(ChangeRecord(setting: name)) }
+        await queue.record(ChangeRecord(setting: "\(name)=\(value ?? "none")"))
     }
 }
 

@@ -54,7 +54,12 @@ struct Stats: AsyncParsableCommand {
             let jobs = count == 1 ? "1 job waits" : "\(count) jobs wait"
             Terminal.line("\(jobs) for a worker that does jobs of the kind \(kind)".printable)
         }
-        if stats.isPaused { Terminal.line("the queue is paused: haul queue resume --queue \(queue.name)") }
+        if stats.isPaused {
+            // A user who may not read the list of changes sees the line without a name.
+            let change = try? await queue.changeThatPaused()
+            let author = change.map { " by \($0.author)" } ?? ""
+            Terminal.line("the queue is paused\(author): haul queue resume --queue \(queue.name)".printable)
+        }
         if let limit = stats.maxRunning { Terminal.line("at most \(limit) run at once") }
     }
 

@@ -25,6 +25,7 @@ struct WorkerSelection: ParsableArguments {
         }
         for name in names {
             try await printingErrors { () throws(RedisError) in try await queue.setQuiet(name, isQuiet) }
+            await queue.record(ChangeRecord(setting: "quiet:\(name)=\(isQuiet)"))
             let running = known.first { $0.name == name }?.fields["running"] ?? "0"
             if common.json {
                 Terminal.line(JSON.object([("worker", JSON.quoted(name)), ("quiet", String(isQuiet))]))

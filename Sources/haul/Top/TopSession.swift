@@ -153,10 +153,16 @@ final class TopSession {
             listening?.cancel()
             model.detail = nil
         case .request(let request, let ids, let notice):
-            act(notice) { [queue] () throws(RedisError) in try await queue.request(request, of: ids) }
+            act(notice) { [queue] () throws(RedisError) in
+                var change = ChangeRecord(byUser: request.rawValue)
+                change.select(ids)
+                change.at = try await queue.request(request, of: ids)
+                await queue.record(change)
+            }
         case .pauseQueue(let isPaused):
             act(isPaused ? "the queue is paused" : "the queue is open") { [queue] () throws(RedisError) in
                 try await queue.setSetting("paused", to: isPaused ? "1" : nil)
+                await queue.record(ChangeRecord(setting: isPaused ? "paused=1" : "paused=none"))
             }
         case .nextQueue:
             Task { [reader, feed, queue] in

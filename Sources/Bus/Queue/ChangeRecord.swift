@@ -1,0 +1,112 @@
+import HaulContract
+package import HaulRedis
+
+/// Who changed what: an entry of the list `changes`. The page, aria2's RPC and the command write one for each change.
+/// Whoever writes into `want` or `settings` with redis-cli, or with a client library, leaves none.
+package struct ChangeRecord: Sendable {
+    package enum Origin: String, CaseIterable, Sendable { case page, aria2, command }
+
+    /// The members of its JSON.
+    package static let members: [JSONMember] = [
+        JSONMember(
+            "at", .integer, "Unix milliseconds by Redis' clock; of jobs, the timestamp of their control operation.",
+            isAlways: true),
+        JSONMember("by", .text, "The user, or the address of a visitor who did not sign in.", isAlways: true),
+        JSONMember("via", .choice(Origin.allCases.map(\.rawValue)), "What the user used.", isAlways: true),
+        JSONMember("action", .text, "What was requested, like pause, cancel or set.", isAlways: true),
+        JSONMember("jobs", .integer, "How many jobs were selected."),
+        JSONMember("ids", .names, "The first ten of them."),
+        JSONMember("batch", .id, "The batch that was selected."),
+        JSONMember("where", .text, "The filter that selected the jobs."),
+        JSONMember("settings", .text, "Settings and their values, with blanks between them."),
+    ]
+    /// Older entries are removed.
+    static let maxCount = 1000
+
+    package var at: Int64?
+    package var by: String
+    package var via: Origin
+    package var action: String
+    package var jobs: Int?
+    package var ids: [String] = []
+    package var batch: String?
+    package var filter: String?
+    package var settings: String?
+
+    package init(_ action: String, by: String, via: Origin) { (self.action, self.by, self.via) = (action, by, via) }
+
+    /// Selects jobs; the record names the first ten of them.
+    package mutating func select(_ ids: [String]) {
+        jobs = ids.count
+        self.ids = Array(ids.prefix(10))
+    }
+
+    package init?(_ text: String) {
+        guard let json = try? JSON(text), let by = json["by"]?.string, let action = json["action"]?.string,
+            let via = json["via"]?.string.flatMap(Origin.init)
+        else { return nil }
+        self.init(action, by: by, via: via)
+        at = json["at"]?.integer
+        jobs = json["jobs"]?.integer.flatMap { Int(exactly: $0) }
+        ids = (json["ids"]?.array ?? []).compactMap(\.string)
+        (batch, filter, settings) = (json["batch"]?.string, json["where"]?.string, json["settings"]?.string)
+    }
+
+    package var json: String {
+        var json = JSONObject()
+        json.set("at", at)
+        json.set("by", by)
+        json.set("via", via.rawValue)
+        json.set("action", action)
+        json.set("jobs", jobs.map(Int64.init))
+        if !ids.isEmpty { json.set("ids", json: "[\(ids.map(JSON.quoted).joined(separator: ","))]") }
+        json.set("batch", batch)
+        json.set("where", filter)
+        json.set("settings", settings)
+        return json.text
+    }
+
+    /// Whether this change paused or cancelled the job: a control operation that stops a job becomes its
+    /// `settled_until`.
+    package func stopped(_ job: JobRecord) -> Bool {
+        [.paused, .cancelled].contains(job.state) && at != nil && at == job.integer("settled_until")
+    }
+
+    /// Whether the change paused the queue (true) or resumed it (false); nil if it did neither.
+    fileprivate var pausedQueue: Bool? {
+        let pauses = settings?.split(separator: " ").filter { $0.hasPrefix("paused=") }
+        return pauses?.last.map { $0 == "paused=1" }
+    }
+}
+
+extension Queue {
+    /// Adds an entry to the list of changes. The change is made already, so that an error is ignored: a user whose
+    /// rights do not include the list may still change what it may change.
+    package func record(_ change: ChangeRecord) async {
+        var change = change
+        if change.at == nil { change.at = try? await timestamp() }
+        let commands = [
+            Command("LPUSH", keys.changes, change.json),
+            Command("LTRIM", keys.changes, 0, ChangeRecord.maxCount - 1),
+        ]
+        _ = try? await redis.pipeline(commands.map { Call.command($0) })
+    }
+
+    /// The last changes, the newest first.
+    package func changes(limit: Int = ChangeRecord.maxCount) async throws(RedisError) -> [ChangeRecord] {
+        let texts = try await redis.send(Command("LRANGE", keys.changes, 0, limit - 1)).array ?? []
+        return texts.compactMap { $0.string.flatMap(ChangeRecord.init) }
+    }
+
+    /// The change that paused or cancelled a job; nil if the job is in another state, or if nobody recorded the change.
+    package func changeThatStopped(_ job: JobRecord) async throws(RedisError) -> ChangeRecord? {
+        guard [.paused, .cancelled].contains(job.state) else { return nil }
+        return try await changes().first { $0.stopped(job) }
+    }
+
+    /// The change that paused the queue, which is paused; nil if nobody recorded it.
+    package func changeThatPaused() async throws(RedisError) -> ChangeRecord? {
+        guard let change = try await changes(limit: 200).first(where: { $0.pausedQueue != nil }) else { return nil }
+        return change.pausedQueue == true ? change : nil
+    }
+}
