@@ -104,6 +104,8 @@ package final class ChildProcess: Sendable {
     /// The path of a program, which is a path, a product of this package, or a name in PATH.
     package static func path(of program: String) -> String? {
         if program.contains("/") { return FileManager.default.isExecutableFile(atPath: program) ? program : nil }
+        // Another build of the command, such as a release build: a test of a debug build alone says little about it.
+        if program == "haul", let other = ProcessInfo.processInfo.environment["HAUL"] { return path(of: other) }
         // SwiftPM puts products of the package beside the test bundle.
         let bundle = ProcessInfo.processInfo.arguments.first { $0.hasSuffix(".xctest") } ?? CommandLine.arguments[0]
         let products = URL(fileURLWithPath: bundle).deletingLastPathComponent().path

@@ -23,7 +23,7 @@ final class TransferRecord: Sendable {
     /// Runs `body`, all of whose responses `record` sees. Nothing is observed without a record.
     static func observe<T: Sendable>(_ record: TransferRecord?, _ body: @Sendable () async -> T) async -> T {
         guard let record else { return await body() }
-        return await ResponseObserver.$current.withValue({ record.record($0) }) { await body() }
+        return await ResponseObserver.$current.withValue(ResponseObserver { record.record($0) }) { await body() }
     }
 
     var facts: Facts { state.withLock { $0 } }

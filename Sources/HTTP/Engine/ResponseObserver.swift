@@ -3,8 +3,13 @@ import HaulContract
 
 /// Reads the heads of all responses of a task and its child tasks: those of redirects and of further connections, too.
 /// A command that shows or counts connections sets one. It changes nothing about the transfers.
-package enum ResponseObserver {
-    @TaskLocal package static var current: (@Sendable (ResponseHead) -> Void)?
+package final class ResponseObserver: Sendable {
+    /// An object, because release builds crashed when they bound a function to a task-local value (Swift 6.3).
+    @TaskLocal package static var current: ResponseObserver?
+
+    let receive: @Sendable (ResponseHead) -> Void
+
+    package init(_ receive: @escaping @Sendable (ResponseHead) -> Void) { self.receive = receive }
 }
 
 /// How a response came about, for a person who watches.

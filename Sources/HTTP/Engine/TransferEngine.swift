@@ -115,7 +115,7 @@ package actor TransferEngine {
     /// - Throws: Why there is no head.
     package func start(_ request: HTTPRequest) async throws(TransferError) -> Transfer {
         let transfer = try await startUnobserved(request)
-        ResponseObserver.current?(transfer.head)
+        ResponseObserver.current?.receive(transfer.head)
         return transfer
     }
 
