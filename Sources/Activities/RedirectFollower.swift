@@ -12,8 +12,9 @@ struct FinalURL: Sendable {
     /// Whether a redirect led to another URL.
     var isElsewhere: Bool { url != origin }
 
-    /// The `Entity.resource` of this URL's responses.
-    var resource: String { isElsewhere ? url.resource : "" }
+    /// The `Entity.resource` of this URL's responses. A URL without a query and without a redirect needs none, because
+    /// the `source` that is kept beside it is the whole URL.
+    var resource: String { isElsewhere || url.query != nil ? url.resource : "" }
 
     /// The URL as a resume point stores it. Empty without a redirect, if the URL has a query, which may be a secret, or
     /// if it is longer than a job's URL may be.

@@ -132,7 +132,8 @@ struct ResponseExpectation: Sendable {
             return .restart(why: "the remote file has changed its length")
         }
         guard resource == entity.resource || isProven else {
-            return .restart(why: "the URL now redirects elsewhere, where a validator may mean another file")
+            return .restart(
+                why: "the URL has another query or redirects elsewhere, where a validator may mean another file")
         }
         guard repeatsValidator(head, of: entity) else {
             return .restartWhole(why: "the server's part does not say which version it is of")
