@@ -38,6 +38,9 @@ package struct ResumePoint: Sendable, Equatable {
 
 /// One version of the remote bytes (RFC 9110 section 8.8), as the first response described it.
 package struct Entity: Sendable, Equatable {
+    /// A longer validator is not stored with a job, in Redis.
+    package static let maxValidatorBytes = 1024
+
     /// The ETag byte for byte as sent, with its quotes, and with `W/` if weak.
     package var etag: String?
     /// The Last-Modified byte for byte as sent.

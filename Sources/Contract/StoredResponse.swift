@@ -21,11 +21,28 @@ package struct StoredResponse: Sendable, Equatable {
         (self.method, self.validated) = (method, validated)
     }
 
+    /// `etag` or `last-modified`; nil if the server sent none, or one that is too long to be stored.
+    package func validator(_ header: String) -> String? {
+        self[header].flatMap { $0.utf8.count > Entity.maxValidatorBytes ? nil : $0 }
+    }
+
     package subscript(header: String) -> String? { headers.first { $0.name == header }?.value }
 
-    /// The body as text. nil if the body is not valid UTF-8 or contains a NUL; then it is kept in base 64.
+    /// What the largest response has in base 64. No body is longer than that in an event or a call of Redis.
+    private static let maxTextInJSON = (1 << 20 + 2) / 3 * 4
+
+    /// The body as text. nil if the body is not valid UTF-8, contains a NUL, or would be too long as JSON, where some
+    /// characters take two or six bytes. Then it is kept in base 64.
     package var text: String? {
-        body.contains(0) ? nil : String(validating: body, as: UTF8.self)
+        guard !body.contains(0) else { return nil }
+        // The few bodies that are this large are measured.
+        if body.count * 6 > Self.maxTextInJSON {
+            let length = body.reduce(0) { length, byte in
+                length + (byte < 32 ? 6 : [UInt8(ascii: "\""), UInt8(ascii: "\\")].contains(byte) ? 2 : 1)
+            }
+            guard length <= Self.maxTextInJSON else { return nil }
+        }
+        return String(validating: body, as: UTF8.self)
     }
 
     /// The header fields as the text of a JSON object.

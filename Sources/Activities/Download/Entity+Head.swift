@@ -3,7 +3,7 @@ import HaulHTTP
 
 extension ResponseHead {
     /// The maximum bytes of a validator or an encoding that are stored with a job, in Redis.
-    static let maxKept = 1024
+    static let maxKept = Entity.maxValidatorBytes
 
     /// The content codings. No real list of them is longer than what is stored.
     var encoding: String { (headers["content-encoding"] ?? "").clipped(to: Self.maxKept) }

@@ -77,8 +77,8 @@ extension StoredResponse {
         return [
             ("status", String(status)), ("headers", headersText), ("body", text ?? ""),
             ("body_base64", text == nil ? Base64.encode(body) : ""), ("received", String(bytes)),
-            ("total", String(bytes)), ("etag", self["etag"] ?? ""),
-            ("last_modified", self["last-modified"] ?? ""), ("request_digest", requestDigest), ("method", method),
+            ("total", String(bytes)), ("etag", validator("etag") ?? ""),
+            ("last_modified", validator("last-modified") ?? ""), ("request_digest", requestDigest), ("method", method),
             ("validated", String(validated)), ("files", files ?? ""), ("response_dropped", ""),
         ]
     }

@@ -104,7 +104,7 @@ package enum Settlement: Sendable {
             Announcement(outcome) { event in
                 event.set("bytes", response.bytes)
                 event.set("seconds", seconds)
-                event.set("etag", response["etag"].nonEmpty)
+                event.set("etag", response.validator("etag").nonEmpty)
                 if unchanged { event.set("unchanged", true) }
                 event.set(response)
             }
