@@ -71,8 +71,8 @@ public struct ErrorCode: RawRepresentable, Hashable, Sendable, Codable, CustomSt
     ///
     /// Look at the server whether it was done. Then retry the job, or push it with `idempotent`.
     public static let outcomeUnknown = ErrorCode(rawValue: "outcome_unknown")
-    /// The path leads out of the root by a link, is itself a symbolic link, or cannot be a key of the bucket; or an upload
-    /// came to a worker without `--upload-from`.
+    /// The path leads out of the root by a link, or cannot be a key of the bucket; or an upload came to a worker without
+    /// `--upload-from`.
     ///
     /// Choose another `path`, or ask the operator for `--upload-from`.
     public static let pathForbidden = ErrorCode(rawValue: "path_forbidden")

@@ -32,6 +32,10 @@ extension Ledger {
         guard var story = stories[id] else { return }
         let before = story.facts
         var state = before.state
+        // A retry by hand counts the deadline anew.
+        if before.state == .failed, let deadline = after.deadline, story.periods.contains(deadline - now) {
+            story.deadlines.insert(deadline)
+        }
         if case .settle(let ends) = cause {
             for (run, settlement) in ends where run.id == id && state == .running && run.token == before.token {
                 state = story.settled(as: settlement, now, policy)

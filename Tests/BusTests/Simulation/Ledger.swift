@@ -52,6 +52,7 @@ struct Ledger {
         demanded(id)
         report(id, "pushed: \(story.element)")
         stories[id]!.deadlines.formUnion(story.deadlines)
+        stories[id]!.periods.formUnion(story.periods)
         stories[id]!.names.formUnion(story.names)
     }
 

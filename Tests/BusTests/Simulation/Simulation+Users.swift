@@ -39,11 +39,11 @@ extension Simulation {
         members.append("\"url\":\"\(id != nil && random.chance(15) ? place : "http:" + place)\"")
         if isTimed { members.append(#""at":\#(ledger.now)"#) }
         if random.chance(12) { members.append(#""delay":\#(Int.random(in: 0...20, using: &random))"#) }
-        var deadlines: Set<Int64> = []
+        var periods: Set<Int64> = []
         if isTimed, random.chance(10) {
             let seconds = Int64.random(in: 1...40, using: &random)
             members.append(#""deadline":\#(seconds)"#)
-            deadlines = [ledger.now + seconds * 1000]
+            periods = [seconds * 1000]
         }
         let name = random.chance(50) ? replyName() : nil
         if let name { members.append(#""reply_to":"\#(name)""#) }
@@ -53,7 +53,8 @@ extension Simulation {
         }
         let text = "{" + members.joined(separator: ",") + "}"
         var story = Story(element: text, isTimed: isTimed)
-        story.deadlines = deadlines
+        story.periods = periods
+        story.deadlines = Set(periods.map { ledger.now + $0 })
         story.names = name.map { [$0] } ?? []
         story.isPoison = random.chance(6)
         let pushed = try id ?? Element(JSON(text)).id

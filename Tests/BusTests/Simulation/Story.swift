@@ -54,6 +54,8 @@ struct Story {
     /// The bytes of the last checkpoint.
     var checkpoint = ByteIntervals()
     var deadlines: Set<Int64> = []
+    /// How long after a push, or after a retry, its deadlines are: ms.
+    var periods: Set<Int64> = []
     /// The reply lists that its pushes have named.
     var names: Set<String> = []
     /// When the hash expires; nil if it does not.

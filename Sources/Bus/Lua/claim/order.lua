@@ -8,7 +8,7 @@
 --
 -- Uses: Deletions, Envelopes, Jobs, Pushes, Rejections, Replies, States.
 -- Calls ahead: Batches, Rechecks.
--- Writes: job:<id>, spec:<id>.
+-- Writes: job:<id>, spec:<id>, deadlines.
 do
   -- Until when (ms) an operation without a time counts as not yet made: the last tick that left no operation.
   function Order.last_applied(c)
@@ -172,6 +172,14 @@ do
       if call('HEXISTS', c.SPEC .. id, 'spec') == 1 then
         call('HDEL', job_key, 'crashes', 'attempt', unpack(END_FIELDS))
         call('HSET', job_key, 'retried', integer_text(operation_at))
+        -- A deadline counts from the retry, because the one of the push may have passed.
+        local push = Envelopes.kept(call('HGET', c.SPEC .. id, 'spec'), id)
+        Envelopes.complete(c, push)
+        if push.deadline then
+          job.deadline = integer_text(c.now + push.deadline)
+          call('HSET', job_key, 'deadline_at', job.deadline)
+          call('ZADD', c.DEADLINES, job.deadline, id)
+        end
         States.requeue(c, id, job, true, 'resumed')
       end
     elseif States.removes_job(want) then
