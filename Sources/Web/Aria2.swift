@@ -156,7 +156,8 @@ struct Aria2: Sendable {
             let ids = try await queue.runningIDs().prefix(Self.maxJobs)
             return "[\(try await downloads(ids.map { ListedJob(id: $0) }, .running, keys(0)).joined(separator: ","))]"
         case "tellWaiting": return try await page([.queued, .scheduled, .paused], params, keys(2))
-        case "tellStopped": return try await page([.completed, .failed, .cancelled], params, keys(2))
+        case "tellStopped":
+            return try await page([.completed, .failed, .cancelled], newestFirst: true, params, keys(2))
         case "getGlobalStat": return try await globalStat()
         case "getVersion": return #"{"version":"1.37.0","enabledFeatures":["HTTPS","Message Digest","Async DNS"]}"#
         case "getSessionInfo": return #"{"sessionId":\#(JSON.quoted(queue.name.text))}"#
@@ -190,16 +191,24 @@ struct Aria2: Sendable {
         }
     }
 
-    /// `offset` and `num` count through the states one after another. A negative offset counts from the end.
-    private func page(_ states: [JobState], _ params: [JSON], _ keys: Set<String>) async throws -> String {
+    /// `offset` and `num` count through the states one after another. A negative offset begins at the end and goes
+    /// backwards: -1 is the last one.
+    ///
+    /// - Parameter newestFirst: In our lists, the last job of aria2's order comes first.
+    private func page(_ states: [JobState], newestFirst: Bool = false, _ params: [JSON], _ keys: Set<String>)
+        async throws -> String
+    {
         guard params.count >= 2, let offset = params[0].integer, let number = params[1].integer else {
             throw Failure("The parameters offset and num are missing.")
         }
         var counts: [Int] = []
         for state in states { counts.append(try await queue.count(in: state)) }
         let all = counts.reduce(0, +)
-        let limit = Int(min(max(0, number), Int64(Self.maxJobs)))
-        var skip = offset >= 0 ? Int(min(offset, Int64(all))) : max(0, all + Int(max(offset, -Int64(all))))
+        // How many of the jobs before the first one, seen from the end at which the answer begins.
+        let skipped = offset >= 0 ? Int(min(offset, Int64(all))) : Int(min(-(offset + 1), Int64(all)))
+        let limit = min(Int(min(max(0, number), Int64(Self.maxJobs))), all - skipped)
+        let isReversed = (offset < 0) != newestFirst
+        var skip = isReversed ? all - skipped - limit : skipped
         var found: [String] = []
         for (state, count) in zip(states, counts) {
             guard found.count < limit else { break }
@@ -209,7 +218,7 @@ struct Aria2: Sendable {
             }
             skip = max(0, skip - count)
         }
-        return "[\(found.joined(separator: ","))]"
+        return "[\((isReversed ? found.reversed() : found).joined(separator: ","))]"
     }
 
     private func globalStat() async throws -> String {
@@ -256,11 +265,12 @@ struct Aria2: Sendable {
             let element = try Self.element(uris, params.count > 1 ? params[1] : nil)
             change.ids = [element.id]
             let timestamp = try await queue.timestamp()
+            // The pause is there before the push: it stops pushes that are not newer than it.
+            if params.count > 1, params[1]["pause"]?.string == "true" {
+                try await queue.request(.paused, of: [element.id], at: timestamp)
+            }
             // Position 0 is the front of the queue. A queue has no other positions.
             try await queue.push([element.made(at: timestamp)], toFront: params.count > 2 && params[2].integer == 0)
-            if params.count > 1, params[1]["pause"]?.string == "true" {
-                try await queue.request(.paused, of: [element.id])
-            }
             return JSON.quoted(element.id)
         case "remove", "forceRemove", "pause", "forcePause", "unpause", "removeDownloadResult":
             let id = try Self.gid(params)

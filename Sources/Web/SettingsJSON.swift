@@ -115,10 +115,11 @@ enum SettingsJSON {
                     guard JobField.isID(worker.name) else {
                         throw refusal("quiet: \(worker.name) is not a valid worker name")
                     }
-                    guard case .bool(let isQuiet) = worker.value else {
-                        throw refusal("quiet of \(worker.name) must be true or false")
+                    switch worker.value {
+                    case .bool(let isQuiet): changes.append(.ofWorker(worker.name, isQuiet))
+                    case .null: changes.append(.ofWorker(worker.name, false))
+                    default: throw refusal("quiet of \(worker.name) must be true, false or null")
                     }
-                    changes.append(.ofWorker(worker.name, isQuiet))
                 }
             default: changes.append(try setting(member.name, member.value))
             }
@@ -142,9 +143,9 @@ enum SettingsJSON {
             throw refusal("\(name) is not a setting")
         }
         switch (setting, value) {
-        case (.paused, .bool(let isPaused)): return .setting(.paused, isPaused ? "1" : nil)
-        case (.paused, _): throw refusal("paused must be true or false")
         case (_, .null): return .setting(setting, nil)
+        case (.paused, .bool(let isPaused)): return .setting(.paused, isPaused ? "1" : nil)
+        case (.paused, _): throw refusal("paused must be true, false or null")
         default:
             let text = value.integer.map { String($0) } ?? (setting == .starts ? value.string : nil)
             guard let text, setting.accepts(text) else { throw refusal("\(name) \(setting.rule), or null") }

@@ -208,7 +208,7 @@ import Testing
     /// Requests everything that the page does.
     private func browse(_ roles: Roles) async throws {
         let socket = roles.directory.file("web")
-        let web = try roles.start("web", ["web", "--listen", "unix:" + socket])
+        let web = try roles.start("web", ["web", "--listen", "unix:" + socket, "--aria2", "default"])
         func ask(_ path: String, _ more: String...) async throws -> String {
             let curl = try ChildProcess(
                 "curl",
@@ -224,6 +224,7 @@ import Testing
             "/jobs?state=queued&q=waiting", "", "/history", "/workers", "/settings", "/rejected", "/jobs/done",
             "/jobs/missing/pushed", "/jobs/done/wait", "/jobs/missing?line=true", "/batches", "/batches/b",
             "/jobs?state=completed&batch=b", "/jobs?url=http%3A%2F%2Fh%2Fby-page",
+            "/changes",
         ]
         for path in paths {
             let answer = try await ask(queue + path)
@@ -243,6 +244,8 @@ import Testing
         ] {
             #expect(try await ask(queue + "/settings", "-X", "PATCH", body, settings).contains("paused"))
         }
+        let added = #"{"jsonrpc":"2.0","id":1,"method":"aria2.addUri","params":[["http://h/by-aria2"],{},0]}"#
+        #expect(try await ask("/jsonrpc", body, added).contains("result"))
         for path in ["/events", "/events?id=done"] {
             #expect(try await ask(queue + path, "--max-time", "2").contains("subscribed"), "\(path)")
         }

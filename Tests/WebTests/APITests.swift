@@ -247,7 +247,7 @@ import Testing
         )
         let before = try await fixture.queue.configuration()
         for (body, words) in [
-            (#"{"max_running":-1}"#, "max_running must be"), (#"{"paused":1}"#, "paused must be true or false"),
+            (#"{"max_running":-1}"#, "max_running must be"), (#"{"paused":1}"#, "paused must be true, false or null"),
             ("{}", "give a setting"), (#"{"color":1}"#, "color is not a setting"),
             (#"{"rate":0}"#, "rate must be"),
             (#"{"starts":"often"}"#, "starts must be"), (#"{"rate":7,"keep_failed":1}"#, "keep_failed must be"),
@@ -267,7 +267,7 @@ import Testing
         let isSame = try await fixture.queue.configuration() == before
         #expect(isSame)
         let none =
-            #"{"rate":null,"starts":null,"keep_failed":null,"base":null,"defaults":{"retries":null,"headers":null},"limits":{"slow.example:8080":null}}"#
+            #"{"paused":null,"quiet":{"w":null},"rate":null,"starts":null,"keep_failed":null,"base":null,"defaults":{"retries":null,"headers":null},"limits":{"slow.example:8080":null}}"#
         #expect(await fixture.ask("PATCH", path, none).text == #"{"paused":false}"#)
         // Values that were written by hand, which have no effect.
         try await fixture.server.cli("HSET", "haul:{default}:settings", "rate", "x", "quiet:w", "1")
