@@ -50,6 +50,7 @@ static const char functions[] = {
 #embed "../Bus/Lua/tick/runs.lua" suffix(, '\n', )
 #embed "../Bus/Lua/tick/due.lua" suffix(, '\n', )
 #embed "../Bus/Lua/tick/rechecks.lua" suffix(, '\n', )
+#embed "../Bus/Lua/tick/schedules.lua" suffix(, '\n', )
 #embed "../Bus/Lua/tick/pacer.lua" suffix(, '\n', )
 #embed "../Bus/Lua/tick/tick.lua" suffix(, '\n', )
 #embed "../Bus/Lua/tick/inspection.lua" suffix(, '\n', )

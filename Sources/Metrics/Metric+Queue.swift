@@ -40,10 +40,18 @@ extension Metric {
         help: "Jobs that were returned to the queue because their worker was lost.")
     package static let queueReceivedBytes = counter(
         "haul_queue_received_bytes_total", by: "queue", help: "Bytes of bodies that have arrived at all workers.")
+    package static let queueScheduleRuns = counter(
+        "haul_queue_schedule_runs_total", by: "queue", "outcome",
+        help: "Runs of schedules: pushed, skipped because the last run had not ended, or missed because no worker "
+            + "served the queue.")
+    package static let queueScheduleLateness = counter(
+        "haul_queue_schedule_lateness_seconds_total", by: "queue",
+        help: "How late the pushed runs of schedules were, in all. Divide it by the pushed runs.")
 
     /// In the order of docs/operate/metrics.md.
     package static let ofQueue = [
         queueUp, queueJobs, queueOldestWaiting, queueRejected, queueWorkers, queueSlots, queueSlotsTaken, queuePaused,
         queueMaxRunning, queueLastTick, queueEvents, queueFailures, queueClaims, queueLost, queueReceivedBytes,
+        queueScheduleRuns, queueScheduleLateness,
     ]
 }

@@ -29,6 +29,10 @@ struct QueueTotals: Sendable {
         exposition.add(.queueClaims, label, counts["claimed"] ?? 0)
         exposition.add(.queueLost, label, counts["lost"] ?? 0)
         exposition.add(.queueReceivedBytes, label, counts["received"] ?? 0)
+        for outcome in ["pushed", "skipped", "missed"] {
+            exposition.add(.queueScheduleRuns, label + [("outcome", outcome)], counts["schedule_" + outcome] ?? 0)
+        }
+        exposition.add(.queueScheduleLateness, label, Double(counts["schedule_late"] ?? 0) / 1000)
     }
 
     /// The failures by error code, most frequent first. All codes beyond `maxCodes` share the code `other`.

@@ -11,7 +11,7 @@ extension API {
     static func methods(of path: [String]) -> [String] {
         guard path.count == 3, path[0] == "queues" else { return ["GET", "HEAD"] }
         switch path[2] {
-        case "jobs": return ["GET", "HEAD", "POST"]
+        case "jobs", "schedules": return ["GET", "HEAD", "POST"]
         case "settings": return ["GET", "HEAD", "PATCH"]
         case "control": return ["POST"]
         default: return ["GET", "HEAD"]
@@ -62,6 +62,7 @@ extension API {
                 switch path[2] {
                 case "jobs": response = try await push(body, to: reader.queue, &change)
                 case "control": response = try await control(body, reader, &change)
+                case "schedules": response = try await schedule(body, reader.queue, &change)
                 default: response = try await set(body, of: reader.queue, &change)
                 }
                 await audit.changed(change, of: reader.queue, by: caller)
@@ -276,6 +277,62 @@ extension API {
         await reads.removeAll()
         return Self.json(
             202, #"{"requested":\#(counts[request == .retried ? .failed : .pending] ?? 0),"more":false}"#)
+    }
+
+    /// Adds a schedule, or requests an action of one.
+    private func schedule(
+        _ body: [UInt8], _ queue: Queue, _ change: inout AuditLog.Change
+    ) async throws -> ServerResponse {
+        let json = try Self.read(body)
+        guard let action = json["action"]?.string, ["add", "pause", "resume", "run", "remove"].contains(action) else {
+            throw APIError(422, .badRequest, "action must be add, pause, resume, run or remove")
+        }
+        let names = ["action", "name"] + (action == "add" ? ["schedule"] : [])
+        if let unknown = json.members?.first(where: { !names.contains($0.name) }) {
+            throw APIError(422, .badRequest, "there is no \(unknown.name). Nothing was requested.")
+        }
+        guard let name = json["name"]?.string, Schedule.isName(name) else {
+            throw APIError(422, .badRequest, "name \(Schedule.nameRule)")
+        }
+        change = AuditLog.Change(action: "schedule \(action)", queue: queue.name, details: ["schedule": .string(name)])
+        var answer = JSONObject()
+        answer.set("schedule", name)
+        if action == "add" {
+            let schedule: Schedule
+            do {
+                schedule = try Schedule(json["schedule"]?.text ?? "")
+                _ = try schedule.rules()
+            } catch {
+                throw APIError(422, .badRequest, "schedule: \(error). Nothing was added.")
+            }
+            if let unknown = schedule.unknownField {
+                throw APIError(422, .badRequest, "schedule: job: \(unknown): no such field. Nothing was added.")
+            }
+            guard try await queue.scheduleCount() < Schedule.maxCount else {
+                throw APIError(422, .badRequest, "the queue has \(Schedule.maxCount) schedules, and more are not allowed")
+            }
+            try await queue.add(schedule, as: name)
+            answer.set("next", try schedule.next(after: try await queue.time()))
+        } else {
+            guard let definition = try await queue.scheduleDefinition(name) else {
+                throw APIError.notFound("the schedule \(name)")
+            }
+            if action == "remove" {
+                _ = try await queue.removeSchedule(name)
+            } else {
+                guard var schedule = try? Schedule(definition) else {
+                    throw APIError(422, .badRequest, "the schedule \(name) is not valid: haul check says why")
+                }
+                if action == "run" {
+                    answer.set("id", schedule.id(ofRun: try await queue.runSchedule(name), of: name))
+                } else {
+                    schedule.isPaused = action == "pause"
+                    try await queue.add(schedule, as: name)
+                }
+            }
+        }
+        await reads.removeAll()
+        return Self.json(202, answer.text)
     }
 
     private func set(

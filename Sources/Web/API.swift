@@ -117,6 +117,10 @@ struct API: Sendable {
                 guard let text = try await reader.batch(name) else { throw APIError.notFound("the batch \(name)") }
                 return text
             }
+        case ("schedules", 3):
+            return Resource(key: key, age: .milliseconds(900)) {
+                #"{"schedules":[\#(try await reader.queue.schedules().map(\.json).joined(separator: ","))]}"#
+            }
         case ("hosts", 3): return Resource(key: key, age: .milliseconds(1900)) { try await reader.hosts() }
         case ("facets", 3):
             let state = try state(of: query)

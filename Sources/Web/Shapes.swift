@@ -44,6 +44,30 @@ enum Shapes {
         }
     }
 
+    static let schedule: [JSONMember] = [
+        JSONMember("schedule", .text, "The schedule's name.", isAlways: true),
+        JSONMember("every", .integer, "Seconds between two runs, which are due at the multiples of it since 1970."),
+        JSONMember("cron", .text, "A cron expression of five fields."),
+        JSONMember("zone", .text, "The IANA time zone of cron; UTC if absent."),
+        JSONMember("catch_up", .choice(Schedule.CatchUp.allCases.map(\.rawValue)), "What becomes of missed runs."),
+        JSONMember(
+            "overlap", .choice(Schedule.Overlap.allCases.map(\.rawValue)),
+            "What becomes of a run that is due while the last one has not ended."),
+        JSONMember("unique", .flag, "Each run is a job of its own."),
+        JSONMember("paused", .flag, "Nothing is due."),
+        JSONMember("url", .text, "The first URL of the job, without secrets."),
+        JSONMember("next", .integer, "Unix milliseconds at which it is due next."),
+        JSONMember("last_id", .id, "The job of the last run."),
+        JSONMember("last_due", .integer, "Unix milliseconds at which the last run was due."),
+        JSONMember("last_at", .integer, "Unix milliseconds at which the last run was pushed."),
+        JSONMember(
+            "last_state", .choice(JobState.allCases.map(\.rawValue)), "The state of that job, while it is kept."),
+        JSONMember("pushed", .integer, "How many runs were pushed.", isAlways: true),
+        JSONMember("skipped", .integer, "How many runs were skipped.", isAlways: true),
+        JSONMember("missed", .integer, "How often runs were missed.", isAlways: true),
+        JSONMember("error", .text, "Why the definition is not valid."),
+    ]
+
     static let queue: [JSONMember] = [
         JSONMember("queue", .text, "The queue's name.", isAlways: true),
         JSONMember("now", .integer, "Redis' clock, unix milliseconds.", isAlways: true),

@@ -125,6 +125,7 @@ extension QueueServer {
             rates.limitQueue(tick.reply.hasRate)
             await applyLimits(tick.reply)
             if let wait = tick.reply.pace { pacer.begin(after: wait) }
+            await push(tick.reply.schedules)
         }
         if tick.reply.hasMoreWork { ticks.requestTick() }
         reportDeferredKinds(tick.reply.deferredKinds)
@@ -136,6 +137,19 @@ extension QueueServer {
     private func push(_ owed: [OwedSteps]) async {
         guard !owed.isEmpty, (try? await queue.push(owed, as: claims.identity)) != nil else { return }
         if owed.count == TickReply.maxOwedSteps { ticks.requestTick() }
+    }
+
+    /// Pushes the jobs of schedules that are due. If Redis fails, the next tick finds them again.
+    private func push(_ schedules: [DueSchedule]) async {
+        guard !schedules.isEmpty, let done = try? await queue.push(schedules, as: claims.identity) else { return }
+        if let wait = done.wait { pacer.begin(after: wait) }
+        let new = state.withLock { state in
+            defer { state.unplanned = Set(done.troubles) }
+            return done.troubles.filter { !state.unplanned.contains($0) }
+        }
+        for text in new {
+            log.warning("a schedule cannot be planned on this machine", metadata: ["reason": .string(text)])
+        }
     }
 
     /// Handles the reply to a tick for a run that the tick has reported.

@@ -17,6 +17,8 @@ final class QueueServer: Sendable {
         var gone: [ColocatedWorker] = []
         /// The kinds of jobs that the last tick saw waiting for other workers.
         var deferredKinds: Set<String> = []
+        /// Why schedules could not be planned at the last tick that found some due.
+        var unplanned: Set<String> = []
         /// What was last logged as without effect.
         var ignored: Set<String> = []
     }

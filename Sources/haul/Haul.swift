@@ -18,7 +18,7 @@ struct Haul: AsyncParsableCommand {
             Show.self,
             Watch.self, Top.self, Stats.self, Up.self,
             Workers.self,
-            Queues.self, Batches.self,
+            Queues.self, Batches.self, ScheduleCommand.self,
             Pause.self, Resume.self, Cancel.self, Retry.self, Remove.self, QueueCommand.self, Check.self,
             StoreCommand.self,
             WebCommand.self, LoadFunctions.self, Health.self, Completions.self, Manual.self,

@@ -186,7 +186,8 @@ import Testing
             ("tick", "maintains the queue"),
             ("workers", "maintains the queue"), ("permits", "by themselves"), ("epoch", "by themselves"),
             ("worker:w1", "this worker can do nothing"), ("host:h", "maintains the queue"),
-            ("reply:me", "no event"), ("totals", "the whole fleet"), ("history:490000", "lacks this hour"),
+            ("reply:me", "no event"), ("schedules", "no schedule pushes"), ("schedule_due", "no schedule pushes"),
+            ("log", "not kept"), ("totals", "the whole fleet"), ("history:490000", "lacks this hour"),
         ], ["SADD", "LPUSH"])
     func types(_ key: (name: String, trouble: String), _ command: String) async throws {
         if command == "LPUSH", ["jobs", "rejected", "permits", "reply:me"].contains(key.name) { return }

@@ -24,6 +24,8 @@ import Testing
             "Worker": Self.object(Shapes.worker, "A worker of the queue, as it last said."),
             "Batch": Self.object(Shapes.batch, "A set of jobs that are counted together: docs/guides/batches.md."),
             "Change": Self.object(ChangeRecord.members, "Who changed what: docs/reference/keys.md."),
+            "Schedule": Self.object(
+                Shapes.schedule, "A job that is pushed at certain times: docs/guides/schedules.md."),
             "Queue": Self.object(Shapes.queue, "A queue at a glance."), "Error": Self.error,
             "NewJob": Self.newJob,
             "SettingsChange": try Self.settingsChange(

@@ -30,6 +30,8 @@ import Testing
                 "queue limit 3", "queue limit none", "stats", "stats --history", "show done", "workers", "watch done",
                 "cache size", "cache clear --older 9d",
                 "batches", "cancel --batch c --yes", "queue changes",
+                #"schedule add s --every 1h {"url":"http://h/s"}"#, "schedule list", "schedule pause s",
+                "schedule resume s", "schedule run s", "schedule remove s",
             ]
         ),
         ("inspector", ["check --repair", "check", "queues"]),
@@ -201,6 +203,10 @@ import Testing
         listener.cancel()
         #expect(try await queue.batch("b").status()?.completed == 1)
         try await queue.batch("b").pause()
+        try await queue.schedule("night").add(.every(.seconds(3600)), Job("http://h/night"))
+        #expect(try await queue.schedules().map(\.id) == ["night"])
+        _ = try await queue.schedule("night").run()
+        try await queue.schedule("night").remove()
         try await queue.pause([handle.id])
         await queue.close()
     }
@@ -246,6 +252,14 @@ import Testing
         }
         let added = #"{"jsonrpc":"2.0","id":1,"method":"aria2.addUri","params":[["http://h/by-aria2"],{},0]}"#
         #expect(try await ask("/jsonrpc", body, added).contains("result"))
+        for (request, answer) in [
+            (#"{"action":"add","name":"s","schedule":{"every":3600,"job":{"url":"http://h/s"}}}"#, "next"),
+            (#"{"action":"pause","name":"s"}"#, "schedule"), (#"{"action":"run","name":"s"}"#, "id"),
+            (#"{"action":"remove","name":"s"}"#, "schedule"),
+        ] {
+            #expect(try await ask(queue + "/schedules", body, request).contains(answer), "\(request)")
+            #expect(try await ask(queue + "/schedules").contains(#"{"schedules":["#))
+        }
         for path in ["/events", "/events?id=done"] {
             #expect(try await ask(queue + path, "--max-time", "2").contains("subscribed"), "\(path)")
         }

@@ -257,6 +257,30 @@ def test_the_role_of_a_service_is_enough(server, origin):
         worker.close()
 
 
+def test_a_schedule_pushes_its_job(server, origin):
+    worker = Worker(server)
+    try:
+        queue = haul.Queue(server.url)
+        with pytest.raises(haul.InvalidJob):
+            queue.add_schedule("night", haul.Download("ftp://e.org/a"), every=3600)
+        with pytest.raises(haul.InvalidJob):
+            queue.add_schedule("night", haul.Download(origin.url("/good"), id="own"), every=3600)
+        queue.add_schedule("night", haul.Download(origin.url("/good"), path="night/"), cron="0 3 * * *", zone="Europe/Berlin")
+        eventually(lambda: queue.schedules()["night"].next is not None)
+        assert queue.run_schedule("night").result(timeout=30).state == "completed"
+        assert queue.schedules()["night"].last_id == "night"
+        queue.pause_schedule("night")
+        assert queue.schedules()["night"].paused
+        queue.resume_schedule("night")
+        queue.add_schedule("wrong", haul.Download(origin.url("/good")), cron="61 * * * *")
+        eventually(lambda: "the minute must be" in (queue.schedules()["wrong"].error or ""))
+        for name in ("night", "wrong"):
+            queue.remove_schedule(name)
+        assert queue.schedules() == {}
+    finally:
+        worker.close()
+
+
 WRONG = [
     {"url": "ftp://e.org/a"}, {"url": "http://"}, {"url": "http://a b/"}, {"url": "http://h:0/"}, {"url": "http://h:65536/"},
     {"url": "http://1.2.3/"}, {"url": "http://01.2.3.4/"}, {"url": "http://[::1/"}, {"url": "http://[1::2::3]/"},

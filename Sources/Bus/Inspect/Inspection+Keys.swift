@@ -40,6 +40,7 @@ extension Inspection {
         .hosts: "jobs that wait for a host may overtake each other",
         .deferredHosts: "no host is limited, and jobs that wait for one stay there",
         .backoff: "hosts that ask for a pause get none",
+        .schedules: "no schedule pushes its job", .scheduleDue: "no schedule pushes its job",
         .responses: "responses are not bounded", .responseBytes: "responses are not bounded",
         .undeliveredReplies: "a call pushes all its events onto reply lists at once, however long that takes",
         .owedSteps: "jobs that Redis itself fails are not followed by their else",
@@ -147,6 +148,19 @@ extension Inspection {
         return reply.dictionary.sorted { $0.key < $1.key }.flatMap { host, value in
             HostLimit.faults(of: host, value).map {
                 Finding(queue.keys.limits, "\(host): \($0)", "HSET or HDEL it; it has no effect")
+            }
+        }
+    }
+
+    func checkSchedules() async throws(RedisError) -> [Finding] {
+        guard try await exists(queue.keys.schedules),
+            try await types(of: [queue.keys.schedules])[0] == KeyName.schedules.type
+        else { return [] }
+        return try await queue.schedules().compactMap { record in
+            record.error.map {
+                Finding(
+                    queue.keys.schedules, "\(record.name): \($0)",
+                    "haul schedule add replaces it, and haul schedule remove deletes it; it pushes nothing")
             }
         }
     }

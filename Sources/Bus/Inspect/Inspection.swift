@@ -21,6 +21,7 @@ package struct Inspection: Sendable {
         let (stops, types) = try await checkTypes()
         if stops { return types }
         var findings = try await types + checkReplay() + checkSettings() + checkDefaults() + checkLimits()
+            + checkSchedules()
         findings += try await checkWaiting()
         var (suspects, others) = try await survey(repairing: repairing)
         findings += others

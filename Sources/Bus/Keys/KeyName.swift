@@ -3,7 +3,8 @@
 enum KeyName: String, CaseIterable {
     case jobs, want, tick, leases, scheduled, paused, completed, failed, cancelled, deadlines, rejected, workers
     case settings, permits, unannounced, epoch, totals, defaults, limits, hosts, starts, responses, batches,
-        removed, recheck, pacer, changes
+        removed, recheck, pacer, changes, schedules
+    case scheduleDue = "schedule_due"
     case urls
     case responseBytes = "response_bytes"
     case replyBytes = "reply_bytes"
@@ -35,6 +36,8 @@ enum KeyName: String, CaseIterable {
     case deferredHost = "deferred_host:"
     case hostRateLeases = "rate_leases:"
     case hostBackoff = "backoff:"
+    // One key for each schedule.
+    case schedule = "schedule:"
 
     /// The type of the key, as TYPE returns it.
     var type: String {
@@ -45,12 +48,12 @@ enum KeyName: String, CaseIterable {
         case .want, .settings, .totals, .job, .spec, .offsets, .worker, .host, .history, .deferredKinds, .defaults,
             .limits,
             .hosts, .rateLeases, .starts, .hostRateLeases, .responseBytes, .replyBytes, .batch, .members, .deleting,
-            .recheck, .urls, .url, .owedSteps:
+            .recheck, .urls, .url, .owedSteps, .schedules, .schedule:
             "hash"
         case .busy: "set"
         case .tick, .epoch, .backoff, .pacer, .hostBackoff: "string"
         case .leases, .scheduled, .paused, .completed, .failed, .cancelled, .deadlines, .workers, .unannounced,
-            .responses, .batches, .removed, .deferredHosts:
+            .responses, .batches, .removed, .deferredHosts, .scheduleDue:
             "zset"
         }
     }

@@ -46,6 +46,10 @@ package struct Keys: Sendable {
     package func reply(_ name: String) -> String { self[.reply] + name }
     /// Replies that consumers of this name have taken and not acknowledged. No worker writes there.
     package func taken(_ name: String) -> String { reply(name) + ":taken" }
+    /// The definitions of schedules, which may hold secrets.
+    package var schedules: String { self[.schedules] }
+    package var scheduleDue: String { self[.scheduleDue] }
+    package func schedule(_ name: String) -> String { self[.schedule] + name }
     package var control: String { prefix + ChannelName.control.rawValue }
     package func events(_ id: String) -> String { prefix + ChannelName.events.rawValue + id }
 

@@ -16,6 +16,7 @@ struct Functions: Sendable {
     let pushSteps: Function
     let leaseRates: Function
     let pace: Function
+    let schedule: Function
 
     static let product = Functions()
 
@@ -37,6 +38,7 @@ struct Functions: Sendable {
         pushSteps = all.function("push_steps")
         leaseRates = all.function("lease_rates")
         pace = all.function("pace")
+        schedule = all.function("schedule")
     }
 
     /// The Lua source of the library, without its header.

@@ -28,7 +28,7 @@ enum LuaHead {
             local LARGEST = { element = \(JobField.maxElementBytes), element_rule = [[\(JobField.elementRule)]],
               skeleton = \(JobField.maxSkeletonBytes), skeleton_rule = [[\(JobField.skeletonRule)]],
               depth = \(JSON.deepest), default = \(JobField.maxDefaultBytes), headers = \(JobField.maxHeaders),
-              batch = \(Job.Batch.maxSize), published = \(Settlement.largestPublished), replies = \(Settlement.largestReplies) }
+              batch = \(Job.Batch.maxSize), schedule = \(Schedule.maxBytes), published = \(Settlement.largestPublished), replies = \(Settlement.largestReplies) }
             local KEY = { \(keys.joined(separator: ", ")) }
             local TIMESTAMPS = { min = \(JobField.timestamps.lowerBound), max = \(JobField.timestamps.upperBound),
               rule = [[\(JobField.timestampRule)]] }
@@ -73,7 +73,7 @@ enum LuaHead {
         "UrlIndex", "Rejections", "Deletions", "Webhooks", "States", "Json", "Raw", "Urls", "Faults", "Gate",
         "Defaults", "Kinds", "Envelopes", "Pushes", "Order", "Batches", "BatchOperations", "Permits", "Starts", "Hosts",
         "Rates", "Announcements", "Reports", "Steps", "Claims", "Budget", "Losses", "Colocated", "Workers", "Control",
-        "Runs", "Due", "Rechecks", "Pacer",
+        "Runs", "Due", "Rechecks", "Schedules", "Pacer",
     ]
 
     private static let names = """

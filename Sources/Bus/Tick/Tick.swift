@@ -147,13 +147,20 @@ extension Queue {
 }
 
 extension Queue {
-    /// Promotes delayed jobs that are due, and lets jobs start that wait for a start: Lua/tick/pacer.lua.
+    /// Promotes delayed jobs that are due, lets jobs start that wait for a start, and pushes the jobs of schedules that
+    /// are due: Lua/tick/pacer.lua.
     ///
     /// - Returns: After which time to call again; nil if that is not necessary.
     package func pace(_ worker: WorkerIdentity) async throws(RedisError) -> Duration? {
         let reply = try await redis.run(
             functions.pace, keys: keys.given(to: worker.name),
             arguments: [Token.make(), worker.name, worker.instance])
-        return reply.string.flatMap { Int64($0) }.map { .milliseconds($0) }
+        guard let parts = reply.array, parts.count == 2 else { return Self.wait(reply) }
+        let due = try await push(DueSchedule.list(parts[1]), as: worker)
+        return [Self.wait(parts[0]), due.wait].compactMap(\.self).min()
+    }
+
+    private static func wait(_ reply: RedisValue) -> Duration? {
+        reply.string.flatMap { Int64($0) }.map { .milliseconds($0) }
     }
 }

@@ -30,6 +30,8 @@ package struct TickReply: Sendable {
     package static let maxOwedSteps = 8
     /// Workers with this host identity that have been silent for longer than a tick.
     package var silent: [ColocatedWorker] = []
+    /// Schedules that are due: `Queue.push(_:as:)`.
+    package var schedules: [DueSchedule] = []
 
     package init() {}
 
@@ -57,6 +59,7 @@ package struct TickReply: Sendable {
         owedSteps = stride(from: 0, to: owed.count - 1, by: 2).compactMap { index in
             owed[index].string.flatMap { OwedSteps(entry: $0, owed[index + 1].bytes ?? []) }
         }
+        schedules = DueSchedule.list(members["schedules"] ?? .null)
         let silent = list("silent")
         self.silent = stride(from: 0, to: silent.count - 1, by: 2).map {
             ColocatedWorker(worker: silent[$0], process: silent[$0 + 1])

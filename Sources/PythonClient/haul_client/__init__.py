@@ -13,7 +13,7 @@ from ._errors import (
     NoWorker, RedisFailed, Refused, Rejected, TimedOut, Unreachable,
 )
 from ._results import (
-    Advice, BatchStatus, EndState, JobResult, JobStatus, Outcome, QueueStats, Response, SentFile, State, Update,
+    Advice, BatchStatus, EndState, JobResult, JobStatus, Outcome, QueueStats, Response, Schedule, SentFile, State, Update,
 )
 from ._schema import (
     Batch, BatchEndedEvent, CancelledEvent, CompletedEvent, Download, DuplicateEvent, Event, FailedEvent, File, Job,

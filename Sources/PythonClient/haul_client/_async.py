@@ -20,7 +20,7 @@ from ._core import Call, Command, Core, Delivery, Emit, Listen, Notice, OpenJobs
 from ._errors import Closed, HaulError, Unreachable
 from ._jobs import Element
 from ._redis import ERRORS, block_of, check_url, encoded, options_for, replies, translated
-from ._results import BatchStatus, JobResult, JobStatus, Outcome, QueueStats, Update
+from ._results import BatchStatus, JobResult, JobStatus, Outcome, QueueStats, Schedule, Update
 from ._schema import Job
 
 T = TypeVar("T")
@@ -520,6 +520,48 @@ class AsyncQueue:
     async def stats(self) -> QueueStats:
         """How many jobs are in each state, and how many workers serve the queue."""
         return await self._run(self._core.stats())
+
+    async def add_schedule(
+        self,
+        name: str,
+        job: Job,
+        *,
+        every: Optional[int] = None,
+        cron: Optional[str] = None,
+        zone: Optional[str] = None,
+        catch_up: str = "one",
+        overlap: str = "skip",
+        unique: bool = False,
+    ) -> None:
+        """Adds a schedule, or replaces the one of this name: docs/guides/schedules.md. Needs Redis' role for services.
+
+        Either `every` (seconds) or `cron` is needed. A worker that finds them invalid says so in `schedules()`.
+        """
+        definition = {
+            "every": every, "cron": cron, "zone": zone, "catch_up": catch_up, "overlap": overlap, "unique": unique or None,
+        }
+        await self._run(self._core.add_schedule(name, definition, job))
+
+    async def schedules(self) -> Dict[str, Schedule]:
+        """All schedules, by their names."""
+        return await self._run(self._core.schedules())
+
+    async def pause_schedule(self, name: str) -> None:
+        """Pushes nothing until the schedule is resumed."""
+        await self._run(self._core.pause_schedule(name, True))
+
+    async def resume_schedule(self, name: str) -> None:
+        """Pushes again from the next due time on."""
+        await self._run(self._core.pause_schedule(name, False))
+
+    async def run_schedule(self, name: str) -> AsyncJobHandle:
+        """Requests a run now, besides those that are due. It is skipped if the last run has not ended."""
+        id, at = await self._run(self._core.run_schedule(name))
+        return self.handle(id, at)
+
+    async def remove_schedule(self, name: str) -> None:
+        """Deletes a schedule. Its jobs stay."""
+        await self._run(self._core.remove_schedule(name))
 
     async def settings(self) -> Dict[str, str]:
         """The settings of the queue, as docs/operate/queues.md lists them. Needs Redis' role for operators."""

@@ -43,6 +43,7 @@ MAX_DEPTH = 64
 KEEP_TAKEN = 7 * 86_400_000
 
 QUEUE_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+SCHEDULE = re.compile(r"[A-Za-z0-9._:-]{1,96}")
 ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
@@ -58,6 +59,8 @@ class Keys:
         self.workers = self.prefix + "workers"
         self.settings = self.prefix + "settings"
         self.urls = self.prefix + "urls"
+        self.schedules = self.prefix + "schedules"
+        self.schedule_due = self.prefix + "schedule_due"
 
     def job(self, id: str) -> str:
         return f"{self.prefix}job:{id}"
@@ -65,6 +68,9 @@ class Keys:
     def url(self, digest: str) -> str:
         """Further jobs of a URL, by its digest. The first one is in `urls`."""
         return f"{self.prefix}url:{digest}"
+
+    def schedule(self, name: str) -> str:
+        return f"{self.prefix}schedule:{name}"
 
     def batch(self, name: str) -> str:
         return f"{self.prefix}batch:{name}"

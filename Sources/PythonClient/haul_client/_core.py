@@ -6,6 +6,7 @@ result. `_sync` and `_async` perform the needs, each in its own way. So both fol
 
 from __future__ import annotations
 
+import datetime
 import json
 import logging
 import time
@@ -21,10 +22,10 @@ from ._contract import Keys
 from ._errors import (
     HaulError, InvalidQueueName, InvalidSetting, NotReplicated, NoWorker, Rejected, TimedOut, Unreachable,
 )
-from ._jobs import Element, derived_id, element, masked_url, url_digest
+from ._jobs import Element, derived_id, element, masked_url, scheduled, url_digest
 from ._results import (
     NO_EVENT, START, BatchStatus, JobResult, JobStatus, Outcome, QueueStats, batch_status, is_settled, job_status, outcome_of,
-    parse_event, position_of, removed,
+    Schedule, parse_event, position_of, removed, schedule_of,
 )
 from ._schema import BatchEndedEvent, Event, Job, RejectedEvent
 
@@ -467,6 +468,51 @@ class Core:
         if not contract.ID.fullmatch(name):
             raise HaulError(f"the name of a list must be 1 to 128 of the characters A-Z a-z 0-9 . _ : -, not {name!r}")
         return SettledLoop(name, set(), OrderedDict())
+
+    # Schedules
+
+    def add_schedule(self, name: str, definition: Mapping[str, Any], job: Job) -> Operation[None]:
+        if not contract.SCHEDULE.fullmatch(name):
+            raise HaulError(f"the name of a schedule must be 1 to 96 of the characters A-Z a-z 0-9 . _ : -, not {name!r}")
+        whole = {key: value for key, value in definition.items() if value is not None}
+        if ("every" in whole) == ("cron" in whole):
+            raise HaulError("a schedule needs either every or cron")
+        whole["job"] = scheduled(job, name, self.reply_to)
+        yield from self.write_schedule(name, whole)
+
+    def write_schedule(self, name: str, definition: Mapping[str, Any]) -> Operation[None]:
+        text = json.dumps(definition, ensure_ascii=False, separators=(",", ":"))
+        yield from self.run(("HSET", self.keys.schedules, name, text), ("ZADD", self.keys.schedule_due, 0, name))
+
+    def pause_schedule(self, name: str, paused: bool) -> Operation[None]:
+        definition = yield from self.schedule_definition(name)
+        yield from self.write_schedule(name, {**definition, "paused": paused})
+
+    def run_schedule(self, name: str) -> Operation[Tuple[str, int]]:
+        definition = yield from self.schedule_definition(name)
+        at = yield from self.next_timestamp()
+        yield from self.run(("ZADD", self.keys.schedule_due, -at, name))
+        if not definition.get("unique"):
+            return name, at
+        date = datetime.datetime.fromtimestamp(at // 1000, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
+        return f"{name}:{date}{f'.{at % 1000:03}' if at % 1000 else ''}Z", at
+
+    def remove_schedule(self, name: str) -> Operation[None]:
+        yield from self.run(("HDEL", self.keys.schedules, name), ("ZADD", self.keys.schedule_due, 0, name))
+
+    def schedule_definition(self, name: str) -> Operation[Dict[str, Any]]:
+        (text,) = yield from self.run(("HGET", self.keys.schedules, name))
+        if text is None:
+            raise HaulError(f"the queue has no schedule {name}")
+        return _object(text)
+
+    def schedules(self) -> Operation[Dict[str, Schedule]]:
+        (definitions,) = yield from self.run(("HGETALL", self.keys.schedules))
+        names = sorted(dict(definitions))
+        if not names:
+            return {}
+        states = yield from self.run(*[("HGETALL", self.keys.schedule(name)) for name in names])
+        return {name: schedule_of(name, _object(definitions[name]), dict(state)) for name, state in zip(names, states)}
 
     # Settings
 

@@ -44,6 +44,18 @@ def element(job: Job, reply_to: Optional[str] = None) -> Element:
     return Element(id, fields.get("at"), fields)
 
 
+def scheduled(job: Job, name: str, reply_to: Optional[str] = None) -> Dict[str, Any]:
+    """The job of a schedule, checked with the id that a run may have. Raises InvalidJob as `element` does."""
+    fields = written(job)
+    for own in ("id", "at"):
+        if own in fields:
+            raise InvalidJob(own, "is made for each run, so the job of a schedule must not have it")
+    if reply_to is not None:
+        fields.setdefault("reply_to", reply_to)
+    check({"id": name, **fields})
+    return fields
+
+
 def written(job: Job) -> Dict[str, Any]:
     fields: Dict[str, Any] = {}
     if job.kind != "download":

@@ -295,6 +295,42 @@ def job_status(id: str, job: Mapping[str, str]) -> Optional[JobStatus]:
     return JobStatus(id, cast(State, job[contract.STATE]), {k: v for k, v in job.items() if v != ""})
 
 
+@dataclass(frozen=True)
+class Schedule:
+    """A job that workers push at certain times: docs/guides/schedules.md."""
+
+    name: str
+    #: Seconds between two runs, or None.
+    every: Optional[int]
+    #: A cron expression, or None.
+    cron: Optional[str]
+    zone: str
+    paused: bool
+    #: When it is due next, unix ms. None if it is paused, or not planned yet.
+    next: Optional[int]
+    #: The job of the last run, and when that run was due, unix ms.
+    last_id: Optional[str]
+    last_due: Optional[int]
+    pushed: int
+    skipped: int
+    missed: int
+    #: Why a worker found the definition invalid.
+    error: Optional[str]
+
+
+def schedule_of(name: str, definition: Mapping[str, Any], state: Mapping[str, str]) -> Schedule:
+    def number(field: str) -> Optional[int]:
+        text = state.get(field, "")
+        return int(text) if text.isdigit() else None
+
+    return Schedule(
+        name, definition.get("every"), definition.get("cron"), definition.get("zone", "UTC"),
+        definition.get("paused") is True, None if definition.get("paused") else number("next"),
+        state.get("last_id"), number("last_due"), number("pushed") or 0, number("skipped") or 0, number("missed") or 0,
+        state.get("error"),
+    )
+
+
 def batch_status(name: str, batch: Mapping[str, str]) -> Optional[BatchStatus]:
     if not batch.get(contract.CREATED):
         return None

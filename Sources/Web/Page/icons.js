@@ -24,6 +24,7 @@ const shapes = {
   overview: () => [line("M2.5 9.5v4M6.2 6.5v7M9.8 8.5v5M13.5 3v10.5")],
   jobs: () => [line("M2.5 4h11M2.5 8h11M2.5 12h7")],
   batches: () => [line("M8 2l6 3-6 3-6-3zM2 8l6 3 6-3M2 11l6 3 6-3")],
+  schedules: () => [line("M2.5 3.5h11v10h-11zM2.5 6.5h11M5.5 2v3M10.5 2v3M8 8.5v2l1.4.8")],
   workers: () => [line("M2.5 3h11v4h-11zM2.5 9h11v4h-11zM5 5h.1M5 11h.1")],
   settings: () => [line("M2 5h6M12 5h2M2 11h2M8 11h6M10 3.2a1.8 1.8 0 1 1 0 3.6a1.8 1.8 0 0 1 0-3.6zM6 9.2a1.8 1.8 0 1 1 0 3.6a1.8 1.8 0 0 1 0-3.6z")],
   plus: () => [line("M8 2.5v11M2.5 8h11")],

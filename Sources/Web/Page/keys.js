@@ -7,7 +7,7 @@ import { key } from "./icons.js";
 const all = [
   ["/", "search"], ["?", "all keys"], ["j k", "next, previous row"], ["enter o", "open a row or a group"], ["x", "select"], ["X", "select a range"],
   ["esc", "clear, close, back"], ["s", "pause or resume"], ["r", "retry"], ["c", "cancel; it asks"], ["p", "push"], ["y", "copy the URL"],
-  ["[ ]", "previous, next job of the list"], ["1 to 7", "state"], ["g o", "overview"], ["g j", "jobs"], ["g b", "batches"], ["g w", "workers"], ["g r", "rejected"], ["g s", "settings"],
+  ["[ ]", "previous, next job of the list"], ["1 to 7", "state"], ["g o", "overview"], ["g j", "jobs"], ["g b", "batches"], ["g c", "schedules"], ["g w", "workers"], ["g r", "rejected"], ["g s", "settings"],
 ];
 const STORE = "haul keys are off";
 

@@ -15,12 +15,13 @@ import { overview } from "./overview.js";
 import { openPush } from "./push.js";
 import { queues } from "./queues.js";
 import { rejected } from "./rejected.js";
+import { schedules } from "./schedules.js";
 import { settings } from "./settings.js";
 import { workers } from "./workers.js";
 
-const pages = { overview, jobs, job, batches, workers, rejected, push: overview, settings, queues };
+const pages = { overview, jobs, job, batches, schedules, workers, rejected, push: overview, settings, queues };
 const named = [
-  ["overview", "Overview"], ["jobs", "Jobs"], ["batches", "Batches"], ["workers", "Workers"], ["rejected", "Rejected"], ["settings", "Settings"],
+  ["overview", "Overview"], ["jobs", "Jobs"], ["batches", "Batches"], ["schedules", "Schedules"], ["workers", "Workers"], ["rejected", "Rejected"], ["settings", "Settings"],
 ];
 const MAX_SILENCE = 2000;
 
@@ -224,7 +225,7 @@ function show() {
   keys.page({
     p: () => { if (session.role === "operator") openPush(context); },
     "?": () => help(keys),
-    ...Object.fromEntries(named.map(([page]) => [{ overview: "g o", jobs: "g j", batches: "g b", workers: "g w", rejected: "g r", settings: "g s" }[page], () => { location.hash = pathTo(here.queue, page); }])),
+    ...Object.fromEntries(named.map(([page]) => [{ overview: "g o", jobs: "g j", batches: "g b", schedules: "g c", workers: "g w", rejected: "g r", settings: "g s" }[page], () => { location.hash = pathTo(here.queue, page); }])),
     "/": () => { const box = main.querySelector("input[type=search]"); if (box) box.focus(); else location.hash = pathTo(here.queue, "jobs", ["running"], { find: "1" }); },
   });
   live.surround([["queues", (data) => { if (data) { all = data; drawBar(); } }], ...(here.page === "queues" ? [] : [[inQueue(here.queue), (data) => {

@@ -93,7 +93,7 @@ do
   end
 
   -- Returns the job after the control operation that waits for it in `want`, if any. exists: whether its hash exists.
-  local function known(c, id, exists, has_operations)
+  function Claims.known(c, id, exists, has_operations)
     local value = has_operations and Order.waiting(c, id)
     if value then
       call('HDEL', c.WANT, id)
@@ -121,7 +121,7 @@ do
     local wrong = fields ~= 0 and Jobs.wrong_type(c, id)
     if wrong then return Rejections.add_element(c, element, wrong, id, push) end
     Envelopes.complete(c, push)
-    local job = known(c, id, fields > 0, has_operations)
+    local job = Claims.known(c, id, fields > 0, has_operations)
     local word, why, since = Pushes.verdict(job, push, Claims.has_spec(c, job, push))
     local handler = Pushes.not_started[word]
     if handler then return handler(c, job, push, why, since) end

@@ -1,9 +1,9 @@
--- Between two ticks: promotes delayed jobs that are due, and lets jobs start that wait for a limit of starts. One worker
--- of the fleet is appointed for it, the pacer, so that the others make no calls.
+-- Between two ticks: promotes delayed jobs that are due, finds schedules that are due, and lets jobs start that wait for
+-- a limit of starts. One worker of the fleet is appointed for it, the pacer, so that the others make no calls.
 --
 -- The key `pacer` says until when (ms) the others rely on its process: LATE ms after its next call. Then it expires.
 --
--- Uses: Call, Due, Events, Hosts, Permits, Settings, Starts.
+-- Uses: Call, Due, Events, Hosts, Permits, Schedules, Settings, Starts.
 -- Writes: pacer.
 do
   local LATE = 250
@@ -32,11 +32,14 @@ do
   end
 
   -- ARGV: nonce, worker, instance
-  -- Returns in how many ms it has to be called again; '' if it need not be.
+  -- Returns in how many ms it has to be called again; '' if it need not be. If schedules are due, that and the result of
+  -- Schedules.find().
   Call.define('pace', { 'allow-oom' }, function(c)
     Settings.read(c, c.ARGV[2])
     Due.promote(c, { left = 20 })
+    local schedules = Schedules.find(c, false)
     local wait = Pacer.appoint(c, c.ARGV[3], Hosts.return_startable(c, 500))
-    return Events.publish(c, wait and integer_text(wait) or '')
+    local reply = wait and integer_text(wait) or ''
+    return Events.publish(c, #schedules > 0 and { reply, schedules } or reply)
   end)
 end

@@ -1,7 +1,7 @@
 -- The tick: what every worker does once a second. Its tasks are in the other files of this folder.
 --
 -- Uses: Announcements, Call, Colocated, Control, Defaults, Deletions, Due, Events, History, Hosts, Kinds, Losses, Pacer,
--- Permits, Rechecks, Replies, ReplyBytes, Responses, Runs, Settings, Steps, Workers.
+-- Permits, Rechecks, Replies, ReplyBytes, Responses, Runs, Schedules, Settings, Steps, Workers.
 do
   -- The names of limits among the settings that have invalid values, and so no effect.
   local function ignored(c)
@@ -44,6 +44,7 @@ do
   --       deferred_kinds  kinds of jobs that wait and that this worker does not do (kinds.lua)
   --       owed_steps      entry, value, … (steps.lua)
   --       silent          worker, process, … (colocated.lua)
+  --       schedules       those that are due (schedules.lua)
   Call.define('tick', { 'allow-oom' }, function(c)
     local ARGV = c.ARGV
     local known, received = unpack(call('HMGET', c.WORKER, 'instance', 'received'))
@@ -78,13 +79,15 @@ do
       -- Most queues have none of these keys, which one command finds out.
       local prefix = c.PREFIX
       if call('EXISTS', prefix .. KEY.recheck, prefix .. KEY.deferredKinds, prefix .. KEY.responseBytes,
-        prefix .. KEY.replyBytes, prefix .. KEY.undeliveredReplies, prefix .. KEY.owedSteps) > 0 then
+        prefix .. KEY.replyBytes, prefix .. KEY.undeliveredReplies, prefix .. KEY.owedSteps, prefix .. KEY.schedules,
+        prefix .. KEY.scheduleDue) > 0 then
         Rechecks.advance(c, tick)
         Kinds.return_deferred(c, tick)
         Responses.bound(c, tick)
         ReplyBytes.measure(c, 8)
         Replies.deliver(c, tick)
         Steps.hand_out(c, tick)
+        tick.schedules = Schedules.find(c, true)
       end
       tick.pace = Pacer.appoint(c, tick.instance, Hosts.return_startable(c, 500))
       -- If the limit was removed, nothing else wakes the workers that waited for a permit under it.
@@ -96,7 +99,8 @@ do
     local reply = Events.publish(c, Call.named { gate = gate, more = tick.more and '1', rate = c.settings.has_rate and '1',
       pace = tick.pace and integer_text(tick.pace), limits = has_limits and '1', ignored = ignored(c),
       unapplied = tick.are_many and '1', fenced = tick.fenced, operations = tick.operations, dropped = tick.dropped,
-      owed_steps = tick.owed, silent = tick.silent, deferred_kinds = tick.deferred_kinds })
+      owed_steps = tick.owed, silent = tick.silent, deferred_kinds = tick.deferred_kinds,
+      schedules = tick.schedules })
     -- After Events.publish(), so that this call's own events are counted.
     if ARGV[13] == '1' then History.keep(c) end
     return reply

@@ -1,0 +1,128 @@
+-- Schedules: jobs that are pushed at certain times (docs/guides/schedules.md).
+--
+-- The hash `schedules` has the definitions, which operators write. `schedule_due` says when each of them is due (ms). A
+-- score of 0 is a new definition, a negative one a run that an operator wants besides (minus the time of the request),
+-- and inf a schedule that is never due. schedule:<name> says what was planned and what became of it:
+--     next, definition                when it is due, and the SHA-1 of the definition for which that was computed
+--     last_id, last_due, last_at      the last push: the job, the time that it was due, and the time of the push
+--     pushed, skipped, missed         how many runs were pushed, were skipped because the last one had not ended, and how
+--                                     often runs were missed
+--     error                           why the definition is not valid
+--
+-- The functions know no calendar. A call finds what is due and hands it to its worker, which computes the next due time
+-- (Queue+Schedules.swift) and calls `schedule`. That call does nothing unless the schedule still is as the worker has
+-- read it. So each due time is pushed once, however many workers have read it, and if one of them dies another does it.
+--
+-- Uses: Call, Claims, Envelopes, Events, History, Isolation, Jobs, Rejections, Settings.
+-- Writes: schedule_due, schedule:<name>.
+do
+  -- How many schedules one call finds, and how many a queue may have.
+  local MAX = { due = 5, count = 1000 }
+
+  local function forget(c, name)
+    call('ZREM', c.PREFIX .. KEY.scheduleDue, name)
+    call('DEL', c.PREFIX .. KEY.schedule .. name)
+  end
+
+  -- Finds definitions that another client has added or deleted without a word in `schedule_due`.
+  local function reconcile(c, definitions, due)
+    local count = try('HLEN', definitions)
+    local known = type(count) == 'number' and count <= MAX.count and try('ZCARD', due)
+    if type(known) ~= 'number' or known == count then return end
+    local is_defined = {}
+    for _, name in ipairs(call('HKEYS', definitions)) do
+      is_defined[name] = true
+      if not call('ZSCORE', due, name) then call('ZADD', due, 0, name) end
+    end
+    for _, name in ipairs(call('ZRANGE', due, 0, MAX.count)) do
+      if not is_defined[name] then forget(c, name) end
+    end
+  end
+
+  -- The schedules that are due: now (ms), then for each its name, its score, its definition, and the fields of
+  -- schedule:<name> as pairs. An empty list if there are none. Notes when the next one is due. is_tick: whether the
+  -- caller is a tick of a queue that has schedules. It also looks for what other clients have changed.
+  function Schedules.find(c, is_tick)
+    local definitions, due = c.PREFIX .. KEY.schedules, c.PREFIX .. KEY.scheduleDue
+    if is_tick then reconcile(c, definitions, due)
+    elseif call('EXISTS', due) == 0 then return {} end
+    local found, next = {}, try('ZRANGE', due, 0, MAX.due, 'WITHSCORES')
+    if next.err then return {} end
+    for n = 1, #next, 2 do
+      local name, score = next[n], next[n + 1]
+      if score == 'inf' then break end
+      if tonumber(score) > c.now then
+        c.next_due = math.min(c.next_due or math.huge, tonumber(score))
+        break
+      end
+      local size = try('HSTRLEN', definitions, name)
+      if type(size) ~= 'number' then return {} end
+      if size == 0 then forget(c, name)
+      elseif size > LARGEST.schedule then call('ZADD', due, 'inf', name)
+      else
+        local state = try('HGETALL', c.PREFIX .. KEY.schedule .. name)
+        if #found == 0 then found[1] = c.NOW end
+        found[#found + 1], found[#found + 2], found[#found + 3] = name, score, call('HGET', definitions, name)
+        found[#found + 1] = state.err and {} or state
+      end
+    end
+    return found
+  end
+
+  -- Whether a job has not ended.
+  local function is_active(c, id)
+    local state = id and try('HGET', c.JOB .. id, 'state')
+    return type(state) == 'string' and not IS_FINAL[state]
+  end
+
+  -- Makes the job of a run, or makes it run again. It is `scheduled` at first, and the next call of pace() puts it into
+  -- the queue. So its hash tells from the start that it has not ended, which an element in the queue would not.
+  local function push(c, element, id)
+    local envelope, reason = Envelopes.read(c, element)
+    reason = reason or Jobs.wrong_type(c, id)
+    if reason then return Rejections.add_element(c, element, reason, id, envelope) end
+    Envelopes.complete(c, envelope)
+    envelope.delay = math.max(1, envelope.delay or 0)
+    Claims.start(c, Claims.known(c, id, Jobs.size(c.JOB .. id) > 0, call('HLEN', c.WANT) > 0), envelope, true)
+  end
+
+  -- Carries out what a worker has planned for a schedule, if nobody has done so yet and the definition is the same.
+  --
+  -- ARGV: nonce, worker, retention of completed, failed and cancelled jobs (ms), name, score as it was found, definition
+  -- as it was found, next score, id and element of a run or '' for none, the time that the run was due (ms), 'skip' if it
+  -- must not overlap with the last run, '1' if runs were missed, an error of the definition or ''
+  -- Returns in how many ms pace() has to be called, if that is within a second; else ''.
+  Call.define('schedule', {}, function(c)
+    local ARGV = c.ARGV
+    Settings.read(c, ARGV[2], 3)
+    local name, score, definition, next, id, element, due, overlap, has_missed, fault = unpack(ARGV, 6)
+    local due_key, state = c.PREFIX .. KEY.scheduleDue, c.PREFIX .. KEY.schedule .. name
+    if call('ZSCORE', due_key, name) ~= score then return '' end
+    if call('HGET', c.PREFIX .. KEY.schedules, name) ~= definition then return '' end
+    -- No other program may write this key.
+    if not Jobs.size(state) then call('DEL', state) end
+    if element ~= '' then
+      -- A client may have pushed the job itself.
+      if is_active(c, id) or overlap == 'skip' and is_active(c, call('HGET', state, 'last_id')) then
+        call('HINCRBY', state, 'skipped', 1)
+        History.count(c, 'schedule_skipped')
+      else
+        local fine, wrong = Isolation.run(c, push, c, element, id)
+        if not fine then Rejections.add_element(c, element, 'element: cannot be pushed: ' .. wrong, id) end
+        call('HINCRBY', state, 'pushed', 1)
+        call('HSET', state, 'last_id', id, 'last_due', due, 'last_at', c.NOW)
+        History.count(c, 'schedule_pushed')
+        History.count(c, 'schedule_late', math.max(0, c.now - tonumber(due)))
+      end
+    end
+    if has_missed == '1' then
+      call('HINCRBY', state, 'missed', 1)
+      History.count(c, 'schedule_missed')
+    end
+    call('HSET', state, 'next', next, 'definition', redis.sha1hex(definition))
+    if fault ~= '' then call('HSET', state, 'error', fault) else call('HDEL', state, 'error') end
+    call('ZADD', due_key, next, name)
+    local wait = math.min(tonumber(next), c.next_due or math.huge) - c.now
+    return Events.publish(c, wait <= 1000 and integer_text(math.max(0, wait)) or '')
+  end)
+end

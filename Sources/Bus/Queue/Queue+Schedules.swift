@@ -1,0 +1,160 @@
+package import HaulContract
+package import HaulRedis
+
+/// A schedule, and what has become of it.
+package struct ScheduleRecord: Sendable {
+    package let name: String
+    /// nil if the definition is not valid; then `error` says why.
+    package let schedule: Schedule?
+    /// When it is due next, unix ms; nil if it is paused or not valid, or if no worker has planned it yet.
+    package let next: Int64?
+    /// The fields of `schedule:<name>`: Lua/tick/schedules.lua.
+    package let fields: [String: String]
+    package let error: String?
+    /// The state of the last run's job; nil if there was no run, or if the job was forgotten.
+    package let lastState: JobState?
+
+    package func count(_ field: String) -> Int { fields[field].flatMap { Int($0) } ?? 0 }
+
+    /// As the command and the API show it. The job's URL is masked, and its other fields are left out, because they may
+    /// hold secrets.
+    package var json: String {
+        var object = JSONObject()
+        object.set("schedule", name)
+        schedule?.describe(in: &object)
+        object.set("url", maskedURL)
+        object.set("next", next)
+        object.set("last_id", fields["last_id"])
+        for name in ["last_due", "last_at"] { object.set(name, fields[name].flatMap { Int64($0) }) }
+        object.set("last_state", lastState?.rawValue)
+        for name in ["pushed", "skipped", "missed"] { object.set(name, count(name)) }
+        object.set("error", error)
+        return object.text
+    }
+
+    package var maskedURL: String? {
+        guard let job = schedule?.job else { return nil }
+        return (job["url"]?.string ?? job["urls"]?.array?.first?.string).map(MaskedURL.text)
+    }
+}
+
+extension Queue {
+    // MARK: For operators
+
+    /// Adds a schedule, or replaces the one of this name. A tick plans it within a second.
+    package func add(_ schedule: Schedule, as name: String) async throws(RedisError) {
+        try await redis.send(Command("HSET", keys.schedules, name, schedule.text))
+        try await redis.send(Command("ZADD", keys.scheduleDue, 0, name))
+    }
+
+    /// False if there was no such schedule. Jobs that it has pushed stay.
+    package func removeSchedule(_ name: String) async throws(RedisError) -> Bool {
+        let count = try await redis.send(Command("HDEL", keys.schedules, name)).int ?? 0
+        // A tick that finds it due without a definition forgets the rest.
+        if count > 0 { try await redis.send(Command("ZADD", keys.scheduleDue, 0, name)) }
+        return count > 0
+    }
+
+    /// Requests a run now, besides those that are due. Returns the time that counts as its due time, unix ms.
+    package func runSchedule(_ name: String) async throws(RedisError) -> Int64 {
+        let now = try await timestamp()
+        try await redis.send(Command("ZADD", keys.scheduleDue, -now, name))
+        return now
+    }
+
+    /// How many schedules the queue has.
+    package func scheduleCount() async throws(RedisError) -> Int {
+        try await redis.send(Command("HLEN", keys.schedules)).int ?? 0
+    }
+
+    /// The definition of a schedule as it was written; nil if there is none.
+    package func scheduleDefinition(_ name: String) async throws(RedisError) -> String? {
+        try await redis.send(Command("HGET", keys.schedules, name)).string
+    }
+
+    /// All schedules, by their names.
+    package func schedules() async throws(RedisError) -> [ScheduleRecord] {
+        var definitions: [String: String] = [:]
+        var cursor = "0"
+        repeat {
+            let reply = try await redis.send(Command("HSCAN", keys.schedules, cursor, "COUNT", 200)).array ?? []
+            definitions.merge(reply.last?.dictionary ?? [:]) { $1 }
+            cursor = reply.first?.string ?? "0"
+        } while cursor != "0" && definitions.count <= Schedule.maxCount
+        let names = definitions.keys.sorted()
+        var records: [ScheduleRecord] = []
+        for page in names.pages(of: 200) {
+            let states = try await redis.pipeline(page.map { .command(Command("HGETALL", keys.schedule($0))) })
+            let fields = states.map(\.dictionary)
+            let ids = fields.compactMap { $0["last_id"] }
+            let found = try await redis.pipeline(ids.map { .command(Command("HGET", keys.job($0), "state")) })
+            let jobs = Dictionary(zip(ids, found.map { $0.string.flatMap(JobState.init) })) { $1 }
+            for (name, fields) in zip(page, fields) {
+                let (schedule, fault) = Self.schedule(name, definitions[name]!)
+                // Until a tick has planned a new definition, the fields are about the one before.
+                let isCurrent = fields["definition"] == SHA1.hex(definitions[name]!)
+                records.append(
+                    ScheduleRecord(
+                        name: name, schedule: schedule, next: isCurrent ? fields["next"].flatMap { Int64($0) } : nil,
+                        fields: fields, error: fault ?? (isCurrent ? fields["error"] : nil),
+                        lastState: fields["last_id"].flatMap { jobs[$0] ?? nil }))
+            }
+        }
+        return records
+    }
+
+    private static func schedule(_ name: String, _ definition: String) -> (Schedule?, fault: String?) {
+        guard Schedule.isName(name) else { return (nil, "name: \(Schedule.nameRule)") }
+        do throws(Schedule.Invalid) { return (try Schedule(definition), nil) } catch { return (nil, error.description) }
+    }
+
+    // MARK: For workers
+
+    /// Pushes the jobs of schedules that are due, and plans when these are due next. Each schedule is one call.
+    ///
+    /// - Returns: After which time to call `pace`, if that is within a second; and why schedules could not be planned on
+    ///   this machine.
+    package func push(
+        _ due: [DueSchedule], as worker: WorkerIdentity
+    ) async throws(RedisError) -> (wait: Duration?, troubles: [String]) {
+        var (wait, troubles): (Duration?, [String]) = (nil, [])
+        for schedule in due {
+            let plan: SchedulePlan
+            do throws(Schedule.UnknownZone) { plan = try SchedulePlan(schedule) } catch {
+                troubles.append("\(schedule.name): \(error)")
+                continue
+            }
+            var (id, element, overlap) = ("", "", "")
+            if let time = plan.run, let known = try? Schedule(schedule.definition) {
+                id = known.id(ofRun: time, of: schedule.name)
+                element = (try? known.element(id: id).text) ?? ""
+                overlap = known.overlap.rawValue
+            }
+            let reply = try await redis.run(
+                functions.schedule, keys: keys.given(to: worker.name),
+                arguments: [Token.make(), worker.name] + policy.retention
+                    + [
+                        schedule.name, schedule.due, schedule.definition, plan.next.map { "\($0)" } ?? "inf", id,
+                        element, "\(plan.run ?? 0)", overlap, plan.hasMissed ? "1" : "", plan.error ?? "",
+                    ])
+            if let milliseconds = reply.string.flatMap({ Int64($0) }) {
+                wait = min(wait ?? .seconds(1), .milliseconds(milliseconds))
+            }
+        }
+        return (wait, troubles)
+    }
+}
+
+extension DueSchedule {
+    /// The list that Schedules.find() of Lua/tick/schedules.lua returns.
+    static func list(_ reply: RedisValue) -> [DueSchedule] {
+        guard let values = reply.array, let now = values.first?.string.flatMap({ Int64($0) }) else { return [] }
+        return stride(from: 1, to: values.count - 3, by: 4).compactMap { index in
+            guard let name = values[index].string, let due = values[index + 1].string,
+                let definition = values[index + 2].string
+            else { return nil }
+            return DueSchedule(
+                name: name, due: due, definition: definition, state: values[index + 3].dictionary, now: now)
+        }
+    }
+}

@@ -1,0 +1,292 @@
+import HaulContract
+import HaulRedis
+import HaulTestSupport
+import Testing
+
+@testable import HaulBus
+
+@Suite struct ScheduleTests {
+    /// A queue whose clock stands still unless the test moves it.
+    private struct Bench {
+        let c: ClockedQueue
+        var f: QueueFixture { c.f }
+        var queue: Queue { c.queue }
+        let other = WorkerIdentity(name: "w2", store: "s")
+
+        init() async throws {
+            c = try await ClockedQueue()
+            _ = try await queue.register(other, fields: [], known: [])
+        }
+
+        func define(_ name: String, _ definition: String) async throws {
+            try await f.redis.send(Command("HSET", queue.keys.schedules, name, definition))
+        }
+
+        /// A tick of one worker, with what it does for schedules.
+        func tick(_ worker: WorkerIdentity? = nil) async throws {
+            let worker = worker ?? f.worker
+            let reply = try await queue.tick(worker, runs: [])
+            _ = try await queue.push(reply.schedules, as: worker)
+        }
+
+        func record(_ name: String) async throws -> ScheduleRecord {
+            try #require(try await queue.schedules().first { $0.name == name })
+        }
+
+        func finish(_ id: String) async throws {
+            let claim = try #require(try await c.claim())
+            #expect(claim.run.id == id)
+            try await queue.settle(claim.run, as: QueueFixture.done, worker: f.worker)
+        }
+    }
+
+    private static let dawn = ClockedQueue.dawn
+    private static let job = #"{"url":"http://h/f"}"#
+
+    @Test("a definition that any client has written is pushed at each due time, once") func due() async throws {
+        let bench = try await Bench()
+        try await bench.define("s", #"{"every":10,"job":\#(Self.job)}"#)
+        try await bench.tick()
+        #expect(try await bench.record("s").next == Self.dawn + 10_000)
+        #expect(try await bench.queue.job("s") == nil)
+        for run in 1...3 {
+            try await bench.c.set(Int64(run) * 10_000 - 1)
+            try await bench.tick()
+            #expect(try await bench.record("s").count("pushed") == run - 1)
+            try await bench.c.set(Int64(run) * 10_000)
+            // Both workers have found it due.
+            let first = try await bench.queue.tick(bench.f.worker, runs: []).schedules
+            let second = try await bench.queue.tick(bench.other, runs: []).schedules
+            #expect(first.count == 1 && second.count == 1)
+            let wait = try await bench.queue.push(first, as: bench.f.worker).wait
+            #expect(wait != nil)
+            _ = try await bench.queue.push(second, as: bench.other)
+            // A call that is sent again.
+            _ = try await bench.queue.push(first, as: bench.f.worker)
+            #expect(try await bench.record("s").count("pushed") == run)
+            #expect(try await bench.queue.job("s")?.state == .scheduled)
+            try await bench.c.set(Int64(run) * 10_000 + 5)
+            _ = try await bench.queue.pace(bench.f.worker)
+            try await bench.finish("s")
+            #expect(try await bench.c.claim() == nil)
+        }
+        let record = try await bench.record("s")
+        #expect(record.lastState == .completed && record.fields["last_due"] == "\(Self.dawn + 30_000)")
+        #expect(record.next == Self.dawn + 40_000)
+        try await bench.f.expectOrder()
+    }
+
+    @Test("pace() pushes what is due between the ticks, and says when to call again") func pace() async throws {
+        let bench = try await Bench()
+        try await bench.define("s", #"{"every":1,"job":\#(Self.job)}"#)
+        try await bench.tick()
+        try await bench.c.set(600)
+        #expect(try await bench.queue.tick(bench.f.worker, runs: []).pace == .milliseconds(400))
+        try await bench.c.set(1000)
+        #expect(try await bench.queue.pace(bench.f.worker).map { $0 <= .milliseconds(5) } == true)
+        #expect(try await bench.record("s").fields["last_at"] == "\(Self.dawn + 1000)")
+    }
+
+    @Test("a run that is due while the last one has not ended is skipped") func overlap() async throws {
+        let bench = try await Bench()
+        try await bench.define("one", #"{"every":10,"job":\#(Self.job)}"#)
+        try await bench.define("each", #"{"every":10,"unique":true,"job":\#(Self.job)}"#)
+        try await bench.define("all", #"{"every":10,"unique":true,"overlap":"allow","job":\#(Self.job)}"#)
+        try await bench.tick()
+        for time: Int64 in [10_000, 20_000] {
+            try await bench.c.set(time)
+            try await bench.tick()
+        }
+        for (name, pushed) in [("one", 1), ("each", 1), ("all", 2)] {
+            let record = try await bench.record(name)
+            #expect(record.count("pushed") == pushed && record.count("skipped") == 2 - pushed, "\(name)")
+        }
+        let date = CivilDate.text(ofMilliseconds: Self.dawn + 20_000)
+        #expect(try await bench.queue.job("all:\(date)") != nil)
+        #expect(try await bench.queue.job("each:\(date)") == nil)
+    }
+
+    @Test("after a time without workers the latest missed run takes place, or none", arguments: [true, false])
+    func catchUp(_ isWanted: Bool) async throws {
+        let bench = try await Bench()
+        let policy = isWanted ? "" : #""catch_up":"none","#
+        try await bench.define("s", #"{"cron":"0 * * * *",\#(policy)"unique":true,"job":\#(Self.job)}"#)
+        try await bench.tick()
+        let first = try #require(try await bench.record("s").next)
+        try await bench.c.set(first - Self.dawn + 5 * 3_600_000 + 120_000)
+        try await bench.tick()
+        var record = try await bench.record("s")
+        #expect(record.count("pushed") == (isWanted ? 1 : 0) && record.count("missed") == 1)
+        #expect(record.next == first + 6 * 3_600_000)
+        if isWanted { #expect(record.fields["last_due"] == "\(first + 5 * 3_600_000)") }
+        if isWanted {
+            try await bench.c.set(first - Self.dawn + 5 * 3_600_000 + 120_005)
+            _ = try await bench.queue.pace(bench.f.worker)
+            let claim = try #require(try await bench.c.claim())
+            try await bench.queue.settle(claim.run, as: QueueFixture.done, worker: bench.f.worker)
+        }
+        // A run that is a few seconds late was not missed.
+        try await bench.c.set(first - Self.dawn + 6 * 3_600_000 + 5000)
+        try await bench.tick()
+        record = try await bench.record("s")
+        #expect(record.count("missed") == 1 && record.fields["last_due"] == "\(first + 6 * 3_600_000)")
+    }
+
+    @Test("a paused schedule pushes nothing unless an operator asks for a run") func paused() async throws {
+        let bench = try await Bench()
+        var schedule = try Schedule(#"{"every":10,"job":\#(Self.job)}"#)
+        schedule.isPaused = true
+        try await bench.queue.add(schedule, as: "s")
+        try await bench.tick()
+        try await bench.c.set(100_000)
+        try await bench.tick()
+        #expect(try await bench.record("s").count("pushed") == 0)
+        _ = try await bench.queue.runSchedule("s")
+        // Redis' own clock made the request, and the test's clock is ahead of it.
+        try await bench.tick()
+        #expect(try await bench.record("s").count("pushed") == 1)
+        #expect(try await bench.record("s").next == nil)
+        schedule.isPaused = false
+        try await bench.queue.add(schedule, as: "s")
+        try await bench.tick()
+        #expect(try await bench.record("s").next == Self.dawn + 110_000)
+    }
+
+    @Test("a run that an operator asks for replaces none that is due") func asked() async throws {
+        let bench = try await Bench()
+        try await bench.define("s", #"{"every":10,"unique":true,"overlap":"allow","job":\#(Self.job)}"#)
+        try await bench.tick()
+        try await bench.c.set(10_000)
+        _ = try await bench.queue.runSchedule("s")
+        try await bench.tick()
+        try await bench.tick()
+        #expect(try await bench.record("s").count("pushed") == 2)
+        #expect(try await bench.record("s").next == Self.dawn + 20_000)
+    }
+
+    @Test("a definition that changes while a worker plans it is planned again") func changed() async throws {
+        let bench = try await Bench()
+        try await bench.define("s", #"{"every":10,"job":\#(Self.job)}"#)
+        let found = try await bench.queue.tick(bench.f.worker, runs: []).schedules
+        try await bench.define("s", #"{"every":20,"job":\#(Self.job)}"#)
+        _ = try await bench.queue.push(found, as: bench.f.worker)
+        #expect(try await bench.record("s").next == nil)
+        try await bench.tick()
+        #expect(try await bench.record("s").next == Self.dawn + 20_000)
+    }
+
+    @Test("a schedule that was removed pushes nothing and leaves no key", arguments: [true, false])
+    func removed(_ isByCommand: Bool) async throws {
+        let bench = try await Bench()
+        try await bench.define("s", #"{"every":10,"job":\#(Self.job)}"#)
+        try await bench.tick()
+        if isByCommand {
+            #expect(try await bench.queue.removeSchedule("s"))
+            #expect(try await bench.queue.removeSchedule("s") == false)
+        } else {
+            try await bench.f.redis.send(Command("HDEL", bench.queue.keys.schedules, "s"))
+        }
+        try await bench.c.set(10_000)
+        try await bench.tick()
+        let keys = [bench.queue.keys.schedules, bench.queue.keys.scheduleDue, bench.queue.keys.schedule("s")]
+        #expect(try await bench.f.redis.send(Command(arguments: ["EXISTS"] + keys)).int == 0)
+        #expect(try await bench.queue.job("s") == nil)
+    }
+
+    @Test(
+        "a definition that is not valid pushes nothing, and haul check says why",
+        arguments: [
+            ("{", "must be a JSON object"), ("[]", "must be a JSON object"), (#"{"every":10}"#, "job: is missing"),
+            (#"{"every":0,"job":{"url":"http://h/f"}}"#, "every: must be"),
+            (#"{"every":1,"cron":"* * * * *","job":{}}"#, "either every or cron"),
+            (#"{"cron":"* * *","job":{"url":"http://h/f"}}"#, "five fields"),
+            (#"{"every":10,"job":{"url":"ftp://h/f"}}"#, "job: url"),
+            (#"{"every":10,"job":{"url":"http://h/f","id":"x"}}"#, "job: id is made"),
+            (#"{"every":10,"overlap":"allow","job":{"url":"http://h/f"}}"#, "requires unique"),
+            (#"{"every":10,"catch_up":"all","job":{"url":"http://h/f"}}"#, "catch_up: must be none or one"),
+            (#"{"every":10,"zone":"UTC","job":{"url":"http://h/f"}}"#, "zone: is only for cron"),
+            (#"{"every":10,"pause":true,"job":{"url":"http://h/f"}}"#, "pause: is not a member"),
+        ])
+    func invalid(_ definition: String, _ reason: String) async throws {
+        let bench = try await Bench()
+        try await bench.define("s", definition)
+        try await bench.define("good", #"{"every":10,"job":\#(Self.job)}"#)
+        try await bench.tick()
+        try await bench.c.set(10_000)
+        try await bench.tick()
+        #expect(try await bench.record("s").error?.contains(reason) == true)
+        #expect(try await bench.record("good").count("pushed") == 1)
+        #expect(try await bench.queue.job("s") == nil)
+        let findings = try await Inspection(bench.queue).run()
+        #expect(findings.contains { $0.problem.contains(reason) })
+    }
+
+    @Test("each due time is pushed once, whatever calls are lost, late or repeated", arguments: [UInt64(1), 2, 3])
+    func random(_ seed: UInt64) async throws {
+        let bench = try await Bench()
+        var generator = SeededGenerator(state: seed)
+        try await bench.define("s", #"{"every":2,"unique":true,"overlap":"allow","job":\#(Self.job)}"#)
+        try await bench.tick()
+        var now: Int64 = 0
+        // What workers have read and not carried out yet. Some of them never do.
+        var late: [[DueSchedule]] = []
+        for _ in 0..<300 {
+            now += Int64.random(in: 0...1500, using: &generator)
+            try await bench.c.set(now)
+            let worker = generator.chance(50) ? bench.f.worker : bench.other
+            switch Int.random(in: 0..<4, using: &generator) {
+            case 0: try await bench.tick(worker)
+            case 1: _ = try await bench.queue.pace(worker)
+            case 2: late.append(try await bench.queue.tick(worker, runs: []).schedules)
+            default:
+                guard let call = late.randomElement(using: &generator) else { continue }
+                _ = try await bench.queue.push(call, as: worker)
+            }
+        }
+        while try await bench.record("s").next.map({ $0 <= Self.dawn + now }) == true { try await bench.tick() }
+        for call in late { _ = try await bench.queue.push(call, as: bench.other) }
+        let due = (1...now / 2000).map { "s:\(CivilDate.text(ofMilliseconds: Self.dawn + $0 * 2000))" }
+        #expect(try await bench.record("s").count("pushed") == due.count)
+        #expect(Set(try await bench.queue.jobs(due).map(\.id)) == Set(due))
+    }
+
+    @Test("a schedule is one call each time that it is due, and none while nothing is due") func calls() async throws {
+        let bench = try await Bench()
+        func calls() async throws -> Int {
+            let stats = try await bench.f.redis.send(Command("INFO", "commandstats")).infoFields
+            let fcall = stats["cmdstat_fcall"] ?? ""
+            return Int(fcall.split(whereSeparator: { ",=".contains($0) }).dropFirst().first ?? "0") ?? 0
+        }
+        try await bench.define("s", #"{"every":10,"job":\#(Self.job)}"#)
+        try await bench.tick()
+        var before = try await calls()
+        try await bench.tick()
+        #expect(try await calls() - before == 1)
+        try await bench.c.set(10_000)
+        before = try await calls()
+        try await bench.tick()
+        #expect(try await calls() - before == 2)
+    }
+
+    @Test("the zone of a schedule is planned by a worker that has it") func zone() async throws {
+        let bench = try await Bench()
+        try await bench.define("s", #"{"cron":"0 3 * * *","zone":"Nowhere/Nothing","job":\#(Self.job)}"#)
+        let found = try await bench.queue.tick(bench.f.worker, runs: []).schedules
+        let troubles = try await bench.queue.push(found, as: bench.f.worker).troubles
+        #expect(troubles.count == 1 && troubles[0].contains("Nowhere/Nothing"))
+        // Another worker still finds it.
+        #expect(try await bench.queue.tick(bench.other, runs: []).schedules.count == 1)
+    }
+
+    @Test("the latest due time before a moment is found, however long ago the last run was") func latest() throws {
+        let utc = TimeZoneRules.utc
+        for (cron, now, expected) in [
+            ("* * * * *", 1_800_000_030_000, 1_800_000_000_000), ("0 3 1 1 *", 1_800_000_030_000, 1_798_772_400_000),
+            ("*/7 * * * *", 1_800_000_030_000, 1_800_000_000_000),
+        ] as [(String, Int64, Int64)] {
+            let schedule = try Schedule(every: nil, cron: cron, zone: nil, job: JSON(Self.job))
+            let first = try #require(schedule.next(after: 1_500_000_000_000, utc))
+            #expect(schedule.latest(from: first, until: now, utc) == expected, "\(cron)")
+        }
+    }
+}
