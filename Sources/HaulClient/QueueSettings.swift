@@ -24,6 +24,8 @@ public struct QueueSettings: Sendable, Equatable {
     public var maxResponsesBytes: Int?
     /// The largest number of bytes of answers with responses in reply lists. The default is 256 MiB.
     public var maxRepliesBytes: Int?
+    /// How many events the queue's stream keeps, about: docs/guides/durable-events.md.
+    public var eventStream: Int?
     /// For how long Redis keeps completed jobs, in whole seconds. The default is a day.
     public var keepCompleted: Duration?
     /// For how long Redis keeps failed jobs, in whole seconds. The default is a week.
@@ -51,6 +53,7 @@ public struct QueueSettings: Sendable, Equatable {
         maxBytes = number(.maxBytes)
         maxResponsesBytes = number(.maxResponsesBytes)
         maxRepliesBytes = number(.maxRepliesBytes)
+        eventStream = number(.eventStream)
         keepCompleted = number(.keepCompleted).map { .seconds($0) }
         keepFailed = number(.keepFailed).map { .seconds($0) }
         keepCancelled = number(.keepCancelled).map { .seconds($0) }
@@ -72,7 +75,8 @@ public struct QueueSettings: Sendable, Equatable {
             .starts: starts, .hostConnections: hostConnections.map(String.init),
             .maxSeconds: seconds(maxSeconds), .minSpeed: minSpeed.map(String.init),
             .maxBytes: maxBytes.map(String.init), .maxResponsesBytes: maxResponsesBytes.map(String.init),
-            .maxRepliesBytes: maxRepliesBytes.map(String.init), .keepCompleted: seconds(keepCompleted),
+            .maxRepliesBytes: maxRepliesBytes.map(String.init), .eventStream: eventStream.map(String.init),
+            .keepCompleted: seconds(keepCompleted),
             .keepFailed: seconds(keepFailed), .keepCancelled: seconds(keepCancelled),
         ]
         for worker in quietWorkers { values[.quiet(worker: worker)] = "1" }

@@ -36,7 +36,7 @@ extension API {
             return .respond(try await file(path, request, caller))
         }
         if path.count == 3, path[0] == "queues", path[2] == "events" {
-            return .respond(try events(path[1], query, caller))
+            return .respond(try events(path[1], query, caller, after: request["last-event-id"]))
         }
         if path.count == 5, path[2] == "jobs", path[4] == "pushed" { return .respond(try await pushed(path, caller)) }
         guard let resource = try resource(path, query, caller) else { throw .notFound("this path") }
@@ -309,7 +309,8 @@ extension API {
                 throw APIError(422, .badRequest, "schedule: job: \(unknown): no such field. Nothing was added.")
             }
             guard try await queue.scheduleCount() < Schedule.maxCount else {
-                throw APIError(422, .badRequest, "the queue has \(Schedule.maxCount) schedules, and more are not allowed")
+                throw APIError(
+                    422, .badRequest, "the queue has \(Schedule.maxCount) schedules, and more are not allowed")
             }
             try await queue.add(schedule, as: name)
             answer.set("next", try schedule.next(after: try await queue.time()))

@@ -49,11 +49,56 @@ extension API {
     }
 
     /// The events of one job, or of all jobs of a queue, as they are published.
-    func events(_ queue: String, _ query: Query, _ caller: Caller) throws(APIError) -> ServerResponse {
+    ///
+    /// - Parameter last: The field Last-Event-ID: the time of the last event that the client has. What came after it is
+    ///   sent first, from the queue's stream.
+    func events(
+        _ queue: String, _ query: Query, _ caller: Caller, after last: String? = nil
+    ) throws(APIError) -> ServerResponse {
         let id = query["id"]
         guard id.map(JobField.isID) ?? true else { throw APIError(400, .badRequest, "id must be a job's id") }
-        let topic = EventHub.Topic(queue: try reader(queue).queue.name.text, id: id)
-        return try stream(topic, caller) { content, _, send in try await send(Self.text(of: content, as: nil, caller)) }
+        let reader = try reader(queue)
+        let topic = EventHub.Topic(queue: reader.queue.name.text, id: id)
+        let time = try last.map { text throws(APIError) in
+            guard text.utf8.count <= 15, let time = Int64(text), time >= 0 else {
+                throw APIError(400, .badRequest, "Last-Event-ID must be the id of an event of this stream")
+            }
+            return time
+        }
+        return try stream(topic, caller) { content, memory, send in
+            // The stream listens by now, so no event is missed in between. Some may come twice.
+            if let time, memory.updateValue("", forKey: "replayed") == nil {
+                try await Self.replay(reader.queue, id, after: time, caller, send)
+            }
+            try await send(Self.text(of: content, as: nil, caller))
+        }
+    }
+
+    /// How many kept events a client that comes back gets at most.
+    private static let maxReplayed = 10_000
+
+    /// Sends the events that the queue's stream has kept since a time (unix ms), those of that millisecond once more. A
+    /// client that may have missed some gets `gap`.
+    private static func replay(
+        _ queue: Queue, _ id: String?, after time: Int64, _ caller: Caller, _ send: Send
+    ) async throws {
+        let oldest = try await queue.loggedEvents(from: "-", limit: 1).first
+        var isWhole = oldest.flatMap { Int64($0.entry.prefix { $0 != "-" }) }.map { $0 <= time } ?? false
+        var (start, count) = ("\(time)", 0)
+        while true {
+            let events = try await queue.loggedEvents(from: start)
+            var content = ListenerBuffer.Content()
+            content.events = events.filter { id == nil || $0.id == id }.map(\.text)
+            try await send(text(of: content, as: nil, caller))
+            count += events.count
+            guard let last = events.last?.entry, events.count == 500 else { break }
+            guard count < maxReplayed else {
+                isWhole = false
+                break
+            }
+            start = "(" + last
+        }
+        if !isWhole { try await send("event: gap\ndata: {}\n\n") }
     }
 
     /// Sends a text to the client of a stream; ignores an empty one.
@@ -133,7 +178,9 @@ extension API {
             // Texts that are not JSON are dropped.
             guard let json = try? JSON(event) else { continue }
             let line = JSON.onOneLine(caller.role == .operator ? event : Event.withoutResponse(json))
-            text += (name.map { "event: \($0)\n" } ?? "") + "data: \(line)\n\n"
+            // A browser sends the last id when it comes back. Events of all jobs have no other number in common.
+            let number = name == nil ? json["at"]?.integer.map { "id: \($0)\n" } ?? "" : ""
+            text += (name.map { "event: \($0)\n" } ?? "") + number + "data: \(line)\n\n"
         }
         return text
     }

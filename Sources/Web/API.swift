@@ -98,6 +98,19 @@ struct API: Sendable {
             ) {
                 try await Self.job(id, of: reader.queue, isOperator: isOperator, searchesElements: searchesWaiting)
             }
+        case ("jobs", 5) where path[4] == "events":
+            let id = path[3]
+            guard JobField.isID(id) else { throw .notFound("a job of such an id") }
+            guard !isWatched else { throw APIError(400, .badRequest, "kept events are not looked at again and again") }
+            let isOperator = caller.role == .operator
+            return Resource(key: "\(key) \(isOperator)", isSearch: true, age: .seconds(2)) {
+                // Without a record nothing says since when the job was known.
+                let created = try await reader.queue.job(id)?.integer("created") ?? 0
+                let texts = try await reader.queue.loggedEvents(of: id, since: created).compactMap { event in
+                    (try? JSON(event.text)).map { isOperator ? JSON.onOneLine(event.text) : Event.withoutResponse($0) }
+                }
+                return #"{"events":[\#(texts.joined(separator: ","))]}"#
+            }
         case ("history", 3): return try history(reader, key, query)
         case ("settings", 3):
             let isOperator = caller.role == .operator

@@ -16,7 +16,7 @@ struct Haul: AsyncParsableCommand {
         subcommands: [
             Get.self, Put.self, Push.self, CallCommand.self, CacheCommand.self, WorkerCommand.self, List.self,
             Show.self,
-            Watch.self, Top.self, Stats.self, Up.self,
+            Watch.self, EventsCommand.self, Top.self, Stats.self, Up.self,
             Workers.self,
             Queues.self, Batches.self, ScheduleCommand.self,
             Pause.self, Resume.self, Cancel.self, Retry.self, Remove.self, QueueCommand.self, Check.self,

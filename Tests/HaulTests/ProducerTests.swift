@@ -174,6 +174,41 @@ import Testing
         worker.kill(SIGTERM)
         _ = try await worker.wait(within: .seconds(30))
     }
+
+    @Test(
+        "a consumer of the stream gets each event once, also those that came while it did not run",
+        .timeLimit(.minutes(3)), arguments: [Program.python, .javascript])
+    func events(_ program: Program) async throws {
+        let bench = try await ProducerBench(program, try Self.source(program, "events"))
+        try await bench.server.cli("HSET", "haul:{default}:settings", "event_stream", "1000")
+        let worker = try bench.worker()
+        func run(_ id: String) async throws {
+            try await bench.server.cli(
+                "LPUSH", "haul:{default}:jobs", #"{"url":"\#(bench.origin.url("/missing"))","id":"\#(id)"}"#)
+            try await bench.wait(id, for: "failed")
+        }
+        try await run("a")
+        for (number, id) in ["a", "b"].enumerated() {
+            let consumer = try bench.start()
+            try await eventually("the event of \(id): \(consumer.standardError)", within: .seconds(30)) {
+                consumer.standardOutput.contains("failed \(id)\n")
+            }
+            // It waits for more.
+            try await run("c\(number)")
+            try await eventually("the next event", within: .seconds(30)) {
+                consumer.standardOutput.contains("failed c\(number)\n")
+            }
+            if id == "b" { #expect(!consumer.standardOutput.contains("failed a\n")) }
+            try await eventually("the acknowledgement", within: .seconds(30)) {
+                try await bench.server.cli("XPENDING", "haul:{default}:log", "billing").hasPrefix("0")
+            }
+            consumer.kill(SIGKILL)
+            _ = try await consumer.wait()
+            if id == "a" { try await run("b") }
+        }
+        worker.kill(SIGTERM)
+        _ = try await worker.wait(within: .seconds(30))
+    }
 }
 
 func fetchFirst(_ url: String, on queue: HaulQueue) async throws {

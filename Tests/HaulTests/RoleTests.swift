@@ -15,7 +15,7 @@ import Testing
                 "workers",
                 "watch done", "top --once", "list --by host --state completed", "list --sort size",
                 "cache list", "cache size",
-                "batches", "batches b", "queue changes",
+                "batches", "batches b", "queue changes", "events", "events --since 1h done",
             ]
         ),
         (
@@ -31,7 +31,7 @@ import Testing
                 "cache size", "cache clear --older 9d",
                 "batches", "cancel --batch c --yes", "queue changes",
                 #"schedule add s --every 1h {"url":"http://h/s"}"#, "schedule list", "schedule pause s",
-                "schedule resume s", "schedule run s", "schedule remove s",
+                "schedule resume s", "schedule run s", "schedule remove s", "events --since 1h",
             ]
         ),
         ("inspector", ["check --repair", "check", "queues"]),
@@ -45,6 +45,7 @@ import Testing
             request.path == "/missing" ? OriginReply(404) : OriginReply(body: Array("small".utf8))
         }
         let root = TemporaryDirectory()
+        try await roles.admin.send(Command("HSET", Roles.prefix + "settings", "event_stream", "1000"))
         let worker = try roles.start(
             "worker", ["worker", "--root", root.path, "--name", "w", "--allow-address", "127.0.0.0/8"] + options)
         for (id, path) in [("done", "/a"), ("missing", "/missing")] {
@@ -140,6 +141,7 @@ import Testing
             if role == "operator" {
                 #expect(try await !roles.cli(role, ["LINDEX", key("jobs"), "-1"]).contains("NOPERM"))
             }
+            #expect(try await !roles.cli(role, ["XREAD", "STREAMS", key("log"), "0"]).contains("NOPERM"))
             let watch = try roles.start(role, ["watch"])
             try await eventually("haul watch to listen") {
                 try await roles.admin.send(Command("PUBSUB", "NUMPAT")).int == 1
@@ -158,6 +160,14 @@ import Testing
             }
         case "service":
             try await serve(roles)
+            for command in [
+                ["XGROUP", "CREATE", key("log"), "billing", "0"],
+                ["XREADGROUP", "GROUP", "billing", "one", "COUNT", "1", "STREAMS", key("log"), ">"],
+                ["XACK", key("log"), "billing", "1-1"], ["XAUTOCLAIM", key("log"), "billing", "two", "60000", "0"],
+                ["XRANGE", key("log"), "-", "+"], ["XREAD", "STREAMS", key("log"), "0"],
+            ] {
+                #expect(try await !roles.cli(role, command).contains("NOPERM"), "\(command)")
+            }
             // A subscription sends this after a silence.
             #expect(try await roles.cli(role, ["PING"]) == "PONG")
             // The Python client takes a reply like this, and acknowledges it.
@@ -228,7 +238,8 @@ import Testing
         var paths = JobState.allCases.map { "/jobs?state=\($0.rawValue)" }
         paths += [
             "/jobs?state=queued&q=waiting", "", "/history", "/workers", "/settings", "/rejected", "/jobs/done",
-            "/jobs/missing/pushed", "/jobs/done/wait", "/jobs/missing?line=true", "/batches", "/batches/b",
+            "/jobs/missing/pushed", "/jobs/done/wait", "/jobs/done/events", "/jobs/missing?line=true", "/batches",
+            "/batches/b",
             "/jobs?state=completed&batch=b", "/jobs?url=http%3A%2F%2Fh%2Fby-page",
             "/changes",
         ]
@@ -260,6 +271,8 @@ import Testing
             #expect(try await ask(queue + "/schedules", body, request).contains(answer), "\(request)")
             #expect(try await ask(queue + "/schedules").contains(#"{"schedules":["#))
         }
+        #expect(
+            try await ask(queue + "/events", "--max-time", "2", "-H", "Last-Event-ID: 1").contains("completed"))
         for path in ["/events", "/events?id=done"] {
             #expect(try await ask(queue + path, "--max-time", "2").contains("subscribed"), "\(path)")
         }

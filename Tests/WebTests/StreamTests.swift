@@ -1,4 +1,5 @@
 import Glibc
+import HaulBus
 import HaulContract
 import HaulHTTPServer
 import HaulTestSupport
@@ -50,6 +51,46 @@ import Testing
         let reported = await one.read(until: #""event":"completed""#)
         #expect(reported.contains(#""id":"a""#) && !reported.contains(#""id":"b""#))
         #expect(await all.read(until: #""id":"a""#).contains(#""id":"b""#))
+        await server.stop()
+    }
+
+    @Test("a client that comes back gets the kept events that it missed, and hears of those that were not kept")
+    func lastEvent() async throws {
+        let fixture = try await WebFixture()
+        let (server, address) = try await serve(fixture)
+        func complete(_ id: String) async throws {
+            _ = await fixture.push(#"{"url":"http://h/\#(id)","id":"\#(id)"}"#)
+            try await fixture.settle(try #require(try await fixture.claim()), WebFixture.done)
+        }
+        func comeBack(_ target: String, _ last: String) async throws -> RawClient {
+            let client = try RawClient(address)
+            await client.send("GET \(target) HTTP/1.1\r\nHost: localhost\r\nLast-Event-ID: \(last)\r\n\r\n")
+            return client
+        }
+        let events = "/api/queues/default/events"
+        // Nothing was kept.
+        _ = await (try await comeBack(events, "1")).read(until: "event: gap")
+        try await fixture.queue.set(.eventStream, to: "1000")
+        let first = try await open(events, on: address)
+        _ = await first.read(until: "subscribed")
+        try await complete("a")
+        let text = await first.read(until: "\n\n")
+        let last = try #require(text.firstMatch(of: /id: (\d+)\n/)).1
+        try await complete("b")
+        try await complete("c")
+        let back = try await comeBack(events, String(last))
+        let missed = await back.read(until: #""id":"c""#)
+        #expect(missed.contains(#""id":"b""#) && !missed.contains("event: gap"))
+        // It goes on with what comes.
+        try await complete("d")
+        _ = await back.read(until: #""id":"d""#)
+        let one = try await comeBack(events + "?id=c", String(last))
+        let own = await one.read(until: #""id":"c""#)
+        #expect(!own.contains(#""id":"b""#))
+        // The page of a job shows what was kept of it.
+        let kept = await fixture.get("/api/queues/default/jobs/b/events").json?["events"]?.array
+        #expect(kept?.map { $0["event"]?.string } == ["completed"] && kept?.first?["id"]?.string == "b")
+        #expect(await (try await comeBack(events, "nonsense")).read(until: "Last-Event-ID").contains("400"))
         await server.stop()
     }
 

@@ -40,6 +40,7 @@ extension Inspection {
         .hosts: "jobs that wait for a host may overtake each other",
         .deferredHosts: "no host is limited, and jobs that wait for one stay there",
         .backoff: "hosts that ask for a pause get none",
+        .log: "events are published, and not kept",
         .schedules: "no schedule pushes its job", .scheduleDue: "no schedule pushes its job",
         .responses: "responses are not bounded", .responseBytes: "responses are not bounded",
         .undeliveredReplies: "a call pushes all its events onto reply lists at once, however long that takes",

@@ -20,7 +20,8 @@ package struct Inspection: Sendable {
     package func run(repairing: Bool = false) async throws(RedisError) -> [Finding] {
         let (stops, types) = try await checkTypes()
         if stops { return types }
-        var findings = try await types + checkReplay() + checkSettings() + checkDefaults() + checkLimits()
+        var findings =
+            try await types + checkReplay() + checkSettings() + checkDefaults() + checkLimits()
             + checkSchedules()
         findings += try await checkWaiting()
         var (suspects, others) = try await survey(repairing: repairing)

@@ -3,7 +3,7 @@
 enum KeyName: String, CaseIterable {
     case jobs, want, tick, leases, scheduled, paused, completed, failed, cancelled, deadlines, rejected, workers
     case settings, permits, unannounced, epoch, totals, defaults, limits, hosts, starts, responses, batches,
-        removed, recheck, pacer, changes, schedules
+        removed, recheck, pacer, changes, schedules, log
     case scheduleDue = "schedule_due"
     case urls
     case responseBytes = "response_bytes"
@@ -51,6 +51,7 @@ enum KeyName: String, CaseIterable {
             .recheck, .urls, .url, .owedSteps, .schedules, .schedule:
             "hash"
         case .busy: "set"
+        case .log: "stream"
         case .tick, .epoch, .backoff, .pacer, .hostBackoff: "string"
         case .leases, .scheduled, .paused, .completed, .failed, .cancelled, .deadlines, .workers, .unannounced,
             .responses, .batches, .removed, .deferredHosts, .scheduleDue:

@@ -46,6 +46,8 @@ package struct Keys: Sendable {
     package func reply(_ name: String) -> String { self[.reply] + name }
     /// Replies that consumers of this name have taken and not acknowledged. No worker writes there.
     package func taken(_ name: String) -> String { reply(name) + ":taken" }
+    /// The stream of the queue's events.
+    package var log: String { self[.log] }
     /// The definitions of schedules, which may hold secrets.
     package var schedules: String { self[.schedules] }
     package var scheduleDue: String { self[.scheduleDue] }

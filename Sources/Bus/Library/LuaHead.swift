@@ -28,12 +28,12 @@ enum LuaHead {
             local LARGEST = { element = \(JobField.maxElementBytes), element_rule = [[\(JobField.elementRule)]],
               skeleton = \(JobField.maxSkeletonBytes), skeleton_rule = [[\(JobField.skeletonRule)]],
               depth = \(JSON.deepest), default = \(JobField.maxDefaultBytes), headers = \(JobField.maxHeaders),
-              batch = \(Job.Batch.maxSize), schedule = \(Schedule.maxBytes), published = \(Settlement.largestPublished), replies = \(Settlement.largestReplies) }
+              batch = \(Job.Batch.maxSize), schedule = \(Schedule.maxBytes), published = \(Settlement.largestPublished), logged = \(Settlement.largestLogged), replies = \(Settlement.largestReplies) }
             local KEY = { \(keys.joined(separator: ", ")) }
             local TIMESTAMPS = { min = \(JobField.timestamps.lowerBound), max = \(JobField.timestamps.upperBound),
               rule = [[\(JobField.timestampRule)]] }
             local KEPT = { min = \(QueueSetting.retention.lowerBound), max = \(QueueSetting.retention.upperBound),
-              responses = \(QueueSetting.defaultResponsesBytes), replies = \(QueueSetting.defaultRepliesBytes) }
+              events = \(QueueSetting.maxEvents), responses = \(QueueSetting.defaultResponsesBytes), replies = \(QueueSetting.defaultRepliesBytes) }
             local OWN_HEADERS = { \(headers.joined(separator: ", ")) }
             local OWN_PREFIX = '\(JobField.forbiddenPrefix)'
             -- About kinds of jobs. `rules`: the reason for rejecting a field that a kind does not have. `faults`: the

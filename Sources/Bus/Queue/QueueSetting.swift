@@ -22,6 +22,8 @@ package enum QueueSetting: Sendable, Hashable {
     case maxResponsesBytes
     /// How many bytes of events with responses wait in reply lists, at most. Further events have no response.
     case maxRepliesBytes
+    /// How many events the queue's stream keeps, about. Without the setting there is no stream.
+    case eventStream
     /// For how many seconds ended jobs are kept. Without the setting, `QueuePolicy` decides.
     case keepCompleted, keepFailed, keepCancelled
     /// The worker of this name claims no more jobs.
@@ -36,10 +38,13 @@ package enum QueueSetting: Sendable, Hashable {
     /// The value of `max_replies_bytes` if it is not set.
     package static let defaultRepliesBytes = 256 << 20
 
+    /// The most events that a stream keeps.
+    package static let maxEvents = 1_000_000
+
     /// All settings but those of single workers.
     package static let fixed: [QueueSetting] = [
         .paused, .maxRunning, .rate, .starts, .hostConnections, .maxSeconds, .minSpeed, .maxBytes, .maxResponsesBytes,
-        .maxRepliesBytes,
+        .maxRepliesBytes, .eventStream,
         .keepCompleted, .keepFailed, .keepCancelled,
     ]
 
@@ -58,6 +63,7 @@ package enum QueueSetting: Sendable, Hashable {
         case "max_bytes": self = .maxBytes
         case "max_responses_bytes": self = .maxResponsesBytes
         case "max_replies_bytes": self = .maxRepliesBytes
+        case "event_stream": self = .eventStream
         case "keep_completed": self = .keepCompleted
         case "keep_failed": self = .keepFailed
         case "keep_cancelled": self = .keepCancelled
@@ -79,6 +85,7 @@ package enum QueueSetting: Sendable, Hashable {
         case .maxBytes: "max_bytes"
         case .maxResponsesBytes: "max_responses_bytes"
         case .maxRepliesBytes: "max_replies_bytes"
+        case .eventStream: "event_stream"
         case .keepCompleted: "keep_completed"
         case .keepFailed: "keep_failed"
         case .keepCancelled: "keep_cancelled"
@@ -94,6 +101,7 @@ package enum QueueSetting: Sendable, Hashable {
         case .maxSeconds: "must be a whole number of seconds, 1 or more"
         case .maxBytes: "must be a whole number of bytes, 1 or more"
         case .maxResponsesBytes, .maxRepliesBytes: "must be a whole number of bytes, 0 or more"
+        case .eventStream: "must be a whole number of events from 0 to \(Self.maxEvents)"
         case .starts: StartLimit.rule
         case .maxRunning, .hostConnections: "must be a whole number, 0 or more"
         case .keepCompleted, .keepFailed, .keepCancelled:
@@ -109,6 +117,7 @@ package enum QueueSetting: Sendable, Hashable {
         case .rate, .maxSeconds, .minSpeed, .maxBytes: number.map { $0 > 0 } ?? false
         case .starts: StartLimit.accepts(value)
         case .maxRunning, .hostConnections, .maxResponsesBytes, .maxRepliesBytes: number != nil
+        case .eventStream: number.map { $0 <= Self.maxEvents } ?? false
         case .keepCompleted, .keepFailed, .keepCancelled: number.map(Self.retention.contains) ?? false
         }
     }

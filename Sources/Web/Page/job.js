@@ -47,7 +47,8 @@ function explain(event) {
 const lower = (text) => text[0].toLowerCase() + text.slice(1);
 const by = (change) => (change ? ` by ${change.by}` : "");
 
-/// What happened, the newest first: the times that the record keeps, and events since the page was opened.
+/// What happened, the newest first: the times that the record keeps, the events that the queue has kept, and those since
+/// the page was opened.
 function timeline() {
   const list = el("ol", { class: "timeline", tabindex: 0, "aria-label": "What happened" });
   const recorded = new Map();
@@ -377,6 +378,9 @@ export function job(context) {
     if (event.event === "progress") { shownConnections = event.connections ?? 0; return; }
     lines.addEvent(event);
   }]);
+
+  // What a queue with a stream of events has kept.
+  patiently(`${place}/events`).then(({ events }) => events.forEach(lines.addEvent), () => {});
 
   // Looks for the job in the queue. This is done only once, since the server reads all waiting elements for it. When a
   // worker sees the job, the stream reports the change.

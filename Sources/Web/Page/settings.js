@@ -29,6 +29,7 @@ const kept = {
   keep_completed: ["Completed", times, ["1", "days"], ({ overview }) => (overview ? `${count(overview.counts.completed)} now` : "")], keep_failed: ["Failed", times, ["1", "weeks"], ({ overview }) => (overview ? `${count(overview.counts.failed)} now, with their bytes` : "")],
   keep_cancelled: ["Cancelled", times, ["1", "days"], ({ overview }) => (overview ? `${count(overview.counts.cancelled)} now` : "")],
   max_responses_bytes: ["Responses", sizes, ["268.4", "MB"], () => "Of all jobs together"], max_replies_bytes: ["Replies with responses", sizes, ["268.4", "MB"], () => "Of all reply lists together"],
+  event_stream: ["Events", [["events", 1]], "none", () => "Kept in a stream, for services that must not miss one"],
 };
 
 /// A number with a choice of units. `read()` returns the value for the API, null for an empty field, or throws a sentence.

@@ -1,8 +1,9 @@
--- Events: docs/reference/events.md. A call collects them in c.outbox, and publishes them after all other writes.
+-- Events: docs/reference/events.md. A call collects them in c.outbox, and publishes them after all other writes. If the
+-- queue has the setting event_stream, each event but `progress` is also added to the stream `log`.
 --
 -- Uses: Call, History.
 -- Calls ahead: Batches, Replies.
--- Writes: job:<id>, events:<id>.
+-- Writes: job:<id>, events:<id>, log.
 do
   -- A text as a JSON string, with its quotes. cjson is five times as fast as gsub. It also writes \/ for each slash,
   -- which is valid everywhere, and is undone in short texts because people read them.
@@ -17,6 +18,17 @@ do
   function Events.json(c, event, subject, seq, about, members)
     return '{"v":1,"event":"' .. event .. '",' .. subject .. ',"queue":"' .. c.QUEUE
       .. (seq and '","epoch":' .. Call.epoch(c) .. ',"seq":' .. seq .. ',"at":' or '","at":') .. c.NOW .. about .. members .. '}'
+  end
+
+  -- Adds a published event to the queue's stream, if it has one. id: the job's, or batch/<name>. brief: the event without
+  -- the response that it has, or nil. A stream keeps whole events, so large responses are left out of it.
+  function Events.keep(c, event, id, json, brief)
+    local max = c.settings and c.settings.event_stream
+    if not c.settings then max = tonumber(number(call('HGET', c.SETTINGS, 'event_stream'))) end
+    if not max or max < 1 then return end
+    -- If the key has another type, the event is only published.
+    try('XADD', c.PREFIX .. KEY.log, 'MAXLEN', '~', integer_text(math.min(max, KEPT.events)), '*', 'event', event, 'id', id,
+      'data', brief and #json > LARGEST.logged and brief or json)
   end
 
   -- The members of an event without the response that they have, whose header fields begin it; nil if they have none.
@@ -62,7 +74,10 @@ do
       outbox[n] = nil
       if not entry.is_private then
         call('PUBLISH', c.PREFIX .. KEY.events .. entry.id, entry.published)
-        if entry.event ~= 'progress' then History.count(c, entry.event) end
+        if entry.event ~= 'progress' then
+          History.count(c, entry.event)
+          Events.keep(c, entry.event, entry.id, entry.published, entry.brief)
+        end
         if entry.error_code then History.count(c, 'failed ' .. entry.error_code) end
       end
       if entry.reply_to then Replies.send(c, entry.reply_to, entry.json, entry.brief) end

@@ -29,6 +29,7 @@ do
       ',"reason":' .. Events.quoted(reason))
     call('PUBLISH', c.PREFIX .. KEY.events .. id, event)
     c.produced = c.produced + #entry + #event
+    Events.keep(c, 'rejected', id, event)
     History.count(c, 'rejected')
     Replies.send(c, names, event)
   end

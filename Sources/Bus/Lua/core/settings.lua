@@ -22,13 +22,13 @@ do
   -- Sets c.settings and c.max_connections. values: of the hash `settings`, in the order in which Settings.read() asks.
   local function set(c, values)
     local is_any_set = false
-    for n = 1, 11 do is_any_set = is_any_set or values[n] end
+    for n = 1, 12 do is_any_set = is_any_set or values[n] end
     if not is_any_set then
       c.settings, c.max_connections = NONE, false
       return
     end
     local paused, max_running, quiet, host_connections, rate, max_responses_bytes, starts, max_replies_bytes, max_seconds,
-      min_speed, max_bytes = unpack(values)
+      min_speed, max_bytes, event_stream = unpack(values)
     c.max_connections = tonumber(number(host_connections)) or false
     c.settings = { is_paused = is_on(paused), max_running = tonumber(number(max_running)),
       is_quiet = is_on(quiet), has_rate = (tonumber(number(rate)) or 0) > 0,
@@ -36,6 +36,8 @@ do
       interval = starts and Starts.interval(starts),
       max_responses_bytes = tonumber(number(max_responses_bytes)) or KEPT.responses,
       max_replies_bytes = tonumber(number(max_replies_bytes)) or KEPT.replies,
+      -- How many events the stream keeps; nil for no stream.
+      event_stream = event_stream and positive(event_stream) and math.min(positive(event_stream), KEPT.events),
       run_limits = { max_seconds = positive(max_seconds), min_speed = positive(min_speed), max_bytes = positive(max_bytes) },
       texts = { max_running = max_running, host_connections = host_connections, rate = rate, starts = starts,
         max_seconds = max_seconds, min_speed = min_speed, max_bytes = max_bytes } }
@@ -51,11 +53,11 @@ do
     call('ZINTER', 9, c.PREFIX .. 'none', c.UNANNOUNCED, c.LEASES, index.scheduled, index.paused, index.completed,
       index.failed, index.cancelled, c.DEADLINES)
     local values = call('HMGET', c.SETTINGS, 'paused', 'max_running', 'quiet:' .. (worker or ''), 'host_connections', 'rate',
-      'max_responses_bytes', 'starts', 'max_replies_bytes', 'max_seconds', 'min_speed', 'max_bytes', 'keep_completed',
+      'max_responses_bytes', 'starts', 'max_replies_bytes', 'max_seconds', 'min_speed', 'max_bytes', 'event_stream', 'keep_completed',
       'keep_failed', 'keep_cancelled')
     set(c, values)
-    c.retention = first and { completed = kept(values[12], ARGV[first]), failed = kept(values[13], ARGV[first + 1]),
-      cancelled = kept(values[14], ARGV[first + 2]) }
+    c.retention = first and { completed = kept(values[13], ARGV[first]), failed = kept(values[14], ARGV[first + 1]),
+      cancelled = kept(values[15], ARGV[first + 2]) }
     return call('LINDEX', c.HELD, -1), call('LINDEX', c.JOBS, -1)
   end
 end
