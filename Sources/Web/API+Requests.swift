@@ -281,7 +281,7 @@ extension API {
 
     /// Adds a schedule, or requests an action of one.
     private func schedule(
-        _ body: [UInt8], _ queue: Queue, _ change: inout AuditLog.Change
+        _ body: [UInt8], _ queue: Queue, _ change: inout ChangeRecord
     ) async throws -> ServerResponse {
         let json = try Self.read(body)
         guard let action = json["action"]?.string, ["add", "pause", "resume", "run", "remove"].contains(action) else {
@@ -294,7 +294,7 @@ extension API {
         guard let name = json["name"]?.string, Schedule.isName(name) else {
             throw APIError(422, .badRequest, "name \(Schedule.nameRule)")
         }
-        change = AuditLog.Change(action: "schedule \(action)", queue: queue.name, details: ["schedule": .string(name)])
+        (change.action, change.schedule) = (action, name)
         var answer = JSONObject()
         answer.set("schedule", name)
         if action == "add" {

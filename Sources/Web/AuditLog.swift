@@ -146,6 +146,7 @@ final class AuditLog: Sendable {
         metadata["jobs"] = change.jobs.map { "\($0)" }
         if !change.ids.isEmpty { metadata["ids"] = .string(cut(change.ids.joined(separator: " "), to: 500)) }
         metadata["batch"] = change.batch.map { .string($0) }
+        metadata["schedule"] = change.schedule.map { .string($0) }
         metadata["where"] = change.filter.map { .string($0) }
         metadata["settings"] = change.settings.map { .string($0) }
         return metadata

@@ -17,6 +17,7 @@ package struct ChangeRecord: Sendable {
         JSONMember("jobs", .integer, "How many jobs were selected."),
         JSONMember("ids", .names, "The first ten of them."),
         JSONMember("batch", .id, "The batch that was selected."),
+        JSONMember("schedule", .id, "The schedule that was selected."),
         JSONMember("where", .text, "The filter that selected the jobs."),
         JSONMember("settings", .text, "Settings and their values, with blanks between them."),
     ]
@@ -30,6 +31,7 @@ package struct ChangeRecord: Sendable {
     package var jobs: Int?
     package var ids: [String] = []
     package var batch: String?
+    package var schedule: String?
     package var filter: String?
     package var settings: String?
 
@@ -49,7 +51,8 @@ package struct ChangeRecord: Sendable {
         at = json["at"]?.integer
         jobs = json["jobs"]?.integer.flatMap { Int(exactly: $0) }
         ids = (json["ids"]?.array ?? []).compactMap(\.string)
-        (batch, filter, settings) = (json["batch"]?.string, json["where"]?.string, json["settings"]?.string)
+        (batch, schedule) = (json["batch"]?.string, json["schedule"]?.string)
+        (filter, settings) = (json["where"]?.string, json["settings"]?.string)
     }
 
     package var json: String {
@@ -61,6 +64,7 @@ package struct ChangeRecord: Sendable {
         json.set("jobs", jobs.map(Int64.init))
         if !ids.isEmpty { json.set("ids", json: "[\(ids.map(JSON.quoted).joined(separator: ","))]") }
         json.set("batch", batch)
+        json.set("schedule", schedule)
         json.set("where", filter)
         json.set("settings", settings)
         return json.text

@@ -9,6 +9,7 @@ const origins = { page: "the page", aria2: "a client of aria2", command: "the ha
 function subject(change) {
   if (change.settings) return el("code", { class: "any" }, change.settings);
   if (change.batch) return ["the batch ", el("code", { class: "any" }, change.batch)];
+  if (change.schedule) return ["the schedule ", el("code", { class: "any" }, change.schedule)];
   const ids = change.ids ?? [];
   const jobs = change.jobs ?? ids.length;
   if (change.where) return [plural(jobs, "job"), " with ", el("code", { class: "any" }, change.where)];

@@ -10,6 +10,12 @@ extension ChangeRecord {
     /// A change by whoever runs this command.
     init(byUser action: String) { self.init(action, by: Self.user, via: .command) }
 
+    /// A change of a schedule.
+    init(byUser action: String, ofSchedule name: String) {
+        self.init(byUser: action)
+        schedule = name
+    }
+
     /// A change of settings. Each is its name and the new value; a value that may be secret is left out.
     init(setting settings: String...) {
         self.init(byUser: "set")
@@ -29,6 +35,7 @@ extension ChangeRecord {
     fileprivate var subject: String {
         if let settings { return settings }
         if let batch { return "batch \(batch)" }
+        if let schedule { return "schedule \(schedule)" }
         let jobs = jobs ?? ids.count
         if let filter { return "\(jobs) \(jobs == 1 ? "job" : "jobs") with \(filter)" }
         let rest = jobs - ids.count

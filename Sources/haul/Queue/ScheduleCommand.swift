@@ -44,6 +44,7 @@ struct ScheduleCommand: AsyncParsableCommand {
                     "the queue \(queue.name) has \(count) schedules, and no more than \(Schedule.maxCount) are allowed")
             }
             try await printingErrors { () throws(RedisError) in try await queue.add(schedule, as: name) }
+            await queue.record(ChangeRecord(byUser: "add", ofSchedule: name))
             let next = try schedule.next(
                 after: try await printingErrors { () throws(RedisError) in try await queue.time() })
             if common.json {
@@ -164,6 +165,7 @@ struct ScheduleCommand: AsyncParsableCommand {
             let queue = try await common.connect()
             let schedule = try await ScheduleCommand.schedule(name, in: queue)
             let time = try await printingErrors { () throws(RedisError) in try await queue.runSchedule(name) }
+            await queue.record(ChangeRecord(byUser: "run", ofSchedule: name))
             let id = schedule.id(ofRun: time, of: name)
             Terminal.line(common.json ? "{\"id\":\(JSON.quoted(id))}" : id)
         }
@@ -180,6 +182,7 @@ struct ScheduleCommand: AsyncParsableCommand {
             let queue = try await common.connect()
             let isRemoved = try await printingErrors { () throws(RedisError) in try await queue.removeSchedule(name) }
             guard isRemoved else { throw ScheduleCommand.unknown(name, in: queue) }
+            await queue.record(ChangeRecord(byUser: "remove", ofSchedule: name))
             Terminal.line(
                 common.json ? "{\"schedule\":\(JSON.quoted(name)),\"removed\":true}" : "\(name)  removed")
         }
@@ -210,6 +213,7 @@ struct ScheduleCommand: AsyncParsableCommand {
         schedule.isPaused = isPaused
         let changed = schedule
         try await printingErrors { () throws(RedisError) in try await queue.add(changed, as: name) }
+        await queue.record(ChangeRecord(byUser: isPaused ? "pause" : "resume", ofSchedule: name))
         Terminal.line(
             common.json
                 ? "{\"schedule\":\(JSON.quoted(name)),\"paused\":\(isPaused)}"
