@@ -52,10 +52,12 @@ package final class Attempt: Sendable {
     }
 
     private func end(_ result: ActivityResult) async -> ActivityResult {
-        let checkpoint = state.withLock { state in
+        let (checkpoint, isStopping) = state.withLock { state in
             (state.active, state.task, state.last) = (nil, nil, result.progress)
-            return state.checkpoint
+            return (state.checkpoint, state.stopReason != nil)
         }
+        // The last checkpoint, which follows, has all that this one has, and the time for it may be short.
+        if isStopping { checkpoint?.cancel() }
         await checkpoint?.value
         return result
     }

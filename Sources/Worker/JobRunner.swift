@@ -80,10 +80,10 @@ struct JobRunner: Sendable {
         end.refetched = max(0, result.progress.transferred - max(0, result.progress.received - inherited))
         guard let settlement = settlement(after: result, running) else { return end }
         if !settlement.isLast, let remainder = result.remainder {
-            if await remainder.discardUseless() {
-                running.forgetBytes()
-            } else if let point = await remainder.finalCheckpoint() {
-                running.record(point)
+            switch await remainder.retain(until: queueServer.grace.sleepUntilSettling) {
+            case .nothing: running.forgetBytes()
+            case .checkpoint(let point?): running.record(point)
+            case .checkpoint(nil): break
             }
         }
         if running.attempt.stopReason == .fenced { return end }
@@ -133,12 +133,16 @@ struct JobRunner: Sendable {
 
     /// Settles a run that has ended, and removes what is left of it. `cleanUps` outlives the call.
     func settle(_ end: End, wantsNext: Bool, _ cleanUps: inout DiscardingTaskGroup) async -> QueueServer.Settled {
-        let (claim, leftovers) = (end.claim, queueServer.leftovers)
+        let (claim, leftovers, grace) = (end.claim, queueServer.leftovers, queueServer.grace)
         guard let runEnd = end.runEnd else {
             queueServer.claims.forget(claim.run)
             queueServer.queueLog.ended(end, as: .fenced)
             if let remainder = end.remainder {
-                cleanUps.addTask { await leftovers.cleanUp(claim.run, remainder, after: nil) }
+                cleanUps.addTask {
+                    await outlastingCancellation(until: grace.sleepUntilSettling) {
+                        await leftovers.cleanUp(claim.run, remainder, after: nil)
+                    }
+                }
             }
             return QueueServer.Settled()
         }
@@ -154,7 +158,11 @@ struct JobRunner: Sendable {
                     claim.run, remainder, after: reply.isOurs ? runEnd.settlement : nil, isSoon: isSoon)
             }
             // With `isSoon` the clean-up only schedules the removal, so waiting for it costs little.
-            if isSoon { await cleanUp() } else { cleanUps.addTask(operation: cleanUp) }
+            if isSoon {
+                await cleanUp()
+            } else {
+                cleanUps.addTask { await outlastingCancellation(until: grace.sleepUntilSettling, cleanUp) }
+            }
         }
         return reply
     }

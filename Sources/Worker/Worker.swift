@@ -21,7 +21,7 @@ package final class Worker: Sendable {
     private let stores: [any DurableStore]
     /// In the order of the queues.
     private let runners: [JobRunner]
-    private let grace = Grace()
+    private let grace: Grace
     private let metrics: WorkerMetrics
     /// nil if the page has metrics of this worker alone.
     private let exporter: QueueExporter?
@@ -49,6 +49,7 @@ package final class Worker: Sendable {
         let downloads = Downloads(configuration, into: files[0].store)
         self.downloads = downloads
         slots = Slots(limit: configuration.slots)
+        grace = Grace(configuration.graceTime)
         let instance = Token.make()
         let registry = MetricsRegistry(Metric.ofWorker)
         let queueServers = configuration.queues.enumerated().map { [log, grace] index, queue in
@@ -246,8 +247,7 @@ package final class Worker: Sendable {
         slots.close()
         metrics.record(.ending)
         log.info("ending: returning the running jobs to the queue")
-        let deadline = ContinuousClock.now + configuration.graceTime
-        grace.begin(until: deadline)
+        let deadline = grace.begin()
         for queueServer in queueServers {
             queueServer.table.stopForShutdown(sparing: true)
             await queueServer.end(by: deadline)

@@ -45,6 +45,22 @@ private final class Mover: Activity {
     }
 }
 
+/// Makes its last checkpoint when the store answers, unless its task is cancelled before.
+private final class SlowRemainder: RunRemainder {
+    let hasBegun = Shared(false)
+    private let (answers, answer) = AsyncStream<Void>.makeStream()
+
+    func finish() { answer.yield() }
+
+    func finalCheckpoint() async -> ResumePoint? {
+        hasBegun.change { $0 = !Task.isCancelled }
+        for await _ in answers { return Task.isCancelled ? nil : Mover.point("g", 0..<9) }
+        return nil
+    }
+
+    func discard(soon: Bool) async {}
+}
+
 private final class Recorder: RunHost {
     let points = Shared<[ResumePoint]>([])
     func report(_ event: ActivityEvent) {}
@@ -101,6 +117,33 @@ private final class Recorder: RunHost {
         #expect(host.points.value[0].offsets.intervals == [0..<9])
         mover.finish()
         _ = await task.value
+    }
+
+    @Test("an attempt that is stopped does not wait until a slow store has answered a checkpoint")
+    func stoppedDuringCheckpoint() async throws {
+        let (mover, task) = try await begin()
+        #expect(attempt.checkpointIfDue(interval: nil) == .urgent)
+        try await eventually("a checkpoint") { mover.checkpoints.value == 1 }
+        attempt.stop(.shutdown)
+        guard case .stopped = await task.value.outcome else { return #expect(Bool(false)) }
+    }
+
+    @Test("a run of a cancelled task still makes its last checkpoint, until the time for it has ended")
+    func lastCheckpoint() async throws {
+        for isInTime in [true, false] {
+            let remainder = SlowRemainder()
+            let (time, end) = AsyncStream<Void>.makeStream()
+            let task = Task {
+                while !Task.isCancelled { await Task.yield() }
+                return await remainder.retain { for await _ in time {} }
+            }
+            task.cancel()
+            try await eventually("the last checkpoint to begin") { remainder.hasBegun.value }
+            if isInTime { remainder.finish() } else { end.finish() }
+            guard case .checkpoint(let point) = await task.value else { return #expect(Bool(false)) }
+            #expect((point != nil) == isInTime)
+            end.finish()
+        }
     }
 
     @Test("an attempt that is stopped before its activity begins is cancelled at once") func stoppedBefore() async {

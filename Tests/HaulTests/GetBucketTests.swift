@@ -60,6 +60,33 @@ struct GetBucketTests {
         }
     }
 
+    @Test("Ctrl-C and SIGTERM keep every byte that has arrived, those of incomplete parts included")
+    func keepsAll() async throws {
+        for signal in [SIGINT, SIGTERM] {
+            let (place, gate) = (try await Place(), Latch())
+            defer { gate.open() }
+            let origin = try OriginServer { request in
+                var reply = OriginReply.file(Self.bytes, to: request)
+                reply.hold = (13 << 20, gate)
+                return reply
+            }
+            let first = try place.start(origin.url("/x.bin"), "-x1", "--json")
+            try await eventually("13 MiB", within: .seconds(30)) {
+                // The last line may not be complete yet.
+                first.standardOutput.contains(#""received":\#(13 << 20),"#)
+            }
+            #expect(place.bench.recorded < 13 << 20)
+            first.kill(signal)
+            #expect(try await first.wait() == 130)
+            #expect(place.bench.recorded == 13 << 20)
+            gate.open()
+            let second = try await place.get(origin.url("/x.bin"), "-x1")
+            #expect(second.status == 0, "\(second)")
+            #expect(origin.requests.last?.headers["range"]?.hasPrefix("bytes=\(13 << 20)-") == true)
+            #expect(try await place.holds("x.bin", Self.bytes))
+        }
+    }
+
     @Test("an existing object stays, unless it is the command's own or an option says otherwise")
     func existing() async throws {
         let place = try await Place()

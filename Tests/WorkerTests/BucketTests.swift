@@ -64,6 +64,38 @@ struct BucketTests {
         #expect(job["file"] == "films/film.bin" && job["store_state"] == nil && job["worker"] == "two")
     }
 
+    @Test(
+        "SIGTERM keeps every byte that has arrived, those of incomplete parts included",
+        arguments: ObjectServer.installed)
+    func terminated(_ kind: ObjectServer.Kind) async throws {
+        let server = try await ObjectServer.shared(kind)
+        let fleet = try await Fleet()
+        let prefix = "w\(UInt64.random(in: 0...(.max)))"
+        let change = try change(server, prefix)
+        let file = FileBytes(seed: 15, count: 24 << 20)
+        let latch = Latch()
+        defer { latch.open() }
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(file, to: request)
+            if request.number == 1 { reply.hold = (after: 13 << 20, until: latch) }
+            return reply
+        }
+        try await fleet.withWorker("one", change) {
+            try await fleet.push(
+                #"{"url":"\#(origin.url("/film"))","id":"film","path":"films/film.bin","connections":1}"#)
+            try await eventually("13 MiB", within: .seconds(30)) {
+                try await fleet.queue.job("film")?["received"] == "\(13 << 20)"
+            }
+            #expect(try await fleet.queue.job("film")?.offsets.contains(0..<13 << 20) == false)
+        }
+        let waiting = try #require(try await fleet.queue.job("film"))
+        #expect(waiting.state == .queued && waiting.offsets.intervals == [0..<13 << 20])
+        latch.open()
+        try await fleet.withWorker("two", change) { try await fleet.wait("film", for: .completed) }
+        #expect(try await server.object("\(prefix)/films/film.bin") == file.all)
+        #expect(origin.bytesSent("/film") <= file.count + 1 << 20)
+    }
+
     @Test("small files are stored, and another push finds them unchanged", arguments: ObjectServer.installed)
     func small(_ kind: ObjectServer.Kind) async throws {
         let server = try await ObjectServer.shared(kind)

@@ -31,6 +31,10 @@ final class GetRun: RunHost {
     private let hasHook: Bool
     private let state: Mutex<State>
     private let begun = ContinuousClock.now
+    /// How long after Ctrl-C a store may take to keep what has arrived, like the grace time of a worker. A second
+    /// Ctrl-C does not wait.
+    private static let grace = Duration.seconds(10)
+    private static let graceHasEnded: @Sendable () async -> Void = { try? await Task.sleep(for: grace) }
 
     init(
         _ item: GetItem, _ settings: GetSettings, _ downloadLog: DownloadLog, _ names: GetNames,
@@ -154,7 +158,7 @@ final class GetRun: RunHost {
                     return await fail(failure)
                 }
                 // The file was made during this download, and `skip` keeps that file: drop the bytes.
-                await result.remainder?.discard(soon: false)
+                await discard(result.remainder)
                 await downloadLog.remove(item.key)
                 return GetResult(end: .skipped, file: item.likelyPath)
             }
@@ -303,21 +307,27 @@ final class GetRun: RunHost {
 
     /// Records the last checkpoint, or removes a partial file that no run could continue.
     private func saveCheckpoint(_ result: ActivityResult) async {
-        if await result.remainder?.discardUseless() ?? false {
-            state.withLock { $0.record?.resume = nil }
-        } else if let point = await result.remainder?.finalCheckpoint() {
-            state.withLock { $0.record?.resume = point }
+        switch await result.remainder?.retain(until: Self.graceHasEnded) {
+        case .nothing: state.withLock { $0.record?.resume = nil }
+        case .checkpoint(let point?): state.withLock { $0.record?.resume = point }
+        case .checkpoint(nil), nil: break
         }
         await save(isDurable: settings.isDurable)
     }
 
     /// Removes the copy of another program's bytes, which no run could make the file of.
     private func discardCopy(_ result: ActivityResult) async {
-        await result.remainder?.discard(soon: false)
+        await discard(result.remainder)
         state.withLock { state in
             state.record?.resume = nil
             state.record?.unfinished = nil
         }
+    }
+
+    private func discard(_ remainder: (any RunRemainder)?, soon: Bool = false) async {
+        guard let remainder else { return }
+        if soon { return await remainder.discard(soon: true) }
+        await outlastingCancellation(until: Self.graceHasEnded) { await remainder.discard(soon: false) }
     }
 
     private func complete(
@@ -341,7 +351,7 @@ final class GetRun: RunHost {
         if let unfinished, !isUnchanged { Aria2Control.remove(of: unfinished.file, in: item.root) }
         if standing?.proof == nil { await save(isDurable: false) } else { await downloadLog.remove(item.key) }
         // The record names what a killed run leaves until then.
-        await end.remainder?.discard(soon: !hasHook && (store as? FileStore)?.defersWork == true)
+        await discard(end.remainder, soon: !hasHook && (store as? FileStore)?.defersWork == true)
         return result(of: file, standing, isUnchanged: isUnchanged)
     }
 

@@ -17,14 +17,15 @@ extension ObjectPartial {
         guard state.withLock({ $0.phase == .open }) else { return nil }
         if !isLast, let first = await firstCheckpoint() { return first }
         let isBeingNamed = isLast ? await recordNaming() : false
-        await workIsDone(upTo: state.withLock { isLast ? .max : $0.work.last }, within: Self.maxTime)
-        let due = state.withLock { state -> [PartBuffer] in
-            // Without a known length the download cannot be continued, so its tails would be useless.
-            guard state.storeState.total != nil, state.error == nil else { return [] }
-            return state.buffers.values.filter { !$0.isClosed && (isLast || Self.isSlow($0)) }
+        if isLast {
+            // At the same time, because a process that ends has little time for both.
+            async let tails: Void = saveTails(isLast: true)
+            await workIsDone(upTo: .max, within: Self.maxTime)
+            await tails
+        } else {
+            await workIsDone(upTo: state.withLock { $0.work.last }, within: Self.maxTime)
+            await saveTails(isLast: false)
         }
-        // If a tail cannot be saved, its bytes may have to be fetched again.
-        try? await save(due, releasing: isLast)
         return state.withLock { state in
             state.hasMoreToReport = false
             let text = state.storeState.text
@@ -35,6 +36,19 @@ extension ObjectPartial {
             state.reportedState = text
             return Checkpoint(offsets: offsets, blockChecks: [:], storeState: text)
         }
+    }
+
+    /// Saves incomplete parts as tails: the slow ones, or all of them. If a tail cannot be saved, its bytes may have to be
+    /// fetched again.
+    private func saveTails(isLast: Bool) async {
+        let due = state.withLock { state -> [PartBuffer] in
+            // Without a known length the download cannot be continued, so its tails would be useless.
+            guard state.storeState.total != nil, state.error == nil else { return [] }
+            let due = state.buffers.values.filter { !$0.isClosed && (isLast || Self.isSlow($0)) }
+            if isLast { for buffer in due { buffer.isClosed = true } }
+            return due
+        }
+        try? await save(due, releasing: isLast)
     }
 
     /// The first checkpoint names the upload and no part. The upload's id is enough for another run to find all parts
@@ -65,12 +79,11 @@ extension ObjectPartial {
         await wait(within: limit) { $0.work.isAny(upTo: last) }
     }
 
-    /// Returns when `isToWait` is false, or after `limit`.
+    /// Returns when `isToWait` is false, after `limit`, or if the task is cancelled.
     private func wait(within limit: Duration, while isToWait: @Sendable (borrowing State) -> Bool) async {
         let deadline = ContinuousClock.now + limit
         while state.withLock({ isToWait($0) }), ContinuousClock.now < deadline {
-            // A detached task sleeps, because this task may be cancelled, and then its own sleep would return at once.
-            await Task.detached { try? await Task.sleep(for: .milliseconds(10)) }.value
+            do { try await Task.sleep(for: .milliseconds(10)) } catch { return }
         }
     }
 }
