@@ -14,6 +14,27 @@ struct ResponseTests {
             method: "GET", validated: 5)
     }
 
+    @Test(
+        "a text whose JSON would be too long for Redis is kept in base 64",
+        arguments: [("\u{1}", 400_000, false), ("\"", 1 << 20, false), ("\u{1}", 233_000, true), ("x", 1 << 20, true)])
+    func longText(_ unit: String, _ count: Int, isText: Bool) {
+        var response = Self.response(2)
+        response.body = Array(repeating: unit.utf8.first!, count: count)
+        #expect((response.text != nil) == isText)
+        let kept = Dictionary(uniqueKeysWithValues: response.fields)
+        #expect(kept.values.allSatisfy { JSON.quoted($0).utf8.count <= 1_398_104 + 2 })
+        #expect(StoredResponse(hash: kept)?.body == response.body)
+    }
+
+    @Test("a validator that is too long to be stored is not stored beside the header fields") func longValidator() {
+        var response = Self.response(2)
+        response.headers = [
+            HeaderField("etag", String(repeating: "e", count: 1025)), HeaderField("last-modified", "x"),
+        ]
+        let kept = Dictionary(uniqueKeysWithValues: response.fields)
+        #expect(kept["etag"] == "" && kept["last_modified"] == "x")
+    }
+
     private func bench(_ most: Int) async throws -> QueueFixture {
         let f = try await QueueFixture()
         try await f.queue.set(.maxResponsesBytes, to: "\(most)")

@@ -75,6 +75,31 @@ import Testing
     }
 
     @Test(
+        "of two URLs that differ in their query alone, the bytes of one are never used for the other",
+        arguments: ["/a?id=1", "/a?file=x", "/a?v", "/a"], ["/a?id=2", "/a?file=y&file=x"])
+    func otherQuery(_ first: String, _ second: String) async throws {
+        let bench = try DownloadBench()
+        let other = FileBytes(seed: 74, count: Self.bytes.count)
+        let latch = Latch()
+        // Both have the same length, ETag and date, as nginx makes them for files of one deployment.
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(request.path == first ? Self.bytes : other, to: request)
+            if request.number == 1 { reply.hold = (700_000, latch) }
+            return reply
+        }
+        var job = Job(id: "j", urls: [origin.url(first)])
+        (job.connections, job.path) = (1, "file")
+        let resume = try #require(try await bench.begin(job, until: 700_000))
+        latch.open()
+        job.urls = [origin.url(second)]
+        let completed = await bench.run(job, resume: resume).file
+        #expect(bench.directory.holds("file", other))
+        job.urls = [origin.url(first)]
+        _ = await bench.run(job, completed: completed).file
+        #expect(bench.directory.holds("file", Self.bytes))
+    }
+
+    @Test(
         "a file of one URL is not reused for another URL, whatever its ETag or its age",
         arguments: [nil, Duration.seconds(3600)])
     func otherFile(_ freshFor: Duration?) async throws {
