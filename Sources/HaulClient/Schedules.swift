@@ -27,6 +27,7 @@ public struct ScheduleHandle: Sendable, Identifiable {
     /// Adds the schedule, or replaces the one of this name. A worker plans it within a second.
     ///
     /// - Parameters:
+    ///   - timing: When the runs are due.
     ///   - job: A job without an id and without a time. All runs are runs of one job, whose id is the schedule's name.
     ///   - catchesUp: Whether one of the runs takes place that were due while no worker served the queue.
     ///   - overlap: What becomes of a run that is due while the last one has not ended.
