@@ -109,7 +109,8 @@ class Download:
     #: Seconds before the job may start. They count from at, or from when a worker took the push if that was earlier
     #: or at is absent.
     delay: Optional[float] = None
-    #: Seconds by which the job must be done, even if it is paused, running or waiting. They count as those of delay.
+    #: Seconds by which the job must be done, even if it is paused, running or waiting. They count as those of delay,
+    #: and after a retry by hand from the retry.
     deadline: Optional[float] = None
     #: The final event is pushed onto this list of replies.
     reply_to: Optional[str] = None
@@ -193,7 +194,8 @@ class Request:
     #: Seconds before the job may start. They count from at, or from when a worker took the push if that was earlier
     #: or at is absent.
     delay: Optional[float] = None
-    #: Seconds by which the job must be done, even if it is paused, running or waiting. They count as those of delay.
+    #: Seconds by which the job must be done, even if it is paused, running or waiting. They count as those of delay,
+    #: and after a retry by hand from the retry.
     deadline: Optional[float] = None
     #: The final event is pushed onto this list of replies.
     reply_to: Optional[str] = None
@@ -278,7 +280,8 @@ class Upload:
     #: Seconds before the job may start. They count from at, or from when a worker took the push if that was earlier
     #: or at is absent.
     delay: Optional[float] = None
-    #: Seconds by which the job must be done, even if it is paused, running or waiting. They count as those of delay.
+    #: Seconds by which the job must be done, even if it is paused, running or waiting. They count as those of delay,
+    #: and after a retry by hand from the retry.
     deadline: Optional[float] = None
     #: The final event is pushed onto this list of replies.
     reply_to: Optional[str] = None
