@@ -266,14 +266,14 @@ def test_a_schedule_pushes_its_job(server, origin):
         with pytest.raises(haul.InvalidJob):
             queue.add_schedule("night", haul.Download(origin.url("/good"), id="own"), every=3600)
         queue.add_schedule("night", haul.Download(origin.url("/good"), path="night/"), cron="0 3 * * *", zone="Europe/Berlin")
-        eventually(lambda: queue.schedules()["night"].next is not None)
+        eventually("the next run to be planned", lambda: queue.schedules()["night"].next is not None)
         assert queue.run_schedule("night").result(timeout=30).state == "completed"
         assert queue.schedules()["night"].last_id == "night"
         queue.pause_schedule("night")
         assert queue.schedules()["night"].paused
         queue.resume_schedule("night")
         queue.add_schedule("wrong", haul.Download(origin.url("/good")), cron="61 * * * *")
-        eventually(lambda: "the minute must be" in (queue.schedules()["wrong"].error or ""))
+        eventually("the wrong expression to be reported", lambda: "the minute must be" in (queue.schedules()["wrong"].error or ""))
         for name in ("night", "wrong"):
             queue.remove_schedule(name)
         assert queue.schedules() == {}

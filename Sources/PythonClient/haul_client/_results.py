@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import dataclass, fields
-from typing import ClassVar, Dict, List, Literal, Mapping, NamedTuple, Optional, Sequence, Union, cast
+from typing import Any, ClassVar, Dict, List, Literal, Mapping, NamedTuple, Optional, Sequence, Union, cast
 
 from . import _contract as contract
 from ._errors import JobCancelled, JobFailed, Rejected
