@@ -281,13 +281,17 @@ final class GetHistory {
         let isSame = file.bytes == now
         if command.policy == "skip" {
             // With a checksum, status 0 means that the file has it.
-            return !command.hasChecksum || isSame ? [.stays] : file.owner == index ? [.fetched] : [.fails]
+            guard command.hasChecksum, !isSame else {
+                // An interrupted download of its own goes on, and puts the same bytes there.
+                return pending.contains { $0.key == command.key } && isSame ? [.stays, .fetched] : [.stays]
+            }
+            return file.owner == index ? [.fetched] : [.fails]
         }
         if file.owner == index || command.policy == "overwrite" { return isSame ? [.fetched, .stays] : [.fetched] }
         if command.policy == "fail" { return command.hasChecksum && isSame ? [.stays, .fails] : [.fails] }
         if command.hasChecksum, isSame { return [.stays] }
         if file.owner != nil { return [.fails] }
-        if command.isOnlyNewer { return [.fetched, .stays] }
+        if command.isOnlyNewer { return command.hasChecksum ? [.fetched, .fails] : [.fetched, .stays] }
         if command.hasChecksum, file.bytes.count < now.count {
             return now.starts(with: file.bytes) ? [.fetched] : [.fails]
         }
