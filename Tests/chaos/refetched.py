@@ -9,8 +9,7 @@ import json
 import threading
 import time
 
-# Parts in memory have at most 64 MiB, and libcurl has read a piece of each connection beyond them.
-BOUND = 66 << 20
+BOUND = 64 << 20
 
 
 class Refetched:
