@@ -102,13 +102,13 @@ extension Queue {
         return texts.compactMap { $0.string.flatMap(ChangeRecord.init) }
     }
 
-    /// The change that paused or cancelled a job; nil if the job is in another state, or if nobody recorded the change.
+    /// The change that paused or cancelled a job; nil if the job is in another state, or if the change was not recorded.
     package func changeThatStopped(_ job: JobRecord) async throws(RedisError) -> ChangeRecord? {
         guard [.paused, .cancelled].contains(job.state) else { return nil }
         return try await changes().first { $0.stopped(job) }
     }
 
-    /// The change that paused the queue, which is paused; nil if nobody recorded it.
+    /// The change that paused the queue, which is paused; nil if that was not recorded.
     package func changeThatPaused() async throws(RedisError) -> ChangeRecord? {
         guard let change = try await changes(limit: 200).first(where: { $0.pausedQueue != nil }) else { return nil }
         return change.pausedQueue == true ? change : nil
