@@ -1,31 +1,31 @@
 import HaulContract
 import HaulHTTP
 
-/// Where a chain of redirects led. Further requests for the same entity go there directly.
+/// The URL to which a chain of redirects led. Further requests for the same entity are sent there directly.
 struct FinalURL: Sendable {
     /// The response's URL.
     let url: WebURL
-    /// The URL where the chain began. Custom headers and credentials are sent only to its origin.
+    /// The URL with which the chain began. Custom headers and credentials are sent only to its origin.
     let origin: WebURL
     let cookies: CookieJar
 
     /// Whether a redirect led to another URL.
-    var isElsewhere: Bool { url != origin }
+    var isRedirected: Bool { url != origin }
 
     /// The `Entity.resource` of this URL's responses. A URL without a query and without a redirect needs none, because
     /// the `source` that is kept beside it is the whole URL.
-    var resource: String { isElsewhere || url.query != nil ? url.resource : "" }
+    var resource: String { isRedirected || url.query != nil ? url.resource : "" }
 
-    /// The URL as a resume point stores it. Empty without a redirect, if the URL has a query, which may be a secret, or
-    /// if it is longer than a job's URL may be.
+    /// The URL as a resume point stores it. It is empty if there was no redirect, if the URL has a query, which may be
+    /// secret, or if it is longer than the URL of a job may be.
     var text: String {
-        let text = isElsewhere && url.query == nil ? url.withoutCredentials.text : ""
+        let text = isRedirected && url.query == nil ? url.withoutCredentials.text : ""
         return text.utf8.count > URLRule.maxBytes ? "" : text
     }
 }
 
-/// A request to a server, with the redirects that it leads to. Credentials and custom headers are sent only to the
-/// origin where the chain began, except User-Agent and the fields of a body. A redirect from https to http is refused.
+/// Sends a request and follows its redirects. Credentials and custom headers are sent only to the origin of the first
+/// URL, except User-Agent and the headers that describe a body. A redirect from https to http is refused.
 struct RedirectFollower: Sendable {
     static let maxRedirects = 10
 
@@ -39,14 +39,14 @@ struct RedirectFollower: Sendable {
     let trace: (@Sendable (String) -> Void)?
     let authentication: Authentication
     /// After a 301 or 302 a POST is sent again with its body, as after a 307 or 308, so that an uploaded file arrives.
-    var keepsBody = false
+    var repeatsPOST = false
     /// A server that has the entity only in a compressed form responds with 406 to `Accept-Encoding: identity`. Then
     /// the request is repeated once without that field, and the compressed bytes are stored as they are.
-    var takesAnyCoding = false
+    var acceptsAnyEncoding = false
 
     /// Follows redirects, and returns the final response with its URL.
     ///
-    /// - Parameter finalURL: The end of an earlier chain, where this one starts.
+    /// - Parameter finalURL: The result of an earlier chain, with whose URL this one begins.
     func send(
         _ mirror: Mirrors.Mirror, _ headers: [HeaderField], from finalURL: FinalURL? = nil
     ) async throws(TransferError) -> (Transfer, FinalURL) {
@@ -56,7 +56,7 @@ struct RedirectFollower: Sendable {
         return try await send(origin, headers, from: finalURL)
     }
 
-    /// The same for a URL.
+    /// Follows redirects from `origin`, or from `finalURL` if it is given.
     func send(
         _ origin: WebURL, _ headers: [HeaderField], from finalURL: FinalURL? = nil
     ) async throws(TransferError) -> (Transfer, FinalURL) {
@@ -64,17 +64,17 @@ struct RedirectFollower: Sendable {
         var cookies = finalURL?.cookies ?? cookies
         var (request, custom) = (template, custom)
         for _ in 0...Self.maxRedirects {
-            let isAtHome = current.hasSameOrigin(as: origin)
+            let isSameOrigin = current.hasSameOrigin(as: origin)
             request.headers =
                 headers
                 + custom.filter { field in
                     let name = field.name.lowercased()
                     // Fields that describe the body are sent with it.
-                    return isAtHome || name == "user-agent" || request.body != nil && name.hasPrefix("content-")
+                    return isSameOrigin || name == "user-agent" || request.body != nil && name.hasPrefix("content-")
                 }
             if let cookie = cookies.header(for: current) { request.headers.append(HeaderField("Cookie", cookie)) }
             var transfer = try await send(request, to: current)
-            if transfer.head.status == 406, takesAnyCoding, ["GET", "HEAD"].contains(request.method),
+            if transfer.head.status == 406, acceptsAnyEncoding, ["GET", "HEAD"].contains(request.method),
                 request.headers.contains(.identity)
             {
                 await transfer.discard()
@@ -100,7 +100,7 @@ struct RedirectFollower: Sendable {
             }
             trace?("redirect (\(transfer.head.status)) to \(MaskedURL.text(next.text))")
             let status = transfer.head.status
-            if status == 303 && request.method != "HEAD" || request.method == "POST" && status < 303 && !keepsBody {
+            if status == 303 && request.method != "HEAD" || request.method == "POST" && status < 303 && !repeatsPOST {
                 // The response is at another URL, to be fetched by GET (RFC 9110 section 15.4).
                 (request.method, request.body) = ("GET", nil)
                 custom.removeAll { $0.name.lowercased().hasPrefix("content-") }
@@ -120,21 +120,23 @@ struct RedirectFollower: Sendable {
         else {
             return try await engine.start(plain)
         }
-        var answers = 0
+        var attempts = 0
         while true {
-            let answer = digests.authorization(login, method: request.method, for: url)
+            let authorization = digests.authorization(login, method: request.method, for: url)
             var sent = plain
-            if let answer {
+            if let authorization {
                 sent.url = url.withoutCredentials.text
-                sent.headers.append(HeaderField("Authorization", answer))
+                sent.headers.append(HeaderField("Authorization", authorization))
             } else if authentication != .atOnce, !digests.takesBasic(url) {
                 sent.url = url.withoutCredentials.text
             }
             let transfer = try await engine.start(sent)
-            guard transfer.head.status == 401, answers < 3,
-                record(transfer.head, from: url, isFirst: answers == 0, hasSentDigest: answer != nil)
+            guard transfer.head.status == 401, attempts < 3,
+                record(transfer.head, from: url, isFirst: attempts == 0, hasSentDigest: authorization != nil)
             else {
-                guard transfer.head.status == 401, authentication == .digestOnly, answer == nil else { return transfer }
+                guard transfer.head.status == 401, authentication == .digestOnly, authorization == nil else {
+                    return transfer
+                }
                 await transfer.discard()
                 throw .failed(
                     Failure(
@@ -142,7 +144,7 @@ struct RedirectFollower: Sendable {
                         "the server does not offer Digest, and the password may not be sent in any other way",
                         isFinal: true))
             }
-            answers += 1
+            attempts += 1
             await transfer.discard()
         }
     }

@@ -32,7 +32,7 @@ extension RetryPolicy {
         guard isRetryable, isFurther || attempt <= retries else { return .end(isRetryable: isRetryable) }
         var generator = SystemRandomNumberGenerator()
         let wait = delay(
-            attempt: attempt, retryAfter: failure.retryAfter, longest: isWebhook ? 10_800 : 300, using: &generator)
+            retry: attempt, retryAfter: failure.retryAfter, maxDelay: isWebhook ? 10_800 : 300, using: &generator)
         return isFurther ? .retryAfterProgress(after: wait) : .retry(after: wait)
     }
 }

@@ -16,7 +16,7 @@ extension Job {
 }
 
 extension Job.Batch {
-    /// The largest number of jobs of a batch.
+    /// The maximum number of jobs of a batch.
     package static let maxSize: Int64 = 100_000
     package static let rule =
         "must be a name of 1 to 128 of the characters A-Z a-z 0-9 . _ : -, or an object of a name, and perhaps size "

@@ -1,7 +1,7 @@
 // The defaults that a queue adds to its jobs: docs/operate/queues.md.
 
 extension JobField {
-    /// The largest size of one default, in bytes of JSON.
+    /// The maximum size of one default, in bytes of JSON.
     package static let maxDefaultBytes = 4096
     package static let defaultRule = "must be JSON of at most \(maxDefaultBytes) bytes"
 

@@ -22,7 +22,7 @@ extension Job {
         public var bodyBase64: String?
         /// The statuses that count as success. If empty, 200 to 299.
         public var expect: [ClosedRange<Int>] = []
-        /// The largest allowed body of the response in bytes, at most 1 MiB. A longer response makes the job fail.
+        /// The maximum body of the response in bytes, at most 1 MiB. A longer response makes the job fail.
         public var maxResponse: Int?
         /// Whether the server recognizes a repeated request by its Idempotency-Key, which is the job's id. If so, a
         /// worker may send even a POST again.
@@ -33,8 +33,8 @@ extension Job {
         /// A request without any of these fields.
         public init() {}
 
-        /// The largest value of `maxResponse`, in bytes.
-        package static let largestResponse = 1 << 20
+        /// The maximum value of `maxResponse`, in bytes.
+        package static let maxResponse = 1 << 20
 
         /// Whether a response with this status is a success.
         package func expects(_ status: Int) -> Bool {

@@ -79,15 +79,15 @@ public struct Job: Sendable, Equatable {
     public var headers: [HeaderField] = []
     /// The body of the request. A job with a body needs an ``id``.
     public var body: String?
-    /// The largest number of connections for this file, 1 to 16.
+    /// The maximum number of connections for this file, 1 to 16.
     public var connections: Int?
     /// The limit in bytes per second, over all connections of the job.
     public var limitRate: Int64?
-    /// The largest allowed size of the file, in bytes.
+    /// The maximum size of the file, in bytes.
     public var maxBytes: Int64?
     /// The lowest allowed speed in bytes per second, on average over 30 seconds. A slower attempt fails.
     public var minSpeed: Int64?
-    /// The largest number of failed attempts in a row after the first one, 0 to 1000.
+    /// The maximum number of failed attempts in a row after the first one, 0 to 1000.
     public var retries: Int?
     /// How long it may take to establish a connection, from 0.1 seconds to a day.
     public var connectTimeout: Duration?

@@ -35,10 +35,10 @@ package struct JobField: Sendable {
 
     /// The largest integer that every JSON parser keeps exact.
     package static let maxInteger: Int64 = 1 << 53 - 1
-    /// The largest size of an element in bytes, so that no element keeps Redis busy for long.
+    /// The maximum size of an element in bytes, so that no element keeps Redis busy for long.
     package static let maxElementBytes = 16 << 10
     package static let elementRule = "must be at most \(maxElementBytes) bytes"
-    /// The largest size of an element without the contents of its strings, because such a byte costs Redis more time
+    /// The maximum size of an element without the contents of its strings, because such a byte costs Redis more time
     /// than a byte of a string.
     package static let maxSkeletonBytes = 6 << 10
     package static let skeletonRule = "must be at most \(maxSkeletonBytes) bytes besides its texts"
@@ -113,8 +113,8 @@ package struct JobField: Sendable {
             "expect", .statuses,
             "must be a list of 1 to 16 statuses from 100 to 599, or ranges of them like \"200-299\"", of: withResponse),
         JobField(
-            "max_response", .integer(0...Int64(Job.Request.largestResponse)),
-            "must be a whole number from 0 to \(Job.Request.largestResponse)", of: withResponse),
+            "max_response", .integer(0...Int64(Job.Request.maxResponse)),
+            "must be a whole number from 0 to \(Job.Request.maxResponse)", of: withResponse),
         JobField("idempotent", .flag, "must be true or false", of: withResponse),
         JobField(
             "webhook", .id, "must be the name of a secret: 1 to 128 of the characters A-Z a-z 0-9 . _ : -",

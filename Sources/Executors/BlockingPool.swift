@@ -27,7 +27,7 @@ package final class BlockingPool: Sendable {
 
     /// - Parameters:
     ///   - name: The name of the threads in debuggers (15 bytes are shown).
-    ///   - limit: The largest number of threads, and so of calls that run at once.
+    ///   - limit: The maximum number of threads, and so of calls that run at once.
     package init(name: String, limit: Int) {
         (self.name, self.limit) = (name, limit)
         state = Box(State())

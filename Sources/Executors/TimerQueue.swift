@@ -61,14 +61,14 @@ struct TimerQueue {
         heap.removeLast()
         var parent = 0
         while true {
-            var least = parent
-            for child in [2 * parent + 1, 2 * parent + 2] where child < heap.count && heap[child].isBefore(heap[least])
+            var first = parent
+            for child in [2 * parent + 1, 2 * parent + 2] where child < heap.count && heap[child].isBefore(heap[first])
             {
-                least = child
+                first = child
             }
-            if least == parent { return }
-            heap.swapAt(parent, least)
-            parent = least
+            if first == parent { return }
+            heap.swapAt(parent, first)
+            parent = first
         }
     }
 

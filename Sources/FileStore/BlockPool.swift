@@ -32,8 +32,8 @@ final class BlockPool: Sendable {
     private let state: Mutex<State>
 
     /// - Parameters:
-    ///   - large: The largest number of large blocks.
-    ///   - small: The largest number of small blocks.
+    ///   - large: The maximum number of large blocks.
+    ///   - small: The maximum number of small blocks.
     init(large: Int, small: Int) {
         (largeLimit, smallLimit) = (large, small)
         state = Mutex(State())

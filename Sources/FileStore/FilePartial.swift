@@ -231,7 +231,7 @@ final class FilePartial: Partial {
             switch error {
             // The partial file is gone, because the run that has the lease now took it over or because the whole root
             // is gone.
-            case .fenced: return FileCommit.Named(outcome: store.troubleNow() == nil ? .fenced : .storeIsGone)
+            case .fenced: return FileCommit.Named(outcome: store.faultNow() == nil ? .fenced : .storeIsGone)
             case .failed(let error): throw error
             }
         }

@@ -6,7 +6,7 @@ extension FileStore {
     static func isFull(_ systemError: Int32) -> Bool { systemError == ENOSPC || systemError == EDQUOT }
 
     /// Why no job can run here now, whatever the job is; nil if nothing is wrong. Blocks.
-    func troubleNow() -> String? {
+    func faultNow() -> String? {
         guard hasSpace() else { return "the disk is full" }
         var code = directory.tryWriting()
         if code == ENOENT || code == ESTALE {

@@ -7,7 +7,7 @@ package import HaulStorage
 extension FileStore: DurableStore {
     package var name: String { root }
 
-    package func trouble() async -> String? { await path.blocking.run { self.troubleNow() } }
+    package func fault() async -> String? { await path.blocking.run { self.faultNow() } }
 
     package func begin(_ request: FileRequest, generation: String, suggested: String) -> any Partial {
         FilePartial(self, request, generation: generation, suggested: suggested)

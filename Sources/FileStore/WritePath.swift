@@ -28,8 +28,8 @@ package final class WritePath: Sendable {
     private let waiting = Atomic(0)
 
     /// - Parameters:
-    ///   - blocks: The largest number of 2 MiB blocks.
-    ///   - smallBlocks: The largest number of 128 KiB blocks.
+    ///   - blocks: The maximum number of 2 MiB blocks.
+    ///   - smallBlocks: The maximum number of 128 KiB blocks.
     ///   - writers: The number of threads that write.
     package init(
         blocks: Int = 12, smallBlocks: Int = 192, writers: Int = 2,

@@ -9,7 +9,7 @@ public struct QueueStatistics: Sendable, Equatable {
     public let rejected: Int
     /// Whether the queue is paused: no job starts.
     public let isPaused: Bool
-    /// The largest number of jobs that run at once over all workers. nil if only the workers' slots limit it.
+    /// The maximum number of jobs that run at once over all workers. nil if only the workers' slots limit it.
     public let maxRunning: Int?
     /// The number of workers that have ticked in the last 10 seconds. If it is 0, pushed jobs wait.
     public let workers: Int
@@ -67,7 +67,7 @@ extension HaulQueue {
     /// - Parameters:
     ///   - state: Any state.
     ///   - skipping: The number of jobs to skip.
-    ///   - limit: The largest number of ids to return.
+    ///   - limit: The maximum number of ids to return.
     public func ids(
         in state: JobState, skipping: Int = 0, limit: Int = 1000
     ) async throws(HaulError) -> [String] {
@@ -89,7 +89,7 @@ extension HaulQueue {
     /// The jobs with these ids, as in their hashes, in the order of `ids`. Leaves out unknown jobs.
     public func status(of ids: [String]) async throws(HaulError) -> [JobStatus] {
         var result: [JobStatus] = []
-        for page in ids.pages(of: 500) {
+        for page in ids.chunks(ofCount: 500) {
             result += try await mappingErrors { () throws(RedisError) in try await queue.jobs(Array(page)) }.map(
                 JobStatus.init)
         }

@@ -16,7 +16,7 @@ public struct QueueEvents: AsyncSequence, Sendable {
 
     /// One consumer.
     public struct AsyncIterator: AsyncIteratorProtocol, Sendable {
-        /// The largest number of unfinished jobs whose positions are kept. Gaps in the events of others go unnoticed.
+        /// The maximum number of unfinished jobs whose positions are kept. Gaps in the events of others go unnoticed.
         static let maxKnown = 100_000
         /// The longest expected time from an event's publication to its arrival, in milliseconds.
         private static let slack: Int64 = 5000
@@ -99,7 +99,7 @@ public struct QueueEvents: AsyncSequence, Sendable {
                         try await queue.queue.ids(in: state, since: since)
                     })
             }
-            for page in Array(ids).pages(of: 500) {
+            for page in Array(ids).chunks(ofCount: 500) {
                 let news = try await status(of: Array(page), after: positions)
                 for status in news { record(status) }
                 healed += news

@@ -6,23 +6,23 @@ import HaulRedis
 public struct QueueSettings: Sendable, Equatable {
     /// Whether the queue is paused: no job starts.
     public var isPaused = false
-    /// The largest number of jobs that run at once, over all workers.
+    /// The maximum number of jobs that run at once, over all workers.
     public var maxRunning: Int?
     /// The limit of received and sent body bytes per second, over all workers.
     public var rate: Int?
     /// How many jobs may start per second, minute or hour, over all workers: `10/s`, `30/min` or `5/h`.
     public var starts: String?
-    /// The largest number of jobs that run on one host at once, over all workers.
+    /// The maximum number of jobs that run on one host at once, over all workers.
     public var hostConnections: Int?
-    /// The longest that one run of a job may take, in whole seconds. A job cannot lift this limit.
+    /// The maximum duration of a run, in whole seconds. A job cannot lift this limit.
     public var maxSeconds: Duration?
-    /// The smallest number of bytes per second of a download, over 30 s. A job can only ask for more.
+    /// The minimum speed of a download, in bytes per second over 30 s. A job can only ask for more.
     public var minSpeed: Int?
-    /// The largest number of bytes of a file. A job can only ask for less.
+    /// The maximum size of a file, in bytes. A job can only ask for less.
     public var maxBytes: Int?
-    /// The largest number of bytes of responses that Redis keeps. The default is 256 MiB.
+    /// The maximum number of bytes of responses that Redis keeps. The default is 256 MiB.
     public var maxResponsesBytes: Int?
-    /// The largest number of bytes of answers with responses in reply lists. The default is 256 MiB.
+    /// The maximum number of bytes of answers with responses in reply lists. The default is 256 MiB.
     public var maxRepliesBytes: Int?
     /// How many events the queue's stream keeps, about: docs/guides/durable-events.md.
     public var eventStream: Int?
@@ -95,17 +95,17 @@ public struct QueueSettings: Sendable, Equatable {
 
 /// The limits of the whole fleet for one host: docs/operate/queues.md. nil means that there is no limit.
 public struct HostLimits: Sendable, Equatable {
-    /// The largest number of jobs that run on the host at once.
+    /// The maximum number of jobs that run on the host at once.
     public var connections: Int?
     /// How many jobs may start on the host per second, minute or hour: `10/s`, `30/min` or `5/h`.
     public var starts: String?
     /// The limit of received and sent body bytes per second.
     public var rate: Int?
-    /// The longest that one run of a job may take, in seconds.
+    /// The maximum duration of a run, in seconds.
     public var maxSeconds: Int?
-    /// The smallest number of bytes per second of a download, over 30 s.
+    /// The minimum speed of a download, in bytes per second over 30 s.
     public var minSpeed: Int?
-    /// The largest number of bytes of a file.
+    /// The maximum size of a file, in bytes.
     public var maxBytes: Int?
 
     /// The given limits, and no others.

@@ -118,7 +118,7 @@ public struct Replies: AsyncSequence, Sendable {
         /// The ends of open jobs, from their hashes.
         private func ended(_ open: [JobHandle]) async throws(RedisError) -> [Reply] {
             var ends: [Reply] = []
-            for page in open.pages(of: Self.pageSize) {
+            for page in open.chunks(ofCount: Self.pageSize) {
                 let pushes = page.map { KnownPush(id: $0.id, timestamp: $0.pushedAt) }
                 let (jobs, removed) = try await replies.queue.queue.ended(pushes)
                 for record in jobs {

@@ -18,7 +18,7 @@ public struct Reply: Sendable, Identifiable {
         case rejected(reason: String, meta: JSON?)
     }
 
-    /// What distinguishes an end from all others. The same end may come from the list and from the job's hash.
+    /// Identifies an end, because the same one may be read from the list and from the job's hash.
     enum Identity: Hashable {
         case event(id: String, EventPosition)
         case removed(id: String, pushedAt: Int64?)
@@ -40,7 +40,7 @@ public struct Reply: Sendable, Identifiable {
     /// How the job ended. nil for a batch and for a rejected element.
     public var result: JobResult? { if case .job(let result) = end { result } else { nil } }
 
-    /// Removes the end from the list of those that were taken, so that it is not delivered again.
+    /// Removes the end from the list of unacknowledged ones, so that it is not delivered again.
     ///
     /// Retries for a few seconds while Redis cannot be reached. After an error you may call this again, or do nothing:
     /// then the end is delivered again.
@@ -72,16 +72,16 @@ public struct Reply: Sendable, Identifiable {
     }
 }
 
-/// What one iteration has delivered.
+/// Which ends one iteration has delivered, and which of them are acknowledged.
 final class ReplyConsumer: Sendable {
-    /// How many acknowledged ends are known. Later repeats of earlier ones are delivered.
+    /// How many acknowledged ends are remembered. A duplicate of an older one is delivered again.
     private static let maxAcknowledged = 10_000
 
     private struct State {
         /// Delivered, and not acknowledged.
         var delivered: Set<Reply.Identity> = []
         var acknowledged: Set<Reply.Identity> = []
-        /// The same, oldest first, from `oldest` on.
+        /// The acknowledged ends in their order. Those before the index `oldest` are no longer remembered.
         var order: [Reply.Identity] = []
         var oldest = 0
     }
@@ -107,7 +107,7 @@ final class ReplyConsumer: Sendable {
             guard state.acknowledged.count > Self.maxAcknowledged else { return }
             state.acknowledged.remove(state.order[state.oldest])
             state.oldest += 1
-            // Now and then, so that the removal costs little for each end.
+            // Removes many at once, because each removal moves the rest of the array.
             guard state.oldest > Self.maxAcknowledged else { return }
             state.order.removeFirst(state.oldest)
             state.oldest = 0

@@ -53,9 +53,9 @@ struct ResultWait {
         }
     }
 
-    /// Whether the hash must be read after `element`. nil is the end of the interval.
+    /// Whether the hash must be read after `element`, which is nil if the interval has passed without a message.
     ///
-    /// - Throws: `.rejected` if the job's push was rejected, and `.refused`.
+    /// - Throws: `.rejected` if the job's push was rejected, and `.refused` if the user may not subscribe.
     private func requiresRead(_ element: Subscription.Element?) throws(HaulError) -> Bool {
         switch element {
         case nil, .subscribed: return true
@@ -70,15 +70,15 @@ struct ResultWait {
         }
     }
 
-    /// Looks for the push in the list of rejected elements: the event may have been published before the subscription.
-    /// An element that this library wrote begins with `id` and `at`, so the part that is kept contains both.
+    /// Searches the list of rejected elements for the push, because its event may have been published before the
+    /// subscription. The list keeps only the beginning of an element, and this library writes `id` and `at` there.
     ///
     /// - Throws: `.rejected` if the push was rejected.
     private func checkRejected() async throws(HaulError) {
         guard let timestamp = handle.pushedAt else { return }
         let entries: [String]
         do { entries = try await handle.queue.queue.rejected(limit: 20) } catch {
-            // An ACL may forbid the list.
+            // An ACL may forbid reading the list.
             return
         }
         for entry in entries {

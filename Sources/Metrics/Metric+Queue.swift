@@ -21,7 +21,8 @@ extension Metric {
         "haul_queue_slots_taken", by: "queue", help: "Of these, slots that have a job now.")
     package static let queuePaused = gauge("haul_queue_paused", by: "queue", help: "1 if no jobs are started.")
     package static let queueMaxRunning = gauge(
-        "haul_queue_max_running", by: "queue", help: "The most jobs that may run at once; absent without a limit.")
+        "haul_queue_max_running", by: "queue",
+        help: "The maximum number of jobs that may run at once; absent without a limit.")
     package static let queueLastTick = gauge(
         "haul_queue_last_tick_timestamp_seconds", by: "queue",
         help: "Unix time of the last heartbeat of any worker; absent if there was none.")

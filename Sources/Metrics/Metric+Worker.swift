@@ -90,7 +90,7 @@ extension Metric {
     package static let processMemory = gauge("process_resident_memory_bytes", help: "Resident memory.")
     package static let processDescriptors = gauge("process_open_fds", help: "Open file descriptors.")
     package static let processDescriptorLimit = gauge(
-        "process_max_fds", help: "The most file descriptors that may be open.")
+        "process_max_fds", help: "The maximum number of file descriptors that may be open.")
     package static let processStart = gauge(
         "process_start_time_seconds", help: "Unix time at which the process started.")
 

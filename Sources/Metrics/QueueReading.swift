@@ -40,7 +40,7 @@ struct QueueReading: Sendable {
         exposition.add(.queueSlots, label, slots)
         exposition.add(.queueSlotsTaken, label, taken)
         exposition.add(.queuePaused, label, stats.isPaused ? 1 : 0)
-        if let most = stats.maxRunning { exposition.add(.queueMaxRunning, label, most) }
+        if let maxRunning = stats.maxRunning { exposition.add(.queueMaxRunning, label, maxRunning) }
         if let timestamp = stats.lastTick { exposition.add(.queueLastTick, label, Double(timestamp) / 1000) }
         totals.add(to: &exposition, label)
     }

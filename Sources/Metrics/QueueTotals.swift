@@ -7,7 +7,7 @@ struct QueueTotals: Sendable {
         "restarted",
         "resumed", "retrying", "started", "waiting", "warning",
     ]
-    /// The largest number of error codes with a series of their own. Servers choose codes such as `http_599`, so their
+    /// The maximum number of error codes with a series of their own. Servers choose codes such as `http_599`, so their
     /// number must be limited.
     private static let maxCodes = 100
 

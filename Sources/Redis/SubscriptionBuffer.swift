@@ -6,7 +6,7 @@ import Synchronization
 /// The connections' thread never waits for a consumer. If a slow consumer lets the buffer fill up, all buffered
 /// elements are dropped and replaced by `.subscribed`. The consumer then catches up as after a lost connection.
 final class SubscriptionBuffer: Sendable {
-    /// The largest number of buffered elements.
+    /// The maximum number of buffered elements.
     static let maxElements = 50_000
     /// The number of buffered bytes, of channel names and payloads, above which the next element empties the buffer.
     static let maxBytes = 16 << 20

@@ -14,7 +14,7 @@ package protocol Partial: BodyDestination, AnyObject {
     var written: ByteIntervals { get }
 
     /// The written bytes that another run could continue after the last checkpoint.
-    var continuable: ByteIntervals { get }
+    var resumable: ByteIntervals { get }
 
     /// The first error of a write or a sync. It is never cleared.
     var error: TransferError? { get }
@@ -66,7 +66,7 @@ extension Partial {
     package var alignment: Int64 { 1 << 20 }
     package var maxSinks: Int { 64 }
     package var hasMoreToReport: Bool { false }
-    package var continuable: ByteIntervals { written }
+    package var resumable: ByteIntervals { written }
 }
 
 /// What is durable of a partial file.

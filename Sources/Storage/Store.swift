@@ -16,7 +16,7 @@ package protocol Store: Sendable {
     var waitsFor: String { get }
 
     /// Why this store can take no job now, whatever the job is; nil if nothing is wrong.
-    func trouble() async -> String?
+    func fault() async -> String?
 
     /// A new generation of a job's partial file. Nothing is created before it is opened or put.
     ///

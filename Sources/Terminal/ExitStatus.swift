@@ -33,7 +33,7 @@ package enum ExitStatus: Int32, Error {
             texts?.append(whole)
             return texts != nil
         }
-        if !isCollected { Terminal.complain("haul: \(whole)") }
+        if !isCollected { Terminal.printError("haul: \(whole)") }
         return status
     }
 

@@ -24,7 +24,7 @@ package enum Password {
         guard isatty(STDIN_FILENO) == 1 else { return readLine(strippingNewline: true) ?? "" }
         func ask(_ text: String) -> String {
             _ = text.withCString { write(STDERR_FILENO, $0, strlen($0)) }
-            defer { Terminal.complain("") }
+            defer { Terminal.printError("") }
             return readLine(strippingNewline: true) ?? ""
         }
         return try HiddenInput.hiding(on: STDIN_FILENO) {

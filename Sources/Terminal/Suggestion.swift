@@ -2,10 +2,10 @@
 package enum Suggestion {
     /// The nearest of `words`; nil if none is near enough.
     ///
-    /// - Parameter most: The largest distance that is near enough. [a third of the word's length, at least 1]
-    package static func nearest(to typed: String, among words: [String], within most: Int? = nil) -> String? {
+    /// - Parameter maxDistance: The maximum edit distance. [a third of the word's length, at least 1]
+    package static func nearest(to typed: String, among words: [String], within maxDistance: Int? = nil) -> String? {
         let ranked = words.map { ($0, distance(typed, $0)) }.min { $0.1 < $1.1 }
-        guard let (word, distance) = ranked, distance <= most ?? max(1, word.count / 3) else { return nil }
+        guard let (word, distance) = ranked, distance <= maxDistance ?? max(1, word.count / 3) else { return nil }
         return word
     }
 
@@ -18,11 +18,11 @@ package enum Suggestion {
             var row = [i]
             for j in 1..<(b.count + 1) {
                 let replaced = rows[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)
-                var least = min(replaced, rows[i - 1][j] + 1, row[j - 1] + 1)
+                var cost = min(replaced, rows[i - 1][j] + 1, row[j - 1] + 1)
                 if i > 1, j > 1, a[i - 1] == b[j - 2], a[i - 2] == b[j - 1] {
-                    least = min(least, rows[i - 2][j - 2] + 1)
+                    cost = min(cost, rows[i - 2][j - 2] + 1)
                 }
-                row.append(least)
+                row.append(cost)
             }
             rows.append(row)
         }

@@ -9,7 +9,7 @@ package struct Table {
         let keepsEnd: Bool
         /// Without space for all columns, the column of the lowest rank is left out first.
         let rank: Int
-        /// The least width before any cut, so that the column does not move while its rows change.
+        /// The minimum width before any cut, so that the column does not move while its rows change.
         let width: Int
         /// The colour of a cell (the number of SGR, such as 31 for red) by its text; nil for none.
         let color: (@Sendable (String) -> Int?)?
@@ -82,13 +82,13 @@ package struct Table {
             widths[index] = max(widest, columns[index].title.count, columns[index].width)
         }
         guard let available else { return widths }
-        func least(_ index: Int) -> Int {
+        func minWidth(_ index: Int) -> Int {
             columns[index].minWidth.map { min(widths[index]!, max($0, columns[index].title.count)) } ?? widths[index]!
         }
         func total(_ width: (Int) -> Int) -> Int {
             widths.keys.reduce(0) { $0 + width($1) + Self.gap } - Self.gap
         }
-        while widths.count > 1, total(least) > available {
+        while widths.count > 1, total(minWidth) > available {
             let last = widths.keys.min { (columns[$0].rank, -$0) < (columns[$1].rank, -$1) }!
             widths[last] = nil
         }
@@ -96,7 +96,7 @@ package struct Table {
         var excess = total { widths[$0]! } - available
         while excess > 0 {
             guard
-                let widest = widths.keys.filter({ widths[$0]! > least($0) }).max(by: {
+                let widest = widths.keys.filter({ widths[$0]! > minWidth($0) }).max(by: {
                     (widths[$0]!, $0) < (widths[$1]!, $1)
                 })
             else { break }

@@ -59,7 +59,7 @@ package enum Terminal {
                 poll(&output, 1, -1)
             case EPIPE: (isFollowing.load(ordering: .relaxed) ? ExitStatus.jobFailed : .done).leave()
             case let code:
-                complain("haul: standard output cannot be written: \(String(cString: strerror(code)))")
+                printError("haul: standard output cannot be written: \(String(cString: strerror(code)))")
                 ExitStatus.jobFailed.leave()
             }
         }
@@ -68,7 +68,7 @@ package enum Terminal {
     package static func line(_ text: String) { write(text + "\n") }
 
     /// Writes a line to standard error.
-    package static func complain(_ text: String) { prompt(text + "\n") }
+    package static func printError(_ text: String) { prompt(text + "\n") }
 
     /// Writes to standard error, without a newline.
     package static func prompt(_ line: String) {

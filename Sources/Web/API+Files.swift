@@ -31,12 +31,12 @@ extension API {
         if request["if-none-match"]?.contains(tag) ?? false { return ServerResponse(304, fields: fields) }
         // A part of another version must not be joined with this one.
         let isSameVersion = request["if-range"].map { $0 == tag } ?? true
-        let range = ServedRange(isSameVersion ? request["range"] : nil, of: size)
+        let range = RequestedRange(isSameVersion ? request["range"] : nil, of: size)
         switch range {
         case .whole: break
         case .part(let part):
             fields.append(("Content-Range", "bytes \(part.lowerBound)-\(part.upperBound - 1)/\(size)"))
-        case .beyond: return ServerResponse(416, fields: [("Content-Range", "bytes */\(size)")])
+        case .unsatisfiable: return ServerResponse(416, fields: [("Content-Range", "bytes */\(size)")])
         }
         guard let hold = streams.hold(counter.next(), for: caller) else {
             throw APIError(429, .tooMany, "too many streams and files are open: wait until one has ended")

@@ -142,7 +142,7 @@ extension API {
                         try await Task.sleep(until: begun + Self.pace, clock: .continuous)
                     }
                 } catch let error as APIError {
-                    try? await writer.send("event: trouble\ndata: \(error.json())\n\n")
+                    try? await writer.send("event: failure\ndata: \(error.json())\n\n")
                 } catch {}
                 if let topic, let buffer { await hub.leave(topic, buffer) }
             })
@@ -166,7 +166,7 @@ extension API {
             let data = try await text(of: resource, isWatched: true)
             return "event: change\ndata: {\"watch\":\(JSON.quoted(name)),\"data\":\(data)}\n\n"
         } catch {
-            return "event: trouble\ndata: \(error.json(watch: name))\n\n"
+            return "event: failure\ndata: \(error.json(watch: name))\n\n"
         }
     }
 

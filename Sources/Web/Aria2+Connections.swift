@@ -10,7 +10,7 @@ extension Aria2 {
     private static let crossOrigin: [(name: String, value: String)] = [
         ("Access-Control-Allow-Origin", "*"), ("Cache-Control", "no-store"),
     ]
-    private static let largest = 1 << 20
+    private static let maxMessage = 1 << 20
 
     func decide(_ request: ServerRequest, _ hub: EventHub, _ streams: Quota<UInt64>, _ number: UInt64) throws(APIError)
         -> HTTPServer.Decision
@@ -89,7 +89,7 @@ extension Aria2 {
         _ inputs: AsyncStream<Input>, _ request: ServerRequest, _ writer: ResponseWriter,
         _ events: () async throws -> [String]
     ) async throws {
-        var reader = WebSocketReader(maxLength: Self.largest)
+        var reader = WebSocketReader(maxLength: Self.maxMessage)
         var (isAllowed, spoken) = (admission.accounts == nil && request["origin"] == nil, ContinuousClock.now)
         for await input in inputs {
             switch input {

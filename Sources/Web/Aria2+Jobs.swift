@@ -1,19 +1,19 @@
 import HaulBus
 import HaulContract
 
-// Jobs in the form in which aria2 shows and accepts them: docs/operate/aria2.md.
+// Converts jobs to and from the format of aria2's RPC: docs/operate/aria2.md.
 
 extension Aria2 {
-    /// The fields of a job's hash that a download of aria2 shows.
+    /// The fields of a job's hash that are converted.
     static let fields = [
         "state", "url", "path", "file", "received", "total", "speed", "error", "message", "attempt", "created",
     ]
 
-    /// A download as aria2 describes it: all values are texts, and the gid is the job's id.
+    /// A job as a download of aria2. All values are strings, and the gid is the id of the job.
     ///
     /// - Parameters:
-    ///   - fields: Of the job's hash; empty if no worker has claimed it.
-    ///   - keys: The members that were asked for; empty for all.
+    ///   - fields: The fields of the job's hash; empty if no worker has claimed it.
+    ///   - keys: The requested members; empty for all.
     static func download(_ job: ListedJob, _ state: JobState, _ fields: [String: String], keys: Set<String>) -> String {
         func number(_ name: String) -> String { String(max(0, fields[name].flatMap { Int64($0) } ?? 0)) }
         let url = fields["url"] ?? job.maskedURL ?? ""
@@ -28,7 +28,7 @@ extension Aria2 {
         file.set("selected", "true")
         file.set("uris", json: uris(url))
         var members: [(String, String)] = [
-            ("gid", JSON.quoted(job.id)), ("status", JSON.quoted(word(for: state))),
+            ("gid", JSON.quoted(job.id)), ("status", JSON.quoted(status(of: state))),
             ("totalLength", JSON.quoted(total)),
             ("completedLength", JSON.quoted(received)), ("uploadLength", "\"0\""),
             ("downloadSpeed", JSON.quoted(state == .running ? number("speed") : "0")), ("uploadSpeed", "\"0\""),
@@ -52,7 +52,7 @@ extension Aria2 {
         #"[{"uri":\#(JSON.quoted(url)),"status":"used"}]"#
     }
 
-    private static func word(for state: JobState) -> String {
+    private static func status(of state: JobState) -> String {
         switch state {
         case .running: "active"
         case .queued, .scheduled: "waiting"
@@ -83,8 +83,8 @@ extension Aria2 {
         }
     }
 
-    /// The element of `aria2.addUri`. Options that have no counterpart are ignored, as aria2's clients send all that
-    /// they know.
+    /// The element to push for `aria2.addUri`. Options without a counterpart are ignored, because clients of aria2 send
+    /// all options that they know.
     static func element(_ uris: [String], _ options: JSON?) throws(Failure) -> Element {
         func option(_ name: String) -> String? { options?[name]?.string.flatMap { $0.isEmpty ? nil : $0 } }
         var members = JSONObject()

@@ -77,7 +77,7 @@ enum Shapes {
         JSONMember("paused", .flag, "Whether the queue is paused.", isAlways: true),
         JSONMember("paused_by", .text, "Who paused it, if that was recorded."),
         JSONMember("paused_at", .integer, "Unix milliseconds at which that user paused it."),
-        JSONMember("max_running", .integer, "The most jobs that run at once, if that is limited."),
+        JSONMember("max_running", .integer, "The maximum number of jobs that run at once, if that is limited."),
         JSONMember("workers", .counts(WorkerState.allCases.map(\.rawValue)), "Workers in each state.", isAlways: true),
         JSONMember(
             "oldest_waiting", .integer, "Unix milliseconds at which the job that waits longest was pushed."),

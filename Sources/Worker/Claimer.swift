@@ -14,7 +14,7 @@ final class Claimer: Sendable {
         var isCalling = false
     }
 
-    /// The most claims in one call. Redis bounds the work of a call by itself: Lua/claim/claims.lua.
+    /// The maximum number of claims in one call. Redis bounds the work of a call by itself: Lua/claim/claims.lua.
     static let maxClaims = 16
 
     private let state = Mutex(State())

@@ -7,14 +7,14 @@ import Synchronization
 /// The claims and registrations of a queue. It owns the tokens of all claims, from before a claim is requested until its
 /// settle is answered.
 final class Claims: Sendable {
-    /// The longest wait for a job. The claim behind it also finds elements that earlier waits have left in `held`.
+    /// The maximum wait for a job. The claim behind it also finds elements that earlier waits have left in `held`.
     static let block: Duration = .seconds(5)
 
     private let queue: Queue
     private let waiter: Redis
     private let process: WorkerIdentity
     private let grace: Grace
-    private let trouble: RedisTrouble
+    private let redisErrors: RedisErrorHandler
     private let ticks: TickRequests
     private let pacer: Pacer
     private let queueLog: QueueLogger
@@ -23,11 +23,11 @@ final class Claims: Sendable {
     private let ledger = Mutex(ClaimLedger())
 
     init(
-        _ queue: Queue, waiter: Redis, process: WorkerIdentity, _ grace: Grace, _ trouble: RedisTrouble,
+        _ queue: Queue, waiter: Redis, process: WorkerIdentity, _ grace: Grace, _ redisErrors: RedisErrorHandler,
         _ ticks: TickRequests, _ pacer: Pacer, _ queueLog: QueueLogger, log: Logger
     ) {
         (self.queue, self.waiter, self.process, self.grace) = (queue, waiter, process, grace)
-        (self.trouble, self.ticks, self.pacer, self.queueLog, self.log) = (trouble, ticks, pacer, queueLog, log)
+        (self.redisErrors, self.ticks, self.pacer, self.queueLog, self.log) = (redisErrors, ticks, pacer, queueLog, log)
     }
 
     /// This process, with the session of its last registration.
@@ -40,27 +40,28 @@ final class Claims: Sendable {
     /// The worker claims no more jobs of the queue, because an operator has asked for that.
     var isQuiet: Bool { ledger.withLock { $0.isQuiet } }
 
-    /// Redis has told that no more jobs may run.
+    /// Redis has replied that no more jobs may run.
     var isFull: Bool { ledger.withLock { $0.gate == .full } }
 
     /// Redis and this worker may know different claims.
-    var isInDoubt: Bool { ledger.withLock { $0.isInDoubt } }
+    var mayBeOutOfSync: Bool { ledger.withLock { $0.mayBeOutOfSync } }
 
-    func doubt() { ledger.withLock { $0.doubt() } }
+    func markOutOfSync() { ledger.withLock { $0.markOutOfSync() } }
 
     /// The claim is settled, or another worker has it.
     func forget(_ run: Run) { ledger.withLock { $0.forget(run.token) } }
 
     // MARK: Claims
 
-    /// Waits for a job and claims it, and up to `most` if there are more. Empty if there was none, or after a failure.
-    func wait(most: Int) async -> [Claim] {
+    /// Waits for a job and claims it, and up to `maxCount` if there are more. Empty if there was none, or after a
+    /// failure.
+    func wait(maxCount: Int) async -> [Claim] {
         guard ledger.withLock({ $0.mayClaim }) else {
             try? await Task.sleep(for: .milliseconds(100))
             return []
         }
         let isFull = ledger.withLock { $0.gate == .full }
-        return await claiming(most) { tokens throws(RedisError) in
+        return await claiming(maxCount) { tokens throws(RedisError) in
             try await self.queue.waitAndClaim(
                 self.identity, tokens: tokens, block: Self.block, isFull: isFull, on: self.waiter)
         }?.compactMap(accept) ?? []
@@ -97,17 +98,17 @@ final class Claims: Sendable {
         case .quiet: record(.quiet)
         case .stale:
             // Redis has forgotten the worker, or knows a later registration than that of this claim.
-            ledger.withLock { $0.doubt() }
-            ticks.hurry()
+            ledger.withLock { $0.markOutOfSync() }
+            ticks.requestEarlyTick()
         }
         return nil
     }
 
-    /// Notes the state of the queue.
+    /// Records the state of the queue.
     func record(_ gate: QueueGate) {
         guard ledger.withLock({ $0.record(gate) }) else { return }
         log.info(gate == .quiet ? "quiet: claims no more jobs" : "no longer quiet: claims jobs again")
-        // The worker's record in Redis shall say so at once.
+        // So that the worker's record in Redis shows it at once.
         ticks.requestTick()
     }
 
@@ -121,14 +122,14 @@ final class Claims: Sendable {
             let replies = try await ask(tokens)
             let claimed = replies.compactMap { if case .job(let claim) = $0 { claim.run.token } else { nil } }
             ledger.withLock { $0.end(tokens, claimed: claimed) }
-            trouble.recordSuccess(of: .waiting)
+            redisErrors.recordSuccess(of: .waiting)
             return replies
         } catch {
             ledger.withLock { $0.lose(tokens) }
             // At shutdown the worker itself ends the wait.
-            if !grace.isEnding { await trouble.pause(after: error, while: .waiting) }
+            if !grace.isEnding { await redisErrors.pause(after: error, while: .waiting) }
             // The worker claims nothing before it has registered again, which the next tick does.
-            ticks.hurry()
+            ticks.requestEarlyTick()
             return nil
         }
     }
@@ -173,13 +174,13 @@ final class Claims: Sendable {
                 try await queue.redis.connect()
                 wasReached = true
                 try await register(fields)
-                return trouble.recordSuccess(of: .registering)
+                return redisErrors.recordSuccess(of: .registering)
             } catch {
                 guard error.isTransient, wasReached || error.code != .unreachable, !Task.isCancelled else {
                     throw error
                 }
                 wasReached = true
-                await trouble.pause(after: error, while: .registering)
+                await redisErrors.pause(after: error, while: .registering)
             }
         }
     }

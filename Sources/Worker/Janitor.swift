@@ -11,11 +11,11 @@ struct Janitor: Sendable {
     /// Seconds. A file of this age is removed if its job is completed or cancelled. Its worker died before it removed
     /// the file, did not receive the request to do so, or kept the file in case a failover undid the settle.
     var settledAge: Int64 = 50
-    /// The most unfinished jobs in one state of one queue that are looked at.
-    var most = 1_000_000
+    /// If a queue has more unfinished jobs in one state, the janitor does not read them.
+    var maxJobs = 1_000_000
 
     /// The pause between two sweeps, so long that sweeping takes at most a hundredth of the time.
-    private static let pauses = (shortest: Duration.seconds(10), longest: Duration.seconds(3600))
+    private static let pauses = (min: Duration.seconds(10), max: Duration.seconds(3600))
 
     let store: any DurableStore
     let queueServers: [QueueServer]
@@ -34,11 +34,11 @@ struct Janitor: Sendable {
         var last: ContinuousClock.Instant?
         while !Task.isCancelled {
             let begun = ContinuousClock.now
-            let isFull = last.map { begun - $0 >= Self.pauses.longest } ?? true
+            let isFull = last.map { begun - $0 >= Self.pauses.max } ?? true
             if isFull { last = begun }
             await sweep(isFull: isFull)
             let pause = (ContinuousClock.now - begun) * 100
-            try? await Task.sleep(for: min(max(pause, Self.pauses.shortest), Self.pauses.longest))
+            try? await Task.sleep(for: min(max(pause, Self.pauses.min), Self.pauses.max))
         }
     }
 
@@ -66,11 +66,11 @@ struct Janitor: Sendable {
         for queueServer in queueServers {
             guard let counts = try? await queueServer.queue.stats().counts else { return nil }
             for state in JobState.allCases where state != .completed && state != .cancelled {
-                guard counts[state] ?? 0 < most else {
+                guard counts[state] ?? 0 < maxJobs else {
                     warnOfTooMany(state, queueServer)
                     return nil
                 }
-                guard let ids = try? await queueServer.queue.ids(in: state, limit: most) else { return nil }
+                guard let ids = try? await queueServer.queue.ids(in: state, limit: maxJobs) else { return nil }
                 for id in ids { keys.insert(PartialKey.of(id, in: queueServer.queue.name)) }
             }
         }
@@ -82,7 +82,7 @@ struct Janitor: Sendable {
         hasWarnedOfTooMany = true
         log.warning(
             "partial files of unknown jobs are not removed: the queue has too many jobs to read all their ids",
-            metadata: ["queue": "\(queueServer.queue.name)", "state": "\(state)", "most": .stringConvertible(most)])
+            metadata: ["queue": "\(queueServer.queue.name)", "state": "\(state)", "limit": .stringConvertible(maxJobs)])
     }
 
     private func remove(_ leftovers: [Leftover]) async {

@@ -209,7 +209,7 @@ struct JobRunner: Sendable {
         let isWebhook = running.job.request.webhook != nil
         let verdict = RetryPolicy.judge(
             failure, after: result, failed: running.claim.attempt,
-            retries: running.job.retries ?? (isWebhook ? RetryPolicy.webhookRetries : RetryPolicy.retries),
+            retries: running.job.retries ?? (isWebhook ? RetryPolicy.webhookRetries : RetryPolicy.defaultRetries),
             isWebhook: isWebhook, isOvertime: isOvertime)
         return switch verdict {
         case .retry(let delay): .retry(after: delay, failure)

@@ -52,7 +52,7 @@ struct QueueLogger: Sendable {
         let duration = ContinuousClock.now - end.begun
         metrics.runs.record(duration)
         metrics.refetched.increment(by: end.refetched)
-        let (name, message, level) = result.words
+        let (name, message, level) = result.summary
         metrics.ended(name, code: result.failure?.code)
         guard log.logLevel <= level else { return }
         var metadata = self.metadata(end.claim, end.job, ["seconds": .stringConvertible(duration.roundedSeconds)])

@@ -32,7 +32,7 @@ final class QueueMetrics: Sendable {
     /// When the last tick of the whole queue began, and when Redis last replied to one; nil before the first one.
     private let tickTimes = Mutex<(started: ContinuousClock.Instant?, replied: ContinuousClock.Instant?)>((nil, nil))
 
-    /// The largest number of error codes that are counted separately. Servers can make up codes like `http_599`.
+    /// The maximum number of error codes that are counted separately. Servers can make up codes like `http_599`.
     private static let maxCodes = 100
 
     init(queue: String, in registry: MetricsRegistry) {

@@ -7,34 +7,34 @@ import HaulRedis
 import Logging
 import Synchronization
 
-// The tick: it maintains the queue once a second, and reports runs that have news.
+// The tick: it maintains the queue once a second, and reports the runs.
 extension QueueServer {
     /// Serves the queue until the task is cancelled. Ticks once a second, more often if the lease is short
-    /// (Lua/tick/losses.lua relies on that), and when a run has news.
+    /// (Lua/tick/losses.lua relies on that), and when a run has something to report.
     func serve(_ fields: @escaping @Sendable () -> [(String, String)]) async {
         await withDiscardingTaskGroup { group in
             group.addTask { await self.listen() }
             group.addTask { await self.leftovers.run() }
-            group.addTask { await self.rates.run(self.queue, as: self.claims, self.trouble) }
+            group.addTask { await self.rates.run(self.queue, as: self.claims, self.redisErrors) }
             group.addTask { await self.pacer.run { self.claims.identity } }
             if let replicaWait { group.addTask { await replicaWait.run() } }
             group.addTask { await self.ticks.run(every: min(.seconds(1), self.queue.policy.lease / 4)) }
-            for await _ in ticks.nudges {
+            for await _ in ticks.wakeUps {
                 if Task.isCancelled { break }
-                // After a doubt about the connection, the tick is of the whole queue and reports all runs.
-                let isFullTick = ticks.takeFullTick() || claims.isInDoubt
-                let news = isFullTick ? [] : table.runs.filter(\.hasNews)
+                // After a failed call Redis may know other claims than this worker, so that all runs are reported.
+                let isFullTick = ticks.takeFullTick() || claims.mayBeOutOfSync
+                let pending = isFullTick ? [] : table.runs.filter(\.needsTick)
                 if isFullTick {
                     await tick(fields())
-                } else if !news.isEmpty {
-                    await tick(fields(), .operations, of: news)
+                } else if !pending.isEmpty {
+                    await tick(fields(), .operations, of: pending)
                 }
             }
             group.cancelAll()
         }
     }
 
-    /// Reads the rate limits of hosts, if there are any. Logs each limit without effect once.
+    /// Reads the rate limits of hosts, if there are any. Logs each limit that has no effect, but only once.
     private func applyLimits(_ reply: TickReply) async {
         var ignored = reply.ignored.map { name in "\(name) \(QueueSetting(name: name)?.rule ?? "is not a setting")" }
         if reply.hasHostLimits {
@@ -53,8 +53,8 @@ extension QueueServer {
         }
     }
 
-    /// Records in Redis that a run has begun, before it has. If Redis fails, the run begins all the same: then the loss
-    /// of its worker is not counted as a crash.
+    /// Records in Redis that a run begins. If Redis fails, the run begins nevertheless, but the loss of its worker will
+    /// not be counted as a crash.
     func reportActive(_ run: Run) async {
         var report = RunReport()
         report.set(isActive: true, of: run)
@@ -62,8 +62,8 @@ extension QueueServer {
         try? await queue.perform(&tick)
     }
 
-    /// Records in Redis that a run is about to send what must not be sent twice. False if another worker has the job.
-    /// nil if Redis failed; then a pause has passed.
+    /// Records in Redis that a run is about to send what must not be sent twice. Returns false if another worker has
+    /// the job, and nil, after a pause, if Redis failed.
     func reportSent(_ running: RunningJob) async -> Bool? {
         var report = RunReport()
         report.fields.append(("sent", running.run.token))
@@ -72,31 +72,30 @@ extension QueueServer {
         do throws(RedisError) {
             try await queue.perform(&tick)
         } catch {
-            await trouble.pause(after: error, while: .settling)
+            await redisErrors.pause(after: error, while: .settling)
             return nil
         }
         apply(tick.reply, of: running, sent: sent)
         return !tick.reply.fenced.contains(running.run.token)
     }
 
-    /// Reports one run now. That extends its lease, too.
+    /// Reports one run now, which also extends its lease.
     func report(_ running: RunningJob) async { await tick([], .runs, of: [running]) }
 
-    /// Ticks now, with all runs or only `some`. False if Redis failed; then a pause has passed.
+    /// Ticks now, with all runs or only `some`. Returns false, after a pause, if Redis failed.
     @discardableResult
-    func tick(_ fields: [(String, String)], _ extent: Tick.Extent = .queue, of some: [RunningJob]? = nil) async -> Bool
-    {
+    func tick(_ fields: [(String, String)], _ scope: Tick.Scope = .queue, of some: [RunningJob]? = nil) async -> Bool {
         let runs = some ?? table.runs
         let sent = ContinuousClock.now
-        if extent == .queue { metrics.recordTickStart() }
+        if scope == .queue { metrics.recordTickStart() }
         let reports = runs.map { $0.takeProgressReport() }
-        let gone = extent == .queue ? state.withLock { exchange(&$0.gone, with: []) } : []
-        // `received` is only for ticks of the whole queue, which add what is new of it to the queue's total.
-        let received = extent == .queue ? [("received", String(table.bytes.received))] : []
+        let deadWorkers = scope == .queue ? state.withLock { exchange(&$0.deadWorkers, with: []) } : []
+        // Only ticks of the whole queue report `received`: Redis adds its increase to the queue's total.
+        let received = scope == .queue ? [("received", String(table.bytes.received))] : []
         var tick = Tick(
-            claims.identity, extent, runs: Array(zip(runs.map(\.run), reports)),
+            claims.identity, scope, runs: Array(zip(runs.map(\.run), reports)),
             fields: claims.fieldsWithState(fields) + received,
-            isHeld: claims.isFull, gone: gone)
+            isHeld: claims.isFull, deadWorkers: deadWorkers)
         var failure: RedisError?
         do throws(RedisError) {
             try await claims.registerIfNeeded(fields)
@@ -104,23 +103,23 @@ extension QueueServer {
         } catch {
             failure = error
         }
-        // A tick is several calls. The replies of those that worked count, even if a later one failed.
+        // A tick makes several calls. If a later one fails, the replies to the earlier ones are still applied.
         for running in runs.prefix(tick.reported) { apply(tick.reply, of: running, sent: sent) }
         await leftovers.unlink(tick.reply.dropped)
         await queue.reportUnlinked(tick.reply.dropped)
         await push(tick.reply.owedSteps)
         if let failure {
             for (running, report) in zip(runs, reports).dropFirst(tick.reported) { running.putBack(report) }
-            claims.doubt()
-            await trouble.pause(after: failure, while: .ticking)
+            claims.markOutOfSync()
+            await redisErrors.pause(after: failure, while: .ticking)
             return false
         }
-        if extent == .queue {
+        if scope == .queue {
             metrics.recordTickReply()
             metrics.ticks.record(since: sent)
         }
-        trouble.recordSuccess(of: .ticking)
-        if extent != .runs {
+        redisErrors.recordSuccess(of: .ticking)
+        if scope != .runs {
             claims.record(tick.reply.gate)
             rates.limitQueue(tick.reply.hasRate)
             await applyLimits(tick.reply)
@@ -171,7 +170,7 @@ extension QueueServer {
         }
     }
 
-    /// Logs which kinds of jobs wait that this worker does not do. One line names the first few new ones.
+    /// Logs which kinds of jobs wait that this worker does not run. One line names the first few new ones.
     private func reportDeferredKinds(_ kinds: [String]) {
         let new = state.withLock { state in
             defer { state.deferredKinds = Set(kinds) }
@@ -184,26 +183,27 @@ extension QueueServer {
             metadata: ["kind": "\(names)", "kinds": "\(kinds.count)"])
     }
 
-    /// Checks whether silent workers on this machine have ended. Then their jobs need not wait for the end of a lease.
+    /// Checks whether silent workers on this machine have died, and requests a tick that requeues their jobs before
+    /// their leases end.
     private func requestTick(for silent: [ColocatedWorker]) async {
         guard !silent.isEmpty else { return }
-        let gone = await Self.proc.run {
+        let deadWorkers = await Self.proc.run {
             silent.filter { worker in
-                // The process is behind the instance: Lua/tick/colocated.lua.
+                // `process` has the server instance before the process (Lua/tick/colocated.lua).
                 guard let space = worker.process.firstIndex(of: " ") else { return false }
                 return HostProcess(worker.process[space...])?.isGone ?? false
             }
         }
-        if gone.isEmpty { return }
-        for worker in gone {
+        if deadWorkers.isEmpty { return }
+        for worker in deadWorkers {
             log.warning(
                 "a worker on this machine has died: its jobs run again", metadata: ["worker": "\(worker.worker)"])
         }
-        state.withLock { $0.gone = gone }
+        state.withLock { $0.deadWorkers = deadWorkers }
         ticks.requestTick()
     }
 
-    /// Listens on the control channel. A message says that a request waits for a job, which may be one that runs here.
+    /// Listens on the control channel. A message has the id of a job with a new control operation; it may run here.
     private func listen() async {
         let subscription = Subscription(
             queue.redis.url, name: "haul-\(claims.identity.name)-control", channels: [queue.keys.control])
@@ -213,10 +213,10 @@ extension QueueServer {
                 let id = String(decoding: payload, as: UTF8.self)
                 if let running = table.runs.first(where: { $0.run.id == id }) {
                     running.markControlPending()
-                    ticks.hurry()
+                    ticks.requestEarlyTick()
                 }
-            case .interrupted(let error): trouble.record(error, while: .listening)
-            case .subscribed: trouble.recordSuccess(of: .listening)
+            case .interrupted(let error): redisErrors.record(error, while: .listening)
+            case .subscribed: redisErrors.recordSuccess(of: .listening)
             }
         }
     }

@@ -14,7 +14,7 @@ import Synchronization
 final class QueueServer: Sendable {
     struct State {
         /// Workers on this machine whose processes have ended, for the next tick to report.
-        var gone: [ColocatedWorker] = []
+        var deadWorkers: [ColocatedWorker] = []
         /// The kinds of jobs that the last tick saw waiting for other workers.
         var deferredKinds: Set<String> = []
         /// Why schedules could not be planned at the last tick that found some due.
@@ -30,13 +30,13 @@ final class QueueServer: Sendable {
     let queue: Queue
     let waiter: Redis
     let grace: Grace
-    let trouble: RedisTrouble
+    let redisErrors: RedisErrorHandler
     let table = RunTable()
     let ticks: TickRequests
     let claims: Claims
     let settler: Settler
     /// The worker's rate leases.
-    let rates = SharedRates()
+    let rates = WorkerRateLeases()
     let pacer: Pacer
     let leftovers: Leftovers
     /// nil: the completion of jobs is announced at once.
@@ -59,10 +59,10 @@ final class QueueServer: Sendable {
         self.log = log
         let jobs = configuration.logsJobs ? log : Logger(label: log.label, factory: { _ in SwiftLogNoOpLogHandler() })
         queueLog = QueueLogger(log: jobs, metrics: QueueMetrics(queue: "\(name)", in: registry))
-        trouble = RedisTrouble(queue, identity, grace, log: log, metrics: queueLog.metrics)
+        redisErrors = RedisErrorHandler(queue, identity, grace, log: log, metrics: queueLog.metrics)
         ticks = TickRequests(table)
         pacer = Pacer(queue)
-        claims = Claims(queue, waiter: waiter, process: identity, grace, trouble, ticks, pacer, queueLog, log: log)
+        claims = Claims(queue, waiter: waiter, process: identity, grace, redisErrors, ticks, pacer, queueLog, log: log)
         settler = Settler(queue)
         leftovers = Leftovers(queue, store)
         replicaWait =
@@ -90,7 +90,7 @@ final class QueueServer: Sendable {
         while true {
             do {
                 let reply = try await settler.send(end, as: claims.identity, next: next)
-                trouble.recordSuccess(of: .settling)
+                redisErrors.recordSuccess(of: .settling)
                 metrics.settling.record(since: begun)
                 if end.settlement.isCompleted { replicaWait?.record() }
                 // A tick plans the calls for jobs that are due later.
@@ -103,8 +103,8 @@ final class QueueServer: Sendable {
                     table.recordUnsettled()
                     return Settled()
                 }
-                await trouble.pause(after: error, while: .settling)
-                ticks.hurry()
+                await redisErrors.pause(after: error, while: .settling)
+                ticks.requestEarlyTick()
             }
         }
     }
@@ -124,7 +124,7 @@ final class QueueServer: Sendable {
 
     func close() async {
         // First return claims that Redis counts as ours but whose replies were lost.
-        if claims.isInDoubt, !grace.isOver { try? await claims.register([]) }
+        if claims.mayBeOutOfSync, !grace.isOver { try? await claims.register([]) }
         try? await queue.leave(claims.identity, received: table.bytes.received)
         await queue.redis.close()
     }

@@ -4,15 +4,15 @@ import Logging
 
 /// How a run ended, for the log and the metrics.
 enum RunResult {
-    /// Redis has the settle.
+    /// Redis has confirmed the settle.
     case settled(Settlement)
     /// Another worker has the job.
     case fenced
-    /// The grace time was over before Redis had the settle.
+    /// The grace time ended before Redis confirmed the settle.
     case unsettled
 
-    /// The value of the metric's label `result` (docs/operate/metrics.md), and what the log says.
-    var words: (name: String, message: Logger.Message, level: Logger.Level) {
+    /// The value of the metric's label `result` (docs/operate/metrics.md), and the message and level of the log line.
+    var summary: (name: String, message: Logger.Message, level: Logger.Level) {
         switch self {
         case .fenced: ("fenced", "run ended: it was fenced", .debug)
         case .unsettled: ("unsettled", "not settled within the grace time: it runs again elsewhere", .warning)

@@ -66,10 +66,10 @@ final class RunTable: Sendable {
                 return Array(state.runs.values)
             }
             if runs.isEmpty { return }
-            var turns = CheckpointBudget(runs: runs.count)
+            var budget = CheckpointBudget(runs: runs.count)
             for running in runs {
                 running.stopIfOverdue()
-                turns.record(running.attempt.checkpointIfDue(interval: turns.interval))
+                budget.record(running.attempt.checkpointIfDue(interval: budget.interval))
             }
         }
     }

@@ -15,12 +15,12 @@ final class RunningJob: RunHost {
     private let queueServer: QueueServer
     /// When the run has taken as long as the operator allows.
     private let end: ContinuousClock.Instant?
-    private let news: Mutex<RunNews>
+    private let pendingReport: Mutex<PendingReport>
 
     init(claim: Claim, job: Job, lease: Lease, _ queueServer: QueueServer) {
         (self.claim, self.job, self.lease, self.queueServer) = (claim, job, lease, queueServer)
         end = claim.limits.maxSeconds.map { .now + .seconds($0) }
-        news = Mutex(RunNews(resume: claim.resume, isActive: claim.wasLost))
+        pendingReport = Mutex(PendingReport(resume: claim.resume, isActive: claim.wasLost))
     }
 
     var run: Run { claim.run }
@@ -56,13 +56,13 @@ final class RunningJob: RunHost {
                 if case .started = event { object.set("attempt", claim.attempt + 1) }
                 event.write(to: &object)
             })
-        queueServer.ticks.hurrySoon()
+        queueServer.ticks.requestEarlyTickSoon()
     }
 
     func record(_ point: ResumePoint, isUrgent: Bool, took: Duration?) async {
         if let took { queueServer.metrics.checkpoints.record(took) }
         record(point)
-        if isUrgent { queueServer.ticks.hurry() }
+        if isUrgent { queueServer.ticks.requestEarlyTick() }
     }
 
     /// Only the loss of a worker that was active counts against a job that was lost before, so Redis is told at once.
@@ -70,7 +70,7 @@ final class RunningJob: RunHost {
 
     /// Tries again until Redis answers. The call is idempotent.
     func markSent() async -> Bool {
-        news.withLock { $0.isMarkedSent = true }
+        pendingReport.withLock { $0.isMarkedSent = true }
         while attempt.stopReason == nil, !queueServer.grace.isOver {
             if let isOurs = await queueServer.reportSent(self) { return isOurs && attempt.stopReason == nil }
         }
@@ -81,36 +81,36 @@ final class RunningJob: RunHost {
 
     // MARK: Reports to Redis
 
-    func announce(_ event: Announcement) { news.withLock { $0.announce(event) } }
+    func announce(_ event: Announcement) { pendingReport.withLock { $0.announce(event) } }
 
     func warn(_ message: String) { announce(Announcement("warning") { $0.set("message", message) }) }
 
-    var newsSince: ContinuousClock.Instant? { news.withLock { $0.since } }
+    var unreportedSince: ContinuousClock.Instant? { pendingReport.withLock { $0.since } }
 
-    var hasNews: Bool { news.withLock { $0.isAny } }
+    var needsTick: Bool { pendingReport.withLock { $0.needsTick } }
 
-    func markControlPending() { news.withLock { $0.markControlPending() } }
+    func markControlPending() { pendingReport.withLock { $0.markControlPending() } }
 
-    func record(_ resume: ResumePoint) { news.withLock { $0.record(resume) } }
+    func record(_ resume: ResumePoint) { pendingReport.withLock { $0.record(resume) } }
 
-    func forgetBytes() { news.withLock { $0.forgetBytes() } }
+    func forgetBytes() { pendingReport.withLock { $0.forgetBytes() } }
 
     /// Whether there is a resume point, which Redis may know.
-    var hasResume: Bool { news.withLock { $0.resume != nil } }
+    var hasResume: Bool { pendingReport.withLock { $0.resume != nil } }
 
     /// Redis may have recorded that the request is sent.
-    var isMarkedSent: Bool { news.withLock { $0.isMarkedSent } }
+    var isMarkedSent: Bool { pendingReport.withLock { $0.isMarkedSent } }
 
     /// What Redis does not know yet of a run that has ended.
-    func takeReport() -> RunReport { news.withLock { $0.take() } }
+    func takeReport() -> RunReport { pendingReport.withLock { $0.take() } }
 
     /// The same of an active run, with its progress.
     func takeProgressReport() -> RunReport {
         let (progress, isWaiting, isActive) = (attempt.progress, attempt.isWaitingForHost, attempt.isActive)
-        return news.withLock { $0.take(progress, isWaiting: isWaiting, isActive: isActive, of: run) }
+        return pendingReport.withLock { $0.take(progress, isWaiting: isWaiting, isActive: isActive, of: run) }
     }
 
-    func putBack(_ report: RunReport) { news.withLock { $0.putBack(report) } }
+    func putBack(_ report: RunReport) { pendingReport.withLock { $0.putBack(report) } }
 }
 
 /// A running job's lease, as far as this process may rely on it: by its own monotonic clock, from before the last

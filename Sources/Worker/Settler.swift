@@ -28,11 +28,11 @@ final class Settler: Sendable {
     /// While Redis works on one, this worker works on the reply to the other.
     private static let maxCalls = 2
 
-    /// The most runs in one call. That takes Redis at most 2 ms, in which it serves no other client. A run that has not ended
-    /// its job counts three times, because Redis cancels the job or puts it back.
-    private static let most = 32
+    /// The maximum number of runs in one call. That takes Redis at most 2 ms, in which it serves no other client. A run
+    /// that has not ended its job counts three times, because Redis cancels the job or puts it back.
+    private static let maxRuns = 32
 
-    /// The most bytes of responses in one call, which has at least one run in any case.
+    /// The maximum number of bytes of responses in one call, which has at least one run in any case.
     private static let maxBytes = 1 << 20
 
     private let queue: Queue
@@ -58,7 +58,7 @@ final class Settler: Sendable {
         let count = waiting.prefix {
             bytes += $0.end.weight
             runs += $0.end.settlement.endsJob ? 1 : 3
-            return bytes <= maxBytes && runs <= most
+            return bytes <= maxBytes && runs <= maxRuns
         }.count
         return Array(waiting.prefix(max(1, count)))
     }

@@ -110,9 +110,9 @@ enum Stores {
 }
 
 extension [any DurableStore] {
-    /// Why the first of them that has trouble can take no job; nil if nothing is wrong.
-    func trouble() async -> String? {
-        for store in self { if let trouble = await store.trouble() { return trouble } }
+    /// Why the first of them that has a fault cannot be used; nil if none has one.
+    func fault() async -> String? {
+        for store in self { if let fault = await store.fault() { return fault } }
         return nil
     }
 }

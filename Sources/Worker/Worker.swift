@@ -27,8 +27,8 @@ package final class Worker: Sendable {
     private let exporter: QueueExporter?
     private let downloads: Downloads
 
-    /// The most jobs that are claimed at once.
-    private static let largestBatch = 16
+    /// The maximum number of jobs that are claimed at once.
+    private static let maxBatch = 16
 
     /// Opens the store.
     ///
@@ -117,7 +117,7 @@ package final class Worker: Sendable {
                 "this system has no certificate authorities: no https server can be trusted (install ca-certificates)")
         }
         for store in stores { Stores.logNotes(of: store, log) }
-        if await stores.trouble() != nil { waitForRoot() }
+        if await stores.fault() != nil { waitForRoot() }
         log.info(
             "working",
             metadata: [
@@ -171,9 +171,9 @@ package final class Worker: Sendable {
                 await slots.waitUntilFree()
                 if Task.isCancelled { return }
                 let sent = ContinuousClock.now
-                let most = min(batch, slots.free)
-                let claims = await queueServer.claims.wait(most: max(1, most))
-                batch = claims.count < most ? 1 : min(2 * batch, Self.largestBatch)
+                let count = min(batch, slots.free)
+                let claims = await queueServer.claims.wait(maxCount: max(1, count))
+                batch = claims.count < count ? 1 : min(2 * batch, Self.maxBatch)
                 queues.record(queueServer, wasEmpty: claims.isEmpty)
                 var left = claims[...]
                 while let claim = left.first, slots.take() {
@@ -226,16 +226,16 @@ package final class Worker: Sendable {
     private func waitForRoot() {
         guard let isNew = slots.shut() else { return }
         Task {
-            let trouble = await stores.trouble()
+            let fault = await stores.fault()
             if isNew {
-                let why = trouble ?? "no space for this file"
+                let why = fault ?? "no space for this file"
                 log.warning("no more jobs are claimed for now", metadata: ["why": "\(why)", "root": "\(root)"])
             }
             repeat {
                 try? await Task.sleep(for: .seconds(2))
-            } while await stores.trouble() != nil && !slots.isClosed
+            } while await stores.fault() != nil && !slots.isClosed
             let number = slots.open()
-            if trouble == nil { try? await Task.sleep(for: Self.shortage) }
+            if fault == nil { try? await Task.sleep(for: Self.shortage) }
             guard slots.endShortage(number) else { return }
             log.info("the root can be written: claims jobs again")
         }

@@ -46,15 +46,15 @@ package struct WorkerConfiguration: Sendable {
     package var clientCertificate: ClientCertificate?
     /// Files with the secrets of webhooks, by the names of the secrets.
     package var webhookSecrets: [String: String] = [:]
-    /// The largest file that is accepted, in bytes.
+    /// The maximum size of a file, in bytes.
     package var maxFileSize: Int64?
     /// The seconds over which `min_speed` is measured. No option sets it.
     package var speedWindow = 30.0
     /// Bytes of the disk that downloads leave free.
     package var minFree = Stores.minFree
-    /// The most connections for one file, unless its job says otherwise.
+    /// The maximum number of connections for one file, unless its job says otherwise.
     package var connections = 16
-    /// The most connections to one host, over all downloads.
+    /// The maximum number of connections to one host, over all downloads.
     package var connectionsPerHost = 16
     package var connectTimeout: Duration = .seconds(15)
     package var stallTimeout: Duration = .seconds(60)

@@ -31,7 +31,7 @@ final class WorkerMetrics: Sendable {
     private let hosts: HostLimits
     private let space: SharedQuery<FileStore.Space?>
     /// Asks the store why it cannot be used; nil if it can.
-    let storeTrouble: SharedQuery<String?>
+    let storeFault: SharedQuery<String?>
     private let state = Mutex(State())
 
     init(
@@ -44,7 +44,7 @@ final class WorkerMetrics: Sendable {
         let files = stores.first as? FileStore
         self.files = files
         space = SharedQuery { await files?.space() }
-        storeTrouble = SharedQuery { await stores.trouble() }
+        storeFault = SharedQuery { await stores.fault() }
         registry.addCollector { [weak self] in await self?.add(to: &$0) }
     }
 

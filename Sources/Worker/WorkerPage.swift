@@ -81,8 +81,8 @@ package struct WorkerPage: Sendable {
                 let isAnswered = queueServer.metrics.sinceTickReply.map { $0 <= Self.silence } ?? false
                 if !isAnswered { reasons.append("Redis does not answer for the queue \(queueServer.queue.name)") }
             }
-            switch await metrics.storeTrouble.answer() {
-            case .some(.some(let trouble)): reasons.append("the store cannot be used: \(trouble)")
+            switch await metrics.storeFault.answer() {
+            case .some(.some(let fault)): reasons.append("the store cannot be used: \(fault)")
             case .some(.none):
                 if metrics.slots.isShort { reasons.append("the store had no space for a recent file") }
             case .none: reasons.append("the store does not answer")

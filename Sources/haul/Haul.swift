@@ -55,7 +55,7 @@ struct Haul: AsyncParsableCommand {
             let isUsage = exitCode(for: error) == .validationFailure || exitCode(for: error).rawValue == 64
             guard isUsage else { exit(withError: error) }
             let message = UsageError.message(fullMessage(for: error))
-            Terminal.complain(message + ExitStatus.sources(of: message))
+            Terminal.printError(message + ExitStatus.sources(of: message))
             ExitStatus.usage.leave()
         }
         ExitStatus.done.leave()

@@ -199,15 +199,15 @@ struct CallBoundTests {
     }
 
     private func push(_ f: QueueFixture, _ elements: [String]) async throws {
-        for page in elements.pages(of: 500) {
+        for page in elements.chunks(ofCount: 500) {
             try await f.redis.send(Command(arguments: ["LPUSH", f.queue.keys.jobs] + page))
         }
     }
 
     /// Claims until the queue is empty or `most` calls were made. Returns what each call cost.
-    private func claimAll(_ f: QueueFixture, _ meter: Meter, most: Int = .max) async throws -> [Double] {
+    private func claimAll(_ f: QueueFixture, _ meter: Meter, limit: Int = .max) async throws -> [Double] {
         var costs: [Double] = []
-        while costs.count < most, try await f.redis.send(Command("LLEN", f.queue.keys.jobs)).int ?? 0 > 0 {
+        while costs.count < limit, try await f.redis.send(Command("LLEN", f.queue.keys.jobs)).int ?? 0 > 0 {
             costs.append(try await meter.cost { _ = try await f.queue.claim(f.worker, token: Token.make()) })
         }
         return costs
@@ -215,10 +215,10 @@ struct CallBoundTests {
 
     /// Makes single calls of ticks until `isDone`. Returns what each call cost.
     private func ticks(
-        _ f: QueueFixture, _ meter: Meter, most: Int, until isDone: () async throws -> Bool
+        _ f: QueueFixture, _ meter: Meter, limit: Int, until isDone: () async throws -> Bool
     ) async throws -> [Double] {
         var costs: [Double] = []
-        while costs.count < most, try await !isDone() {
+        while costs.count < limit, try await !isDone() {
             var tick = Tick(f.worker, runs: [])
             costs.append(try await meter.cost { _ = try await f.queue.step(&tick) })
         }
@@ -245,7 +245,7 @@ struct CallBoundTests {
         try await push(f, (0..<1100).map { #"{"id":"\#($0)","kind":"\#(names[0])"}"# })
         _ = try await claimAll(f, meter)
         #expect(try await f.redis.send(Command("LLEN", f.queue.keys.deferredKind(names[0]))).int == 1000)
-        expectShort("unknown kinds, ticks", meter, try await ticks(f, meter, most: 20) { false })
+        expectShort("unknown kinds, ticks", meter, try await ticks(f, meter, limit: 20) { false })
         try await push(f, [#"{"id":"good","url":"http://h/"}"#])
         #expect(try await f.claim()?.run.id == "good")
         // The lists can be deleted by hand.
@@ -267,10 +267,10 @@ struct CallBoundTests {
         try await push(f, (0..<100).map { #"{"id":"j\#($0)","url":"http://h/","batch":"b\#($0)"}"# })
         try await push(f, (0..<100).map { #"{"id":"k\#($0)","url":"http://h/","batch":"b0"}"# })
         for _ in 0..<200 { #expect(try await f.claim() != nil) }
-        for page in (0..<count).map({ ["batch/b\($0)", "cancelled"] }).pages(of: 500) {
+        for page in (0..<count).map({ ["batch/b\($0)", "cancelled"] }).chunks(ofCount: 500) {
             try await f.redis.send(Command(arguments: ["HSET", f.queue.keys.want] + page.flatMap(\.self)))
         }
-        let costs = try await ticks(f, meter, most: count) {
+        let costs = try await ticks(f, meter, limit: count) {
             try await f.redis.send(Command("HLEN", f.queue.keys.want)).int == 0
         }
         expectShort("requests for \(count) batches", meter, costs)
@@ -294,7 +294,7 @@ struct CallBoundTests {
             try await f.redis.send(Command("OBJECT", "ENCODING", f.queue.keys.members("b"))).string == "listpack")
         try await f.redis.send(Command("HSET", f.queue.keys.want, "batch/b", "cancelled"))
         var most = 0
-        let costs = try await ticks(f, meter, most: count) {
+        let costs = try await ticks(f, meter, limit: count) {
             let left = try await f.redis.send(Command("HLEN", f.queue.keys.want)).int ?? 0
             most = max(most, left)
             return left == 0
@@ -327,7 +327,7 @@ struct CallBoundTests {
         expectShort("jobs of hosts that back off", meter, try await claimAll(f, meter))
         #expect(try await f.redis.send(Command("HGET", f.queue.keys.hosts, "waiting")).string == "\(count / 2)")
         // Ticks check each once, and then only when it is due.
-        let costs = try await ticks(f, meter, most: 200) {
+        let costs = try await ticks(f, meter, limit: 200) {
             try await f.redis.send(Command("ZCOUNT", f.queue.keys[.deferredHosts], "-inf", Int(f.queue.time())))
                 .int
                 == 0
@@ -338,7 +338,7 @@ struct CallBoundTests {
         let last = "k\(count / 2 - 1)"
         try await f.queue.request(.cancelled, of: [last])
         var isAsked = false
-        let observations = try await ticks(f, meter, most: count) {
+        let observations = try await ticks(f, meter, limit: count) {
             let isOver = try await f.redis.send(Command("EXISTS", f.queue.keys[.recheck])).int == 0
             defer { isAsked = isAsked || !isOver }
             return isOver && isAsked
@@ -368,11 +368,11 @@ struct CallBoundTests {
         let meter = try await Meter(f.redis)
         let count = Self.isExact ? 100_000 : 10_000
         try await push(f, (0..<count).map { #"{"id":"j\#($0)","url":"http://h/\#($0)","reply_to":"r"}"# })
-        for page in (0..<count).map({ ["j\($0)", "cancelled"] }).pages(of: 1000) {
+        for page in (0..<count).map({ ["j\($0)", "cancelled"] }).chunks(ofCount: 1000) {
             try await f.redis.send(Command(arguments: ["HSET", f.queue.keys.want] + page.flatMap(\.self)))
         }
-        expectShort("claims of cancelled jobs", meter, try await claimAll(f, meter, most: 100))
-        expectShort("ticks over \(count) cancels", meter, try await ticks(f, meter, most: 100) { false })
+        expectShort("claims of cancelled jobs", meter, try await claimAll(f, meter, limit: 100))
+        expectShort("ticks over \(count) cancels", meter, try await ticks(f, meter, limit: 100) { false })
         // Of jobs whose cancels are applied, a claim ends no more than its budget allows.
         try await f.redis.send(Command("DEL", f.queue.keys.jobs, f.queue.keys.want))
         try await push(f, (0..<60).map { #"{"id":"k\#($0)","url":"http://h/\#($0)"}"# })
@@ -467,7 +467,7 @@ struct CallBoundTests {
                 ends = ends.dropFirst(settled)
             }
         }
-        costs += try await ticks(f, meter, most: 60) {
+        costs += try await ticks(f, meter, limit: 60) {
             let isAsked = try await f.redis.send(Command("EXISTS", f.queue.keys.want)).int == 1
             let isLeft = try await f.redis.send(Command("EXISTS", f.queue.keys[.undeliveredReplies])).int == 1
             return !isAsked && !isLeft
@@ -498,7 +498,7 @@ struct CallBoundTests {
         while try await f.redis.send(Command("LLEN", f.queue.keys.jobs)).int ?? 0 > 0 { _ = try await f.claim() }
         let end = Settlement.responded(Self.response(response.bytes), seconds: 1, unchanged: false)
         var costs = [try await meter.cost { try await f.settle(claim, end) }]
-        costs += try await ticks(f, meter, most: 60) {
+        costs += try await ticks(f, meter, limit: 60) {
             try await f.redis.send(Command("EXISTS", f.queue.keys[.undeliveredReplies])).int == 0
         }
         print("\(server.rawValue): \(response.bytes) bytes to 64 reply lists: \(costs.map { Int($0) }) µs")
@@ -511,7 +511,7 @@ struct CallBoundTests {
             full += events.first?.responseBody == nil ? 0 : 1
         }
         // Base 64 has a third more bytes.
-        #expect(full == Settlement.largestReplies / (response.bytes * 4 / 3 + 600), "\(full)")
+        #expect(full == Settlement.maxReplies / (response.bytes * 4 / 3 + 600), "\(full)")
         try await f.expectOrder()
     }
 
@@ -529,7 +529,7 @@ struct CallBoundTests {
             for (field, value) in [("x", text), ("batch/x", text), (name, "cancelled"), ("batch/" + name, "cancelled")]
             {
                 try await f.redis.send(Command("HSET", f.queue.keys.want, field, value))
-                costs += try await ticks(f, meter, most: 5) {
+                costs += try await ticks(f, meter, limit: 5) {
                     try await f.redis.send(Command("EXISTS", f.queue.keys.want)).int == 0
                 }
             }

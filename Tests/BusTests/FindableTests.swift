@@ -5,8 +5,8 @@ import Testing
 
 @testable import HaulBus
 
-/// After a random history every id in any key of the queue is known to whatever lists, shows, searches, cancels and
-/// checks jobs.
+/// After a random history, every id that is in any key of the queue is found by the functions that list, show, search,
+/// cancel and check jobs.
 @Suite struct FindableTests {
     private static let kinds = ["", #","kind":"request""#, #","kind":"later""#]
 
@@ -33,7 +33,7 @@ import Testing
                     #"{"id":"\#(id)","at":\#(at),"url":"http://h\#(number(0..<3))/\#(id)"\#(kind)\#(more)}"#)
             case 5:
                 let at = try await f.queue.timestamp()
-                // What is not a valid job is counted, too, until a worker rejects it.
+                // An invalid element counts as queued until a worker rejects it.
                 let elements = [
                     #"{"url":"http://h\#(number(0..<3))/\#(number(0..<1000))","at":\#(at)}"#, "garbage",
                     #"{"id":"a b","url":"http://h/"}"#, "[\"id\"]", #"{"id":7}"#, "{\"id\":\"cut",
@@ -53,7 +53,7 @@ import Testing
                 let requests: [ControlOperation] = [.paused, .cancelled, .running, .removed]
                 try await f.queue.request(requests.randomElement(using: &random)!, of: [id])
             case 10:
-                // The worker dies and its successor does not know its runs, or the limits change.
+                // A worker crashes and its jobs are released, or a limit changes.
                 if number(0..<4) == 0 {
                     let all = running
                     running = []
@@ -61,12 +61,12 @@ import Testing
                 }
                 try await f.redis.send(
                     Command("HSET", f.queue.keys.limits, "h1", #"{"connections":\#(number(0..<2))}"#))
-            default: running = try await obey(running)
+            default: running = try await applyOperations(running)
             }
         }
 
-        /// Makes ticks until no operation waits, and ends the runs that are asked to end.
-        func obey(_ claims: [Claim]) async throws -> [Claim] {
+        /// Ticks until no operation waits, and ends the runs that an operation ends.
+        func applyOperations(_ claims: [Claim]) async throws -> [Claim] {
             var left = claims
             var isMore = true
             while isMore {
@@ -110,14 +110,14 @@ import Testing
         return ids
     }
 
-    @Test("nothing that is counted is unknown to a list, a search, a cancel or a check", arguments: 0..<4)
-    func everything(_: Int) async throws {
+    @Test("every counted job is found by lists, searches, cancels and checks", arguments: 0..<4)
+    func findsAll(_: Int) async throws {
         let seed = UInt64.random(in: 0..<1_000_000)
         let f = try await QueueFixture()
         try await f.redis.send(Command("HSET", f.queue.keys.limits, "h0", #"{"connections":0}"#))
         var history = History(f: f, random: SeededGenerator(state: seed))
         for _ in 0..<150 { try await history.step() }
-        history.running = try await history.obey(history.running)
+        history.running = try await history.applyOperations(history.running)
 
         let all = try await ids(in: f)
         let records = try await f.queue.jobs(Array(all))
@@ -127,7 +127,7 @@ import Testing
         let queued = Set(try await f.queue.ids(in: .queued, limit: 100_000))
         #expect(Set(waiting.keys) == queued, "seed \(seed)")
         for id in all {
-            // A tombstone remains of a job that was removed, or of which nothing but an operation came.
+            // A removed job, or an id for which there was only an operation, has a tombstone.
             guard known[id] == nil, waiting[id] == nil else { continue }
             let tombstone =
                 try await f.redis.send(Command("HMGET", f.queue.keys.job(id), "settled_until", "want_at")).array ?? []
@@ -145,13 +145,13 @@ import Testing
         let findings = try await Inspection(f.queue).run()
         #expect(findings.isEmpty, "seed \(seed): \(findings.map { "\($0.subject): \($0.problem)" })")
 
-        // The producer's clock may be some ms ahead of Redis', by which an operation counts.
+        // Operations are dated by Redis' clock, and the producer's may be some ms ahead of it.
         let newest = try await f.queue.timestamp()
         try await eventually("Redis' clock to pass all pushes") { try await f.queue.time() > newest }
         // A cancel ends each job that has not ended, without a change of any limit.
         let open = all.filter { known[$0]?.isFinal != true || waiting[$0] != nil }
         try await f.queue.request(.cancelled, of: Array(open))
-        history.running = try await history.obey(history.running)
+        history.running = try await history.applyOperations(history.running)
         claims: while true {
             switch try await f.queue.claim(f.worker, token: Token.make()) {
             case .more: continue
@@ -159,7 +159,7 @@ import Testing
             default: break claims
             }
         }
-        _ = try await history.obey([])
+        _ = try await history.applyOperations([])
         for record in try await f.queue.jobs(Array(open)) {
             #expect(record.state.isFinal, "seed \(seed): \(record.id) is \(record.state)")
         }

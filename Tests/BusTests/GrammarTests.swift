@@ -114,7 +114,7 @@ import Testing
     @Test("both parsers agree on an odd character at each place of a text, in each field and each name")
     func odd() async throws {
         let readers = Readers(try await QueueFixture())
-        for batch in OddElements.all.pages(of: 500) {
+        for batch in OddElements.all.chunks(ofCount: 500) {
             for (element, verdict) in zip(batch, try await readers.claim(batch.map { Array($0.utf8) })) {
                 let own = readers.contract(Array(element.utf8))
                 #expect(

@@ -19,9 +19,9 @@ struct HostTests {
         try await f.redis.send(Command("LLEN", f.queue.keys.prefix + key)).int ?? -1
     }
 
-    private func claims(_ f: QueueFixture, _ names: [String] = ["w1", "w2"], most: Int = 9) async throws -> [Claim] {
+    private func claims(_ f: QueueFixture, _ names: [String] = ["w1", "w2"], limit: Int = 9) async throws -> [Claim] {
         var claims: [Claim] = []
-        for turn in 0..<most {
+        for turn in 0..<limit {
             guard let claim = try await f.claim(names[turn % names.count] == "w1" ? nil : names[turn % names.count])
             else { break }
             claims.append(claim)
@@ -143,7 +143,7 @@ struct HostTests {
         let f = try await QueueFixture()
         try await limit("slow", #"{"connections":1}"#, f)
         try await push(f, "1", "2", "3", "4")
-        let running = try await claims(f, ["w1"], most: 1)
+        let running = try await claims(f, ["w1"], limit: 1)
         #expect(try await f.claim() == nil)
         // 2 comes back, but 1 is before it in the queue and takes the connection again.
         try await f.settle(running[0], .released(why: "shutdown"))
@@ -160,7 +160,7 @@ struct HostTests {
     @Test("runs that began before a limit was set count") func before() async throws {
         let f = try await QueueFixture()
         try await push(f, "1", "2", "3")
-        let running = try await claims(f, ["w1"], most: 2)
+        let running = try await claims(f, ["w1"], limit: 2)
         try await limit("slow", #"{"connections":2}"#, f)
         try await f.tick(running)
         #expect(try await f.claim() == nil)

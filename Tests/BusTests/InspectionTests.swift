@@ -189,7 +189,7 @@ import Testing
             ("reply:me", "no event"), ("schedules", "no schedule pushes"), ("schedule_due", "no schedule pushes"),
             ("log", "not kept"), ("totals", "the whole fleet"), ("history:490000", "lacks this hour"),
         ], ["SADD", "LPUSH"])
-    func types(_ key: (name: String, trouble: String), _ command: String) async throws {
+    func types(_ key: (name: String, effect: String), _ command: String) async throws {
         if command == "LPUSH", ["jobs", "rejected", "permits", "reply:me"].contains(key.name) { return }
         let (f, _) = try await fixture()
         let name = f.queue.keys.prefix + key.name
@@ -199,7 +199,7 @@ import Testing
             let findings = try await Inspection(f.queue).run(repairing: repairing)
             let found = try #require(findings.first { $0.subject == name }, "\(findings)")
             #expect(found.problem.hasPrefix("it is a \(command == "SADD" ? "set" : "list")") && !found.isRepaired)
-            #expect(found.advice.contains(key.trouble), "\(found)")
+            #expect(found.advice.contains(key.effect), "\(found)")
         }
         #expect(try await f.redis.send(Command("TTL", name)).int == -1)
     }

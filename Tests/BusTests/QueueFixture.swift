@@ -12,7 +12,7 @@ struct QueueFixture {
     let worker = WorkerIdentity(name: "w1", store: "s")
 
     init(
-        on kind: RedisServer.Kind = .usual, settings: [String] = [], _ change: (inout QueuePolicy) -> Void = { _ in }
+        on kind: RedisServer.Kind = .standard, settings: [String] = [], _ change: (inout QueuePolicy) -> Void = { _ in }
     ) async throws {
         server = try await RedisServer(settings, kind: kind)
         redis = Redis(try RedisURL(server.url), name: "test")
@@ -86,9 +86,9 @@ extension Queue {
     @discardableResult
     func tick(
         _ worker: WorkerIdentity, fields: [(String, String)] = [], runs: [(Run, RunReport)], isHeld: Bool = false,
-        gone: [ColocatedWorker] = []
+        deadWorkers: [ColocatedWorker] = []
     ) async throws(RedisError) -> TickReply {
-        var tick = Tick(worker, runs: runs, fields: fields, isHeld: isHeld, gone: gone)
+        var tick = Tick(worker, runs: runs, fields: fields, isHeld: isHeld, deadWorkers: deadWorkers)
         try await perform(&tick)
         return tick.reply
     }

@@ -42,7 +42,7 @@ import Testing
         let elements = (0..<count).map { _ in generator.next() }
         let readers = GrammarTests.Readers(try await QueueFixture())
         var claims: [String] = []
-        for batch in elements.pages(of: 500) { claims += try await readers.claim(batch.map { Array($0.utf8) }) }
+        for batch in elements.chunks(ofCount: 500) { claims += try await readers.claim(batch.map { Array($0.utf8) }) }
         let verdicts = try await SchemaValidator("element.json").verdicts(elements)
         try #require(verdicts.count == elements.count)
         var accepted = 0

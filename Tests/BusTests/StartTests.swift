@@ -92,7 +92,7 @@ struct StartTests {
             return ids
         }
 
-        /// The most jobs of a host that began in any period of so many seconds.
+        /// The maximum number of jobs of a host that began in any period of so many seconds.
         func most(_ host: String, in seconds: Int64) -> Int {
             let times = starts[host] ?? []
             return times.indices.map { first in times[first...].count { $0 < times[first] + seconds * 1000 } }.max()

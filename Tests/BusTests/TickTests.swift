@@ -33,7 +33,7 @@ import Testing
             #expect(tick.reported == reported.count)
             reported += step.runs.map(\.0.token)
             kinds.append(step.kind)
-            try tick.take(Self.reply(), to: step)
+            try tick.add(Self.reply(), to: step)
         }
         #expect(reported == runs.map(\.0.token) && tick.reported == runs.count)
         #expect(kinds.first == .tick(isLast: false) && kinds.last == .tick(isLast: true))
@@ -44,7 +44,7 @@ import Testing
         var tick = Tick(Self.worker, runs: Self.runs(count))
         let step = try #require(tick.next())
         #expect(step.kind == .tick(isLast: true) && step.runs.count == count)
-        try tick.take(Self.reply(), to: step)
+        try tick.add(Self.reply(), to: step)
         #expect(tick.next() == nil)
     }
 
@@ -55,19 +55,19 @@ import Testing
         var counts: [Int] = []
         while let step = tick.next() {
             counts.append(step.runs.count)
-            try tick.take(Self.reply(), to: step)
+            try tick.add(Self.reply(), to: step)
         }
         #expect(counts == [3, 2])
     }
 
     @Test("a tick for operations has no other tasks, and a tick for runs has no tasks at all")
     func extents() throws {
-        for (extent, first) in [(Tick.Extent.operations, Tick.Step.Kind.tick(isLast: false)), (.runs, .report)] {
-            var tick = Tick(Self.worker, extent, runs: Self.runs(100))
+        for (scope, first) in [(Tick.Scope.operations, Tick.Step.Kind.tick(isLast: false)), (.runs, .report)] {
+            var tick = Tick(Self.worker, scope, runs: Self.runs(100))
             var kinds: [Tick.Step.Kind] = []
             while let step = tick.next() {
                 kinds.append(step.kind)
-                try tick.take(Self.reply(), to: step)
+                try tick.add(Self.reply(), to: step)
             }
             #expect(kinds == [first, .report, .report, .report])
         }
@@ -80,7 +80,7 @@ import Testing
         while let step = tick.next() {
             calls += 1
             for (run, _) in step.runs { reported[run.token, default: 0] += 1 }
-            try tick.take(calls < 4 ? Self.reply(("unapplied", Self.yes), ("more", Self.yes)) : Self.reply(), to: step)
+            try tick.add(calls < 4 ? Self.reply(("unapplied", Self.yes), ("more", Self.yes)) : Self.reply(), to: step)
         }
         #expect(reported.count == 40 && reported.values.allSatisfy { $0 == 2 })
         #expect(tick.reported == 40 && calls == 6)

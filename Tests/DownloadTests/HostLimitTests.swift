@@ -12,9 +12,9 @@ import Testing
         let bytes = FileBytes(seed: 111, count: 100_000)
         let bench = try DownloadBench()
         let latch = Latch()
-        let inside = Shared((now: 0, most: 0))
+        let inside = Shared((now: 0, max: 0))
         let origin = try OriginServer { request in
-            inside.change { $0 = ($0.now + 1, max($0.most, $0.now + 1)) }
+            inside.change { $0 = ($0.now + 1, max($0.max, $0.now + 1)) }
             latch.wait()
             inside.change { $0.now -= 1 }
             return .file(bytes, to: request)
@@ -33,7 +33,7 @@ import Testing
         try await eventually("three requests to arrive") { inside.value.now == 3 }
         latch.open()
         for task in running { #expect(await task.value.file?.bytes == bytes.count) }
-        #expect(inside.value.most == 3)
+        #expect(inside.value.max == 3)
         for index in 0..<10 { #expect(bench.directory.holds("file\(index)", bytes)) }
     }
 

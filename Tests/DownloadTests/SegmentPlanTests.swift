@@ -205,7 +205,7 @@ struct SimulatedFetch {
     }
 }
 
-@Suite struct HoldShareTests {
+@Suite struct HoldRatioTests {
     /// Samples every 20 ms, from `begin` on, a transfer that is held for `share` of the time.
     private func watch(_ holds: inout HoldRatio, from begin: Double, for seconds: Double, held share: Double) {
         for step in stride(from: 0.02, through: seconds, by: 0.02) {

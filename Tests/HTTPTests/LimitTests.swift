@@ -197,8 +197,8 @@ struct LimitTests {
         #expect(!shared.hasWaiting)
     }
 
-    @Test("servers run ahead of a rate limit by a part of a second, and not by all that sockets can hold")
-    func runAhead() async throws {
+    @Test("a rate limit lets a part of a second of bytes wait in the sockets, and not all that these can hold")
+    func bufferLimit() async throws {
         defer { server.stop() }
         let rate: Int64 = 20_000_000
         // A busy machine responds late. Then a round trip seems long and needs a larger buffer, so one of three
@@ -239,16 +239,18 @@ struct LimitTests {
 
     @Test("a receive buffer grows while it is smaller than three round trips need")
     func buffer() {
-        var runAhead = RunAhead()
+        var bufferLimit = ReceiveBufferLimit()
         let second: UInt64 = 1_000_000_000
         // The size of the buffer, the received bytes of the body, and the seconds of a round trip, once a second.
         let holds = [
             (131_072, 0, 0.1), (131_072, 1_000_000, 0.1), (800_000, 2_000_000, 0.1), (800_000, 3_000_000, 0.2),
         ].enumerated().map {
-            runAhead.hold(buffer: $1.0, taken: $1.1, at: UInt64($0) * second, roundTrip: $1.2)
+            bufferLimit.hold(buffer: $1.0, taken: $1.1, at: UInt64($0) * second, roundTrip: $1.2)
         }
         #expect(holds == [true, false, true, false])
-        let ends = [runAhead.end(), runAhead.hold(buffer: 131_072, taken: 0, at: 0, roundTrip: 0), runAhead.end()]
+        let ends = [
+            bufferLimit.end(), bufferLimit.hold(buffer: 131_072, taken: 0, at: 0, roundTrip: 0), bufferLimit.end(),
+        ]
         #expect(ends == [nil, true, false])
     }
 

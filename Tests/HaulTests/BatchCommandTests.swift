@@ -43,7 +43,7 @@ import Testing
         }
         #expect(try await bench.server.cli("HGET", "haul:{default}:batch:other", "pending") == "1")
         for (arguments, words) in [
-            (["remove", "--batch", "night", "--yes"], "cannot be asked to remove"),
+            (["remove", "--batch", "night", "--yes"], "remove does not apply to a batch"),
             (["pause", "--batch", "a b"], "not a valid batch name"),
             (["pause", "--batch", "a", "--all"], "give ids"),
             (["push", "http://h/", "--batch-size", "2"], "require --batch"),

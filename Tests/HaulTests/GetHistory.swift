@@ -322,12 +322,12 @@ final class GetHistory {
                 continue
             }
             changed.append(name)
-            guard let now = after[name] else { return complain("\(name) is gone") }
-            guard mayWrite(command, name) else { return complain("\(name) was changed") }
-            guard now.bytes == current(command.resource) else { return complain("\(name) has other bytes") }
+            guard let now = after[name] else { return recordMismatch("\(name) is gone") }
+            guard mayWrite(command, name) else { return recordMismatch("\(name) was changed") }
+            guard now.bytes == current(command.resource) else { return recordMismatch("\(name) has other bytes") }
             files[name] = File(bytes: now.bytes, inode: now.inode, owner: command.resource, isUnsettled: true)
         }
-        if changed.count > 1 { complain("\(changed) were changed") }
+        if changed.count > 1 { recordMismatch("\(changed) were changed") }
     }
 
     private func afterEnd(_ command: Command, _ status: Int32, _ output: String) {
@@ -341,30 +341,30 @@ final class GetHistory {
                 let parts = line.split(separator: "  ", maxSplits: 2)
                 return parts.count > 1 ? String(parts[1]) : nil
             }
-            guard let target, let file = after[target] else { return complain("no file: \(output)") }
+            guard let target, let file = after[target] else { return recordMismatch("no file: \(output)") }
             let isFetched = file.inode != files[target]?.inode || file.bytes != files[target]?.bytes
-            if isFetched, !mayWrite(command, target) { return complain("\(target) must not be replaced") }
+            if isFetched, !mayWrite(command, target) { return recordMismatch("\(target) must not be replaced") }
             // An earlier `rename` gave the URL's file a number. Unless this name is asked for, that file is the answer.
             let isNumbered =
                 !isFetched && command.policy != "overwrite" && files[target]?.owner == command.resource
                 && file.bytes == current(command.resource)
-            guard outcomes != [.fails] || isNumbered else { return complain("it should have failed") }
+            guard outcomes != [.fails] || isNumbered else { return recordMismatch("it should have failed") }
             if command.policy != "rename", target != likely, !isNumbered {
-                return complain("\(target) instead of \(likely)")
+                return recordMismatch("\(target) instead of \(likely)")
             }
             if isFetched || !outcomes.contains(.stays), file.bytes != current(command.resource) {
-                return complain("\(target) has other bytes")
+                return recordMismatch("\(target) has other bytes")
             }
             let isOwn = isFetched || files[target]?.owner == command.resource
             files[target] = File(
                 bytes: file.bytes, inode: file.inode, owner: isOwn ? command.resource : files[target]?.owner)
-            if pending.isEmpty, !hidden.isEmpty { complain("\(hidden) are left") }
+            if pending.isEmpty, !hidden.isEmpty { recordMismatch("\(hidden) are left") }
         } else {
-            guard status == 1, outcomes.contains(.fails) else { return complain("it should have succeeded") }
+            guard status == 1, outcomes.contains(.fails) else { return recordMismatch("it should have succeeded") }
         }
         for name in Set(files.keys).union(after.keys) where name != target {
             guard let before = files[name], let now = after[name], before.inode == now.inode, before.bytes == now.bytes
-            else { return complain("\(name) was changed") }
+            else { return recordMismatch("\(name) was changed") }
         }
     }
 
@@ -377,22 +377,22 @@ final class GetHistory {
             let before = files
             try await run(command, .none)
             if files.mapValues(\.inode) != before.mapValues(\.inode), resources.value[command.resource].hasETag {
-                complain("the same command again has replaced a file")
+                recordMismatch("the same command again has replaced a file")
             }
         }
         guard complaints.isEmpty, !pending.isEmpty else {
-            if !hidden.isEmpty, complaints.isEmpty { complain("\(hidden) are left at the end") }
+            if !hidden.isEmpty, complaints.isEmpty { recordMismatch("\(hidden) are left at the end") }
             return
         }
         log.append("haul get --forget")
         let forget = try await bench.get("--forget")
         log.append("  \(forget)")
-        if forget.status != 0 || !hidden.isEmpty { complain("\(hidden) are left after --forget") }
+        if forget.status != 0 || !hidden.isEmpty { recordMismatch("\(hidden) are left after --forget") }
         let after = found()
-        if after.mapValues(\.bytes) != files.mapValues(\.bytes) { complain("--forget has changed files") }
+        if after.mapValues(\.bytes) != files.mapValues(\.bytes) { recordMismatch("--forget has changed files") }
     }
 
-    private func complain(_ what: String) {
+    private func recordMismatch(_ what: String) {
         guard complaints.isEmpty else { return }
         let all = resources.value.map { "\($0.path) etag \($0.hasETag) date \($0.date ?? 0)" }
         complaints.append("seed \(seed): \(what)\n" + (all + log).joined(separator: "\n"))

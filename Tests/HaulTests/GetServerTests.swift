@@ -175,7 +175,7 @@ import Testing
         #expect(try GetBench.events(again.out).map { $0["event"]?.string } == ["retrying", "failed"], "\(again)")
     }
 
-    @Test("a request to a server with a 503 is repeated, and the file arrives") func trouble() async throws {
+    @Test("a request to a server with a 503 is repeated, and the file arrives") func fault() async throws {
         let bench = GetBench()
         let origin = try OriginServer { request in
             request.number == 1 ? OriginReply(503, headers: [("Retry-After", "0")]) : .file(Self.bytes, to: request)

@@ -147,7 +147,7 @@ import Testing
     @Test(
         "a name that does not exist fails the job at once, and a resolver failure is retried",
         .enabled("needs root") { await canBeDeaf() },
-        arguments: [Nameserver.Answer.noSuchName, .trouble], [false, true])
+        arguments: [Nameserver.Answer.noSuchName, .serverFailure], [false, true])
     func names(_ answer: Nameserver.Answer, _ hasProxy: Bool) async throws {
         let fleet = try await ProcessFleet()
         let nameserver = try #require(Nameserver(answer))

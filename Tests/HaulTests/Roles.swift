@@ -17,7 +17,7 @@ final class Roles: Sendable {
     ///   - settings: Further settings of Redis.
     ///   - change: Changes the text of the file.
     init(
-        _ settings: [String] = [], kind: RedisServer.Kind = .usual, change: (String) -> String = { $0 }
+        _ settings: [String] = [], kind: RedisServer.Kind = .standard, change: (String) -> String = { $0 }
     ) async throws {
         let text = change(try ShippedRoles.text())
         var rules: [String: String] = [:]

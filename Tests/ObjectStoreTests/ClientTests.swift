@@ -63,7 +63,7 @@ import Testing
         func name() async throws {
             try await client.putFinal("o", RequestMemory([1]), md5: Digest.md5([1]), mark: mark, .absent)
         }
-        let error = await #expect(throws: StoreRefusal.self) { try await name() }
+        let error = await #expect(throws: StoreError.self) { try await name() }
         #expect(error?.code == "RequestExpired" && error?.meaning == .clock)
         try await name()
         #expect(abs(client.skew - 330) <= 2 && client.requests == 2)
@@ -94,7 +94,7 @@ import Testing
             request.method == "HEAD" ? OriginReply(403) : Self.refusal(403, "AccessDenied")
         }
         let client = try client(origin, ["AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"])
-        let error = await #expect(throws: StoreRefusal.self) { try await client.head("o") }
+        let error = await #expect(throws: StoreError.self) { try await client.head("o") }
         #expect(error?.meaning == .denied && error?.code == "AccessDenied" && client.requests == 2)
     }
 }

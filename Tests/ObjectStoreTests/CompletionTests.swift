@@ -214,7 +214,7 @@ import Testing
         let file = FileBytes(seed: 1, count: 9 << 20)
         let (partial, outcome) = try await commit(
             Server(refusals: 0, size: file.count, isRefusingParts: true), file)
-        #expect(outcome == nil && partial.written.count == file.count && partial.continuable.isEmpty)
+        #expect(outcome == nil && partial.written.count == file.count && partial.resumable.isEmpty)
     }
 
     /// What the store check finds at a scripted server.

@@ -107,7 +107,7 @@ struct NameClaimTests: EpisodeTests {
         try first.check()
         let other = claim("b")
         await other.take()
-        #expect(throws: StoreRefusal.claimed) { try other.check() }
+        #expect(throws: StoreError.claimed) { try other.check() }
         let second = claim("a")
         await second.take()
         try second.check()
@@ -186,7 +186,7 @@ struct NameClaimTests: EpisodeTests {
         #expect(try await good.everything().objects.contains(claim), "the request may still be executed")
         let next = good.store.claim("films/film", job: "other", generation: "1")
         await next.take()
-        #expect(throws: StoreRefusal.claimed) { try next.check() }
+        #expect(throws: StoreError.claimed) { try next.check() }
         await partial.discard(soon: false)
         #expect(try await good.everything().objects.isEmpty)
     }

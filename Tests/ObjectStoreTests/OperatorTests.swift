@@ -92,7 +92,7 @@ struct OperatorTests: EpisodeTests {
             address,
             environment: { ["AWS_ACCESS_KEY_ID": "testkey", "AWS_SECRET_ACCESS_KEY": "wrong-secret"][$0] },
             isThere: { _ in false })
-        let trouble = try #require(await store.trouble())
+        let trouble = try #require(await store.fault())
         #expect(trouble.contains("refuses access") && !trouble.contains("wrong-secret"))
     }
 }

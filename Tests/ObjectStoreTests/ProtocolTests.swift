@@ -31,19 +31,19 @@ import Testing
         #expect(XMLElement(Array("<x>\(XMLElement.escape(text))</x>".utf8))?.text == text)
     }
 
-    private func refusal(_ status: Int, _ code: String?, _ headers: [HeaderField] = []) -> StoreRefusal {
+    private func refusal(_ status: Int, _ code: String?, _ headers: [HeaderField] = []) -> StoreError {
         let body = code.flatMap { XMLElement(Array("<Error><Code>\($0)</Code><Message>m</Message></Error>".utf8)) }
-        return StoreRefusal(status: status, headers: HeaderFields(headers), body: body)
+        return StoreError(status: status, headers: HeaderFields(headers), body: body)
     }
 
     @Test("each refusal has its meaning") func meanings() {
-        let table: [(Int, String?, StoreRefusal.Meaning)] = [
+        let table: [(Int, String?, StoreError.Meaning)] = [
             (503, "SlowDown", .throttled), (503, nil, .throttled), (429, nil, .throttled),
-            (500, "InternalError", .passing),
-            (200, "InternalError", .passing), (403, "RequestTimeTooSkewed", .clock), (400, "ExpiredToken", .expired),
+            (500, "InternalError", .transient),
+            (200, "InternalError", .transient), (403, "RequestTimeTooSkewed", .clock), (400, "ExpiredToken", .expired),
             (404, "NoSuchUpload", .noSuchUpload), (404, "NoSuchKey", .noSuchObject), (404, nil, .noSuchObject),
             (404, "NoSuchBucket", .noSuchBucket), (412, nil, .precondition), (501, nil, .unknownRequest),
-            (403, nil, .denied), (507, nil, .full), (400, "InvalidPart", .final), (400, "BadDigest", .passing),
+            (403, nil, .denied), (507, nil, .full), (400, "InvalidPart", .permanent), (400, "BadDigest", .transient),
         ]
         for (status, code, meaning) in table { #expect(refusal(status, code).meaning == meaning) }
         #expect(refusal(301, nil, [HeaderField("x-amz-bucket-region", "eu-west-1")]).meaning == .region("eu-west-1"))
@@ -54,7 +54,7 @@ import Testing
     @Test("a server's message about a signature is not repeated") func signatureIsNotSaid() {
         let body = XMLElement(
             Array("<Error><Code>SignatureDoesNotMatch</Code><Message>secret things</Message></Error>".utf8))
-        #expect(!StoreRefusal(status: 403, headers: HeaderFields(), body: body).words.contains("secret"))
+        #expect(!StoreError(status: 403, headers: HeaderFields(), body: body).words.contains("secret"))
     }
 
     @Test("a bucket that throttles gets fewer requests, and more again when it serves") func pace() {
@@ -69,7 +69,7 @@ import Testing
         #expect(turns[0] == 0 && abs(turns[1] - 0.05) < 1e-9)
         for second in 2..<20 { pace.recordThrottled(at: Double(second)) }
         #expect(pace.gap == 5)
-        for _ in 0..<20 { pace.recordServed() }
+        for _ in 0..<20 { pace.recordSuccess() }
         let last = pace.turn(at: 30)
         #expect(pace.gap == 0 && last == 0)
     }

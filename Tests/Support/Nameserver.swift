@@ -7,7 +7,7 @@ import Synchronization
 package final class Nameserver: Sendable {
     /// The response code of every reply (RFC 1035 section 4.1.1).
     package enum Answer: UInt8, Sendable {
-        case trouble = 2
+        case serverFailure = 2
         case noSuchName = 3
     }
 

@@ -6,7 +6,7 @@ import Testing
 package final class RedisServer: @unchecked Sendable {
     package enum Kind: String, Sendable, CaseIterable, CustomTestStringConvertible {
         /// The redis-server in PATH.
-        case usual = "redis-server"
+        case standard = "redis-server"
         case redis8 = "Redis 8"
         case valkey = "Valkey"
 
@@ -14,7 +14,7 @@ package final class RedisServer: @unchecked Sendable {
 
         fileprivate var program: String? {
             switch self {
-            case .usual: rawValue
+            case .standard: rawValue
             case .redis8: RedisServer.program("HAUL_REDIS_8", "redis-server")
             case .valkey: RedisServer.program("HAUL_VALKEY", "valkey-server")
             }
@@ -37,7 +37,7 @@ package final class RedisServer: @unchecked Sendable {
     private var process: ChildProcess
 
     /// - Parameter settings: Lines of redis.conf as arguments: `["--requirepass", "secret"]`.
-    package init(_ settings: [String] = [], kind: Kind = .usual) async throws {
+    package init(_ settings: [String] = [], kind: Kind = .standard) async throws {
         program = kind.program ?? kind.rawValue
         arguments =
             [

@@ -101,7 +101,7 @@ import Testing
                 #"{"url":"http://user:planted@h/a?sig=planted","id":"named","batch":"b"}"#,
                 #"{"url":"\#(url)"}"#, #"{"url":"http:\/\/h\/e","id":"esc\u0061ped"}"#,
             ]
-        for page in elements.pages(of: 500) {
+        for page in elements.chunks(ofCount: 500) {
             try await fixture.queue.redis.send(
                 Command(arguments: ["LPUSH", fixture.queue.keys.jobs] + Array(page)))
         }

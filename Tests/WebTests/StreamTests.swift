@@ -127,7 +127,7 @@ import Testing
         let start = ContinuousClock.now
         let text = await client.read(until: #""error":"redis""#)
         let elapsed = ContinuousClock.now - start
-        #expect(text.contains("event: trouble"))
+        #expect(text.contains("event: failure"))
         // A call of Redis has 5 s.
         #expect(elapsed > .milliseconds(600) && elapsed < .seconds(4), "\(elapsed)")
         if signal == SIGSTOP { fixture.server.signal(SIGCONT) } else { try await fixture.server.restart() }

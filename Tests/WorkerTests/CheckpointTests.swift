@@ -30,14 +30,15 @@ import Testing
         var slow = Array(repeating: (pace: CheckpointSchedule(), last: 0), count: 1000)
         for second in 1...100 {
             let now = start + .seconds(second)
-            var turns = CheckpointBudget(runs: fast.count + slow.count)
+            var budget = CheckpointBudget(runs: fast.count + slow.count)
             for index in fast.indices {
-                turns.record(fast[index].next(arrived: Int64(second) * 50_000_000, interval: turns.interval, now: now))
+                budget.record(
+                    fast[index].next(arrived: Int64(second) * 50_000_000, interval: budget.interval, now: now))
             }
             for index in slow.indices {
                 let due = slow[index].pace.next(
-                    arrived: Int64(second) * 100_000, interval: turns.interval, now: now)
-                turns.record(due)
+                    arrived: Int64(second) * 100_000, interval: budget.interval, now: now)
+                budget.record(due)
                 if due != nil { slow[index].last = second }
             }
         }

@@ -48,17 +48,17 @@ import Testing
         _ = ledger.begin(["a"])
         ledger.lose(["a"])
         let mayBegin = ledger.begin(["b"])
-        #expect(ledger.isInDoubt && ledger.needsRegistration && !mayBegin)
+        #expect(ledger.mayBeOutOfSync && ledger.needsRegistration && !mayBegin)
         let known = ledger.beginRegistration()
         #expect(known.isEmpty)
         ledger.endRegistration(succeeded: true)
         #expect(ledger.mayClaim)
     }
 
-    @Test("a doubt that arises during a registration outlasts the registration") func doubt() {
+    @Test("a call that fails during a registration requires another registration") func failedCall() {
         var ledger = registered()
         _ = ledger.beginRegistration()
-        ledger.doubt()
+        ledger.markOutOfSync()
         ledger.endRegistration(succeeded: true)
         #expect(!ledger.mayClaim && ledger.needsRegistration)
     }
@@ -108,14 +108,14 @@ import Testing
         #expect(ledger.mayClaim)
     }
 
-    @Test("the same error is logged once in ten seconds, another error after one second") func trouble() {
+    @Test("the same error is logged once in ten seconds, another error after one second") func fault() {
         var note = ErrorThrottle()
         let now = ContinuousClock.now
         let cases: [(String, Duration)] = [
             ("a", .zero), ("b", .milliseconds(900)), ("a", .seconds(9)), ("b", .milliseconds(9100)),
             ("b", .milliseconds(19_000)), ("b", .milliseconds(19_200)),
         ]
-        let news = cases.map { note.isNews($0.0, at: now + $0.1) }
-        #expect(news == [true, false, false, true, false, true])
+        let logged = cases.map { note.shouldLog($0.0, at: now + $0.1) }
+        #expect(logged == [true, false, false, true, false, true])
     }
 }

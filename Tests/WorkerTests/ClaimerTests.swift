@@ -10,14 +10,14 @@ import Testing
     /// Replies to calls in this order, and records how many jobs each call claims.
     private final class Server: Sendable {
         let counts = Mutex<[Int]>([])
-        let inProgress = Mutex((now: 0, most: 0))
+        let inProgress = Mutex((now: 0, max: 0))
         private let reply: @Sendable (_ call: Int, _ count: Int) -> [ClaimReply]?
 
         init(_ reply: @escaping @Sendable (_ call: Int, _ count: Int) -> [ClaimReply]?) { self.reply = reply }
 
         /// - Parameter hasAllAsked: Returns once all slots have asked, at the first call.
         func claim(_ count: Int, _ hasAllAsked: () async -> Void) async -> [ClaimReply]? {
-            inProgress.withLock { $0 = ($0.now + 1, max($0.most, $0.now + 1)) }
+            inProgress.withLock { $0 = ($0.now + 1, max($0.max, $0.now + 1)) }
             await hasAllAsked()
             inProgress.withLock { $0.now -= 1 }
             let call = counts.withLock { counts in
@@ -50,7 +50,7 @@ import Testing
         let replies = await ask(100, server)
         #expect(replies.count == 100 && replies.allSatisfy { $0?.isEmpty == true })
         #expect(server.counts.withLock { $0.count } <= 2)
-        #expect(server.inProgress.withLock { $0.most } == 1)
+        #expect(server.inProgress.withLock { $0.max } == 1)
     }
 
     @Test("a call claims for a limited number of slots, and goes on for them after `more`") func more() async {

@@ -140,11 +140,11 @@ import Testing
         let (known, unknown) = (fleet.root.leave("c"), fleet.root.leave("unknown"))
         var janitor = try janitor(fleet)
         janitor.age = -1
-        janitor.most = 3
+        janitor.maxJobs = 3
         for _ in 1...2 { await janitor.sweep() }
         #expect(Set(fleet.root.names) == [known, unknown])
         #expect(warnings.value.count == 1 && warnings.value[0].contains("too many jobs to read all their ids"))
-        janitor.most = 4
+        janitor.maxJobs = 4
         await janitor.sweep()
         #expect(fleet.root.names == [known])
     }

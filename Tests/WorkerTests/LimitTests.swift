@@ -8,7 +8,7 @@ import Testing
 
 @Suite("max_running over a fleet")
 struct LimitTests {
-    @Test("a free place is taken at once, without a tick or another worker's call") func busy() async throws {
+    @Test("a free permit is taken at once, without a tick or another worker's call") func busy() async throws {
         let fleet = try await Fleet()
         let jobs = 200
         let bytes = FileBytes(seed: 5, count: 1000)
@@ -31,7 +31,7 @@ struct LimitTests {
         #expect(calls < jobs + 150)
     }
 
-    @Test("a place that one worker frees is taken by another worker at once", arguments: [true, false])
+    @Test("a permit that one worker releases is taken by another worker at once", arguments: [true, false])
     func handedOn(_ isCancelled: Bool) async throws {
         let fleet = try await Fleet()
         let latch = Latch()
@@ -43,13 +43,13 @@ struct LimitTests {
             return reply
         }
         try await fleet.queue.setSetting("max_running", to: "1")
-        let heir = try fleet.worker("heir") { $0.slots = 1 }
+        let second = try fleet.worker("second") { $0.slots = 1 }
         var running: Task<Void, any Error>?
         defer { running?.cancel() }
         try await fleet.withWorker("one", slots: 1) {
             try await fleet.push(#"{"url":"\#(origin.url("/first"))","id":"first"}"#)
             try await fleet.wait("first", for: .running)
-            running = Task { try await heir.run() }
+            running = Task { try await second.run() }
             try await fleet.push(#"{"url":"\#(origin.url("/second"))","id":"second"}"#)
             if isCancelled {
                 try await fleet.queue.request(.cancelled, of: ["first"])

@@ -133,7 +133,7 @@ package final class Call: Activity {
         let follower = RedirectFollower(
             engine: context.engine, template: template, custom: request.headers + (try signature()),
             digests: DigestSession(), cookies: assignment.cookies, trace: io.trace,
-            authentication: context.authentication, keepsBody: request.isWebhook)
+            authentication: context.authentication, repeatsPOST: request.isWebhook)
         let hasCoding = request.headers.contains { $0.name.lowercased() == "accept-encoding" }
         let transfer: Transfer
         do throws(TransferError) {

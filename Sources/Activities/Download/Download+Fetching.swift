@@ -17,7 +17,7 @@ extension Download {
         return RedirectFollower(
             engine: context.engine, template: template, custom: headers, digests: digests,
             cookies: assignment.cookies, trace: io.trace, authentication: context.authentication,
-            takesAnyCoding: true)
+            acceptsAnyEncoding: true)
     }
 
     /// Fetches the file from the start (`.begin`), or its missing bytes (`.go`), and commits it.

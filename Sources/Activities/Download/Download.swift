@@ -184,7 +184,7 @@ package final class Download: Activity, RunRemainder {
                 if Task.isCancelled { return .stopped }
                 // If the store does not work, every other job would fail as well, so the job is parked.
                 let isOfDisk = failure.code == .io || failure.code == .permission
-                return if isOfDisk, await context.store.trouble() != nil { .parked(context.store.waitsFor) } else {
+                return if isOfDisk, await context.store.fault() != nil { .parked(context.store.waitsFor) } else {
                     .failed(failure)
                 }
             }

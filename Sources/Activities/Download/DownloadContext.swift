@@ -19,7 +19,7 @@ package struct DownloadContext: Sendable {
     package var speedWindow = 30.0
     /// The rate limit over all transfers of the worker; nil for none.
     package var limit: TokenBucket?
-    /// The largest file that is accepted, in bytes.
+    /// The maximum size of a file, in bytes.
     package var maxFileSize: Int64?
     /// The secrets with which webhooks are signed, by name.
     package var webhookKeys: [String: WebhookKeys] = [:]

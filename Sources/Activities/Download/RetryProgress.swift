@@ -18,7 +18,7 @@ extension Download {
 
     var hasMadeProgress: Bool {
         guard isResumable else { return false }
-        let (written, total) = (generation?.partial.continuable.count, generation?.entity.total)
+        let (written, total) = (generation?.partial.resumable.count, generation?.entity.total)
         guard let written, let total else { return false }
         return RetryProgress.isEnough(written - (resume?.offsets.count ?? 0), of: total)
     }

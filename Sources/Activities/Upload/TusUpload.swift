@@ -91,7 +91,7 @@ struct TusServer: Sendable, Equatable {
     var terminates = false
     /// The digest by which the server checks the bytes of each request (extension checksum); nil if it checks none.
     var checksum: Job.Checksum.Algorithm?
-    /// The largest file that the server accepts, in bytes.
+    /// The maximum size of a file that the server accepts, in bytes.
     var maximum: Int64?
 
     static let version = HeaderField("Tus-Resumable", "1.0.0")

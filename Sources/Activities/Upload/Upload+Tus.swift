@@ -61,7 +61,7 @@ extension Upload {
         let size = source.version.size
         let server = try await server(at: url)
         if let maximum = server.maximum, size > maximum {
-            throw TransferError(.tooLarge, "the file has \(size) bytes; the server accepts at most \(maximum)")
+            throw TransferError(.tooLarge, "the file has \(size) bytes; the server accepts at maxPortion \(maximum)")
         }
         let (transfer, finalURL) = try await send(
             url, "POST", [HeaderField("Upload-Length", String(size))] + metadata, body: .bytes([]))
@@ -149,8 +149,8 @@ extension Upload {
         _ upload: TusUpload, _ source: any SourceFile, _ url: WebURL
     ) async throws(TransferError) -> TusResponse {
         let (size, start) = (source.version.size, upload.offset)
-        let most = upload.server.checksum == nil ? upload.portion : min(upload.portion, Self.checkedPortion)
-        let end = start + min(size - start, most)
+        let maxPortion = upload.server.checksum == nil ? upload.portion : min(upload.portion, Self.checkedPortion)
+        let end = start + min(size - start, maxPortion)
         let body = UploadBody(pieces: [.file(source, start..<end)], executor: executor)
         var headers = [
             HeaderField("Upload-Offset", String(start)),

@@ -188,7 +188,7 @@ package final class Upload: Activity, RunRemainder {
         template.sending = sending
         let follower = RedirectFollower(
             engine: context.engine, template: template, custom: custom, digests: digests,
-            cookies: assignment.cookies, trace: io.trace, authentication: context.authentication, keepsBody: true)
+            cookies: assignment.cookies, trace: io.trace, authentication: context.authentication, repeatsPOST: true)
         do throws(TransferError) {
             let (transfer, end) = try await follower.send(url, [.identity] + headers, from: finalURL)
             if [429, 503].contains(transfer.head.status) {

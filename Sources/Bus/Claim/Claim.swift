@@ -157,11 +157,11 @@ package enum ClaimReply: Sendable {
 /// The operator's limits of a run, which its job cannot lift: the stricter ones of the queue's settings and of its
 /// host's limits when the job was claimed (Lua/limits/hosts.lua).
 package struct RunLimits: Sendable, Equatable {
-    /// The longest that the run may take, in seconds.
+    /// The maximum duration of a run, in seconds.
     package let maxSeconds: Int64?
     /// Bytes per second below which a download is too slow.
     package let minSpeed: Int64?
-    /// The largest file that a download may have.
+    /// The maximum size of a file, in bytes.
     package let maxBytes: Int64?
 
     init(_ fields: [String: String]) {

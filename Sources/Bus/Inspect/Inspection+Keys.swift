@@ -10,7 +10,7 @@ extension Inspection {
         /// Another key of a job.
         case part(String)
         /// A key that must have a time to live.
-        case mortal
+        case volatile
         case fixed, unknown
     }
 
@@ -19,14 +19,14 @@ extension Inspection {
         switch name {
         case .job: return .job(subject)
         case .spec, .offsets: return .part(subject)
-        case .worker, .host, .reply, .history, .url: return .mortal
+        case .worker, .host, .reply, .history, .url: return .volatile
         default: return .fixed
         }
     }
 
     /// What does not work while a key has another type. While a key that is not listed here has one, no function works,
     /// since Settings.read() of Lua/core/settings.lua fails.
-    private static let troubles: [KeyName: String] = [
+    private static let effects: [KeyName: String] = [
         .rejected: "elements that are not valid jobs cannot be rejected, and block the queue",
         .tick: "no worker maintains the queue: no control operation is applied, and no lost job runs again",
         .workers: "no worker maintains the queue: no control operation is applied, and no lost job runs again",
@@ -54,7 +54,7 @@ extension Inspection {
         .deferredKinds: "jobs of a kind that some workers do not do are not claimed by others",
     ]
 
-    private static let mortalTroubles: [KeyName: String] = [
+    private static let volatileKeyEffects: [KeyName: String] = [
         .worker: "this worker can do nothing", .host: "no worker on this machine maintains the queue",
         .reply: "no event is pushed onto it", .history: "the history lacks this hour",
         .url: "only one of the jobs of this URL is found by it",
@@ -67,14 +67,14 @@ extension Inspection {
         var stops = false
         let findings = zip(names, found).compactMap { name, type -> Finding? in
             guard let type, type != name.type else { return nil }
-            stops = stops || Self.troubles[name] == nil
-            return wrong(queue.keys[name], type, name.type, Self.troubles[name] ?? "nothing of the queue works")
+            stops = stops || Self.effects[name] == nil
+            return wrong(queue.keys[name], type, name.type, Self.effects[name] ?? "nothing of the queue works")
         }
         return (stops, findings)
     }
 
-    func wrong(_ key: String, _ type: String, _ right: String, _ trouble: String) -> Finding {
-        Finding(key, "it is a \(type), and must be a \(right)", "rename or delete it: meanwhile \(trouble)")
+    func wrong(_ key: String, _ type: String, _ right: String, _ effect: String) -> Finding {
+        Finding(key, "it is a \(type), and must be a \(right)", "rename or delete it: meanwhile \(effect)")
     }
 
     func unknownKey(_ key: String) -> Finding {
@@ -95,17 +95,17 @@ extension Inspection {
 
     /// Checks the types of the keys that every call of this worker accesses.
     package func wrongTypes(for worker: WorkerIdentity) async throws(RedisError) -> [Finding] {
-        let unusable = Self.mortalTroubles[.worker]!
-        let own: [(key: String, type: String, trouble: String)] = [
+        let unusable = Self.volatileKeyEffects[.worker]!
+        let own: [(key: String, type: String, effect: String)] = [
             (queue.keys.worker(worker.name), KeyName.worker.type, unusable),
-            (queue.keys.host(worker.hostIdentity), KeyName.host.type, Self.mortalTroubles[.host]!),
+            (queue.keys.host(worker.hostIdentity), KeyName.host.type, Self.volatileKeyEffects[.host]!),
             (queue.keys.held(worker.name), KeyName.held.type, unusable),
         ]
         let found = try await types(of: own.map(\.key))
         return try await checkTypes().findings
             + zip(own, found).compactMap { own, type in
                 guard let type, type != own.type else { return nil }
-                return wrong(own.key, type, own.type, own.trouble)
+                return wrong(own.key, type, own.type, own.effect)
             }
     }
 
@@ -167,29 +167,29 @@ extension Inspection {
     }
 
     /// Checks keys that must expire, like those of workers and reply lists.
-    func checkMortal(_ names: [String], repairing: Bool) async throws(RedisError) -> [Finding] {
+    func checkVolatile(_ names: [String], repairing: Bool) async throws(RedisError) -> [Finding] {
         let found = try await types(of: names)
         var (sound, findings): ([String], [Finding]) = ([], [])
         for (key, type) in zip(names, found) {
             guard let type, let name = KeyName.read(key.dropFirst(queue.keys.prefix.count))?.name,
-                let trouble = Self.mortalTroubles[name]
+                let effect = Self.volatileKeyEffects[name]
             else { continue }
             // A key of another type is not Haul's, and is not changed.
             if type == name.type {
                 sound.append(key)
             } else {
-                findings.append(wrong(key, type, name.type, trouble))
+                findings.append(wrong(key, type, name.type, effect))
             }
         }
         let times = try await queue.redis.pipeline(sound.map { .command(Command("PTTL", $0)) })
-        let immortal = zip(sound, times).filter { $1.int == -1 }.map(\.0)
+        let persistent = zip(sound, times).filter { $1.int == -1 }.map(\.0)
         if repairing {
             // NX: only if there still is no time to live.
             _ = try await queue.redis.pipeline(
-                immortal.map { .command(Command("PEXPIRE", $0, 86_400_000, "NX")) })
+                persistent.map { .command(Command("PEXPIRE", $0, 86_400_000, "NX")) })
         }
         return findings
-            + immortal.map {
+            + persistent.map {
                 Finding($0, "it would never expire", "--repair sets a time to live", isRepaired: repairing)
             }
     }

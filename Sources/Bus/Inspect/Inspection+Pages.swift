@@ -3,36 +3,36 @@ import HaulRedis
 // Reads a queue in pages, so that a million jobs neither block Redis nor fill the memory.
 
 extension Inspection {
-    private static let page = 1000
-    /// How many elements one call reads, at most 16 KiB each: Redis serves no other client while it copies them.
-    private static let pageOfElements = 200
+    private static let pageSize = 1000
+    /// How many elements one call reads. Each has up to 16 KiB, and Redis serves no other client while it copies them.
+    private static let elementPageSize = 200
 
-    /// The continuations that Redis has made, in the queue or held by a worker. Only their hash values are kept, to
-    /// save memory.
-    struct Line {
+    /// The continuations (elements that Redis itself pushed, with only the id of a job) that wait in the queue or that
+    /// a worker holds. Only their hash values are kept, to save memory.
+    struct Continuations {
         private var hashes: Set<Int> = []
 
         mutating func add(_ element: [UInt8]) {
             if element.count < 300, element.starts(with: #"{"id":""#.utf8) { hashes.insert(element.hashValue) }
         }
 
-        func holds(_ element: String) -> Bool { hashes.contains(Array(element.utf8).hashValue) }
+        func contains(_ element: String) -> Bool { hashes.contains(Array(element.utf8).hashValue) }
     }
 
-    func line() async throws(RedisError) -> Line {
-        var line = Line()
+    func continuations() async throws(RedisError) -> Continuations {
+        var known = Continuations()
         let deferred = try await lists(.deferredHost) + lists(.deferredKind)
         for list in [queue.keys.jobs] + deferred + (try await heldLists()) {
-            for start in stride(from: 0, to: Int.max, by: Self.pageOfElements) {
-                // From the left end: pushes during the reading move elements to the right, so none is skipped. A key of
-                // another type holds nothing.
-                let range = Command("LRANGE", list, start, start + Self.pageOfElements - 1)
+            for start in stride(from: 0, to: Int.max, by: Self.elementPageSize) {
+                // Pushes come at the left end and move the other elements to the right, so that reading from the left
+                // skips none. A key of another type counts as empty.
+                let range = Command("LRANGE", list, start, start + Self.elementPageSize - 1)
                 let elements = try await queue.redis.pipeline([.command(range)])[0].array ?? []
-                for element in elements { line.add(element.bytes ?? []) }
-                guard elements.count == Self.pageOfElements else { break }
+                for element in elements { known.add(element.bytes ?? []) }
+                guard elements.count == Self.elementPageSize else { break }
             }
         }
-        return line
+        return known
     }
 
     func heldLists() async throws(RedisError) -> [String] { try await lists(.held) }
@@ -43,28 +43,28 @@ extension Inspection {
         return lists.sorted()
     }
 
-    /// Calls `body` with pages of the queue's keys. A key may come twice.
+    /// Calls `body` with pages of the queue's keys. SCAN may return a key twice.
     func forEachPageOfKeys(
         _ name: KeyName? = nil, _ body: ([String]) async throws(RedisError) -> Void
     ) async throws(RedisError) {
         let pattern = Self.escaped(name.map { queue.keys[$0] } ?? queue.keys.prefix) + "*"
-        try await scan({ Command("SCAN", $0, "MATCH", pattern, "COUNT", Self.page) }, body)
+        try await scan({ Command("SCAN", $0, "MATCH", pattern, "COUNT", Self.pageSize) }, body)
     }
 
-    /// Calls `body` with pages of the members of a sorted set. A member may come twice.
+    /// Calls `body` with pages of the members of a sorted set. ZSCAN may return a member twice.
     func forEachPage(
         of index: String, _ body: ([String]) async throws(RedisError) -> Void
     ) async throws(RedisError) {
-        try await scan({ Command("ZSCAN", index, $0, "COUNT", Self.page) }) { pairs throws(RedisError) in
+        try await scan({ Command("ZSCAN", index, $0, "COUNT", Self.pageSize) }) { pairs throws(RedisError) in
             try await body(stride(from: 0, to: pairs.count, by: 2).map { pairs[$0] })
         }
     }
 
-    /// Calls `body` with the fields of a hash and their values. A field may come twice.
+    /// Calls `body` with the fields of a hash and their values. HSCAN may return a field twice.
     func forEachPair(
         of hash: String, _ body: (String, String) -> Void
     ) async throws(RedisError) {
-        try await scan({ Command("HSCAN", hash, $0, "COUNT", Self.page) }) { pairs throws(RedisError) in
+        try await scan({ Command("HSCAN", hash, $0, "COUNT", Self.pageSize) }) { pairs throws(RedisError) in
             for index in stride(from: 0, to: pairs.count - 1, by: 2) { body(pairs[index], pairs[index + 1]) }
         }
     }
@@ -84,20 +84,20 @@ extension Inspection {
     }
 
     /// The ids whose jobs have no hash.
-    func withoutJob(_ ids: Set<String>) async throws(RedisError) -> Set<String> {
+    func idsWithoutHash(_ ids: Set<String>) async throws(RedisError) -> Set<String> {
         let ids = Array(ids)
         let replies = try await queue.redis.pipeline(ids.map { .command(Command("EXISTS", queue.keys.job($0))) })
         return Set(zip(ids, replies).filter { $1.int == 0 }.map(\.0))
     }
 
-    /// Escapes the characters of a key that mean something in a pattern. Braces mean nothing.
+    /// Escapes the characters of a key that are special in a MATCH pattern. Braces are not special.
     private static func escaped(_ text: String) -> String {
         text.map { "*?[]\\".contains($0) ? "\\\($0)" : String($0) }.joined()
     }
 }
 
 extension Array {
-    package func pages(of size: Int) -> [ArraySlice<Element>] {
+    package func chunks(ofCount size: Int) -> [ArraySlice<Element>] {
         stride(from: 0, to: count, by: size).map { self[$0..<Swift.min($0 + size, count)] }
     }
 }

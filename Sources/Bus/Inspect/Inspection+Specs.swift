@@ -10,7 +10,7 @@ extension Inspection {
 
     func checkSpecs(of ids: Set<String>) async throws(RedisError) -> [Finding] {
         var findings: [Finding] = []
-        for page in ids.sorted().pages(of: Self.pageOfSpecs) {
+        for page in ids.sorted().chunks(ofCount: Self.pageOfSpecs) {
             let specs = try await queue.redis.pipeline(
                 page.map { .command(Command("HGET", queue.keys.spec($0), "spec")) })
             for (id, spec) in zip(page, specs) {

@@ -28,7 +28,7 @@ package struct Inspection: Sendable {
         findings += others
         for _ in 0..<Self.maxReadings where !suspects.isEmpty {
             try? await Task.sleep(for: Self.pause)
-            if !suspects.missing.isEmpty { suspects.found(try await line()) }
+            if !suspects.missing.isEmpty { suspects.remove(try await continuations()) }
             try await suspects.keep(check(suspects).findings)
         }
         findings += try await check(suspects, repairing: repairing).findings
@@ -56,7 +56,7 @@ package struct Inspection: Sendable {
         var missing: [String: String] = [:]
         var isEmpty: Bool { ids.isEmpty }
 
-        mutating func found(_ line: Line) { missing = missing.filter { !line.holds($0.value) } }
+        mutating func remove(_ known: Continuations) { missing = missing.filter { !known.contains($0.value) } }
 
         mutating func keep(_ findings: [Finding]) {
             ids = Set(findings.map(\.subject))
@@ -68,13 +68,13 @@ package struct Inspection: Sendable {
     /// job.
     private func survey(repairing: Bool) async throws(RedisError) -> (Suspects, [Finding]) {
         // The queue is read first. A job that joins it afterwards appears wrong here, and is checked again.
-        let line = try await line()
+        let known = try await continuations()
         var suspects = Suspects()
         var others: [Finding] = []
         func examine(_ ids: Set<String>) async throws(RedisError) {
             let (findings, queued) = try await check(Suspects(ids: ids))
             suspects.ids.formUnion(findings.map(\.subject))
-            for (id, element) in queued where !line.holds(element) {
+            for (id, element) in queued where !known.contains(element) {
                 suspects.ids.insert(id)
                 suspects.missing[id] = element
             }
@@ -82,24 +82,24 @@ package struct Inspection: Sendable {
         try await forEachPageOfKeys { names throws(RedisError) in
             var ids: Set<String> = []
             var parts: Set<String> = []
-            var mortal: [String] = []
+            var volatile: [String] = []
             for name in names {
                 switch kind(of: name) {
                 case .job(let id): ids.insert(id)
                 case .part(let id): parts.insert(id)
-                case .mortal: mortal.append(name)
+                case .volatile: volatile.append(name)
                 case .unknown:
                     others.append(unknownKey(name))
                 case .fixed: break
                 }
             }
-            try await examine(ids.union(withoutJob(parts)))
+            try await examine(ids.union(idsWithoutHash(parts)))
             // SCAN may return a key twice.
             others += try await checkSpecs(of: ids).filter { !others.contains($0) }
-            others += try await checkMortal(mortal, repairing: repairing)
+            others += try await checkVolatile(volatile, repairing: repairing)
         }
         for index in try await soundIndexes() {
-            try await forEachPage(of: index) { ids throws(RedisError) in try await examine(withoutJob(Set(ids))) }
+            try await forEachPage(of: index) { ids throws(RedisError) in try await examine(idsWithoutHash(Set(ids))) }
         }
         return (suspects, others)
     }
@@ -109,7 +109,7 @@ package struct Inspection: Sendable {
     ) async throws(RedisError) -> (findings: [Finding], queued: [(id: String, element: String)]) {
         var findings: [Finding] = []
         var queued: [(id: String, element: String)] = []
-        for ids in suspects.ids.sorted().pages(of: Self.batch) {
+        for ids in suspects.ids.sorted().chunks(ofCount: Self.batch) {
             let arguments: [any RedisArgument] =
                 [Token.make(), repairing ? "repair" : ""] + queue.policy.retention
                 + ids.flatMap { [$0, suspects.missing[$0] ?? ""] }

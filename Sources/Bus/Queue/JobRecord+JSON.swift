@@ -1,7 +1,7 @@
 import HaulContract
 
 extension JobRecord {
-    /// The most byte intervals of a job as JSON. No page draws more.
+    /// The maximum number of byte intervals of a job as JSON. No page draws more.
     static let maxIntervals = 4096
 
     /// The one shape of a job as JSON: `haul show --json`, `haul list --json` and the API write these members with

@@ -35,7 +35,7 @@ extension Queue {
         }
         var jobs: [JobRecord] = []
         // Only few hashes at a time, because each may have a response.
-        for page in ended.pages(of: Self.hashesOfCall) {
+        for page in ended.chunks(ofCount: Self.hashesOfCall) {
             let pushes = Dictionary(page.map { ($0.id, $0) }) { $1 }
             // A job may have been pushed again meanwhile, and then it has not ended.
             jobs += try await self.jobs(Array(pushes.keys)).filter { pushes[$0.id]?.hasEnded($0) ?? false }

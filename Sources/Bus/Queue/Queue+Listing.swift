@@ -69,7 +69,7 @@ extension Queue {
         _ names: [String], of ids: some Collection<String>
     ) async throws(RedisError) -> [[String: String]] {
         var result: [[String: String]] = []
-        for page in Array(ids).pages(of: Self.pageSize) {
+        for page in Array(ids).chunks(ofCount: Self.pageSize) {
             let calls = page.map { Call.command(Command(arguments: ["HMGET", keys.job($0)] + names)) }
             for reply in try await redis.pipeline(calls) {
                 let values = (try reply.get().array ?? []).map(\.string)
@@ -86,7 +86,7 @@ extension Queue {
     ) async throws(RedisError) -> [[[UInt8]?]] {
         if names.isEmpty { return ids.map { _ in [] } }
         var result: [[[UInt8]?]] = []
-        for page in Array(ids).pages(of: Self.pageSize) {
+        for page in Array(ids).chunks(ofCount: Self.pageSize) {
             let calls = page.map { Call.command(Command(arguments: ["HMGET", keys.job($0)] + names)) }
             for reply in try await redis.pipeline(calls) { result.append((try reply.get().array ?? []).map(\.bytes)) }
         }

@@ -73,7 +73,7 @@ extension Queue {
     ) async throws(RedisError) -> Int {
         // The front of the queue is the right end of the list. The last element that is pushed there is claimed first.
         let texts = toFront ? elements.map(\.text).reversed() : elements.map(\.text)
-        let batches = texts.pages(of: 500).map { page in
+        let batches = texts.chunks(ofCount: 500).map { page in
             Call.command(Command(arguments: [toFront ? "RPUSH" : "LPUSH", keys.jobs] + Array(page)))
         }
         guard let waiter, replicas > 0 else {

@@ -47,7 +47,7 @@ extension Queue {
     /// The durable intervals of jobs, in the order of `ids`.
     package func offsets(of ids: [String]) async throws(RedisError) -> [ByteIntervals] {
         var result: [ByteIntervals] = []
-        for page in ids.pages(of: 500) {
+        for page in ids.chunks(ofCount: 500) {
             for reply in try await redis.pipeline(page.map { .command(Command("HGETALL", keys.offsets($0))) }) {
                 result.append(Self.intervals(try reply.get()))
             }
@@ -68,7 +68,7 @@ extension Queue {
     /// - Parameter pushes: The timestamp of each push (unix ms), by the id of its job.
     package func removed(_ pushes: [String: Int64]) async throws(RedisError) -> [String] {
         var result: [String] = []
-        for pushes in Array(pushes).pages(of: 500) {
+        for pushes in Array(pushes).chunks(ofCount: 500) {
             let replies = try await redis.pipeline(
                 pushes.map { .command(Command("HMGET", keys.job($0.key), "state", "settled_until", "ahead")) })
             for ((id, timestamp), reply) in zip(pushes, replies) {

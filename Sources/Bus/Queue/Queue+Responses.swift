@@ -4,7 +4,7 @@ package import HaulRedis
 package struct KeptResponses: Sendable, Equatable {
     /// Bytes of header fields and bodies in the jobs' hashes.
     package let bytes: Int64
-    /// The most bytes, by the setting `max_responses_bytes`.
+    /// The maximum number of bytes, by the setting `max_responses_bytes`.
     package let limit: Int64
 
     /// The field of `response_bytes` with the sum: Lua/core/responses.lua.

@@ -21,7 +21,7 @@ extension Queue {
 extension QueueName {
     /// The queues of which a server, or all primaries of its cluster, have keys. Reads with SCAN, at most `most` pages
     /// for each server.
-    package static func all(on redis: Redis, most: Int = .max) async throws(RedisError) -> [QueueName] {
+    package static func all(on redis: Redis, maxPages: Int = .max) async throws(RedisError) -> [QueueName] {
         var names: Set<QueueName> = []
         for server in try await redis.servers() {
             var cursor = "0"
@@ -34,7 +34,7 @@ extension QueueName {
                     if let name = QueueName(String(key.dropFirst(6).prefix { $0 != "}" })) { names.insert(name) }
                 }
                 pages += 1
-            } while cursor != "0" && pages < most
+            } while cursor != "0" && pages < maxPages
             if server !== redis { await server.close() }
         }
         return names.sorted { $0.text < $1.text }

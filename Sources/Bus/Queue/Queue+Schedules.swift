@@ -83,7 +83,7 @@ extension Queue {
         } while cursor != "0" && definitions.count <= Schedule.maxCount
         let names = definitions.keys.sorted()
         var records: [ScheduleRecord] = []
-        for page in names.pages(of: 200) {
+        for page in names.chunks(ofCount: 200) {
             let states = try await redis.pipeline(page.map { .command(Command("HGETALL", keys.schedule($0))) })
             let fields = states.map(\.dictionary)
             let ids = fields.compactMap { $0["last_id"] }

@@ -143,7 +143,7 @@ extension Queue {
     /// For each group of `hashesOfCall` ids, whether any of the jobs has a hash. True if this user may not ask that.
     private func known(_ ids: [String?]) async throws(RedisError) -> [Bool] {
         let prefix = keys.job("")
-        let groups = ids.pages(of: Self.hashesOfCall).map { $0.compactMap { $0.map { prefix + $0 } } }
+        let groups = ids.chunks(ofCount: Self.hashesOfCall).map { $0.compactMap { $0.map { prefix + $0 } } }
         let asked = groups.filter { !$0.isEmpty }
         var replies = try await redis.pipeline(
             asked.map { .command(Command(arguments: ["EXISTS"] + $0).encoded) })[...]

@@ -27,7 +27,7 @@ package struct Schedule: Sendable {
 
     /// How many schedules a queue may have.
     package static let maxCount = 1000
-    /// The most bytes of a definition: an element, and the members around it.
+    /// The maximum number of bytes of a definition: an element, and the members around it.
     package static let maxBytes = JobField.maxElementBytes + 1024
     /// The longest name. The id of a job may be the name and a time.
     static let maxName = 96

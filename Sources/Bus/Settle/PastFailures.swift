@@ -5,7 +5,7 @@ package enum PastFailures {
     /// Older ones are left out.
     static let maxCount = 10
     /// Unicode scalars of a message. Failures stay with the job, so that none may be large.
-    private static let longestMessage = 200
+    private static let maxMessage = 200
 
     /// `known` with one more attempt.
     ///
@@ -22,7 +22,7 @@ package enum PastFailures {
         json.set("worker", worker)
         json.set("error", failure.code.rawValue)
         let scalars = failure.message.unicodeScalars
-        json.set("message", String(String.UnicodeScalarView(scalars.prefix(longestMessage))))
+        json.set("message", String(String.UnicodeScalarView(scalars.prefix(maxMessage))))
         json.set("received", received)
         let earlier = known.flatMap { try? JSON($0) }?.array ?? []
         return "[\((earlier.suffix(maxCount - 1).map(\.text) + [json.text]).joined(separator: ","))]"

@@ -23,11 +23,11 @@ package enum Settlement: Sendable {
 
     /// The maximum bytes of a response in a published event, and in an event that is made from a job's hash after its
     /// end. To copy and quote more would occupy Redis.
-    static let largestPublished = 16 << 10
+    static let maxPublished = 16 << 10
     /// The maximum bytes of an event with a response in the queue's stream of events. A larger one has no response there.
     static let largestLogged = 4 << 10
     /// The maximum bytes of responses in all replies about one end of a job.
-    static let largestReplies = 2 << 20
+    static let maxReplies = 2 << 20
 
     /// Whether the run's partial file has no further use.
     package var isLast: Bool {

@@ -1,11 +1,11 @@
 import HaulContract
 package import HaulRedis
 
-/// A worker's tick for a queue, as several calls that each occupy Redis only briefly. A tick has no connection: it
-/// decides which call comes next, and reads the reply.
+/// A worker's tick for a queue, as several calls that each occupy Redis only briefly. It has no connection itself, but
+/// decides which call comes next, and reads the replies.
 package struct Tick: Sendable {
-    /// What a tick does besides reporting runs.
-    package enum Extent: Sendable {
+    /// What a tick does in addition to reporting runs.
+    package enum Scope: Sendable {
         /// Nothing.
         case runs
         /// It applies control operations.
@@ -36,34 +36,34 @@ package struct Tick: Sendable {
     private static let maxTime: Duration = .seconds(1)
 
     let worker: WorkerIdentity
-    private let extent: Extent
+    private let scope: Scope
     private let runs: [(Run, RunReport)]
     /// Pairs for the worker's hash.
     let fields: [(String, String)]
     /// The worker waits for a permit under `max_running`.
     let isHeld: Bool
     /// Workers on this machine whose processes have certainly ended.
-    let gone: [ColocatedWorker]
-    private let most: Int
+    let deadWorkers: [ColocatedWorker]
+    private let maxRuns: Int
     private let end = ContinuousClock.now + Self.maxTime
 
     /// The replies of all calls so far.
     package private(set) var reply = TickReply()
-    /// How many of the runs, in their order, Redis has the reports of.
+    /// How many of the runs Redis has received the reports of, counted from the first.
     package var reported: Int { min(applied, runs.count) }
     private var applied = 0
     private var rest: ArraySlice<(Run, RunReport)>
     /// Runs that were reported while control operations still waited, which may be for them. They are reported again.
-    private var unsure: [(Run, RunReport)] = []
+    private var toRepeat: [(Run, RunReport)] = []
     private var isBegun = false
     private var hasTicked = false
 
     package init(
-        _ worker: WorkerIdentity, _ extent: Extent = .queue, runs: [(Run, RunReport)], fields: [(String, String)] = [],
-        isHeld: Bool = false, gone: [ColocatedWorker] = [], most: Int = Tick.maxRuns
+        _ worker: WorkerIdentity, _ scope: Scope = .queue, runs: [(Run, RunReport)], fields: [(String, String)] = [],
+        isHeld: Bool = false, deadWorkers: [ColocatedWorker] = [], maxRuns: Int = Tick.maxRuns
     ) {
-        (self.worker, self.extent, self.runs, self.fields) = (worker, extent, runs, fields)
-        (self.isHeld, self.gone, self.most) = (isHeld, gone, most)
+        (self.worker, self.scope, self.runs, self.fields) = (worker, scope, runs, fields)
+        (self.isHeld, self.deadWorkers, self.maxRuns) = (isHeld, deadWorkers, maxRuns)
         rest = runs[...]
     }
 
@@ -71,7 +71,7 @@ package struct Tick: Sendable {
     func next() -> Step? {
         let batch = self.batch
         let isLast = batch.count == rest.count
-        switch extent {
+        switch scope {
         case .runs: return batch.isEmpty ? nil : Step(kind: .report, runs: batch)
         case .operations:
             if !isBegun || reply.hasUnappliedOperations && hasTime {
@@ -79,26 +79,26 @@ package struct Tick: Sendable {
             }
             return batch.isEmpty ? nil : Step(kind: .report, runs: batch)
         case .queue:
-            let looks = isLast && (!hasTicked || reply.hasMoreWork && hasTime)
-            if looks || !isBegun || reply.hasUnappliedOperations && hasTime && !isLast {
-                return Step(kind: .tick(isLast: looks), runs: batch)
+            let isFull = isLast && (!hasTicked || reply.hasMoreWork && hasTime)
+            if isFull || !isBegun || reply.hasUnappliedOperations && hasTime && !isLast {
+                return Step(kind: .tick(isLast: isFull), runs: batch)
             }
             return batch.isEmpty ? nil : Step(kind: .report, runs: batch)
         }
     }
 
-    /// Takes the reply to a call.
-    mutating func take(_ answer: RedisValue, to step: Step) throws(RedisError) {
-        try reply.add(answer, isTick: step.kind != .report)
+    /// Adds the reply to a call.
+    mutating func add(_ value: RedisValue, to step: Step) throws(RedisError) {
+        try reply.add(value, isTick: step.kind != .report)
         isBegun = true
         if step.kind == .tick(isLast: true) { hasTicked = true }
         applied += step.runs.count
         rest = rest.dropFirst(step.runs.count)
         if reply.hasUnappliedOperations {
-            unsure += step.runs.map { ($0.0, RunReport()) }
-        } else if !unsure.isEmpty {
-            rest += unsure
-            unsure = []
+            toRepeat += step.runs.map { ($0.0, RunReport()) }
+        } else if !toRepeat.isEmpty {
+            rest += toRepeat
+            toRepeat = []
         }
     }
 
@@ -106,7 +106,7 @@ package struct Tick: Sendable {
 
     private var batch: ArraySlice<(Run, RunReport)> {
         var size = 0
-        let count = rest.prefix(most).prefix { _, report in
+        let count = rest.prefix(maxRuns).prefix { _, report in
             defer { size += report.size }
             return size < Self.maxArguments
         }.count
@@ -132,16 +132,16 @@ extension Queue {
                 [Token.make(), worker.name, worker.instance, policy.lease.milliseconds] + policy.retention
                 + [policy.crashLimit, worker.store, tick.isHeld ? "1" : "", worker.hostIdentity, worker.process]
             arguments.append(isLast ? "1" : "")
-            arguments.append(tick.gone.count)
-            for neighbour in tick.gone { arguments += [neighbour.worker, neighbour.process] }
+            arguments.append(tick.deadWorkers.count)
+            for dead in tick.deadWorkers { arguments += [dead.worker, dead.process] }
             arguments.append(tick.fields.count)
             for (name, value) in tick.fields { arguments += [name, value] }
         }
         arguments.append(step.runs.count)
         for (run, report) in step.runs { arguments += [run.id, run.token] + report.arguments }
         let function = step.kind == .report ? functions.report : functions.tick
-        let answer = try await redis.run(function, keys: keys.given(to: worker.name), arguments: arguments)
-        try tick.take(answer, to: step)
+        let reply = try await redis.run(function, keys: keys.given(to: worker.name), arguments: arguments)
+        try tick.add(reply, to: step)
         return true
     }
 }

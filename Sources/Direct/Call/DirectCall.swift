@@ -105,7 +105,7 @@ package struct DirectCall: Sendable {
         do throws(TransferError) { try await output.pipe.flush() } catch {
             if failure == nil, case .failed(let why) = error { failure = why }
         }
-        if let failure { reporter.complain("haul: \(label): \(failure.code): \(failure.message)") }
+        if let failure { reporter.printError("haul: \(label): \(failure.code): \(failure.message)") }
         if let writeOut {
             var values = WriteOut.Values(url: request.job.urls.first ?? "", facts: record.facts)
             (values.downloaded, values.uploaded) = (receiver.received, Int64(request.job.bodyCount))

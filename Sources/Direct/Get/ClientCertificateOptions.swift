@@ -1,7 +1,7 @@
 package import ArgumentParser
 package import HaulHTTP
 
-/// The TLS client certificate that `get`, `put` and `worker` show to servers that ask for one.
+/// The TLS client certificate that `get`, `put` and `worker` present to servers that request one.
 package struct ClientCertificateOptions: ParsableArguments {
     @Option(
         name: .customLong("client-cert"),

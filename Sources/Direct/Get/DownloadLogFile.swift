@@ -50,7 +50,7 @@ struct DownloadLogFile: ~Copyable {
     /// The lock file of all processes that use the journal. Downloads are locked in another file (`Journal.lock`).
     private static let lockName = "journal.lock"
     /// How long a completed download is remembered, in milliseconds.
-    private static let longestAge: Int64 = 30 * 86_400_000
+    private static let maxAge: Int64 = 30 * 86_400_000
 
     // MARK: Lines
 
@@ -222,7 +222,7 @@ struct DownloadLogFile: ~Copyable {
         )
         let counting = counted.values.reduce(0) { $0 + $1.bytes.count }
         guard end - counting > counting / 2 else { return }
-        let oldest = UnixTime.milliseconds - Self.longestAge
+        let oldest = UnixTime.milliseconds - Self.maxAge
         var kept: [UInt8] = []
         for line in counted.values.sorted(by: { $0.bytes.lowerBound < $1.bytes.lowerBound }) {
             let bytes = text(line)

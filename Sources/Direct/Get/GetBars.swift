@@ -15,10 +15,10 @@ enum GetBars {
     /// At most `height` lines of at most `width` columns.
     static func lines(_ views: [GetRun.View], _ totals: Totals, width: Int, height: Int) -> [String] {
         let available = width - 1
-        let most = max(1, height - 2)
+        let maxLines = max(1, height - 2)
         let busy = views.filter { if case .waiting = $0.phase { false } else { true } }
         let waiting = views.filter { if case .waiting(let why) = $0.phase { why != "queued" } else { false } }
-        let shown = (busy + waiting).prefix(totals.all > 1 ? most : most + 1)
+        let shown = (busy + waiting).prefix(totals.all > 1 ? maxLines : maxLines + 1)
         var lines = shown.map { bar($0, width: available) }
         guard totals.all > 1 else { return lines }
         lines.append(total(views, totals, hidden: busy.count + waiting.count - shown.count).shortened(to: available))

@@ -31,7 +31,7 @@ final class GetHooks: Sendable {
         let status = await pool.run { Self.run(command, event + "\n") }
         guard status != 0 else { return }
         failures.withLock { $0 += 1 }
-        reporter.complain("haul: \(option) \(command): it ended with status \(status)")
+        reporter.printError("haul: \(option) \(command): it ended with status \(status)")
     }
 
     /// Returns the exit status; 128 and the number of the signal that ended it.

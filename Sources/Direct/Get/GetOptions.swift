@@ -84,7 +84,7 @@ struct GetTransferOptions: ParsableArguments {
     var parallel = 50
     @Option(
         name: [.customShort("x", allowingJoined: true), .long],
-        help: "The most connections for one file, 1 to \(Self.maxConnections).")
+        help: "The maximum number of connections for one file, 1 to \(Self.maxConnections).")
     var connections = 16
     @Option(
         help:

@@ -21,7 +21,7 @@ extension GetRecord {
     mutating func settle(
         in store: any Store, _ downloadLog: DownloadLog, isDurable: Bool
     ) async throws(TransferError) -> Bool {
-        guard run != Self.unbegun else { return true }
+        guard run != Self.notStarted else { return true }
         guard let files = store as? FileStore else { return false }
         guard isOpen else {
             guard hidden != nil else { return false }

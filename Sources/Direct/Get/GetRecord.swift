@@ -27,7 +27,7 @@ struct GetRecord: Sendable {
     var isOpen: Bool
 
     /// The `run` of a download that has not begun.
-    static let unbegun = "0"
+    static let notStarted = "0"
 
     init(_ item: GetItem, run: String, completed: CompletedFile?) {
         (key, root, job) = (item.key, item.root, JSON.object(item.members))

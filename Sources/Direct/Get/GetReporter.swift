@@ -50,20 +50,20 @@ final class GetReporter: Sendable {
 
     /// A notice for a person. It is left out with `--json` and `--quiet`.
     func record(_ text: String) {
-        if form == .bars || form == .lines { complain("haul: \(text)") }
+        if form == .bars || form == .lines { printError("haul: \(text)") }
     }
 
     /// A decision, for `--verbose`.
-    func decision(_ item: GetItem, _ text: String) { complain("* \(item.label): \(text)") }
+    func decision(_ item: GetItem, _ text: String) { printError("* \(item.label): \(text)") }
 
     /// Prints decisions about the transfer with this label; nil without `--verbose`.
     func trace(of label: String) -> (@Sendable (String) -> Void)? {
         guard isVerbose else { return nil }
-        return { self.complain("* \(label): \($0)") }
+        return { self.printError("* \(label): \($0)") }
     }
 
     /// A line on standard error, whatever the form of the output is.
-    func complain(_ text: String) {
+    func printError(_ text: String) {
         write([(text: text.printable + "\n", isError: true)])
     }
 
@@ -109,7 +109,7 @@ final class GetReporter: Sendable {
         if form == .json { return line(Self.ended(run.item, result).text) }
         // With `-o -` the command prints a summary of its own.
         if isOutputTaken, !result.isFailed { return }
-        if case .failed = result.end { return complain(GetTable.line(run.item, result, from: here)) }
+        if case .failed = result.end { return printError(GetTable.line(run.item, result, from: here)) }
         // With bars, the table at the end has the other downloads.
         if form == .lines { line(GetTable.line(run.item, result, from: here)) }
     }
@@ -156,7 +156,7 @@ final class GetReporter: Sendable {
             // The first line would only say that nothing has come yet.
             return state.lastLine != nil
         }
-        if isDue { complain(last) }
+        if isDue { printError(last) }
     }
 
     /// A line of output that stays.

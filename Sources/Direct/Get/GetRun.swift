@@ -192,7 +192,7 @@ final class GetRun: RunHost {
             return .failed(Failure(.io, "another program has taken or removed the partial file", isFinal: true))
         case .parked(let why):
             let reason =
-                await store.trouble().map { Failure(.io, $0).inCommand(.download).message }?
+                await store.fault().map { Failure(.io, $0).inCommand(.download).message }?
                 .replacing("the root ", with: "it ")
                 ?? (why == "disk" ? "the disk has no space for this file" : why)
             return .failed(
@@ -205,7 +205,7 @@ final class GetRun: RunHost {
             case .cancelled: return .end(GetResult(end: .stopped))
             case .noSpace:
                 return .failed(Failure(.io, "the disk has no space for a copy of \(left.file.file)", isFinal: true))
-            case .failed(let trouble): return .failed(trouble)
+            case .failed(let failure): return .failed(failure)
             }
         }
     }

@@ -51,7 +51,7 @@ final class GetRunner: Sendable {
         await ticks.value
         await settings.stores.runDeferredWork()
         let results = state.withLock { $0.results }
-        for (index, item) in items.enumerated() where results[index] == nil { await recordUnbegun(item) }
+        for (index, item) in items.enumerated() where results[index] == nil { await recordNotStarted(item) }
         return items.enumerated().map { ($1, results[$0] ?? GetResult(end: .stopped)) }
     }
 
@@ -94,9 +94,9 @@ final class GetRunner: Sendable {
     }
 
     /// Records a download that had not begun when the command was interrupted, so that `--continue` finds it.
-    private func recordUnbegun(_ item: GetItem) async {
+    private func recordNotStarted(_ item: GetItem) async {
         guard await downloadLog.read(item.key) == nil else { return }
-        await downloadLog.write(GetRecord(item, run: GetRecord.unbegun, completed: nil), isDurable: false)
+        await downloadLog.write(GetRecord(item, run: GetRecord.notStarted, completed: nil), isDurable: false)
     }
 
     // MARK: While they run

@@ -143,11 +143,11 @@ struct GetSettings: Sendable {
     }
 
     /// A person waits, so a transfer fails if the server asks for a longer pause (Retry-After).
-    private static let longestWait = Duration.seconds(300)
+    private static let maxWait = Duration.seconds(300)
 
     /// The failure that says when to give the command again; nil if a person would wait so long.
     static func refusal(of wait: Duration, after failure: Failure) -> Failure? {
-        guard wait > longestWait else { return nil }
+        guard wait > maxWait else { return nil }
         let time = Units.duration(max(wait, failure.requestedPause ?? .zero).secondsValue)
         return Failure(failure.code, "\(failure.message); run the same command again in \(time)")
     }
@@ -157,6 +157,6 @@ struct GetSettings: Sendable {
     func retries(after failure: Failure, isReached: Bool, of job: Job) -> Int {
         if let retries = job.retries ?? transfer.retries { return retries }
         let isUnreachable = [.dns, .connect, .tls, .proxy].contains(failure.code)
-        return isUnreachable && !isReached ? 0 : RetryPolicy.retries
+        return isUnreachable && !isReached ? 0 : RetryPolicy.defaultRetries
     }
 }

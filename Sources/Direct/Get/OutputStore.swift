@@ -16,7 +16,7 @@ final class OutputStore: Store {
 
     init(_ pipe: OutputPipe) { (self.pipe, start) = (pipe, pipe.position) }
 
-    func trouble() async -> String? { nil }
+    func fault() async -> String? { nil }
 
     func begin(_ request: FileRequest, generation: String, suggested: String) -> any Partial {
         let partial = OutputPartial(pipe, from: start, generation: generation, key: request.key)

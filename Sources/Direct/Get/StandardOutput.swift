@@ -43,7 +43,7 @@ extension Get {
             let result = await writeInTime(item, to: pipe, record, settings, reporter)
             let label = items.count > 1 ? "\(item.label): " : ""
             if case .failed(let failure) = result.end {
-                reporter.complain("haul: \(label)\(failure)")
+                reporter.printError("haul: \(label)\(failure)")
             } else if case .completed = result.end {
                 reporter.record("\(label)\(Units.bytes(result.bytes ?? 0)) written; verified: \(result.verified)")
             }

@@ -44,7 +44,7 @@ struct UnfinishedDownloads {
         let above = root == "/" ? "/" : root + "/"
         // A directory is listed once, however many downloads were killed in it.
         var placed: [String: Set<String>] = [:]
-        for record in records where record.run != GetRecord.unbegun && !GetTarget.isBucket(record.root) {
+        for record in records where record.run != GetRecord.notStarted && !GetTarget.isBucket(record.root) {
             guard let item = record.item, directories.contains(item.directory) || item.directory.hasPrefix(above),
                 let store = try? await settings.stores.store(record.root), let files = store as? FileStore
             else { continue }

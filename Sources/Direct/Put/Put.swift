@@ -56,7 +56,7 @@ package struct Put: AsyncParsableCommand {
                 case .responded(let response, let seconds):
                     if !isQuiet { reporter.line(Self.words(run.item.label, response, seconds).printable) }
                 case .failed(let failure, _):
-                    reporter.complain("haul: \(run.item.label): \(failure.code): \(failure.message)")
+                    reporter.printError("haul: \(run.item.label): \(failure.code): \(failure.message)")
                 case .stopped: break
                 }
             }

@@ -122,7 +122,7 @@ final class PutRun: RunHost {
 
     var trace: (@Sendable (String) -> Void)? {
         guard reporter.isVerbose else { return nil }
-        return { [reporter, item] in reporter.complain("* \(item.label): \($0)") }
+        return { [reporter, item] in reporter.printError("* \(item.label): \($0)") }
     }
 
     func report(_ event: ActivityEvent) {

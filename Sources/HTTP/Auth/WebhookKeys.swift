@@ -20,7 +20,7 @@ package struct WebhookKeys: Sendable {
         self.keys = keys
     }
 
-    /// The most bytes of a file that is read.
+    /// The maximum size of a file that is read, in bytes.
     private static let maxBytes = 4096
 
     /// Reads a file.

@@ -13,7 +13,7 @@ struct FramingOverhead {
 
     /// The bytes that had been read from the connection when the body began.
     private let before: Int64
-    /// The most bytes that libcurl may have read and not delivered yet.
+    /// The maximum number of bytes that libcurl may have read and not delivered yet.
     private let buffered: Int64
     private let isHTTP2: Bool
     /// The bytes that were counted against the rate limits.

@@ -3,7 +3,7 @@ struct PathWatch {
     /// Added to each window: bytes near the end that the server may already have sent under a larger window.
     private static let slack: Int64 = 16 << 10
     /// Windows from this size on are not limited: bytes.
-    private static let largestBound: Int64 = 32 << 20
+    private static let maxBound: Int64 = 32 << 20
     /// The window is announced again after this many bytes.
     private static let boundStep: Int64 = 32 << 10
     /// The path is inspected again after this many bytes (at least and at most), or after this many nanoseconds.
@@ -40,7 +40,7 @@ struct PathWatch {
     /// packets behind a lost one advance the window at once. Half the window is enough then, because the bytes in
     /// flight fill the link more than once.
     mutating func window(for wanted: Int64, waiting: @autoclosure () -> Int64) -> Int64? {
-        guard wanted < Self.largestBound, wanted <= bound - Self.boundStep else { return nil }
+        guard wanted < Self.maxBound, wanted <= bound - Self.boundStep else { return nil }
         bound = wanted
         return max(0, wanted - waiting()) / (isQueueing ? 2 : 1) + Self.slack
     }

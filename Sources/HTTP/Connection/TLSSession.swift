@@ -1,14 +1,14 @@
 import CHaulCurl
 import CHaulOpenSSL
 
-/// What libcurl does not report about a TLS connection. Attached to OpenSSL's session, and released with it.
+/// What libcurl does not report about a TLS connection. The object is attached to OpenSSL's session and released with
+/// it.
 final class TLSSession {
-    /// The server has ended its side with the alert close_notify. If only the end of the connection marks the end of a
-    /// body, only this alert distinguishes a complete body from one that was truncated on the way (RFC 9112 section
-    /// 9.8). libcurl takes both for complete.
-    private(set) var isNotified = false
-    /// The server has chosen one of the offered protocols (ALPN).
-    private(set) var hasAgreedProtocol = false
+    /// Whether the server has sent the alert close_notify. If a body ends with the connection, only this alert shows
+    /// that it is complete and was not truncated (RFC 9112 section 9.8). libcurl accepts both.
+    private(set) var hasReceivedCloseNotify = false
+    /// Whether the server has selected a protocol by ALPN.
+    private(set) var hasNegotiatedProtocol = false
     private(set) var isHTTP2 = false
 
     /// The session of the connection that `easy` uses now; nil if the connection has no TLS.
@@ -18,7 +18,7 @@ final class TLSSession {
         let own = TLSSession()
         var (name, length): (UnsafePointer<UInt8>?, UInt32) = (nil, 0)
         SSL_get0_alpn_selected(session, &name, &length)
-        own.hasAgreedProtocol = length > 0
+        own.hasNegotiatedProtocol = length > 0
         own.isHTTP2 = UnsafeBufferPointer(start: name, count: Int(length)).elementsEqual("h2".utf8)
         let held = Unmanaged.passRetained(own)
         guard SSL_set_ex_data(session, index, held.toOpaque()) == 1 else {
@@ -29,7 +29,7 @@ final class TLSSession {
             guard event == SSL_CB_READ_ALERT, alert & 0xFF == SSL_AD_CLOSE_NOTIFY,
                 let known = SSL_get_ex_data(session, TLSSession.index)
             else { return }
-            Unmanaged<TLSSession>.fromOpaque(known).takeUnretainedValue().isNotified = true
+            Unmanaged<TLSSession>.fromOpaque(known).takeUnretainedValue().hasReceivedCloseNotify = true
         }
         return own
     }
@@ -37,7 +37,7 @@ final class TLSSession {
     /// Whether OpenSSL has read bytes from the socket that libcurl has not read from OpenSSL yet.
     static func hasUnreadInput(_ easy: EasyHandle) -> Bool { raw(of: easy).map { SSL_has_pending($0) == 1 } ?? false }
 
-    /// The version of TLS; nil if the connection has none.
+    /// The version of TLS; nil if the connection does not use it.
     static func version(of easy: EasyHandle) -> String? {
         raw(of: easy).flatMap { SSL_get_version($0) }.map { String(cString: $0) }
     }

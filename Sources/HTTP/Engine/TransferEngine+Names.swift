@@ -10,7 +10,7 @@ extension TransferEngine {
         /// The name does not exist, or has no address.
         case unknown
         /// A temporary failure of the resolver.
-        case trouble
+        case serverFailure
         case silence
     }
 
@@ -34,7 +34,7 @@ extension TransferEngine {
             case .unknown:
                 throw TransferError(
                     .dns, "the host \(host) does not exist, or has no address: check the name", isFinal: true)
-            case .trouble: throw .unresolved(host)
+            case .serverFailure: throw .unresolved(host)
             case .silence:
                 throw TransferError(.dns, "\(host) was not resolved within \(limit.components.seconds) s")
             }
@@ -63,7 +63,7 @@ extension TransferEngine {
         switch getaddrinfo(host, nil, &hints, &list) {
         case 0: break
         case EAI_NONAME, noData: return .unknown
-        default: return .trouble
+        default: return .serverFailure
         }
         defer { freeaddrinfo(list) }
         var addresses: [IPAddress] = []

@@ -74,7 +74,7 @@ extension TransferEngine {
                 isStarving = true
             } else {
                 task.updatePace(now, patience: patience)
-                task.boundRunAhead(now)
+                task.limitReceiveBuffer(now)
                 task.pauseForFraming(now)
             }
         }

@@ -90,7 +90,7 @@ extension TransferTask {
             guard let session = connection.peer?.session, request.method == "GET" || request.method == "HEAD" else {
                 return false
             }
-            return !session.hasAgreedProtocol
+            return !session.hasNegotiatedProtocol
         default: return false
         }
     }

@@ -25,8 +25,8 @@ extension TransferTask {
         let now = monotonicNanoseconds()
         let isOpen = request.limits.allSatisfy { $0.isOpen(now) && (outgoing.granted > 0 || !$0.hasWaiting) }
         guard isOpen else { return pauseSending(for: .limits) }
-        let most = request.limits.reduce(buffer.count) { min($0, $1.portion) }
-        switch outgoing.read(into: UnsafeMutableRawBufferPointer(rebasing: buffer.prefix(most))) {
+        let maxBytes = request.limits.reduce(buffer.count) { min($0, $1.portion) }
+        switch outgoing.read(into: UnsafeMutableRawBufferPointer(rebasing: buffer.prefix(maxBytes))) {
         case .bytes(let count):
             expect()
             for bucket in request.limits { bucket.take(count) }

@@ -8,7 +8,7 @@ struct SocketReading {
     var path = PathWatch()
     /// At the last check the server had closed its side, and nothing was left to read.
     var hasEnded = false
-    var runAhead = RunAhead()
+    var bufferLimit = ReceiveBufferLimit()
     var framing = FramingOverhead()
 }
 
@@ -28,21 +28,21 @@ extension TransferTask {
     }
 
     /// To be called when the head has arrived: an earlier transfer on the connection may have had a rate limit.
-    func beginRunAhead() {
+    func beginBufferLimit() {
         if !hasLimits, connection.sockets.isEmpty { shared.connections.hold(reading.mark.socket, false) }
-        boundRunAhead(monotonicNanoseconds())
+        limitReceiveBuffer(monotonicNanoseconds())
     }
 
-    /// To be called at each tick. Keeps the server from running far ahead of a rate limit.
-    func boundRunAhead(_ now: UInt64) {
+    /// To be called at each tick. Keeps the server from sending many bytes before the rate limits have counted them.
+    func limitReceiveBuffer(_ now: UInt64) {
         let socket = reading.mark.socket
-        guard socket >= 0, !isSending, hasLimits || reading.runAhead.isHeld else { return }
+        guard socket >= 0, !isSending, hasLimits || reading.bufferLimit.isHeld else { return }
         let isHeld =
             hasLimits
-            ? reading.runAhead.hold(
+            ? reading.bufferLimit.hold(
                 buffer: Int(clinux_receive_buffer(socket)), taken: state.count.taken, at: now,
                 roundTrip: progress.path?.roundTrip ?? 0)
-            : reading.runAhead.end()
+            : reading.bufferLimit.end()
         if let isHeld { shared.connections.hold(socket, isHeld) }
     }
 

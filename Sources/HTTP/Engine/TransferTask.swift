@@ -121,7 +121,7 @@ final class TransferTask {
             }
             state.headIsComplete(head)
             samplePath()
-            beginRunAhead()
+            beginBufferLimit()
             beginFraming(isHTTP2: head.isHTTP2)
             deliver(head: .success(head))
         }
@@ -251,7 +251,7 @@ final class TransferTask {
     func libraryEnded(_ code: CURLcode) -> TransferState.LibraryEnd? {
         let end: TransferState.LibraryEnd =
             code == CURLE_OK
-            ? .closed(isCut: connection.peer?.session?.isNotified == false) : .failed(.failed(self, code))
+            ? .closed(isCut: connection.peer?.session?.hasReceivedCloseNotify == false) : .failed(.failed(self, code))
         guard state.libraryEnded(end) else { return nil }
         countFraming(isEnd: true)
         if outgoing != nil, reading.mark.socket >= 0 {

@@ -35,7 +35,7 @@ package final class HostLimits: Sendable {
         var hosts: [String: Host] = [:]
         var lastID: UInt64 = 0
         var backoffs: Int64 = 0
-        /// The largest number of connections to one host.
+        /// The maximum number of connections to one host.
         var maxPerHost: Int
         /// A task checks every second whether a waiting download may begin.
         var isWatched = false
@@ -54,15 +54,15 @@ package final class HostLimits: Sendable {
     }
 
     private static let recovery = 10e9
-    private static let longestRecovery = 640e9
+    private static let maxRecovery = 640e9
     /// Refusals of one host within this time of each other count as one: nanoseconds.
     private static let together: UInt64 = 2_000_000_000
     private let state: Mutex<State>
 
-    /// - Parameter maxPerHost: The largest number of connections to one host.
+    /// - Parameter maxPerHost: The maximum number of connections to one host.
     package init(maxPerHost: Int) { state = Mutex(State(maxPerHost: max(1, maxPerHost))) }
 
-    /// Changes the largest number of connections to one host. Open connections stay.
+    /// Changes the maximum number of connections to one host. Open connections stay.
     package func setMax(_ maxPerHost: Int) {
         state.withLock { state in
             let before = Double(state.maxPerHost)
@@ -164,7 +164,7 @@ package final class HostLimits: Sendable {
             let now = entry.limited
             if entry.refused == 0 || now > entry.refused + Self.together { state.backoffs += 1 }
             if entry.refused > 0, now > entry.refused + Self.together {
-                entry.recovery = min(Self.longestRecovery, 4 * entry.recovery)
+                entry.recovery = min(Self.maxRecovery, 4 * entry.recovery)
             }
             entry.refused = now
             entry.limit = max(1, min(entry.limit, Double(entry.active - (isEntered ? 1 : 0))))

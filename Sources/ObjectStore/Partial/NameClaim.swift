@@ -19,7 +19,7 @@ final class NameClaim: Sendable {
         /// When the creation was requested; nil if this run does not hold the claim.
         var since: ContinuousClock.Instant?
         var etag: String?
-        var refusal: StoreRefusal?
+        var failure: StoreError?
         /// A request was sent that may have created it.
         var mayExist = false
     }
@@ -48,24 +48,24 @@ final class NameClaim: Sendable {
     func take() async {
         guard store.hasConditions, !isValid else { return }
         let condition = state.withLock { state in
-            (state.since, state.refusal, state.mayExist) = (nil, nil, true)
+            (state.since, state.failure, state.mayExist) = (nil, nil, true)
             return state.etag.map(NameCondition.same) ?? .absent
         }
-        do throws(StoreRefusal) { try await create(condition) } catch { state.withLock { $0.refusal = error } }
+        do throws(StoreError) { try await create(condition) } catch { state.withLock { $0.failure = error } }
     }
 
-    /// - Throws: `claimed` if another job has the claim; otherwise the refusal of the request that should have created
+    /// - Throws: `claimed` if another job has the claim; otherwise the error of the request that should have created
     ///   it.
-    func check() throws(StoreRefusal) {
+    func check() throws(StoreError) {
         guard store.hasConditions, !isValid else { return }
-        throw state.withLock { $0.refusal } ?? .claimed
+        throw state.withLock { $0.failure } ?? .claimed
     }
 
-    private func create(_ first: NameCondition) async throws(StoreRefusal) {
+    private func create(_ first: NameCondition) async throws(StoreError) {
         var condition = first
         for _ in 0..<4 {
             let sent = ContinuousClock.now
-            do throws(StoreRefusal) {
+            do throws(StoreError) {
                 let etag = try await put(condition)
                 return state.withLock { ($0.since, $0.etag) = (sent, etag) }
             } catch {
@@ -88,7 +88,7 @@ final class NameClaim: Sendable {
         throw .claimed
     }
 
-    private func put(_ condition: NameCondition) async throws(StoreRefusal) -> String {
+    private func put(_ condition: NameCondition) async throws(StoreError) -> String {
         // No two requests have the same bytes, so that each has another ETag.
         let bytes = Array("\(mark.job)\n\(UInt64.random(in: 0...(.max)))\n".utf8)
         let md5 = Digest.md5(bytes)
@@ -103,9 +103,9 @@ final class NameClaim: Sendable {
     }
 }
 
-extension StoreRefusal {
+extension StoreError {
     /// Another job has the claim of the name.
-    static let claimed = StoreRefusal(status: 409, code: "NameClaimed", message: "", meaning: .passing)
+    static let claimed = StoreError(status: 409, code: "NameClaimed", message: "", meaning: .transient)
 }
 
 extension ObjectStore {

@@ -7,8 +7,8 @@ import Synchronization
 // Checkpoints: what another worker needs to continue the object.
 extension ObjectPartial {
     /// When an incomplete part is saved as a tail: after `age` if 1/`share` of its size is not saved yet, after
-    /// `longest` if any byte is not.
-    private static let slow = (age: Duration.seconds(30), share: 32, longest: Duration.seconds(300))
+    /// `maxAge` if any byte is not.
+    private static let slow = (age: Duration.seconds(30), share: 32, maxAge: Duration.seconds(300))
     /// A checkpoint waits this long for uploads in progress, because it names only parts that the store has
     /// acknowledged, and without new bytes there may be no later checkpoint.
     private static let maxTime = Duration.seconds(8)
@@ -20,10 +20,10 @@ extension ObjectPartial {
         if isLast {
             // At the same time, because a process that ends has little time for both.
             async let tails: Void = saveTails(isLast: true)
-            await workIsDone(upTo: .max, within: Self.maxTime)
+            await waitForWork(upTo: .max, within: Self.maxTime)
             await tails
         } else {
-            await workIsDone(upTo: state.withLock { $0.work.last }, within: Self.maxTime)
+            await waitForWork(upTo: state.withLock { $0.work.last }, within: Self.maxTime)
             await saveTails(isLast: false)
         }
         return state.withLock { state in
@@ -71,11 +71,11 @@ extension ObjectPartial {
         let age = ContinuousClock.now - buffer.since
         guard age >= slow.age else { return false }
         let fresh = buffer.fresh.count
-        return fresh > 0 && (fresh >= Int64(buffer.range.count / slow.share) || age >= slow.longest)
+        return fresh > 0 && (fresh >= Int64(buffer.range.count / slow.share) || age >= slow.maxAge)
     }
 
     /// Returns when all work up to number `last` has ended, or after `limit`.
-    private func workIsDone(upTo last: Int, within limit: Duration) async {
+    private func waitForWork(upTo last: Int, within limit: Duration) async {
         await wait(within: limit) { $0.work.isAny(upTo: last) }
     }
 

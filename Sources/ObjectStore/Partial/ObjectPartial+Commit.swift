@@ -7,14 +7,14 @@ import Synchronization
 // The commit: all bytes have arrived, and become an object under its final name.
 extension ObjectPartial {
     func commit(_ whole: WholeFile) async throws(TransferError) -> CommitOutcome {
-        await workIsDone()
+        await waitForWork()
         if let error { throw error }
         let (isSingle, isAssembled) = state.withLock { state in
             let first = state.storeState.formula.range(of: 1)
             return (state.storeState.upload == nil && whole.size <= first.upperBound, state.isAssembled)
         }
         if !isSingle, !isAssembled { try await uploadRest(whole.size) }
-        return try await outlastingCancellation { () throws(TransferError) in
+        return try await ignoringCancellation { () throws(TransferError) in
             if isSingle { return try await self.commitAtOnce(whole) }
             return try await self.complete(whole)
         }
@@ -25,7 +25,7 @@ extension ObjectPartial {
 
     /// Runs `body`, and cancels it only `grace` after this task was cancelled. A request that gives the final name
     /// would otherwise be cut off, and the object would exist while its job counts as stopped.
-    func outlastingCancellation(
+    func ignoringCancellation(
         _ body: @escaping @Sendable () async throws(TransferError) -> CommitOutcome
     ) async throws(TransferError) -> CommitOutcome {
         let task = Task(executorPreference: client.engine.executor) { () -> Result<CommitOutcome, TransferError> in
@@ -48,7 +48,7 @@ extension ObjectPartial {
         guard whole.size > 0 else {
             let nothing = RequestMemory([])
             let checksum = try await judge(nothing.bytes, whole, keeping: nothing)
-            return try await placeAtOnce(nothing, whole, checksum: checksum)
+            return try await putInOneRequest(nothing, whole, checksum: checksum)
         }
         let buffer = try await buffer(for: 1)
         try await fill(buffer, 0..<whole.size)
@@ -56,7 +56,7 @@ extension ObjectPartial {
         let checksum = try await judge(body.bytes, whole, keeping: body)
         let hasHidden = state.withLock { $0.hasHidden }
         if hasHidden, try await !isStillOwner() { return .fenced }
-        let outcome = try await placeAtOnce(body, whole, checksum: checksum)
+        let outcome = try await putInOneRequest(body, whole, checksum: checksum)
         state.withLock { $0.buffers[1] = nil }
         store.memory.release(buffer.reservation)
         return outcome
@@ -93,7 +93,7 @@ extension ObjectPartial {
     }
 
     /// Puts the whole object under the first name that is free or may be replaced.
-    func placeAtOnce(
+    func putInOneRequest(
         _ body: RequestMemory, _ whole: WholeFile, checksum: String?
     ) async throws(TransferError) -> CommitOutcome {
         let md5 =
@@ -109,7 +109,7 @@ extension ObjectPartial {
             let naming = try await nameObject(
                 name, size: whole.size, isOther: number > 0, checksFirst: !store.hasConditions
             ) {
-                (condition) throws(StoreRefusal) in
+                (condition) throws(StoreError) in
                 try await self.client.putFinal(
                     self.client.address.key(name.path), body, md5: md5, mark: mark, condition)
                 return object

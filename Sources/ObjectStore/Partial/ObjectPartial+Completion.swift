@@ -89,28 +89,28 @@ extension ObjectPartial {
                 guard try await self.isStillOwner() else { return .fenced }
                 throw await self.taken(or: "its upload was aborted: by another program, or by a rule of the bucket")
             }
-        ) { (condition) throws(StoreRefusal) in
+        ) { (condition) throws(StoreError) in
             let parts = self.state.withLock { $0.etags.sorted { $0.key < $1.key }.map { ($0.key, $0.value) } }
             return try await self.complete(upload, key, parts, size, condition)
         }
     }
 
-    /// Sends the request, and then checks the object. A refusal of the request is thrown only if there is none.
+    /// Sends the request, and then checks the object. An error of the request is thrown only if there is none.
     private func complete(
         _ upload: String, _ key: String, _ parts: [(number: Int, etag: String)], _ size: Int64,
         _ condition: NameCondition
-    ) async throws(StoreRefusal) -> ObjectHead? {
-        var refusal: StoreRefusal?
-        do throws(StoreRefusal) { try await client.complete(upload, key, parts, condition) } catch { refusal = error }
+    ) async throws(StoreError) -> ObjectHead? {
+        var failure: StoreError?
+        do throws(StoreError) { try await client.complete(upload, key, parts, condition) } catch { failure = error }
         do { if let head = try await verdict(key, size, within: .milliseconds(100)) { return head } } catch {
-            throw StoreRefusal(error)
+            throw StoreError(error)
         }
-        guard let refusal else { return nil }
+        guard let failure else { return nil }
         // A repeated request finds no upload if the first one was executed. The next check decides.
-        let isUnclear = [.noSuchUpload, .noSuchObject, .final].contains(refusal.meaning)
+        let isUnclear = [.noSuchUpload, .noSuchObject, .permanent].contains(failure.meaning)
         throw isUnclear
-            ? StoreRefusal(status: refusal.status, code: refusal.code, message: refusal.message, meaning: .passing)
-            : refusal
+            ? StoreError(status: failure.status, code: failure.code, message: failure.message, meaning: .transient)
+            : failure
     }
 
     /// Whether the upload has exactly the parts that this run knows. False if the upload is gone: completed or aborted.
@@ -120,14 +120,15 @@ extension ObjectPartial {
         _ upload: String, _ key: String, _ size: Int64
     ) async throws(TransferError) -> Bool {
         let listed: [ListedPart]
-        do throws(StoreRefusal) { listed = try await client.parts(of: upload, key) } catch {
+        do throws(StoreError) { listed = try await client.parts(of: upload, key) } catch {
             if error.meaning == .noSuchUpload { return false }
             throw error.error
         }
         // Some servers list a part twice if it was uploaded twice.
         let found = Dictionary(grouping: listed, by: \.number)
         let etags = state.withLock { state in
-            for number in state.opaque where !(found[number]?.contains { $0.etag == state.etags[number] } ?? true) {
+            for number in state.partsWithoutMD5
+            where !(found[number]?.contains { $0.etag == state.etags[number] } ?? true) {
                 // The store has executed a repeated request last.
                 let length = Int64(state.storeState.formula.range(of: number).clamped(to: 0..<size).count)
                 if let last = found[number]?.last(where: { $0.size == length }) { state.etags[number] = last.etag }
@@ -207,7 +208,7 @@ extension ObjectPartial {
             if Task.isCancelled { throw .cancelled }
             let end = min(size, start + step)
             let bytes: [UInt8]?
-            do throws(StoreRefusal) {
+            do throws(StoreError) {
                 bytes = try await client.get(key, start..<end, limit: Int(step) + 1)
             } catch { throw error.error }
             guard let bytes, Int64(bytes.count) == end - start else {
@@ -252,16 +253,16 @@ extension ObjectPartial {
             guard try await isStillOwner() else { return .fenced }
             state.withLock { $0.name = name }
             let (upload, parts): (String, [(number: Int, etag: String)])
-            do throws(StoreRefusal) {
+            do throws(StoreError) {
                 upload = try await begin(key)
                 parts = try await client.copy(source, size: whole.size, to: upload, key)
             } catch { throw error.error }
-            state.withLock { $0.naming = upload }
+            state.withLock { $0.copyUpload = upload }
             let naming = try await claiming(name) { (claim) throws(TransferError) in
                 try await self.nameObject(
                     name, size: whole.size, isOther: number > 0, checksFirst: true, claim: claim,
                     limits: Self.completion
-                ) { (condition) throws(StoreRefusal) in
+                ) { (condition) throws(StoreError) in
                     try await self.complete(upload, key, parts, whole.size, condition)
                 }
             }

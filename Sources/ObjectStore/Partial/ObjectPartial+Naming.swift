@@ -4,9 +4,9 @@ import HaulHTTP
 import HaulStorage
 import Synchronization
 
-// The request that gives a finished object its name. The network may deliver it late, when another run has finished the
-// job. So it expires, it replaces only the object that was seen, and it is never repeated without checking the name
-// again.
+// The request that creates the finished object. The network may deliver it late, after another run has finished the
+// job. Therefore it expires, it replaces only the object that was read before, and it is never repeated without reading
+// that again.
 extension ObjectPartial {
     enum Naming {
         case placed(ObjectHead)
@@ -48,14 +48,14 @@ extension ObjectPartial {
         _ name: ObjectName, size: Int64, isOther: Bool, checksFirst: Bool, claim: NameClaim? = nil,
         limits: NamingLimits = NamingLimits(),
         isPossible: () async throws(TransferError) -> Naming? = { () throws(TransferError) in nil },
-        _ request: (NameCondition) async throws(StoreRefusal) -> ObjectHead?
+        _ request: (NameCondition) async throws(StoreError) -> ObjectHead?
     ) async throws(TransferError) -> Naming {
         let key = client.address.key(name.path)
         let begun = ContinuousClock.now
         var condition = store.hasConditions ? NameCondition.absent : .none
-        var refusal: StoreRefusal?
+        var failure: StoreError?
         var contradicted: ContinuousClock.Instant?
-        var hasMadeRoom = false
+        var hasDeletedEarlier = false
         for attempt in 1... {
             if let end = try await isPossible() { return end }
             await claim?.take()
@@ -66,16 +66,16 @@ extension ObjectPartial {
                     case .isOurs: return .placed(head)
                     case .renumber: return .renumber
                     case .refuse: throw conflict(at: name)
-                    case .replace where !hasMadeRoom && mayBeDeletedLate(head, size):
-                        hasMadeRoom = true
-                        guard try await makeRoom(for: key, insteadOf: head) else { return .fenced }
+                    case .replace where !hasDeletedEarlier && mayBeDeletedLate(head, size):
+                        hasDeletedEarlier = true
+                        guard try await deleteEarlierObject(at: key, head) else { return .fenced }
                         continue
                     case .replace: next = head.etag.map(NameCondition.same) ?? .none
                     }
                 } else {
                     next = .absent
                 }
-                let isContradiction = refusal?.meaning == .precondition && next == condition
+                let isContradiction = failure?.meaning == .precondition && next == condition
                 contradicted = isContradiction ? contradicted ?? .now : nil
                 if let contradicted {
                     if case .same = next { client.toggleETagQuotes() }
@@ -90,27 +90,27 @@ extension ObjectPartial {
             }
             guard await mayName() else { return .fenced }
             if state.withLock({ $0.hasHidden }), try await !isStillOwner() { return .fenced }
-            do throws(StoreRefusal) {
+            do throws(StoreError) {
                 try claim?.check()
-                if let head = try await sendRecorded(key, { () throws(StoreRefusal) in try await request(condition) }) {
+                if let head = try await sendRecorded(key, { () throws(StoreError) in try await request(condition) }) {
                     return .placed(head)
                 }
-                refusal = nil
-            } catch { refusal = error }
-            switch refusal?.meaning {
+                failure = nil
+            } catch { failure = error }
+            switch failure?.meaning {
             case .unknownRequest where store.hasConditions: store.lacksConditions()
-            case .unknownRequest, .denied, .noSuchBucket, .full, .cancelled, .final: throw refusal!.error
+            case .unknownRequest, .denied, .noSuchBucket, .full, .cancelled, .permanent: throw failure!.error
             // Servers disagree about If-Match if there is no object.
-            case .noSuchObject where condition == .absent || condition == .none: throw refusal!.error
+            case .noSuchObject where condition == .absent || condition == .none: throw failure!.error
             default: break
             }
-            let isBusy = refusal.map { $0.status >= 500 || $0 == .claimed } ?? false
+            let isBusy = failure.map { $0.status >= 500 || $0 == .claimed } ?? false
             let waited = ContinuousClock.now - begun
             guard
                 contradicted != nil || attempt < limits.tries && waited < limits.maxTime
                     || isBusy && waited < limits.busy
             else {
-                if refusal == .claimed {
+                if failure == .claimed {
                     throw .failed(
                         Failure(
                             .io,
@@ -118,10 +118,10 @@ extension ObjectPartial {
                                 + "\(waited.components.seconds) s: if its worker has died, the claim ends after "
                                 + "\(NameClaim.staleness / 60) minutes"))
                 }
-                throw refusal?.error ?? .failed(Failure(.io, "the object store does not create \(name.path)"))
+                throw failure?.error ?? .failed(Failure(.io, "the object store does not create \(name.path)"))
             }
-            // The first refusal by a condition only means that another object has the name.
-            if attempt == 1, [.precondition, .unknownRequest].contains(refusal?.meaning) { continue }
+            // The first failed condition only means that another object has the name.
+            if attempt == 1, [.precondition, .unknownRequest].contains(failure?.meaning) { continue }
             let pause = min(Duration.seconds(10), .milliseconds(50 << min(attempt, 10)))
             do { try await Task.sleep(for: pause) } catch { throw .cancelled }
         }
@@ -136,9 +136,9 @@ extension ObjectPartial {
             && request.completed.map { head.matches($0.identity) } != true
     }
 
-    /// Deletes the object of an earlier run, and waits until every deletion of it has expired that was sent before.
-    /// Returns false if another run has the job.
-    private func makeRoom(for key: String, insteadOf head: ObjectHead) async throws(TransferError) -> Bool {
+    /// Deletes the object of an earlier run, and waits until earlier requests to delete it have expired. Returns false
+    /// if another run has the job.
+    private func deleteEarlierObject(at key: String, _ head: ObjectHead) async throws(TransferError) -> Bool {
         guard await mayName() else { return false }
         if state.withLock({ $0.hasHidden }), try await !isStillOwner() { return false }
         await store.deleteFinal(key) { $0.mark == head.mark }
@@ -148,10 +148,10 @@ extension ObjectPartial {
 
     /// Sends a request for a key, and records it as unanswered until it is known that it will not be executed later.
     private func sendRecorded(
-        _ key: String, _ request: () async throws(StoreRefusal) -> ObjectHead?
-    ) async throws(StoreRefusal) -> ObjectHead? {
+        _ key: String, _ request: () async throws(StoreError) -> ObjectHead?
+    ) async throws(StoreError) -> ObjectHead? {
         state.withLock { $0.unanswered.append(Unanswered(key: key, until: .now + Self.executionLimit)) }
-        do throws(StoreRefusal) {
+        do throws(StoreError) {
             let head = try await request()
             if head != nil { state.withLock { _ = $0.unanswered.popLast() } }
             return head

@@ -86,7 +86,7 @@ extension ObjectPartial {
     }
 
     /// Returns when no upload of a part or tail is in progress.
-    func workIsDone() async {
+    func waitForWork() async {
         await withCheckedContinuation { continuation in
             if !state.withLock({ $0.work.wait(continuation) }) { continuation.resume() }
         }
@@ -116,12 +116,12 @@ extension ObjectPartial {
             digest?.update(buffer.bytes(range), at: range.lowerBound)
             return Digest.md5(buffer.bytes(range))
         }
-        do throws(StoreRefusal) {
+        do throws(StoreError) {
             let upload = try await uploadID()
             let key = client.address.key(state.withLock { uploadKey($0) })
             let etag = try await client.put(part: buffer.number, of: upload, key, buffer.body(range), md5: md5)
             state.withLock { state in
-                if etag.lowercased() != Hexadecimal.text(md5) { state.opaque.insert(buffer.number) }
+                if etag.lowercased() != Hexadecimal.text(md5) { state.partsWithoutMD5.insert(buffer.number) }
                 state.storeState.parts[buffer.number] = PartMark(etag: etag)
                 state.etags[buffer.number] = etag
                 state.storeState.tails.removeAll { $0.part == buffer.number }
@@ -146,7 +146,7 @@ extension ObjectPartial {
         }
         for tail in tails {
             let bytes: [UInt8]?
-            do throws(StoreRefusal) {
+            do throws(StoreError) {
                 bytes = try await client.get(
                     client.address.key(hidden.tail(tail.name)), limit: Int(tail.bytes.count) + 1)
             } catch { throw error.error }
@@ -184,8 +184,8 @@ extension ObjectPartial {
     // MARK: The upload
 
     /// The id of the multipart upload. The first call creates the upload; concurrent calls wait for it.
-    func uploadID() async throws(StoreRefusal) -> String {
-        let (known, task) = state.withLock { state -> (String?, Task<Result<String, StoreRefusal>, Never>?) in
+    func uploadID() async throws(StoreError) -> String {
+        let (known, task) = state.withLock { state -> (String?, Task<Result<String, StoreError>, Never>?) in
             if let upload = state.storeState.upload { return (upload, nil) }
             if let creating = state.creating { return (nil, creating) }
             let task = Task { await self.create() }
@@ -196,8 +196,8 @@ extension ObjectPartial {
         return try await task!.value.get()
     }
 
-    private func create() async -> Result<String, StoreRefusal> {
-        do throws(StoreRefusal) {
+    private func create() async -> Result<String, StoreError> {
+        do throws(StoreError) {
             // A run that was stopped for long must not purge the generations of later runs.
             guard await mayName() else { throw Self.fenced }
             // Purging the older generations is the fence: none of their uploads can be completed any more.
@@ -215,7 +215,7 @@ extension ObjectPartial {
 
     /// Begins an upload and records it. The intent is recorded before, so that it proves whose upload that is if the
     /// response is lost.
-    func begin(_ key: String) async throws(StoreRefusal) -> String {
+    func begin(_ key: String) async throws(StoreError) -> String {
         let nonce = String(UInt64.random(in: 0...(.max)), radix: 16)
         try await client.put(client.address.key(hidden.intent(nonce)), text: key)
         let upload = try await client.create(key, mark: newMark)
@@ -231,12 +231,12 @@ extension ObjectPartial {
     /// store. A run that takes the generation over writes its own token.
     ///
     /// - Throws: `fenced` if the object has another run's token.
-    func own() async throws(StoreRefusal) {
+    func own() async throws(StoreError) {
         state.withLock { $0.hasHidden = true }
         let key = client.address.key(hidden.owner)
         let bytes = Array(request.run.utf8)
         if store.hasConditions {
-            do throws(StoreRefusal) {
+            do throws(StoreError) {
                 try await client.put(key, RequestMemory(bytes), md5: Digest.md5(bytes), ifAbsent: true)
                 return
             } catch {
@@ -254,10 +254,10 @@ extension ObjectPartial {
         try await client.put(key, text: request.run)
     }
 
-    private static let fenced = StoreRefusal(
+    private static let fenced = StoreError(
         status: 412, code: "fenced", message: "another run has the partial file", meaning: .noSuchUpload)
 
-    func isOwner() async throws(StoreRefusal) -> Bool {
+    func isOwner() async throws(StoreError) -> Bool {
         try await client.get(client.address.key(hidden.owner), limit: 4096).map { $0 == Array(request.run.utf8) }
             ?? false
     }
@@ -271,7 +271,7 @@ extension ObjectPartial {
         let body = buffer.body(fresh)
         let md5 = await store.threads.run { Digest.md5(body.bytes) }
         let name = "\(buffer.number).\(String(UInt64.random(in: 0...(.max)), radix: 16))"
-        do throws(StoreRefusal) {
+        do throws(StoreError) {
             try await own()
             try await client.put(client.address.key(hidden.tail(name)), body, md5: md5)
         } catch { throw error.error }

@@ -3,9 +3,10 @@ import HaulHTTP
 import HaulStorage
 import Synchronization
 
-/// The partial file of a bucket: the parts of a multipart upload, and incomplete parts in memory and in tails.
+/// The partial file of a download into a bucket. Its complete parts are those of a multipart upload; incomplete parts
+/// are in memory, or saved as objects that are called tails.
 ///
-/// An object that fits into one part is put under its name in one request. The files beside this one have the parts,
+/// An object that fits into one part is written with one PutObject. The extensions beside this file handle the parts,
 /// the checkpoints, the names and the commit.
 final class ObjectPartial: Partial {
     enum Phase: Sendable { case unopened, open, placed, discarded }
@@ -17,25 +18,25 @@ final class ObjectPartial: Partial {
         var storeState: PartsRecord
         var etags: [Int: String] = [:]
         var buffers: [Int: PartBuffer] = [:]
-        /// The bytes that have arrived: in memory, in tails, in parts.
+        /// The bytes that have arrived, whether they are in memory, in tails or in parts.
         var taken = ByteIntervals()
         var error: TransferError?
         /// The store state in the last checkpoint of this run or an earlier one; nil if there is none.
         var reportedState: String?
-        /// The last checkpoint named only the upload, so another one is due.
+        /// The last checkpoint only named the upload, so that another one is due.
         var hasMoreToReport = false
         var digest: InOrderDigest?
-        var creating: Task<Result<String, StoreRefusal>, Never>?
-        /// The generation's folder of hidden objects may not be empty.
+        var creating: Task<Result<String, StoreError>, Never>?
+        /// Whether there may be hidden objects of this generation.
         var hasHidden = false
         /// The upload was completed under its hidden key.
         var isAssembled = false
         var work = PartWork()
-        /// Parts whose ETags are not MD5s: a repeated request changes their ETag, although the bytes are the same.
-        var opaque: Set<Int> = []
+        /// Parts whose ETags are not MD5s, so that a repeated request changes the ETag although the bytes are the same.
+        var partsWithoutMD5: Set<Int> = []
         var unanswered: [Unanswered] = []
         /// The upload that copies the verified object to its name.
-        var naming: String?
+        var copyUpload: String?
     }
 
     let generation: String
@@ -81,7 +82,7 @@ final class ObjectPartial: Partial {
     }
 
     var written: ByteIntervals { state.withLock { $0.taken } }
-    var continuable: ByteIntervals { state.withLock { $0.storeState.offsets } }
+    var resumable: ByteIntervals { state.withLock { $0.storeState.offsets } }
     var error: TransferError? { state.withLock { $0.error } }
     var isHashing: Bool { state.withLock { $0.digest != nil } }
     var alignment: Int64 {
@@ -127,7 +128,7 @@ final class ObjectPartial: Partial {
     /// - Throws: `too_large` or `path_forbidden` if no bucket can have such an object.
     private func prepare(total: Int64?) throws(TransferError) {
         guard total ?? 0 <= ObjectStore.maxObjectSize else {
-            throw .failed(Failure(.tooLarge, "the file has \(total ?? 0) bytes, an object has 5 TiB at most"))
+            throw .failed(Failure(.tooLarge, "the file has \(total ?? 0) bytes, and an object can have at most 5 TiB"))
         }
         let path = state.withLock { state in
             state.storeState = PartsRecord(total: total)
@@ -137,8 +138,8 @@ final class ObjectPartial: Partial {
             throw .failed(
                 Failure(
                     .pathForbidden,
-                    "the path \(path) has the character U+\(String(scalar.value, radix: 16, uppercase: true)), which the "
-                        + "lists of an object store cannot have: choose another path"))
+                    "the path \(path) has the character U+\(String(scalar.value, radix: 16, uppercase: true)), which "
+                        + "object stores cannot list, because XML forbids it: choose another path"))
         }
         guard client.address.key(path).utf8.count <= 1024 else {
             throw .failed(Failure(.pathForbidden, "the key of the object would be longer than 1024 bytes"))
@@ -147,14 +148,14 @@ final class ObjectPartial: Partial {
 
     func reserve(_ total: Int64) async throws(TransferError) {}
 
-    /// All bytes are here and none is in the store: one request puts the object.
+    /// Writes the object with one request, when all bytes are in memory and none is in the store.
     func put(_ bytes: [UInt8], _ whole: WholeFile) async throws(TransferError) -> CommitOutcome {
         try prepare(total: whole.size)
         state.withLock { $0.phase = .open }
         let body = RequestMemory(bytes)
         let checksum = try await judge(body.bytes, whole, keeping: body)
-        return try await outlastingCancellation { () throws(TransferError) in
-            try await self.placeAtOnce(body, whole, checksum: checksum)
+        return try await ignoringCancellation { () throws(TransferError) in
+            try await self.putInOneRequest(body, whole, checksum: checksum)
         }
     }
 
@@ -176,15 +177,15 @@ final class ObjectPartial: Partial {
             let isNamed = state.phase == .placed
             if !isNamed { state.phase = state.phase == .unopened ? .unopened : .discarded }
             let isComplete = isNamed || state.isAssembled
-            let completed = [isComplete ? state.storeState.upload : nil, isNamed ? state.naming : nil].compactMap(
+            let completed = [isComplete ? state.storeState.upload : nil, isNamed ? state.copyUpload : nil].compactMap(
                 \.self)
-            // A request without a response has kept the claim of its name. The abort of the upload settles it.
+            // A request without a response may still hold the claim of its name, which the abort of the upload decides.
             let claimed = isNamed || state.unanswered.isEmpty ? nil : state.name.path
             return (Set(completed), state.hasHidden || state.creating != nil, claimed, state.work.tasks)
         }
         for task in work { task.cancel() }
         let purge: @Sendable () async -> Void = { [self] in
-            await workIsDone()
+            await waitForWork()
             releaseAll()
             guard mustPurge else { return }
             await store.purge(hidden, completed: completed)

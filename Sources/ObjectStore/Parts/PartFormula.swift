@@ -7,7 +7,7 @@ struct PartFormula: Sendable, Equatable {
     /// Bytes of each part, if the length of the object is known.
     private let size: Int64
 
-    static let smallest: Int64 = 8 << 20
+    static let minSize: Int64 = 8 << 20
     /// S3 allows no more parts in an upload.
     static let maxParts = 10_000
     /// An object of known length has at most this many parts, with some distance to `maxParts`.
@@ -24,7 +24,7 @@ struct PartFormula: Sendable, Equatable {
         self.total = total
         let share = ((total ?? 0) + Self.aim - 1) / Self.aim
         let rounded = (share + Self.mebibyte - 1) / Self.mebibyte * Self.mebibyte
-        size = max(Self.smallest, rounded)
+        size = max(Self.minSize, rounded)
     }
 
     /// The whole object is one part, and needs no multipart upload.
@@ -63,7 +63,7 @@ struct PartFormula: Sendable, Equatable {
 
     /// The first part of each stage, where it begins, and the size of its parts.
     private static let stages: [(first: Int, start: Int64, size: Int64)] = {
-        var result = [(first: 1, start: Int64(0), size: smallest)]
+        var result = [(first: 1, start: Int64(0), size: minSize)]
         for first in stride(from: equal + 1, through: maxParts, by: stage) {
             let last = result[result.count - 1]
             let start = last.start + Int64(first - last.first) * last.size

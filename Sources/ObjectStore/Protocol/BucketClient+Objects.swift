@@ -10,10 +10,10 @@ struct ObjectHead: Sendable {
     /// Seconds since it was written, by the server's clock.
     let age: Int64?
 
-    init?(_ reply: StoreReply) {
-        guard let size = reply.headers["content-length"].flatMap({ Int64($0) }) else { return nil }
-        (self.size, etag, mark) = (size, reply.etag, ObjectMark(reply.headers))
-        let (now, modified) = (reply.headers["date"], reply.headers["last-modified"])
+    init?(_ response: StoreResponse) {
+        guard let size = response.headers["content-length"].flatMap({ Int64($0) }) else { return nil }
+        (self.size, etag, mark) = (size, response.etag, ObjectMark(response.headers))
+        let (now, modified) = (response.headers["date"], response.headers["last-modified"])
         age = now.flatMap(HTTPDate.parse).flatMap { now in modified.flatMap(HTTPDate.parse).map { now - $0 } }
     }
 }
@@ -58,7 +58,7 @@ struct ListedUpload: Sendable, Equatable {
 // The requests to a bucket.
 extension BucketClient {
     /// nil if there is no such object.
-    func head(_ key: String) async throws(StoreRefusal) -> ObjectHead? {
+    func head(_ key: String) async throws(StoreError) -> ObjectHead? {
         do { return ObjectHead(try await send(StoreRequest("HEAD", key))) } catch {
             if error.meaning == .noSuchObject { return nil }
             throw error
@@ -68,7 +68,7 @@ extension BucketClient {
     /// The bytes of an object or of a range of it; nil if there is no such object.
     ///
     /// - Parameter limit: The maximum bytes of the response.
-    func get(_ key: String, _ range: Range<Int64>? = nil, limit: Int) async throws(StoreRefusal) -> [UInt8]? {
+    func get(_ key: String, _ range: Range<Int64>? = nil, limit: Int) async throws(StoreError) -> [UInt8]? {
         var request = StoreRequest("GET", key)
         request.limit = limit
         if let range { request.headers = [HeaderField("Range", "bytes=\(range.lowerBound)-\(range.upperBound - 1)")] }
@@ -81,20 +81,20 @@ extension BucketClient {
     /// A range of an object, which must have this ETag.
     ///
     /// - Throws: `precondition` if the object has another ETag.
-    func get(_ key: String, _ range: Range<Int64>, of etag: String) async throws(StoreRefusal) -> [UInt8] {
+    func get(_ key: String, _ range: Range<Int64>, of etag: String) async throws(StoreError) -> [UInt8] {
         var request = StoreRequest("GET", key)
         request.limit = range.count
         request.headers = [
             HeaderField("Range", "bytes=\(range.lowerBound)-\(range.upperBound - 1)"),
             HeaderField("If-Match", "\"\(etag)\""),
         ]
-        let reply = try await send(request)
+        let response = try await send(request)
         // Not every server obeys If-Match.
-        guard reply.etag == etag else {
-            throw StoreRefusal(status: 412, code: "PreconditionFailed", message: "", meaning: .precondition)
+        guard response.etag == etag else {
+            throw StoreError(status: 412, code: "PreconditionFailed", message: "", meaning: .precondition)
         }
-        guard reply.body.count == range.count else { throw Self.unreadable(reply) }
-        return reply.body
+        guard response.body.count == range.count else { throw Self.unreadable(response) }
+        return response.body
     }
 
     /// Puts an object. Returns its ETag, if the server sends one.
@@ -103,7 +103,7 @@ extension BucketClient {
     @discardableResult
     func put(
         _ key: String, _ memory: RequestMemory, md5: [UInt8], mark: ObjectMark? = nil, ifAbsent: Bool = false
-    ) async throws(StoreRefusal) -> String? {
+    ) async throws(StoreError) -> String? {
         var request = StoreRequest("PUT", key)
         request.headers = mark?.fields ?? []
         if ifAbsent { request.headers.append(HeaderField("If-None-Match", "*")) }
@@ -117,12 +117,12 @@ extension BucketClient {
     func putFinal(
         _ key: String, _ memory: RequestMemory, md5: [UInt8], mark: ObjectMark, _ condition: NameCondition,
         age: Int64 = 0
-    ) async throws(StoreRefusal) -> String? {
+    ) async throws(StoreError) -> String? {
         var request = StoreRequest("PUT", key)
         request.age = age
         request.headers = mark.fields + fields(of: condition)
         request.carry(memory, md5: md5)
-        request.expire()
+        request.presign()
         return try await send(request).etag
     }
 
@@ -137,14 +137,14 @@ extension BucketClient {
     /// Deletes a finished object that was seen at the time `seen`. The request is sent once, and expires.
     func deleteFinal(
         _ key: String, _ condition: NameCondition, seen: ContinuousClock.Instant
-    ) async throws(StoreRefusal) {
+    ) async throws(StoreError) {
         var request = StoreRequest("DELETE", key)
         (request.headers, request.seen) = (fields(of: condition), seen)
-        request.expire()
+        request.presign()
         _ = try await send(request)
     }
 
-    func put(_ key: String, text: String, tries: Int = RequestBackoff.tries) async throws(StoreRefusal) {
+    func put(_ key: String, text: String, tries: Int = RequestBackoff.tries) async throws(StoreError) {
         var request = StoreRequest("PUT", key)
         request.tries = tries
         request.carry(text)
@@ -152,14 +152,14 @@ extension BucketClient {
     }
 
     /// Deletes an object. An object that does not exist is not an error.
-    func delete(_ key: String) async throws(StoreRefusal) {
+    func delete(_ key: String) async throws(StoreError) {
         do { _ = try await send(StoreRequest("DELETE", key)) } catch {
             if error.meaning != .noSuchObject { throw error }
         }
     }
 
     /// All objects whose keys begin with `prefix`, in pages of 1,000, and the server's time in seconds since 1970.
-    func list(_ prefix: String) async throws(StoreRefusal) -> (objects: [ListedObject], now: Int64) {
+    func list(_ prefix: String) async throws(StoreError) -> (objects: [ListedObject], now: Int64) {
         var objects: [ListedObject] = []
         var now = time
         var token: String?
@@ -169,9 +169,9 @@ extension BucketClient {
             var request = StoreRequest("GET", "")
             request.query = [("list-type", "2"), ("prefix", prefix), ("max-keys", "1000"), ("encoding-type", "url")]
             if let token { request.query.append(("continuation-token", token)) }
-            let reply = try await send(request)
-            guard let xml = reply.xml, xml.name == "ListBucketResult" else { throw Self.unreadable(reply) }
-            if let date = reply.headers["date"].flatMap(HTTPDate.parse) { now = date }
+            let response = try await send(request)
+            guard let xml = response.xml, xml.name == "ListBucketResult" else { throw Self.unreadable(response) }
+            if let date = response.headers["date"].flatMap(HTTPDate.parse) { now = date }
             // XML cannot have every character that a key of another program may have.
             let isEncoded = xml.text("EncodingType") == "url"
             for entry in xml.all("Contents") {
@@ -182,7 +182,7 @@ extension BucketClient {
                 objects.append(
                     ListedObject(
                         key: key, size: entry.text("Size").flatMap { Int64($0) } ?? 0,
-                        etag: entry.text("ETag").flatMap(StoreReply.unquoted) ?? "", modified: modified))
+                        etag: entry.text("ETag").flatMap(StoreResponse.unquoted) ?? "", modified: modified))
             }
             token = xml.text("IsTruncated") == "true" ? xml.text("NextContinuationToken") : nil
         } while token != nil
@@ -192,13 +192,13 @@ extension BucketClient {
     // MARK: Uploads of parts
 
     /// Begins a multipart upload. Returns its id.
-    func create(_ key: String, mark: ObjectMark) async throws(StoreRefusal) -> String {
+    func create(_ key: String, mark: ObjectMark) async throws(StoreError) -> String {
         var request = StoreRequest("POST", key)
         request.query = [("uploads", "")]
         request.headers = mark.fields
-        let reply = try await send(request)
-        guard let id = reply.xml?.text("UploadId"), !id.isEmpty, id.utf8.count <= StoreReply.maxToken else {
-            throw Self.unreadable(reply)
+        let response = try await send(request)
+        guard let id = response.xml?.text("UploadId"), !id.isEmpty, id.utf8.count <= StoreResponse.maxToken else {
+            throw Self.unreadable(response)
         }
         return id
     }
@@ -208,19 +208,19 @@ extension BucketClient {
     /// - Throws: `passing` if the ETag is an MD5, and not that of the part.
     func put(
         part number: Int, of upload: String, _ key: String, _ memory: RequestMemory, md5: [UInt8]
-    ) async throws(StoreRefusal) -> String {
+    ) async throws(StoreError) -> String {
         var request = StoreRequest("PUT", key)
         request.query = [("partNumber", "\(number)"), ("uploadId", upload)]
         request.carry(memory, md5: md5)
-        let reply = try await send(request)
-        guard let etag = reply.etag else { throw Self.unreadable(reply) }
+        let response = try await send(request)
+        guard let etag = response.etag else { throw Self.unreadable(response) }
         // With server-side encryption by KMS keys the ETag is not an MD5.
-        let isEncrypted = reply.headers["x-amz-server-side-encryption"]?.hasPrefix("aws:kms") ?? false
+        let isEncrypted = response.headers["x-amz-server-side-encryption"]?.hasPrefix("aws:kms") ?? false
         let isDigest = etag.utf8.count == 32 && etag.utf8.allSatisfy { Character(UnicodeScalar($0)).isHexDigit }
         if isDigest, !isEncrypted, etag.lowercased() != Hexadecimal.text(md5) {
-            throw StoreRefusal(
+            throw StoreError(
                 status: 200, code: "BadDigest", message: "the part's ETag is not the MD5 of what was sent",
-                meaning: .passing)
+                meaning: .transient)
         }
         return etag
     }
@@ -228,7 +228,7 @@ extension BucketClient {
     /// The parts that an upload has.
     ///
     /// - Throws: `noSuchUpload` if the upload was completed, aborted or never begun.
-    func parts(of upload: String, _ key: String) async throws(StoreRefusal) -> [ListedPart] {
+    func parts(of upload: String, _ key: String) async throws(StoreError) -> [ListedPart] {
         var parts: [ListedPart] = []
         var marker: String?
         var pages = 0
@@ -237,20 +237,20 @@ extension BucketClient {
             var request = StoreRequest("GET", key)
             request.query = [("uploadId", upload), ("max-parts", "1000")]
             if let marker { request.query.append(("part-number-marker", marker)) }
-            let reply: StoreReply
-            do { reply = try await send(request) } catch {
+            let response: StoreResponse
+            do { response = try await send(request) } catch {
                 // Some servers respond with 404 without the code NoSuchUpload.
                 throw error.meaning == .noSuchObject
-                    ? StoreRefusal(
+                    ? StoreError(
                         status: error.status, code: error.code, message: error.message, meaning: .noSuchUpload)
                     : error
             }
-            guard let xml = reply.xml, ["ListPartsResult", "ListPartsResponse"].contains(xml.name) else {
-                throw Self.unreadable(reply)
+            guard let xml = response.xml, ["ListPartsResult", "ListPartsResponse"].contains(xml.name) else {
+                throw Self.unreadable(response)
             }
             for entry in xml.all("Part") {
                 guard let number = entry.text("PartNumber").flatMap({ Int($0) }),
-                    let etag = entry.text("ETag").flatMap(StoreReply.unquoted)
+                    let etag = entry.text("ETag").flatMap(StoreResponse.unquoted)
                 else { continue }
                 parts.append(
                     ListedPart(number: number, etag: etag, size: entry.text("Size").flatMap { Int64($0) } ?? 0))
@@ -265,7 +265,7 @@ extension BucketClient {
     /// Requests the completion of an upload once. The response is not reliable: HEAD shows whether the object exists.
     func complete(
         _ upload: String, _ key: String, _ parts: [(number: Int, etag: String)], _ condition: NameCondition = .none
-    ) async throws(StoreRefusal) {
+    ) async throws(StoreError) {
         var request = StoreRequest("POST", key)
         request.query = [("uploadId", upload)]
         request.timeout = 120
@@ -276,14 +276,14 @@ extension BucketClient {
         request.carry(
             "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">\(list.joined())"
                 + "</CompleteMultipartUpload>")
-        request.expire()
+        request.presign()
         _ = try await send(request)
     }
 
     /// Aborts an upload, up to five times, until it has no parts: a part may still arrive after the first abort.
     ///
     /// - Throws: Even if it still has parts then, because it is not fenced.
-    func abort(_ upload: String, _ key: String) async throws(StoreRefusal) {
+    func abort(_ upload: String, _ key: String) async throws(StoreError) {
         for _ in 0..<5 {
             var request = StoreRequest("DELETE", key)
             request.query = [("uploadId", upload)]
@@ -299,11 +299,11 @@ extension BucketClient {
             }
             try? await Task.sleep(for: .milliseconds(100))
         }
-        throw StoreRefusal(
-            status: 0, code: "StillThere", message: "an aborted upload still has parts", meaning: .passing)
+        throw StoreError(
+            status: 0, code: "StillThere", message: "an aborted upload still has parts", meaning: .transient)
     }
 
-    func uploads(_ prefix: String) async throws(StoreRefusal) -> [ListedUpload] {
+    func uploads(_ prefix: String) async throws(StoreError) -> [ListedUpload] {
         var uploads: [ListedUpload] = []
         var markers: (key: String, id: String)?
         var pages = 0
@@ -314,8 +314,10 @@ extension BucketClient {
             if let markers {
                 request.query += [("key-marker", markers.key), ("upload-id-marker", markers.id)]
             }
-            let reply = try await send(request)
-            guard let xml = reply.xml, xml.name == "ListMultipartUploadsResult" else { throw Self.unreadable(reply) }
+            let response = try await send(request)
+            guard let xml = response.xml, xml.name == "ListMultipartUploadsResult" else {
+                throw Self.unreadable(response)
+            }
             for entry in xml.all("Upload") {
                 guard let key = entry.text("Key"), let id = entry.text("UploadId") else { continue }
                 uploads.append(
@@ -332,7 +334,7 @@ extension BucketClient {
     /// Copies an object of `size` bytes into the parts of an upload. Returns the parts.
     func copy(
         _ source: String, size: Int64, to upload: String, _ key: String
-    ) async throws(StoreRefusal) -> [(number: Int, etag: String)] {
+    ) async throws(StoreError) -> [(number: Int, etag: String)] {
         var parts: [(number: Int, etag: String)] = []
         // One request can copy at most 5 GiB.
         let step = max(Int64(1) << 30, (size + 8_999) / 9_000)
@@ -344,8 +346,10 @@ extension BucketClient {
                 HeaderField("x-amz-copy-source", URIText.path("/\(address.bucket)/\(source)")),
                 HeaderField("x-amz-copy-source-range", "bytes=\(start)-\(min(size, start + step) - 1)"),
             ]
-            let reply = try await send(request)
-            guard let etag = reply.xml?.text("ETag").flatMap(StoreReply.unquoted) else { throw Self.unreadable(reply) }
+            let response = try await send(request)
+            guard let etag = response.xml?.text("ETag").flatMap(StoreResponse.unquoted) else {
+                throw Self.unreadable(response)
+            }
             parts.append((index + 1, etag))
         }
         return parts
@@ -358,17 +362,18 @@ extension BucketClient {
     /// Counts a page of a listing.
     ///
     /// - Throws: If there are too many.
-    private static func countPage(_ pages: inout Int) throws(StoreRefusal) {
+    private static func countPage(_ pages: inout Int) throws(StoreError) {
         pages += 1
         guard pages <= maxPages else {
-            throw StoreRefusal(
+            throw StoreError(
                 status: 200, code: "EndlessListing", message: "a listing has more than \(maxPages) pages",
-                meaning: .final)
+                meaning: .permanent)
         }
     }
 
-    private static func unreadable(_ reply: StoreReply) -> StoreRefusal {
-        StoreRefusal(
-            status: reply.status, code: "unreadable", message: "the response is not valid for S3", meaning: .passing)
+    private static func unreadable(_ response: StoreResponse) -> StoreError {
+        StoreError(
+            status: response.status, code: "unreadable", message: "the response is not valid for S3",
+            meaning: .transient)
     }
 }

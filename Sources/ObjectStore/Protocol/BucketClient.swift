@@ -13,9 +13,9 @@ final class BucketClient: Sendable {
         /// When a write last succeeded, in seconds of `watch`.
         var written: Double?
         var requests = 0
-        /// Seconds between the local time and the Date of the last reply.
-        var distance: Int64?
-        /// The server compares If-Match with ETags without their quotes.
+        /// Seconds between the local time and the Date of the last response.
+        var latestSkew: Int64?
+        /// The server compares If-Match with ETags that have no quotes.
         var requiresBareETags = false
     }
 
@@ -42,7 +42,7 @@ final class BucketClient: Sendable {
     /// Seconds since a write last succeeded; nil if none has.
     var secondsSinceWriting: Double? { state.withLock { state in state.written.map { watch.seconds - $0 } } }
 
-    /// Seconds to add to the local time to get the server's.
+    /// Seconds to add to the local time to get the time of the server.
     var skew: Int64 { state.withLock { $0.skew.seconds } }
 
     /// An If-Match field, with quotes unless the server requires none (radosgw 16).
@@ -50,74 +50,75 @@ final class BucketClient: Sendable {
         HeaderField("If-Match", state.withLock { $0.requiresBareETags } ? etag : "\"\(etag)\"")
     }
 
-    /// The server says that an object has another ETag, but sends the same one.
+    /// To be called if the server says that an object has another ETag, but sends the same one.
     func toggleETagQuotes() { state.withLock { $0.requiresBareETags.toggle() } }
 
-    /// Seconds since 1970 by the server's clock, with the differences that a signature usually tolerates.
-    private var exactTime: Int64 {
-        let (skew, distance) = state.withLock { ($0.skew.seconds, $0.distance ?? $0.skew.seconds) }
-        return UnixTime.seconds + (abs(distance - skew) <= ClockSkew.worthwhile ? distance : skew)
+    /// Seconds since 1970 by the server's clock, for presigned requests. It includes small differences, which do not
+    /// matter to other signatures.
+    private var presigningTime: Int64 {
+        let (skew, latestSkew) = state.withLock { ($0.skew.seconds, $0.latestSkew ?? $0.skew.seconds) }
+        return UnixTime.seconds + (abs(latestSkew - skew) <= ClockSkew.tolerance ? latestSkew : skew)
     }
 
     /// Seconds since 1970 by the server's clock.
     var time: Int64 { UnixTime.seconds + skew }
 
-    /// Sends a request, with backoff between its tries.
+    /// Sends a request, and retries it with backoff.
     ///
-    /// - Throws: The refusal of the last try.
-    func send(_ request: StoreRequest) async throws(StoreRefusal) -> StoreReply {
+    /// - Throws: The error of the last try.
+    func send(_ request: StoreRequest) async throws(StoreError) -> StoreResponse {
         var tries = 0
         var generator = SystemRandomNumberGenerator()
         let begun = ContinuousClock.now
         while true {
-            let refusal: StoreRefusal
-            do { return try await sendOnce(request) } catch { refusal = error }
+            let failure: StoreError
+            do { return try await sendOnce(request) } catch { failure = error }
             tries += 1
-            var isAtOnce = false
-            switch refusal.meaning {
-            case .passing, .throttled: break
+            var retriesAtOnce = false
+            switch failure.meaning {
+            case .transient, .throttled: break
             // `sendOnce` has corrected the clock, the credentials or the region: no backoff is needed.
-            case .clock, .expired, .region: isAtOnce = tries < 3
-            default: throw refusal
+            case .clock, .expired, .region: retriesAtOnce = tries < 3
+            default: throw failure
             }
-            guard tries < request.tries, ContinuousClock.now - begun < request.maxTime else { throw refusal }
-            if isAtOnce { continue }
-            guard refusal.isWorthWaiting else { throw refusal }
+            guard tries < request.tries, ContinuousClock.now - begun < request.maxTime else { throw failure }
+            if retriesAtOnce { continue }
+            guard failure.isRetryable else { throw failure }
             do { try await Task.sleep(for: RequestBackoff.wait(before: tries, using: &generator)) } catch {
-                throw StoreRefusal(TransferError.cancelled)
+                throw StoreError(TransferError.cancelled)
             }
         }
     }
 
-    private func sendOnce(_ request: StoreRequest) async throws(StoreRefusal) -> StoreReply {
+    private func sendOnce(_ request: StoreRequest) async throws(StoreError) -> StoreResponse {
         let wait = state.withLock { state in
             state.requests += 1
             return state.pace.turn(at: watch.seconds)
         }
         if wait > 0 {
-            do { try await Task.sleep(for: .seconds(wait)) } catch { throw StoreRefusal(TransferError.cancelled) }
+            do { try await Task.sleep(for: .seconds(wait)) } catch { throw StoreError(TransferError.cancelled) }
         }
         let credentials = try await credentials.credentials()
         let skew = skew
-        let now = request.isNaming ? exactTime : UnixTime.seconds + skew
+        let now = request.isPresigned ? presigningTime : UnixTime.seconds + skew
         let time = now - request.age - (request.seen.map { (ContinuousClock.now - $0).components.seconds } ?? 0)
-        let reply: StoreReply
+        let response: StoreResponse
         do throws(TransferError) {
             let transfer = try await engine.start(signed(request, by: credentials, at: time))
             let body = try await transfer.collect(limit: request.limit)
-            reply = StoreReply(status: transfer.head.status, headers: transfer.head.headers, body: body)
-        } catch { throw StoreRefusal(error) }
-        let date = reply.headers["date"].flatMap(HTTPDate.parse)
-        if let date { state.withLock { $0.distance = date - UnixTime.seconds } }
-        if reply.status == 403, let validity = request.validity, let date, date - time >= validity - 1 {
+            response = StoreResponse(status: transfer.head.status, headers: transfer.head.headers, body: body)
+        } catch { throw StoreError(error) }
+        let date = response.headers["date"].flatMap(HTTPDate.parse)
+        if let date { state.withLock { $0.latestSkew = date - UnixTime.seconds } }
+        if response.status == 403, let validity = request.validity, let date, date - time >= validity - 1 {
             // Either the network was slow, or this machine's clock is behind, and each request would expire at once.
-            let wasOff = correctSkew(by: reply, from: skew)
-            throw StoreRefusal(
+            let wasOff = correctSkew(by: response, from: skew)
+            throw StoreError(
                 status: 403, code: "RequestExpired", message: "the store received the request too late",
-                meaning: wasOff ? .clock : .passing)
+                meaning: wasOff ? .clock : .transient)
         }
-        try await check(reply, request, credentials, skew)
-        return reply
+        try await check(response, request, credentials, skew)
+        return response
     }
 
     private func signed(_ request: StoreRequest, by credentials: Credentials, at time: Int64) -> HTTPRequest {
@@ -136,79 +137,80 @@ final class BucketClient: Sendable {
         (result.method, result.memory) = (request.method, request.memory)
         // PUT and POST without a body send an empty one, so that there is a Content-Length.
         if request.memory == nil, ["PUT", "POST"].contains(request.method) { result.memory = RequestMemory([]) }
-        result.headers = request.headers + (request.isNaming ? [] : signature.fields(for: signed))
-        (result.connectTimeout, result.stallTimeout) = (.seconds(request.isNaming ? 5 : 10), request.stallTimeout)
+        result.headers = request.headers + (request.isPresigned ? [] : signature.fields(for: signed))
+        (result.connectTimeout, result.stallTimeout) = (.seconds(request.isPresigned ? 5 : 10), request.stallTimeout)
         return result
     }
 
-    /// Throws the refusal, unless the reply is a success. Corrects the skew, the credentials and the region first.
+    /// Throws the error, unless the response is a success. Corrects the skew, the credentials and the region first.
     ///
     /// - Parameter skew: Seconds that were added to the local time when the request was signed.
     private func check(
-        _ reply: StoreReply, _ request: StoreRequest, _ credentials: Credentials, _ skew: Int64
-    ) async throws(StoreRefusal) {
-        let isFine = (200..<300).contains(reply.status)
+        _ response: StoreResponse, _ request: StoreRequest, _ credentials: Credentials, _ skew: Int64
+    ) async throws(StoreError) {
+        let isSuccess = (200..<300).contains(response.status)
         // A status of 200 may come with an error in the body (CompleteMultipartUpload, CopyObject).
-        let isXML = isFine && request.method != "GET" && !reply.body.isEmpty
-        let body = !isFine || isXML ? reply.xml : nil
-        if isFine, body?.name != "Error" {
+        let isXML = isSuccess && request.method != "GET" && !response.body.isEmpty
+        let body = !isSuccess || isXML ? response.xml : nil
+        if isSuccess, body?.name != "Error" {
             return state.withLock { state in
-                state.pace.recordServed()
+                state.pace.recordSuccess()
                 if request.method != "GET", request.method != "HEAD" { state.written = watch.seconds }
             }
         }
-        let refusal = StoreRefusal(status: reply.status, headers: reply.headers, body: body)
-        if refusal.meaning == .throttled { state.withLock { $0.pace.recordThrottled(at: watch.seconds) } }
-        let isAboutTime = reply.status == 403 || refusal.meaning == .clock
-        if isAboutTime, correctSkew(by: reply, from: skew) {
+        let failure = StoreError(status: response.status, headers: response.headers, body: body)
+        if failure.meaning == .throttled { state.withLock { $0.pace.recordThrottled(at: watch.seconds) } }
+        let isAboutTime = response.status == 403 || failure.meaning == .clock
+        if isAboutTime, correctSkew(by: response, from: skew) {
             // Servers use several codes for this, so the meaning is set here.
-            throw StoreRefusal(
-                status: refusal.status, code: refusal.code, message: refusal.message, meaning: .clock)
+            throw StoreError(
+                status: failure.status, code: failure.code, message: failure.message, meaning: .clock)
         }
-        if body == nil, request.method == "HEAD", [400, 401, 403].contains(reply.status) {
-            try await learn(why: request.key)
+        if body == nil, request.method == "HEAD", [400, 401, 403].contains(response.status) {
+            try await findReason(ofHeadErrorFor: request.key)
         }
-        switch refusal.meaning {
+        switch failure.meaning {
         case .expired: await self.credentials.drop(credentials)
         case .region(let region?):
-            let isNews = state.withLock { state in
+            let hasChanged = state.withLock { state in
                 guard !state.hasMoved, region != state.region else { return false }
                 (state.region, state.hasMoved) = (region, true)
                 return true
             }
-            guard isNews else {
-                throw StoreRefusal(
-                    status: refusal.status, code: refusal.code, message: refusal.message, meaning: .final)
+            guard hasChanged else {
+                throw StoreError(
+                    status: failure.status, code: failure.code, message: failure.message, meaning: .permanent)
             }
             notify("the bucket \(address.bucket) is in the region \(region): set --s3-region")
         case .region(nil):
-            throw StoreRefusal(status: refusal.status, code: refusal.code, message: refusal.message, meaning: .final)
+            throw StoreError(status: failure.status, code: failure.code, message: failure.message, meaning: .permanent)
         default: break
         }
-        throw refusal
+        throw failure
     }
 
-    /// Sets the skew by the Date of a refusal. True if the request was signed with a wrong skew.
+    /// Sets the skew by the Date of an error response. True if the request was signed with a wrong skew.
     ///
     /// - Parameter used: Seconds that were added to the local time when the request was signed.
-    private func correctSkew(by reply: StoreReply, from used: Int64) -> Bool {
-        let (isNews, skew) = state.withLock { state in
-            (state.skew.record(date: reply.headers["date"], at: UnixTime.seconds), state.skew.seconds)
+    private func correctSkew(by response: StoreResponse, from used: Int64) -> Bool {
+        let (hasChanged, skew) = state.withLock { state in
+            (state.skew.record(date: response.headers["date"], at: UnixTime.seconds), state.skew.seconds)
         }
-        if isNews {
+        if hasChanged {
             let way = skew < 0 ? "ahead of" : "behind"
             notify(
                 "this machine's clock is \(abs(skew)) s \(way) the object store's: requests are signed by the store's")
         }
-        // Several requests may have been signed with the wrong skew. The first reply has corrected it for all.
-        return abs(skew - used) > ClockSkew.worthwhile
+        // Several requests may have been signed with the wrong skew. The first response has corrected it for all.
+        return abs(skew - used) > ClockSkew.tolerance
     }
 
-    /// Finds out why a HEAD was refused. The reply has no body, so expired credentials look like missing permissions. A
-    /// GET gets the reason.
+    /// Finds out why a HEAD failed. Its response has no body, so that expired credentials look like missing
+    /// permissions, and only a GET gets the reason.
     ///
-    /// - Throws: The refusal of the GET, if it has the reason. Otherwise returns, and the refusal of the HEAD counts.
-    private func learn(why key: String) async throws(StoreRefusal) {
+    /// - Throws: The error of the GET, if it has the reason. Otherwise it returns, and the caller throws that of the
+    ///   HEAD.
+    private func findReason(ofHeadErrorFor key: String) async throws(StoreError) {
         var request = StoreRequest("GET", key)
         request.headers = [HeaderField("Range", "bytes=0-0")]
         do { _ = try await sendOnce(request) } catch {
@@ -220,7 +222,7 @@ final class BucketClient: Sendable {
     }
 }
 
-extension StoreRefusal {
-    /// False if libcurl does not send such a request, or the reply is too long: another try would end the same way.
-    fileprivate var isWorthWaiting: Bool { status != 0 || code != "bad_job" && code != "too_large" }
+extension StoreError {
+    /// False if libcurl does not send such a request, or if the response is too long, because a retry would fail again.
+    fileprivate var isRetryable: Bool { status != 0 || code != "bad_job" && code != "too_large" }
 }

@@ -7,24 +7,24 @@ struct RequestBackoff: Sendable {
     /// After this time a request is not retried. The job fails or waits until the store works again.
     static let maxTime = Duration.seconds(60)
 
-    private static let first = 0.1
-    private static let longest = 10.0
+    private static let initialSeconds = 0.1
+    private static let maxSeconds = 10.0
 
     /// The backoff before retry `number` (the first retry is 1). The upper bound doubles each time, and jitter chooses
     /// a time below it.
     static func wait(before number: Int, using generator: inout some RandomNumberGenerator) -> Duration {
-        let limit = min(longest, first * Double(1 << min(number, 12)))
-        return .seconds(Double.random(in: first / 2...limit, using: &generator))
+        let limit = min(maxSeconds, initialSeconds * Double(1 << min(number, 12)))
+        return .seconds(Double.random(in: initialSeconds / 2...limit, using: &generator))
     }
 }
 
 /// The rate of all requests to a bucket, as a value. Throttling starts with a small gap between requests and doubles it
 /// each time. Each success halves it.
 struct BucketThrottle: Sendable {
-    private static let first = 0.05
-    private static let longest = 5.0
-    /// Seconds. Throttling replies that come within this time count as one, since their requests were sent together.
-    private static let together = 1.0
+    private static let initialGap = 0.05
+    private static let maxGap = 5.0
+    /// Throttling responses within this many seconds count as one, because their requests were sent together.
+    private static let throttlingWindow = 1.0
 
     /// Seconds between requests; 0 without throttling.
     private(set) var gap = 0.0
@@ -40,14 +40,14 @@ struct BucketThrottle: Sendable {
     }
 
     mutating func recordThrottled(at now: Double) {
-        guard now - throttled >= Self.together else { return }
+        guard now - throttled >= Self.throttlingWindow else { return }
         throttled = now
-        gap = min(Self.longest, max(Self.first, 2 * gap))
+        gap = min(Self.maxGap, max(Self.initialGap, 2 * gap))
         next = max(next, now + gap)
     }
 
-    mutating func recordServed() {
-        gap = gap / 2 < Self.first / 2 ? 0 : gap / 2
+    mutating func recordSuccess() {
+        gap = gap / 2 < Self.initialGap / 2 ? 0 : gap / 2
         if gap == 0 { next = 0 }
     }
 }

@@ -11,30 +11,30 @@ struct StoreRequest: Sendable {
     var memory: RequestMemory?
     /// SHA-256 of the body in hexadecimal digits. nil if the body is not signed, since it is sent with its MD5.
     var payload: String?
-    /// The maximum bytes of the reply.
-    var limit = XMLElement.longest
+    /// The maximum bytes of the response.
+    var limit = XMLElement.maxBytes
     /// The number of tries, the first one included.
     var tries = RequestBackoff.tries
     /// After this time the request is not retried.
     var maxTime = RequestBackoff.maxTime
-    /// Seconds without a byte of the reply, in addition to the time for sending the body.
+    /// Seconds without a byte of the response, in addition to the time for sending the body.
     var timeout: Int64 = 30
 
-    /// The request gives or removes the name of a finished object. It is sent once, and the store refuses it once it
-    /// has expired, so that it does nothing if the network delivers it late.
-    private(set) var isNaming = false
-    /// Seconds to pretend that have passed since the request was signed.
+    /// The signature is in the query and expires, as for each request that creates or deletes a finished object. It is
+    /// sent only once, and has no effect if the network delivers it late.
+    private(set) var isPresigned = false
+    /// How many seconds earlier than now the request is dated.
     var age: Int64 = 0
-    /// When the name was looked at. A request that expires does so by this time, so that a process that was frozen in
-    /// between does not act on what it saw before.
+    /// When the name was last read. A presigned request expires relative to this time, so that a process that was
+    /// frozen afterwards does not act on an old state.
     var seen: ContinuousClock.Instant?
 
-    /// Seconds after which the store refuses the request; nil if it has no such bound. A proxy may collect the whole
-    /// body before the store sees anything of it.
-    var validity: Int64? { isNaming ? Self.shortest + Int64(memory?.bytes.count ?? 0) >> 18 : nil }
-    private static let shortest: Int64 = 10
+    /// Seconds after which the signature expires; nil if it does not. A proxy may collect the whole body before the
+    /// store receives any of it.
+    var validity: Int64? { isPresigned ? Self.minValidity + Int64(memory?.bytes.count ?? 0) >> 18 : nil }
+    private static let minValidity: Int64 = 10
 
-    mutating func expire() { (isNaming, tries) = (true, 1) }
+    mutating func presign() { (isPresigned, tries) = (true, 1) }
 
     init(_ method: String, _ key: String) { (self.method, self.key) = (method, key) }
 

@@ -8,17 +8,17 @@ struct XMLElement: Sendable, Equatable {
 
     init(name: String) { self.name = name }
 
-    /// Bytes. No reply to a request that is made here is longer.
-    static let longest = 8 << 20
+    /// Bytes. No response to a request that is made here is longer.
+    static let maxBytes = 8 << 20
     private static let deepest = 32
     /// A page of a listing has a thousand entries, each of some ten elements. An element costs far more memory than the
-    /// four bytes that it may have in a reply.
+    /// four bytes that it may have in a response.
     private static let maxElements = 50_000
 
-    /// Parses a reply; nil if it is not XML, has a document type declaration, or is too long or too deep, or has
-    /// too many elements.
+    /// Parses a response; nil if it is not XML, has a document type declaration, or is too long or too deep, or has too
+    /// many elements.
     init?(_ bytes: [UInt8]) {
-        guard bytes.count <= Self.longest, let parser = XML_ParserCreateNS(nil, CChar(UInt8(ascii: "|"))) else {
+        guard bytes.count <= Self.maxBytes, let parser = XML_ParserCreateNS(nil, CChar(UInt8(ascii: "|"))) else {
             return nil
         }
         defer { XML_ParserFree(parser) }

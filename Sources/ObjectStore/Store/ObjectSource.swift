@@ -15,7 +15,7 @@ final class ObjectSource: SourceFile {
     init(_ path: String, in client: BucketClient) async throws(TransferError) {
         let key = client.address.key(path.pathParts.joined(separator: "/"))
         let head: ObjectHead?
-        do throws(StoreRefusal) { head = try await client.head(key) } catch { throw error.error }
+        do throws(StoreError) { head = try await client.head(key) } catch { throw error.error }
         guard let head else {
             throw TransferError(.sourceMissing, "the object \(path) does not exist in \(client.address)")
         }
@@ -31,19 +31,19 @@ final class ObjectSource: SourceFile {
     var portion: Int64 { 2 << 20 }
 
     func read(_ range: Range<Int64>) async throws(TransferError) -> [UInt8] {
-        do throws(StoreRefusal) { return try await client.get(key, range, of: etag) } catch { throw meaning(of: error) }
+        do throws(StoreError) { return try await client.get(key, range, of: etag) } catch { throw meaning(of: error) }
     }
 
     func check() async throws(TransferError) {
         let head: ObjectHead?
-        do throws(StoreRefusal) { head = try await client.head(key) } catch { throw meaning(of: error) }
+        do throws(StoreError) { head = try await client.head(key) } catch { throw meaning(of: error) }
         guard head?.etag == etag else { throw changed }
     }
 
-    private func meaning(of refusal: StoreRefusal) -> TransferError {
+    private func meaning(of failure: StoreError) -> TransferError {
         // A server without If-Match may refuse the range instead, because the object is shorter now.
-        let isChange = [.precondition, .noSuchObject].contains(refusal.meaning) || refusal.status == 416
-        return isChange ? changed : refusal.error
+        let isChange = [.precondition, .noSuchObject].contains(failure.meaning) || failure.status == 416
+        return isChange ? changed : failure.error
     }
 
     private var changed: TransferError {

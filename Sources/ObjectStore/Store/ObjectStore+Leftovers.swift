@@ -8,19 +8,19 @@ extension ObjectStore {
     ///
     /// - Parameter completed: Uploads that need no abort.
     func purge(_ hidden: HiddenKeys, completed: Set<String>) async {
-        do throws(StoreRefusal) {
+        do throws(StoreError) {
             try await remove(try await client.list(client.address.key(hidden.folder)).objects, completed: completed)
-        } catch { complain(error, about: hidden.folder) }
+        } catch { notify(error, about: hidden.folder) }
     }
 
     /// Removes the hidden objects of all generations of a job, except `kept`.
-    func purge(job: String, but kept: String?) async throws(StoreRefusal) {
+    func purge(job: String, but kept: String?) async throws(StoreError) {
         let found = try await client.list(client.address.key(HiddenKeys.prefix(ofJob: job))).objects
         try await remove(found.filter { parse($0.key).map { $0.keys.generation != kept } ?? false }, completed: [])
     }
 
     /// Aborts the other uploads of a generation that continues: an earlier run may have begun to name the object.
-    func abort(in hidden: HiddenKeys, but kept: String?, _ objects: [ListedObject]) async throws(StoreRefusal) {
+    func abort(in hidden: HiddenKeys, but kept: String?, _ objects: [ListedObject]) async throws(StoreError) {
         let others = objects.filter { object in
             guard let (keys, kind) = parse(object.key), keys == hidden, case .upload(let id) = kind else {
                 return false
@@ -30,7 +30,7 @@ extension ObjectStore {
         try await remove(others, completed: [])
     }
 
-    private func complain(_ error: StoreRefusal, about path: String) {
+    private func notify(_ error: StoreError, about path: String) {
         guard error.meaning != .cancelled else { return }
         client.notify("leftovers at \(path) of \(client.address) remain for now: \(error.words)")
     }
@@ -39,7 +39,7 @@ extension ObjectStore {
 
     private func parse(_ key: String) -> (keys: HiddenKeys, kind: HiddenKeys.Kind)? { HiddenKeys.parse(path(key)) }
 
-    private func remove(_ objects: [ListedObject], completed: Set<String>) async throws(StoreRefusal) {
+    private func remove(_ objects: [ListedObject], completed: Set<String>) async throws(StoreError) {
         var known: Set<String> = []
         for object in objects {
             guard case .upload(let id)? = parse(object.key)?.kind else { continue }
@@ -60,7 +60,7 @@ extension ObjectStore {
     }
 
     /// Aborts an upload for the key of `intent` that was begun right after it, unless it is `known`.
-    private func abortBegun(_ intent: ListedObject, _ known: Set<String>) async throws(StoreRefusal) {
+    private func abortBegun(_ intent: ListedObject, _ known: Set<String>) async throws(StoreError) {
         guard let key = try await client.get(intent.key, limit: 4096).map({ String(decoding: $0, as: UTF8.self) })
         else { return }
         for upload in try await client.uploads(key) where upload.isOf(key) && !known.contains(upload.id) {
@@ -79,7 +79,7 @@ extension ObjectStore {
 
     package func leftovers(olderThan age: Int64) async -> [Leftover] {
         var found: [Leftover] = []
-        do throws(StoreRefusal) {
+        do throws(StoreError) {
             let (objects, now) = try await client.list(client.address.key(HiddenKeys.root))
             var known: Set<String> = []
             var folders: [HiddenKeys: [ListedObject]] = [:]
@@ -105,7 +105,7 @@ extension ObjectStore {
                     key: Hexadecimal.text(Digest.sha256(upload.id.utf8)), generation: upload.id, hasFinalName: false,
                     version: .init(upload.begun, 0), age: now - upload.begun)
             }
-        } catch { complain(error, about: HiddenKeys.root) }
+        } catch { notify(error, about: HiddenKeys.root) }
         return found.filter { $0.age > age }
     }
 
@@ -125,7 +125,7 @@ extension ObjectStore {
     }
 
     private func remove(_ found: Leftover) async -> Bool {
-        do throws(StoreRefusal) {
+        do throws(StoreError) {
             if found.path.hasPrefix(Self.claim) {
                 // First takes it over, because another job may do so at the same time, and some servers delete without a
                 // condition.
@@ -149,7 +149,7 @@ extension ObjectStore {
             try await remove(objects, completed: [])
             return true
         } catch {
-            complain(error, about: found.path)
+            notify(error, about: found.path)
             return false
         }
     }

@@ -9,9 +9,9 @@ extension ObjectStore: DurableStore, SourceFolder {
     package var waitsFor: String { "store" }
 
     /// Writes a probe, unless a write has succeeded within five seconds.
-    package func trouble() async -> String? {
+    package func fault() async -> String? {
         if let seconds = client.secondsSinceWriting, seconds < 5 { return nil }
-        do throws(StoreRefusal) {
+        do throws(StoreError) {
             try await client.put(client.address.key(HiddenKeys.probe), text: "", tries: 2)
             return nil
         } catch { return error.failure.message }
@@ -22,10 +22,10 @@ extension ObjectStore: DurableStore, SourceFolder {
     }
 
     package func resume(_ request: FileRequest, from resume: ResumePoint) async throws(TransferError) -> Remainder {
-        do throws(StoreRefusal) { return try await remains(request, resume) } catch { throw error.error }
+        do throws(StoreError) { return try await remains(request, resume) } catch { throw error.error }
     }
 
-    private func remains(_ request: FileRequest, _ resume: ResumePoint) async throws(StoreRefusal) -> Remainder {
+    private func remains(_ request: FileRequest, _ resume: ResumePoint) async throws(StoreError) -> Remainder {
         let hidden = HiddenKeys(job: request.key, generation: resume.generation)
         if !resume.generation.isEmpty {
             // From now on, earlier runs are fenced: they find another owner, and do not name the object.
@@ -52,7 +52,7 @@ extension ObjectStore: DurableStore, SourceFolder {
     /// still finds the object.
     private func whole(
         _ placed: StoredFile, _ request: FileRequest, _ resume: ResumePoint
-    ) async throws(StoreRefusal) -> Remainder {
+    ) async throws(StoreError) -> Remainder {
         try await purge(job: request.key, but: resume.generation)
         let completed = Set([PartsRecord(resume.storeState)?.upload].compactMap(\.self))
         await purge(HiddenKeys(job: request.key, generation: resume.generation), completed: completed)
@@ -61,7 +61,7 @@ extension ObjectStore: DurableStore, SourceFolder {
     }
 
     /// The object that an earlier run has named, if its result did not reach Redis.
-    private func placed(_ resume: ResumePoint, _ request: FileRequest) async throws(StoreRefusal) -> StoredFile? {
+    private func placed(_ resume: ResumePoint, _ request: FileRequest) async throws(StoreError) -> StoredFile? {
         guard let head = try await client.head(client.address.key(resume.file)), let mark = head.mark,
             mark.job == request.key, mark.generation == resume.generation
         else { return nil }
@@ -73,7 +73,7 @@ extension ObjectStore: DurableStore, SourceFolder {
     /// written; nil if it cannot be continued.
     private func partial(
         _ request: FileRequest, _ resume: ResumePoint, _ hidden: HiddenKeys, _ objects: [ListedObject]
-    ) async throws(StoreRefusal) -> ObjectPartial? {
+    ) async throws(StoreError) -> ObjectPartial? {
         guard var storeState = PartsRecord(resume.storeState), storeState.total == resume.entity.total,
             storeState.offsets == resume.offsets
         else { return nil }
@@ -85,7 +85,7 @@ extension ObjectStore: DurableStore, SourceFolder {
         }
         let key = client.address.key(storeState.isHidden ? hidden.whole : resume.file)
         let listed: [ListedPart]
-        do throws(StoreRefusal) { listed = try await client.parts(of: upload, key) } catch {
+        do throws(StoreError) { listed = try await client.parts(of: upload, key) } catch {
             guard error.meaning == .noSuchUpload else { throw error }
             // The upload may have been completed, but not copied to its final name yet.
             guard storeState.isHidden, let head = try await client.head(key), head.size == storeState.total,
@@ -153,10 +153,10 @@ extension ObjectStore: DurableStore, SourceFolder {
             last = nil
             let sent = ContinuousClock.now
             var isWithoutResponse = false
-            do throws(StoreRefusal) { return try await client.deleteFinal(key, condition, seen: seen) } catch {
+            do throws(StoreError) { return try await client.deleteFinal(key, condition, seen: seen) } catch {
                 switch error.meaning {
                 case .noSuchObject, .denied, .noSuchBucket, .cancelled, .full: return
-                case .unknownRequest, .final:
+                case .unknownRequest, .permanent:
                     guard hasConditions else { return }
                     lacksConditions()
                 case .precondition: last = condition

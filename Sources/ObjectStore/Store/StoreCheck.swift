@@ -36,7 +36,7 @@ package struct StoreCheck: Sendable {
     /// Runs all tests. Returns what they found, after the objects of the tests are removed.
     package func run() async -> [Finding] {
         var findings: [Finding] = []
-        do throws(StoreRefusal) {
+        do throws(StoreError) {
             findings += try await basics()
         } catch {
             findings.append(
@@ -48,7 +48,7 @@ package struct StoreCheck: Sendable {
         for (what, body) in [
             ("PUT If-None-Match", conditionalPut), ("PUT If-Match", conditionalReplacement),
             ("DELETE If-Match", conditionalDeletion), ("signatures expire", expiry),
-        ] as [(String, () async throws(StoreRefusal) -> [Finding])] {
+        ] as [(String, () async throws(StoreError) -> [Finding])] {
             findings += await part(what, body)
         }
         findings += await part("Content-MD5", digests)
@@ -61,46 +61,46 @@ package struct StoreCheck: Sendable {
 
     /// One test. If it cannot be run, the others are.
     private func part(
-        _ what: String, _ body: () async throws(StoreRefusal) -> [Finding]
+        _ what: String, _ body: () async throws(StoreError) -> [Finding]
     ) async -> [Finding] {
-        do throws(StoreRefusal) { return try await body() } catch {
+        do throws(StoreError) { return try await body() } catch {
             return [Finding(what, .bad, error.words, "jobs that need it fail")]
         }
     }
 
     private func key(_ name: String) -> String { folder + name }
 
-    private func put(_ name: String, _ bytes: [UInt8], ifAbsent: Bool = false) async throws(StoreRefusal) {
+    private func put(_ name: String, _ bytes: [UInt8], ifAbsent: Bool = false) async throws(StoreError) {
         try await client.put(
             key(name), RequestMemory(bytes), md5: Digest.md5(bytes), mark: mark, ifAbsent: ifAbsent)
     }
 
     private var mark: ObjectMark { ObjectMark(job: "check", generation: "check", time: 1) }
 
-    /// The refusal of `body`, an `operation`; nil if it succeeds.
+    /// The error of `body`, an `operation`; nil if it succeeds.
     ///
-    /// - Throws: The refusal, if there was no reply from the server, or if the credentials or the policy deny the
+    /// - Throws: The error, if there was no response from the server, or if the credentials or the policy deny the
     ///   operation: the server has not looked at what is tested.
     private func refused(
-        _ operation: String, _ body: () async throws(StoreRefusal) -> Void
-    ) async throws(StoreRefusal) -> StoreRefusal? {
+        _ operation: String, _ body: () async throws(StoreError) -> Void
+    ) async throws(StoreError) -> StoreError? {
         do {
-            try await naming(operation) { () throws(StoreRefusal) in try await body() }
+            try await naming(operation) { () throws(StoreError) in try await body() }
             return nil
         } catch {
-            // Without a reply there is no result.
+            // Without a response there is no result.
             if error.status == 0 || error.meaning == .denied { throw error }
             return error
         }
     }
 
-    /// Runs `body`. If it is denied, the message of the refusal names the `operation`.
+    /// Runs `body`. If it is denied, the message of the error names the `operation`.
     private func naming<Result>(
-        _ operation: String, _ body: () async throws(StoreRefusal) -> Result
-    ) async throws(StoreRefusal) -> Result {
+        _ operation: String, _ body: () async throws(StoreError) -> Result
+    ) async throws(StoreError) -> Result {
         do { return try await body() } catch {
             guard error.meaning == .denied else { throw error }
-            throw StoreRefusal(
+            throw StoreError(
                 status: error.status, code: error.code,
                 message: "\(operation) is denied: check the credentials and the policy", meaning: .denied)
         }
@@ -109,11 +109,11 @@ package struct StoreCheck: Sendable {
     /// An operation whose signature is in the query.
     private func presigned(_ operation: String) -> String { "\(operation) with its signature in the query" }
 
-    private func basics() async throws(StoreRefusal) -> [Finding] {
-        try await naming("PutObject") { () throws(StoreRefusal) in try await put("object", [1, 2, 3]) }
+    private func basics() async throws(StoreError) -> [Finding] {
+        try await naming("PutObject") { () throws(StoreError) in try await put("object", [1, 2, 3]) }
         let place = await client.credentials.found ?? "nowhere"
-        let head = try await naming("GetObject") { () throws(StoreRefusal) in try await client.head(key("object")) }
-        let listed = try await naming("ListBucket") { () throws(StoreRefusal) in
+        let head = try await naming("GetObject") { () throws(StoreError) in try await client.head(key("object")) }
+        let listed = try await naming("ListBucket") { () throws(StoreError) in
             try await client.list(folder).objects.map(\.key)
         }
         return [
@@ -132,8 +132,8 @@ package struct StoreCheck: Sendable {
             skew == 0 ? "" : "requests are signed by the store's")
     }
 
-    private func conditionalPut() async throws(StoreRefusal) -> [Finding] {
-        let again = try await refused(presigned("PutObject")) { () throws(StoreRefusal) in
+    private func conditionalPut() async throws(StoreError) -> [Finding] {
+        let again = try await refused(presigned("PutObject")) { () throws(StoreError) in
             try await name("object", [4], .absent)
         }
         let isKept = again?.meaning == .precondition
@@ -153,8 +153,8 @@ package struct StoreCheck: Sendable {
 
     private static let wrong = NameCondition.same(String(repeating: "0", count: 32))
 
-    private func conditionalReplacement() async throws(StoreRefusal) -> [Finding] {
-        let replaced = try await refused(presigned("PutObject")) { () throws(StoreRefusal) in
+    private func conditionalReplacement() async throws(StoreError) -> [Finding] {
+        let replaced = try await refused(presigned("PutObject")) { () throws(StoreError) in
             try await name("object", [5], Self.wrong)
         }
         return [
@@ -165,8 +165,8 @@ package struct StoreCheck: Sendable {
         ]
     }
 
-    private func conditionalDeletion() async throws(StoreRefusal) -> [Finding] {
-        let deleted = try await refused(presigned("DeleteObject")) { () throws(StoreRefusal) in
+    private func conditionalDeletion() async throws(StoreError) -> [Finding] {
+        let deleted = try await refused(presigned("DeleteObject")) { () throws(StoreError) in
             try await client.deleteFinal(key("object"), Self.wrong, seen: .now)
         }
         return [
@@ -177,8 +177,8 @@ package struct StoreCheck: Sendable {
         ]
     }
 
-    private func expiry() async throws(StoreRefusal) -> [Finding] {
-        let late = try await refused(presigned("PutObject")) { () throws(StoreRefusal) in
+    private func expiry() async throws(StoreError) -> [Finding] {
+        let late = try await refused(presigned("PutObject")) { () throws(StoreError) in
             try await name("late", [6], .none, age: 60)
         }
         return [
@@ -190,13 +190,13 @@ package struct StoreCheck: Sendable {
 
     private func name(
         _ name: String, _ bytes: [UInt8], _ condition: NameCondition, age: Int64 = 0
-    ) async throws(StoreRefusal) {
+    ) async throws(StoreError) {
         try await client.putFinal(
             key(name), RequestMemory(bytes), md5: Digest.md5(bytes), mark: mark, condition, age: age)
     }
 
-    private func digests() async throws(StoreRefusal) -> [Finding] {
-        let refusal = try await refused("PutObject") { () throws(StoreRefusal) in
+    private func digests() async throws(StoreError) -> [Finding] {
+        let failure = try await refused("PutObject") { () throws(StoreError) in
             var request = StoreRequest("PUT", key("damaged"))
             request.tries = 1
             request.carry(RequestMemory([1]), md5: Digest.md5([2]))
@@ -204,46 +204,46 @@ package struct StoreCheck: Sendable {
         }
         return [
             Finding(
-                "Content-MD5", refusal == nil ? .bad : .good, refusal == nil ? "ignored" : "checked",
-                refusal == nil ? "bytes that change on the way to the store would not be detected" : "")
+                "Content-MD5", failure == nil ? .bad : .good, failure == nil ? "ignored" : "checked",
+                failure == nil ? "bytes that change on the way to the store would not be detected" : "")
         ]
     }
 
-    private func uploads() async throws(StoreRefusal) -> [Finding] {
+    private func uploads() async throws(StoreError) -> [Finding] {
         let part = [UInt8](repeating: 7, count: 5 << 20)
         let memory = RequestMemory(part)
         let md5 = Digest.md5(part)
-        let upload = try await naming("CreateMultipartUpload") { () throws(StoreRefusal) in
+        let upload = try await naming("CreateMultipartUpload") { () throws(StoreError) in
             try await client.create(key("parts"), mark: mark)
         }
         let first = try await client.put(part: 1, of: upload, key("parts"), memory, md5: md5)
         let last = try await client.put(
             part: 2, of: upload, key("parts"), RequestMemory([9]), md5: Digest.md5([9]))
-        let listed = try await naming("ListMultipartUploadParts") { () throws(StoreRefusal) in
+        let listed = try await naming("ListMultipartUploadParts") { () throws(StoreError) in
             try await client.parts(of: upload, key("parts"))
         }
         let isListed = Set(listed.map(\.etag)) == [first, last]
-        let uploads = try await naming("ListBucketMultipartUploads") { () throws(StoreRefusal) in
+        let uploads = try await naming("ListBucketMultipartUploads") { () throws(StoreError) in
             try await client.uploads(folder)
         }
         try await put("parts", [1])
         let completion = presigned("CompleteMultipartUpload")
-        let refusal = try await refused(completion) { () throws(StoreRefusal) in
+        let failure = try await refused(completion) { () throws(StoreError) in
             try await client.complete(upload, key("parts"), [(1, first), (2, last)], .absent)
         }
-        let isConditional = refusal?.meaning == .precondition
-        if refusal != nil {
-            try await naming(completion) { () throws(StoreRefusal) in
+        let isConditional = failure?.meaning == .precondition
+        if failure != nil {
+            try await naming(completion) { () throws(StoreError) in
                 try await client.complete(upload, key("parts"), [(1, first), (2, last)])
             }
         }
         let head = try await client.head(key("parts"))
         let isWhole = head?.size == Int64(part.count) + 1 && head?.mark == mark
         let aborted = try await client.create(key("aborted"), mark: mark)
-        try await naming("AbortMultipartUpload") { () throws(StoreRefusal) in
+        try await naming("AbortMultipartUpload") { () throws(StoreError) in
             try await client.abort(aborted, key("aborted"))
         }
-        let late = try await refused("UploadPart") { () throws(StoreRefusal) in
+        let late = try await refused("UploadPart") { () throws(StoreError) in
             _ = try await client.put(part: 1, of: aborted, key("aborted"), RequestMemory([9]), md5: Digest.md5([9]))
         }
         return [
@@ -269,9 +269,9 @@ package struct StoreCheck: Sendable {
         ]
     }
 
-    private func copies() async throws(StoreRefusal) -> [Finding] {
+    private func copies() async throws(StoreError) -> [Finding] {
         let other = ObjectMark(job: "check", generation: "copy", time: 2)
-        let refusal = try await refused("UploadPartCopy") { () throws(StoreRefusal) in
+        let failure = try await refused("UploadPartCopy") { () throws(StoreError) in
             let upload = try await client.create(key("copy"), mark: other)
             let parts = try await client.copy(key("parts"), size: (5 << 20) + 1, to: upload, key("copy"))
             try await client.complete(upload, key("copy"), parts)
@@ -279,7 +279,7 @@ package struct StoreCheck: Sendable {
         let isRight = try await client.head(key("copy"))?.mark == other
         return [
             Finding(
-                "copy on the server", isRight ? .good : .bad, refusal?.words ?? (isRight ? "works" : "metadata lost"),
+                "copy on the server", isRight ? .good : .bad, failure?.words ?? (isRight ? "works" : "metadata lost"),
                 isRight ? "" : "files with a checksum cannot be named")
         ]
     }
@@ -288,8 +288,8 @@ package struct StoreCheck: Sendable {
         var request = StoreRequest("GET", "")
         request.query = [("lifecycle", "")]
         request.tries = 1
-        let reply = try? await client.send(request)
-        let isThere = reply?.xml?.all("Rule").contains { $0["AbortIncompleteMultipartUpload"] != nil } ?? false
+        let response = try? await client.send(request)
+        let isThere = response?.xml?.all("Rule").contains { $0["AbortIncompleteMultipartUpload"] != nil } ?? false
         return Finding(
             "lifecycle rule", isThere ? .good : .lacking, isThere ? "ends uploads" : "none ends uploads",
             isThere ? "" : "workers sweep what they know of; a rule longer than the longest pause catches the rest")

@@ -88,9 +88,9 @@ class Download:
     headers: Optional[Mapping[str, str]] = None
     #: The request's body, as text. A job with a body needs an id.
     body: Optional[str] = None
-    #: The most connections for this file. More join only while they make it faster, and only if the entity can be
-    #: recognized again: by a strong validator, a checksum or the server's digest. Without it the worker's
-    #: --connections.
+    #: The maximum number of connections for this file. More join only while they make it faster, and only if the
+    #: entity can be recognized again: by a strong validator, a checksum or the server's digest. Without it the
+    #: worker's --connections.
     connections: Optional[int] = None
     #: Bytes per second, over all of the job's connections.
     limit_rate: Optional[int] = None

@@ -322,8 +322,8 @@ class List {
   watch() {
     const { context } = this;
     if (this.isFiltered) {
-      context.live.watch([...this.watches, [this.path(0, PAGE), (data, trouble) => {
-        if (trouble) return write(this.place, trouble.message);
+      context.live.watch([...this.watches, [this.path(0, PAGE), (data, failure) => {
+        if (failure) return write(this.place, failure.message);
         this.isBegun = true;
         this.total = data.total;
         this.found = unique([...data.jobs, ...this.more]);
@@ -335,8 +335,8 @@ class List {
     }
     if (this.total <= WHOLE) {
       this.watched = "whole";
-      context.live.watch([...this.watches, [this.path(0, WHOLE), (data, trouble) => {
-        if (trouble) return write(this.place, trouble.message);
+      context.live.watch([...this.watches, [this.path(0, WHOLE), (data, failure) => {
+        if (failure) return write(this.place, failure.message);
         this.isBegun = true;
         this.total = data.total;
         this.setTotal(data.total);
@@ -349,8 +349,8 @@ class List {
     this.isWhole = false;
     const pages = [...this.pages].slice(-2);
     this.watched = pages.join();
-    context.live.watch([...this.watches, ...pages.map((page) => [this.path(page * PAGE, PAGE), (data, trouble) => {
-      if (trouble) return write(this.place, trouble.message);
+    context.live.watch([...this.watches, ...pages.map((page) => [this.path(page * PAGE, PAGE), (data, failure) => {
+      if (failure) return write(this.place, failure.message);
       this.total = data.total;
       this.takePage(page, data);
     }])]);

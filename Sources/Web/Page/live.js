@@ -84,10 +84,10 @@ export class Live {
       this.#known.set(watch, data);
       for (const take of this.#takers(watch)) take(data, null);
     });
-    on("trouble", (trouble) => {
-      this.#known.delete(trouble.watch);
-      if (trouble.error === "redis") this.#status("redis", trouble.message);
-      else for (const take of this.#takers(trouble.watch)) take(null, trouble);
+    on("failure", (failure) => {
+      this.#known.delete(failure.watch);
+      if (failure.error === "redis") this.#status("redis", failure.message);
+      else for (const take of this.#takers(failure.watch)) take(null, failure);
     });
     on("event", (event) => this.#events?.[1](event));
     source.addEventListener("error", () => { if (source === this.#source) this.#explain(source, url); });

@@ -115,7 +115,7 @@ struct CallCommand: AsyncParsableCommand {
     }
 
     private func sendDirectly() async throws {
-        let content = isInQuery ? nil : try body(limit: Self.largestBody).content()
+        let content = isInQuery ? nil : try body(limit: Self.maxBody).content()
         let members = try members(content: content, isDirect: true)
         let requests = try urls.enumerated().map { index, url in
             var job = try job(url, members)
@@ -167,7 +167,7 @@ struct CallCommand: AsyncParsableCommand {
     ]
 
     /// Bytes of a body that this process sends: it is in memory.
-    private static let largestBody = 256 << 20
+    private static let maxBody = 256 << 20
 
     private func body(limit: Int) -> CallBody {
         CallBody(data: data, encoded: dataUrlencode, json: json, binary: dataBinary, form: form, limit: limit)
@@ -181,10 +181,10 @@ struct CallCommand: AsyncParsableCommand {
         switch end {
         case .success(let found): record = found
         case .failure(.rejected(let reason)):
-            Terminal.complain("haul: \(url): rejected: \(reason)")
+            Terminal.printError("haul: \(url): rejected: \(reason)")
             return false
         case .failure(.removed):
-            Terminal.complain("haul: \(url): the job was removed")
+            Terminal.printError("haul: \(url): the job was removed")
             return false
         }
         if let response = StoredResponse(hash: record.fields) {
@@ -199,10 +199,10 @@ struct CallCommand: AsyncParsableCommand {
             }
             if record.state == .completed || !fail { try write(response.body, to: file ?? STDOUT_FILENO) }
         }
-        if let sentence = record.droppedResponse { Terminal.complain("haul: \(url): \(sentence)") }
+        if let sentence = record.droppedResponse { Terminal.printError("haul: \(url): \(sentence)") }
         if record.state != .completed {
             let why = record["error"].map { "\($0): \(record["message"] ?? "")" } ?? "it was cancelled"
-            Terminal.complain("haul: \(url): \(why)".printable)
+            Terminal.printError("haul: \(url): \(why)".printable)
         }
         return record.state == .completed
     }
@@ -313,8 +313,8 @@ struct CallCommand: AsyncParsableCommand {
                 return "[" + parts.joined(separator: ",") + "]"
             })
         // The body of an error, which is kept in memory before it is printed.
-        let largest = isDirect ? Int64(Job.Request.largestResponse) : bus.maxResponse?.bytes
-        add("max_response", largest.map { String($0) })
+        let maxResponse = isDirect ? Int64(Job.Request.maxResponse) : bus.maxResponse?.bytes
+        add("max_response", maxResponse.map { String($0) })
         if idempotent { add("idempotent", "true") }
         add("retries", retries.map { String($0) })
         for (name, seconds) in [

@@ -8,7 +8,7 @@ struct CallQueueOptions: ParsableArguments {
     @Option(name: .long, help: CommonOptions.redisHelp) var redis: String?
     @Option(name: .long, help: "Let a worker of this queue send. [HAUL_QUEUE]", completion: Completer.queues)
     var queue: String?
-    @Option(help: "The largest response that is accepted, in bytes, at most 1M.") var maxResponse: ByteCount?
+    @Option(help: "The maximum size of a response, in bytes, at most 1M.") var maxResponse: ByteCount?
     @Option(help: "Seconds for which an earlier response to the same request is used.") var freshFor: Double?
     @Option(help: "The job's id.") var id: String?
     @Option(help: "Also push the final event onto this reply list.") var replyTo: String?

@@ -11,7 +11,7 @@ struct Batches: AsyncParsableCommand {
 
     @OptionGroup var common: CommonOptions
     @Argument(help: "Names of batches.", completion: Completer.batches) var names: [String] = []
-    @Option(help: "The most batches to list.") var limit = 100
+    @Option(help: "The maximum number of batches to list.") var limit = 100
 
     func validate() throws {
         if let bad = names.first(where: { !JobField.isID($0) }) {
@@ -41,7 +41,7 @@ struct Batches: AsyncParsableCommand {
                 "no batch \(name) is known in the queue \(queue.name): no worker has seen a job of it yet, or it was forgotten"
             )
         }
-        if records.isEmpty, !common.json { Terminal.complain("haul: the queue \(queue.name) has no batch") }
+        if records.isEmpty, !common.json { Terminal.printError("haul: the queue \(queue.name) has no batch") }
     }
 
     private static func table(_ records: [BatchRecord]) -> Table {

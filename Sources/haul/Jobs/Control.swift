@@ -10,7 +10,7 @@ struct Selection: ParsableArguments {
     @Argument(help: "Ids or whole URLs of jobs.", completion: Completer.jobs) var jobs: [String] = []
     @Flag(help: "All jobs in a state that the command applies to.") var all = false
     @OptionGroup var filter: FilterOptions
-    @Flag(help: "Also for unknown jobs: the operation applies if they are pushed within an hour.")
+    @Flag(help: "Accept unknown jobs: the operation applies if they are pushed within an hour.")
     var waitFor = false
 
     func validate() throws {
@@ -21,50 +21,51 @@ struct Selection: ParsableArguments {
         try JobArguments.check(jobs)
     }
 
-    /// Requests `wanted` for the selected jobs, and prints which were asked. Named jobs in a state in which it has no
-    /// effect are reported on standard error.
-    func request(_ wanted: ControlVerb) async throws {
+    /// Requests the operation of `command` for the selected jobs, and prints their ids. Jobs that are named but in a
+    /// state in which it has no effect are reported on standard error.
+    func request(_ command: ControlCommand) async throws {
         let queue = try await common.connect()
-        if filter.isBatchOnly, let batch = filter.batch { return try await request(wanted, ofBatch: batch, queue) }
-        if jobs.isEmpty { return try await requestAll(wanted, queue) }
+        if filter.isBatchOnly, let batch = filter.batch { return try await request(command, ofBatch: batch, queue) }
+        if jobs.isEmpty { return try await requestAll(command, queue) }
         let (ids, unknownURLs) = try await JobArguments.ids(jobs, in: queue)
         let known = try await KnownJobs.find(ids, in: queue)
         let unknown = ids.filter { known.states[$0] == nil }
-        let asked = ids.filter { id in waitFor || known.states[id].map { wanted.states.contains($0) } ?? false }
-        if !asked.isEmpty { try await apply(wanted, to: asked, of: queue) }
-        for id in asked { printResult(id, wanted) }
+        let asked = ids.filter { id in waitFor || known.states[id].map { command.states.contains($0) } ?? false }
+        if !asked.isEmpty { try await apply(command, to: asked, of: queue) }
+        for id in asked { printResult(id, command) }
         for id in ids where !asked.contains(id) {
             guard let state = known.states[id] else { continue }
-            Terminal.complain("haul: \(id) is \(state.rawValue): there is nothing to \(wanted.name)")
+            Terminal.printError("haul: \(id) is \(state.rawValue): there is nothing to \(command.name)")
         }
         if !unknownURLs.isEmpty {
-            throw KnownJobs.complain(
+            throw KnownJobs.reportUnknown(
                 unknownURLs + (waitFor ? [] : unknown), in: queue, "a URL must be whole, with its query")
         }
         guard !waitFor, !unknown.isEmpty else { return }
-        throw KnownJobs.complain(unknown, in: queue, "--wait-for requests it all the same")
+        throw KnownJobs.reportUnknown(unknown, in: queue, "with --wait-for it applies once they are pushed")
     }
 
-    private func apply(_ wanted: ControlVerb, to ids: [String], of queue: Queue) async throws {
-        var change = ChangeRecord(byUser: wanted.name)
+    private func apply(_ command: ControlCommand, to ids: [String], of queue: Queue) async throws {
+        var change = ChangeRecord(byUser: command.name)
         change.select(ids)
         if jobs.isEmpty { change.filter = all ? "--all" : filter.text }
         change.at = try await printingErrors { () throws(RedisError) in
-            try await queue.request(wanted.request, of: ids)
+            try await queue.request(command.operation, of: ids)
         }
         await queue.record(change)
     }
 
-    private func request(_ wanted: ControlVerb, ofBatch name: String, _ queue: Queue) async throws {
-        guard let request = wanted.ofBatch else {
+    private func request(_ command: ControlCommand, ofBatch name: String, _ queue: Queue) async throws {
+        guard let request = command.batchRequest else {
             throw ExitStatus.printing(
-                .usage, "a batch cannot be asked to \(wanted.name): name its jobs, or use --all. Nothing was done.")
+                .usage, "\(command.name) does not apply to a batch: name its jobs, or use --all. Nothing was done.")
         }
-        if wanted.destroys {
+        if command.isIrreversible {
             try Prompt.confirm(
-                "\(wanted.capitalName) the batch \(name) of the queue \(queue.name)?", isConfirmed: wanted.isConfirmed)
+                "\(command.capitalName) the batch \(name) of the queue \(queue.name)?", isConfirmed: command.isConfirmed
+            )
         }
-        var change = ChangeRecord(byUser: wanted.name)
+        var change = ChangeRecord(byUser: command.name)
         change.batch = name
         change.at = try await printingErrors { () throws(RedisError) in
             try await queue.request(request, ofBatch: name)
@@ -73,50 +74,53 @@ struct Selection: ParsableArguments {
         if common.json {
             Terminal.line("{\"batch\":\(JSON.quoted(name)),\"requested\":\"\(request.rawValue)\"}")
         } else {
-            Terminal.line("batch \(name)  \(wanted.name) requested".printable)
+            Terminal.line("batch \(name)  \(command.name) requested".printable)
         }
     }
 
-    private func requestAll(_ wanted: ControlVerb, _ queue: Queue) async throws {
-        let states = try filter.states(else: wanted.all)
-        if let state = states.first(where: { !wanted.states.contains($0) }) {
+    private func requestAll(_ command: ControlCommand, _ queue: Queue) async throws {
+        let states = try filter.states(else: command.defaultStates)
+        if let state = states.first(where: { !command.states.contains($0) }) {
             throw ExitStatus.printing(
-                .usage, "--state \(state.rawValue): there is nothing to \(wanted.name) in this state. Nothing was done."
+                .usage,
+                "--state \(state.rawValue): there is nothing to \(command.name) in this state. Nothing was done."
             )
         }
         let ids = try await filter.ids(in: states, of: queue)
         guard !ids.isEmpty else {
-            return Terminal.complain("haul: the queue \(queue.name) has no such job to \(wanted.name)")
+            return Terminal.printError(
+                "haul: no job of the queue \(queue.name) matches, so there is nothing to \(command.name)")
         }
-        if wanted.destroys {
+        if command.isIrreversible {
             try Prompt.confirm(
-                "\(wanted.capitalName) \(ids.count) jobs of the queue \(queue.name)?", isConfirmed: wanted.isConfirmed)
+                "\(command.capitalName) \(ids.count) jobs of the queue \(queue.name)?", isConfirmed: command.isConfirmed
+            )
         }
-        try await apply(wanted, to: ids, of: queue)
-        for id in ids { printResult(id, wanted) }
+        try await apply(command, to: ids, of: queue)
+        for id in ids { printResult(id, command) }
     }
 
-    private func printResult(_ id: String, _ wanted: ControlVerb) {
+    private func printResult(_ id: String, _ command: ControlCommand) {
         if common.json {
-            Terminal.line("{\"id\":\(JSON.quoted(id)),\"requested\":\"\(wanted.request.rawValue)\"}")
+            Terminal.line("{\"id\":\(JSON.quoted(id)),\"requested\":\"\(command.operation.rawValue)\"}")
         } else {
-            Terminal.line("\(id)  \(wanted.name) requested".printable)
+            Terminal.line("\(id)  \(command.name) requested".printable)
         }
     }
 }
 
-/// What a command requests of jobs.
-struct ControlVerb {
+/// A command that requests a control operation.
+struct ControlCommand {
     let name: String
-    let request: ControlOperation
-    /// The states in which the request has an effect.
+    let operation: ControlOperation
+    /// The states in which the operation has an effect.
     let states: Set<JobState>
-    /// The states whose jobs `--all` takes, and filters without a state, in this order.
-    let all: [JobState]
-    /// The request to a batch; nil if a batch cannot be asked for it.
-    var ofBatch: BatchRequest?
-    /// Whether the request cannot be undone, so that the user is asked first.
-    var destroys = false
+    /// The states whose jobs `--all` and filters without a state select, in this order.
+    let defaultStates: [JobState]
+    /// What is requested of a whole batch; nil if that is not possible.
+    var batchRequest: BatchRequest?
+    /// Whether the operation cannot be undone, so that the user must confirm it.
+    var isIrreversible = false
     /// `--yes` was given.
     var isConfirmed = false
     /// For the beginning of a sentence.
@@ -129,9 +133,9 @@ struct Pause: AsyncParsableCommand {
     @OptionGroup var selection: Selection
     func run() async throws {
         try await selection.request(
-            ControlVerb(
-                name: "pause", request: .paused, states: [.queued, .scheduled, .running],
-                all: [.queued, .scheduled, .running], ofBatch: .paused))
+            ControlCommand(
+                name: "pause", operation: .paused, states: [.queued, .scheduled, .running],
+                defaultStates: [.queued, .scheduled, .running], batchRequest: .paused))
     }
 }
 
@@ -140,26 +144,27 @@ struct Resume: AsyncParsableCommand {
         commandName: "resume", abstract: "Resume paused jobs, at the front of the queue.")
     @OptionGroup var selection: Selection
     func run() async throws {
-        // For a running or queued job this withdraws a pause that is still pending. A scheduled job starts before its
-        // time.
+        // For a running or queued job this withdraws a pending pause. A scheduled job starts at once.
         try await selection.request(
-            ControlVerb(
-                name: "resume", request: .running, states: [.paused, .running, .scheduled, .queued], all: [.paused],
-                ofBatch: .running))
+            ControlCommand(
+                name: "resume", operation: .running, states: [.paused, .running, .scheduled, .queued],
+                defaultStates: [.paused],
+                batchRequest: .running))
     }
 }
 
 struct Cancel: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "cancel", abstract: "Cancel jobs; their partial files are removed.",
-        discussion: "With --all, --batch or another filter it asks first.")
+        discussion: "With --all, --batch or another filter it asks for confirmation.")
     @OptionGroup var selection: Selection
     @Flag(help: "Do not ask.") var yes = false
     func run() async throws {
         try await selection.request(
-            ControlVerb(
-                name: "cancel", request: .cancelled, states: [.queued, .scheduled, .running, .paused],
-                all: [.queued, .scheduled, .running, .paused], ofBatch: .cancelled, destroys: true, isConfirmed: yes))
+            ControlCommand(
+                name: "cancel", operation: .cancelled, states: [.queued, .scheduled, .running, .paused],
+                defaultStates: [.queued, .scheduled, .running, .paused], batchRequest: .cancelled, isIrreversible: true,
+                isConfirmed: yes))
     }
 }
 
@@ -169,8 +174,9 @@ struct Retry: AsyncParsableCommand {
     @OptionGroup var selection: Selection
     func run() async throws {
         try await selection.request(
-            ControlVerb(
-                name: "retry", request: .running, states: [.failed, .scheduled], all: [.failed], ofBatch: .retried))
+            ControlCommand(
+                name: "retry", operation: .running, states: [.failed, .scheduled], defaultStates: [.failed],
+                batchRequest: .retried))
     }
 }
 
@@ -180,15 +186,16 @@ struct Remove: AsyncParsableCommand {
         abstract:
             "Remove jobs, which are cancelled first if they have not ended. Finished files stay, unless --files is given.",
         discussion:
-            "--all, and filters without --state, mean completed, failed and cancelled jobs. Both ask first.")
+            "--all, and filters without --state, select completed, failed and cancelled jobs. Both ask for confirmation."
+    )
     @OptionGroup var selection: Selection
     @Flag(help: "Delete the finished files as well.") var files = false
     @Flag(help: "Do not ask.") var yes = false
 
     func run() async throws {
         try await selection.request(
-            ControlVerb(
-                name: "remove", request: files ? .deleted : .removed, states: Set(JobState.allCases),
-                all: [.completed, .failed, .cancelled], destroys: true, isConfirmed: yes))
+            ControlCommand(
+                name: "remove", operation: files ? .deleted : .removed, states: Set(JobState.allCases),
+                defaultStates: [.completed, .failed, .cancelled], isIrreversible: true, isConfirmed: yes))
     }
 }

@@ -27,8 +27,8 @@ struct KnownJobs {
     /// Prints which ids are not known.
     ///
     /// - Parameter advice: What the user can do. It is printed with the last id.
-    static func complain(_ ids: [String], in queue: Queue, _ advice: String) -> ExitStatus {
-        for id in ids.dropLast() { Terminal.complain("haul: no job \(id) is known in the queue \(queue.name)") }
+    static func reportUnknown(_ ids: [String], in queue: Queue, _ advice: String) -> ExitStatus {
+        for id in ids.dropLast() { Terminal.printError("haul: no job \(id) is known in the queue \(queue.name)") }
         return ExitStatus.printing(
             .jobFailed, "no job \(ids.last ?? "") is known in the queue \(queue.name) (\(advice))")
     }

@@ -16,9 +16,9 @@ struct ServiceNotice {
         let found = count == 0 ? Stats.unserved(queue) : await hold()
         defer { reason = found }
         if let found, found != reason {
-            Terminal.complain("haul: \(found); waiting")
+            Terminal.printError("haul: \(found); waiting")
         } else if found == nil, reason != nil {
-            Terminal.complain("haul: a worker serves the queue \(queue.name) now")
+            Terminal.printError("haul: a worker serves the queue \(queue.name) now")
         }
     }
 

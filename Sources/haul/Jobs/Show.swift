@@ -34,7 +34,7 @@ struct Show: AsyncParsableCommand {
             if !(try await show(id, of: queue)) { unknown.append(id) }
         }
         guard !unknown.isEmpty else { return }
-        throw KnownJobs.complain(
+        throw KnownJobs.reportUnknown(
             unknown, in: queue, urls.isEmpty ? "haul list shows the known jobs" : "a URL must be whole, with its query")
     }
 

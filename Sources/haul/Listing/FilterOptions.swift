@@ -20,7 +20,7 @@ struct FilterOptions: ParsableArguments {
     var worker: [String] = []
     @Option(help: "Jobs of this batch.", completion: Completer.batches) var batch: String?
     @Option(help: "Jobs that have been in their state for so long: 90s, 10m, 2h, 7d.") var older: String?
-    @Option(help: "Jobs whose id, URL or file has this in it; * and ? stand for other characters.") var match: String?
+    @Option(help: "Jobs whose id, URL or file contains this text; * and ? are wildcards.") var match: String?
 
     func validate() throws {
         if let older, Age.milliseconds(older) == nil {

@@ -8,7 +8,7 @@ struct JobLister {
     var filter = ListFilter()
     var order: JobOrder?
     var isReversed = false
-    /// The most jobs of each state.
+    /// The maximum number of jobs of each state.
     var limit = 1000
     /// The id of the job after which the list begins.
     var after: String?

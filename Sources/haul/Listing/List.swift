@@ -18,7 +18,7 @@ struct List: AsyncParsableCommand {
     @OptionGroup var filter: FilterOptions
     @Option(help: "Sort by \(JobOrder.allCases.map(\.rawValue).joined(separator: ", ")).") var sort: JobOrder?
     @Flag(help: "Reverse the order of --sort.") var reverse = false
-    @Option(help: "The most jobs of each state.") var limit = 1000
+    @Option(help: "The maximum number of jobs of each state.") var limit = 1000
     @Option(help: "Begin after this job, the last of an earlier list. Needs one --state.", completion: Completer.jobs)
     var after: String?
     @Option(help: "Count jobs by error, host, worker, state, kind or batch; only failed jobs, unless --state is given.")
@@ -59,9 +59,9 @@ struct List: AsyncParsableCommand {
             if let rest = rest(of: state, found) { rests.append(rest) }
         }
         // Printed after the list, where the user sees it.
-        defer { for rest in rests { Terminal.complain(rest) } }
+        defer { for rest in rests { Terminal.printError(rest) } }
         guard !common.json else { return try await printJSON(rows, queue) }
-        if rows.isEmpty { return Terminal.complain("haul: no such job in the queue \(queue.name)") }
+        if rows.isEmpty { return Terminal.printError("haul: no such job in the queue \(queue.name)") }
         for line in JobTable.lines(rows, now: now, width: Terminal.width) { Terminal.line(line) }
     }
 
@@ -72,7 +72,7 @@ struct List: AsyncParsableCommand {
             guard error.code == .noPermission, state == .queued, filter.state.isEmpty else {
                 throw ExitStatus.printing(error)
             }
-            Terminal.complain(
+            Terminal.printError(
                 "haul: this user may not read the waiting jobs: queued jobs are not listed (haul stats counts them)")
             return nil
         }
@@ -98,7 +98,7 @@ struct List: AsyncParsableCommand {
         if common.json {
             for line in groups.json { Terminal.line(line) }
         } else if groups.groups.isEmpty {
-            Terminal.complain("haul: no such job in the queue \(lister.queue.name)")
+            Terminal.printError("haul: no such job in the queue \(lister.queue.name)")
         } else {
             for line in groups.lines(now: now, width: Terminal.width) { Terminal.line(line) }
         }
@@ -127,13 +127,13 @@ struct List: AsyncParsableCommand {
         if common.json {
             for element in elements { Terminal.line(element.json(isWhole: all)) }
         } else if elements.isEmpty {
-            Terminal.complain("haul: nothing was rejected in the queue \(queue.name)")
+            Terminal.printError("haul: nothing was rejected in the queue \(queue.name)")
         } else {
             for line in RejectedElement.lines(elements, isWhole: all, now: now, width: Terminal.width) {
                 Terminal.line(line)
             }
         }
         let count = try await printingErrors { () throws(RedisError) in try await queue.stats().rejected }
-        if count > texts.count { Terminal.complain("haul: \(count - texts.count) more elements: --limit \(count)") }
+        if count > texts.count { Terminal.printError("haul: \(count - texts.count) more elements: --limit \(count)") }
     }
 }

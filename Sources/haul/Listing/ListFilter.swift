@@ -9,7 +9,7 @@ struct ListFilter: Sendable {
     var workers: [String] = []
     /// The name of a batch.
     var batch: String?
-    /// The least time in milliseconds since the job entered its state.
+    /// The minimum time in milliseconds since the job entered its state.
     var older: Int64?
     /// A part of an id, a URL or a file name. Case does not count. With a `*` or a `?` it is a pattern for the whole
     /// text.

@@ -6,8 +6,8 @@ import HaulTerminal
 
 /// Completes words in a shell with ids and names from Redis. Errors give no words: the shell has no place to show them.
 enum Completer {
-    /// The most words. More would not help the user.
-    private static let most = 200
+    /// The maximum number of words. More would not help the user.
+    private static let maxSuggestions = 200
 
     /// Ids of jobs in the states that the command applies to.
     static let jobs = CompletionKind.custom { words, _, prefix in
@@ -16,10 +16,10 @@ enum Completer {
         for state in states(of: words) {
             let found = (try? await queue.ids(in: state, limit: 1000)) ?? []
             ids += found.filter { $0.hasPrefix(prefix) }
-            if ids.count >= most { break }
+            if ids.count >= maxSuggestions { break }
         }
         await queue.redis.close()
-        return Array(ids.prefix(most))
+        return Array(ids.prefix(maxSuggestions))
     }
 
     /// Names of workers.
@@ -27,7 +27,7 @@ enum Completer {
         guard let queue = queue(of: words) else { return [] }
         let names = ((try? await queue.workers()) ?? []).map(\.name)
         await queue.redis.close()
-        return Array(names.filter { $0.hasPrefix(prefix) }.prefix(most))
+        return Array(names.filter { $0.hasPrefix(prefix) }.prefix(maxSuggestions))
     }
 
     /// Names of batches.
@@ -35,13 +35,13 @@ enum Completer {
         guard let queue = queue(of: words) else { return [] }
         let names = ((try? await queue.batches(limit: 1000)) ?? []).map(\.name)
         await queue.redis.close()
-        return Array(names.filter { $0.hasPrefix(prefix) }.prefix(most))
+        return Array(names.filter { $0.hasPrefix(prefix) }.prefix(maxSuggestions))
     }
 
     /// Names of queues, as far as a few pages of keys (SCAN) have them.
     static let queues = CompletionKind.custom { words, _, prefix in
         guard let redis = redis(of: words) else { return [] }
-        let names = ((try? await QueueName.all(on: redis, most: 10)) ?? []).map(\.text)
+        let names = ((try? await QueueName.all(on: redis, maxPages: 10)) ?? []).map(\.text)
         await redis.close()
         return names.filter { $0.hasPrefix(prefix) }
     }

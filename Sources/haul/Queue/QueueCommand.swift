@@ -39,21 +39,21 @@ struct QueueCommand: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             commandName: "limit", abstract: "Limit the jobs that run at once in the whole fleet; running jobs go on.")
         @OptionGroup var common: CommonOptions
-        @Argument(help: "A whole number, or none.") var most: String
+        @Argument(help: "A whole number, or none.") var limit: String
         func run() async throws {
-            let limit = Int(most)
-            guard most == "none" || limit.map({ $0 >= 0 }) == true else {
+            let count = Int(limit)
+            guard limit == "none" || count.map({ $0 >= 0 }) == true else {
                 throw ExitStatus.printing(
-                    .usage, "the limit must be a whole number, 0 or more, or none, not \"\(most)\"")
+                    .usage, "the limit must be a whole number, 0 or more, or none, not \"\(limit)\"")
             }
             let queue = try await common.connect()
             try await printingErrors { () throws(RedisError) in
-                try await queue.setSetting("max_running", to: limit.map(String.init))
+                try await queue.setSetting("max_running", to: count.map(String.init))
             }
-            await queue.record(ChangeRecord(setting: "max_running=\(most)"))
-            if common.json { return Terminal.line("{\"max_running\":\(limit.map(String.init) ?? "null")}") }
+            await queue.record(ChangeRecord(setting: "max_running=\(limit)"))
+            if common.json { return Terminal.line("{\"max_running\":\(count.map(String.init) ?? "null")}") }
             Terminal.line(
-                limit.map { "at most \($0) jobs of the queue \(queue.name) run at once" }
+                count.map { "at most \($0) jobs of the queue \(queue.name) run at once" }
                     ?? "the queue \(queue.name) has no limit")
         }
     }
@@ -71,7 +71,7 @@ struct QueueCommand: AsyncParsableCommand {
                 let left = [JobState.queued, .scheduled, .running].reduce(0) { $0 + (stats.counts[$1] ?? 0) }
                 if left == 0 { break }
                 if !hasComplained, stats.isPaused || stats.maxRunning.map({ $0 <= 0 }) ?? false {
-                    Terminal.complain(
+                    Terminal.printError(
                         "haul: the queue \(queue.name) starts no jobs (haul stats says why), so \(left) \(left == 1 ? "waits" : "wait"): "
                             + "this command ends when they have run or are cancelled")
                     hasComplained = true

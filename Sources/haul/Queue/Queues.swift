@@ -14,14 +14,14 @@ struct Queues: AsyncParsableCommand {
     func run() async throws {
         let first = try await common.connect()
         let names = try await printingErrors { () throws(RedisError) in try await QueueName.all(on: first.redis) }
-        guard !names.isEmpty || common.json else { return Terminal.complain("haul: this Redis has no queue") }
+        guard !names.isEmpty || common.json else { return Terminal.printError("haul: this Redis has no queue") }
         var table = Table(
             [.init(title: "QUEUE", minWidth: 8, rank: 10)]
                 + Self.shown.map { .init(title: $0.rawValue.uppercased(), isNumber: true) }
                 + [.init(title: "WORKERS", isNumber: true), .init(title: "", rank: 8)])
         var refused: [String] = []
         defer {
-            for name in refused { Terminal.complain("haul: this user may not read the queue \(name)".printable) }
+            for name in refused { Terminal.printError("haul: this user may not read the queue \(name)".printable) }
         }
         for name in names {
             // In a cluster each queue may be on another server, so each has a client of its own.

@@ -104,7 +104,7 @@ struct ScheduleCommand: AsyncParsableCommand {
                 (try await queue.schedules(), try await queue.time())
             }
             if common.json { return records.forEach { Terminal.line($0.json) } }
-            if records.isEmpty { return Terminal.complain("haul: the queue \(queue.name) has no schedule") }
+            if records.isEmpty { return Terminal.printError("haul: the queue \(queue.name) has no schedule") }
             var table = Table([
                 .init(title: "SCHEDULE", minWidth: 8, rank: 10), .init(title: "WHEN", rank: 8), .init(title: "NEXT"),
                 .init(title: "LAST"), .init(title: "STATE"), .init(title: "PUSHED", isNumber: true, rank: 5),

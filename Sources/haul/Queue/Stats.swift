@@ -45,9 +45,9 @@ struct Stats: AsyncParsableCommand {
         for line in table.lines(width: Terminal.width) { Terminal.line(line) }
         Terminal.line(workers == 1 ? "1 worker" : "\(workers) workers")
         if !stats.isKnown {
-            Terminal.complain("haul: the queue \(queue.name) is unknown here: it has no job and no worker")
+            Terminal.printError("haul: the queue \(queue.name) is unknown here: it has no job and no worker")
         } else if workers == 0 {
-            Terminal.complain("haul: \(Self.unserved(queue))")
+            Terminal.printError("haul: \(Self.unserved(queue))")
         }
         printHosts(stats.waiting.hosts)
         for (kind, count) in stats.deferred.sorted(by: { $0.key < $1.key }) {

@@ -26,7 +26,7 @@ struct Workers: AsyncParsableCommand {
                 Terminal.line(JSON.object(members + JSON.members(fields[row.name] ?? [:], raw: Self.numbers)))
             }
         } else if rows.isEmpty {
-            Terminal.complain("haul: \(Stats.unserved(queue))")
+            Terminal.printError("haul: \(Stats.unserved(queue))")
         } else {
             for line in WorkerRow.lines(rows, now: now, width: Terminal.width) { Terminal.line(line) }
         }

@@ -6,7 +6,7 @@ import HaulTerminal
 /// that variable it does nothing.
 struct ServiceManager: Sendable {
     private let address: [UInt8]?
-    /// The longest time that systemd allows between two calls of `alive`; nil if there is no watchdog.
+    /// The maximum time that systemd allows between two calls of `alive`; nil if there is no watchdog.
     let watchdog: Duration?
 
     /// Reads the variables `NOTIFY_SOCKET`, `WATCHDOG_PID` and `WATCHDOG_USEC`.

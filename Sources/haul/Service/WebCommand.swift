@@ -80,10 +80,10 @@ struct WebCommand: AsyncParsableCommand {
             let work = Task {
                 try await server.run { places in
                     for place in places {
-                        Terminal.complain("haul: the page is at http://\(place)\(configuration.prefix)/")
+                        Terminal.printError("haul: the page is at http://\(place)\(configuration.prefix)/")
                     }
                     if configuration.accounts == nil {
-                        Terminal.complain(
+                        Terminal.printError(
                             "haul: there is no sign-in (--auth): everyone who reaches this address is an operator")
                     }
                     manager.ready("the page is at \(places.map { "http://\($0)" }.joined(separator: " "))")
@@ -181,7 +181,7 @@ struct WebCommand: AsyncParsableCommand {
             }
             var status = stat()
             if stat(path, &status) == 0, status.st_mode & S_IFMT == S_IFREG, status.st_mode & S_IROTH != 0 {
-                Terminal.complain(
+                Terminal.printError(
                     "haul: --auth \(path): every user of this machine can read the hashes: chmod o-r \(path)")
             }
             do { return try Accounts(text) } catch {
@@ -211,7 +211,7 @@ struct WebCommand: AsyncParsableCommand {
             }
             if token {
                 let token = Hexadecimal.text(Random.bytes(24))
-                Terminal.complain("haul: the token, which is shown only now: \(token)")
+                Terminal.printError("haul: the token, which is shown only now: \(token)")
                 return Terminal.line("\(name) \(role.rawValue) \(Accounts.hash(token: token))")
             }
             let password = try Password.read("Password for \(name): ")

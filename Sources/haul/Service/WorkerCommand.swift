@@ -56,8 +56,9 @@ struct WorkerCommand: AsyncParsableCommand {
     @Option(help: "Seconds after SIGTERM for returning the running jobs to the queue.") var grace = 10.0
     @Option(help: "Report a job as completed once this many replicas of Redis have its result.") var settleReplicas = 0
     @Option(help: "Bytes per second over all downloads, like 500k or 5M.") var limitRate: ByteCount?
-    @Option(help: "The most connections for one file, 1 to 16, unless its job says otherwise.") var connections = 16
-    @Option(help: "The most connections to one host, over all downloads.") var connectionsPerHost = 16
+    @Option(help: "The maximum number of connections for one file, 1 to 16, unless its job says otherwise.")
+    var connections = 16
+    @Option(help: "The maximum number of connections to one host, over all downloads.") var connectionsPerHost = 16
     @Option(help: CommonOptions.proxyHelp) var proxy: String?
     @Option(
         name: .customLong("ca"), help: "A file of certificate authorities to trust besides the system's.",
@@ -69,7 +70,7 @@ struct WorkerCommand: AsyncParsableCommand {
             "A secret of webhooks, NAME=FILE; the file has whsec_ and base 64, a second line while it is replaced. May be repeated.",
         completion: .file())
     var webhookSecret: [String] = []
-    @Option(help: "The largest file that is accepted, in bytes or like 20G.") var maxFileSize: ByteCount?
+    @Option(help: "The maximum size of a file, in bytes or like 20G.") var maxFileSize: ByteCount?
     @Option(help: "Space on the disk that downloads leave free, in bytes or like 1G.") var keepFree = ByteCount(
         20_000_000)
     @Option(

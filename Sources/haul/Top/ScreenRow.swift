@@ -86,12 +86,12 @@ enum Sparkline {
     static func text(_ values: [Double], width: Int, isUnicode: Bool) -> String {
         let signs = Array(isUnicode ? "▁▂▃▄▅▆▇█" : "_.-:=+*#")
         let shown = values.suffix(max(0, width))
-        let most = shown.max() ?? 0
+        let peak = shown.max() ?? 0
         return String.spaces(width - shown.count)
             + String(
                 shown.map { value in
-                    guard most > 0, value > 0 else { return signs[0] }
-                    return signs[min(signs.count - 1, Int(value / most * Double(signs.count - 1) + 0.5))]
+                    guard peak > 0, value > 0 else { return signs[0] }
+                    return signs[min(signs.count - 1, Int(value / peak * Double(signs.count - 1) + 0.5))]
                 })
     }
 }

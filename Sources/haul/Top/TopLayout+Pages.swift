@@ -2,23 +2,23 @@ import HaulBus
 import HaulContract
 import HaulTerminal
 
-// The panels above the list of jobs, and the pages in its place.
+// The panels above the list of jobs, and the pages that are shown instead of it.
 
 extension TopLayout {
-    /// The panels, side by side: failures, workers and, if there are several, queues. A narrow screen has one panel
-    /// less.
+    /// The panels side by side: failures, workers and, if there are several, queues. On a narrow screen the last one is
+    /// omitted.
     var panels: [ScreenRow] {
         let hasQueues = model.data.queues.count > 1
         let count = (hasQueues ? 3 : 2) - (width < 60 ? 1 : 0)
-        let wide = (width - (count - 1) * 3) / count
-        var columns = [failures(width: wide), workers(width: wide)]
-        if hasQueues { columns.append(queues(width: wide)) }
+        let panelWidth = (width - (count - 1) * 3) / count
+        var columns = [failures(width: panelWidth), workers(width: panelWidth)]
+        if hasQueues { columns.append(queues(width: panelWidth)) }
         columns = Array(columns.prefix(count))
         return (0..<panelHeight).map { line in
             var row = ScreenRow()
             for (index, column) in columns.enumerated() {
                 if index > 0 { row.add(isUnicode ? " │ " : " | ", .dim) }
-                row.add((line < column.count ? column[line] : ScreenRow()).fitted(to: wide))
+                row.add((line < column.count ? column[line] : ScreenRow()).fitted(to: panelWidth))
             }
             return row
         }
@@ -47,7 +47,7 @@ extension TopLayout {
             ])
         }
         var rows = panel(table.lines(width: width - 1)) { workers[$0].isLost ? .bad : .plain }
-        if workers.isEmpty { rows.append(ScreenRow(isRead ? " none" : "", .dim)) }
+        if workers.isEmpty { rows.append(ScreenRow(isLoaded ? " none" : "", .dim)) }
         if isCut {
             rows.append(ScreenRow(" and \(model.data.workerCount - availableRows + 1) more: haul workers", .dim))
         }
@@ -59,7 +59,7 @@ extension TopLayout {
         for row in model.data.failures { groups.add(row) }
         let count = model.data.failures.count
         var table = Table([
-            .init(title: isRead ? "LAST \(count) FAILURES" : "LAST FAILURES", minWidth: 10, rank: 10, width: 16),
+            .init(title: isLoaded ? "LAST \(count) FAILURES" : "LAST FAILURES", minWidth: 10, rank: 10, width: 16),
             .init(title: "JOBS", isNumber: true, rank: 9), .init(title: "LAST", isNumber: true, rank: 8),
             .init(title: "HOST", minWidth: 8, rank: 5),
         ])
@@ -69,7 +69,7 @@ extension TopLayout {
             ])
         }
         var rows = panel(table.lines(width: width - 1)) { _ in Style(color: .red) }
-        if model.data.failures.isEmpty { rows.append(ScreenRow(isRead ? " none" : "", .dim)) }
+        if model.data.failures.isEmpty { rows.append(ScreenRow(isLoaded ? " none" : "", .dim)) }
         return rows
     }
 
@@ -103,7 +103,7 @@ extension TopLayout {
             + page.enumerated().map { index, line in
                 ScreenRow(" " + line, index == 0 ? .bold : line.hasPrefix("  [") ? .good : .plain)
             }
-        // Facts come first. Events take the rows that are left, the newest at the end.
+        // The events get the rows that remain below the job, with the newest at the end.
         rows = Array(rows.prefix(max(4, availableRows - 4)))
         rows += [ScreenRow(), ScreenRow(" EVENTS", Style(color: .cyan, isBold: true))]
         let events = detail.events.suffix(max(0, availableRows - rows.count))
@@ -118,13 +118,14 @@ extension TopLayout {
 
     var help: [ScreenRow] {
         let keys = [
-            ("up down, j k", "choose a job"), ("page up, page down", "go a screen further"),
-            ("home, end", "go to the first, the last"), ("enter", "show it, with its events"),
-            ("tab, shift tab, 1 to 7", "jobs of another state"), ("s S", "sort by the next or the previous property"),
-            ("R", "turn the order round"), ("/", "show jobs whose id, URL, file, worker or error has this in it"),
+            ("up down, j k", "select a job"), ("page up, page down", "scroll by a screen"),
+            ("home, end", "select the first or the last job"), ("enter", "show the job with its events"),
+            ("tab, shift tab, 1 to 7", "show jobs of another state"),
+            ("s S", "sort by the next or the previous column"),
+            ("R", "reverse the order"), ("/", "filter by a text in the id, URL, file, worker or error"),
             ("space, a", "mark a job, mark all"),
-            ("p r c t", "pause, resume, cancel, retry what is marked, or this job"),
-            ("P", "pause the queue, or resume it"), ("Q", "the next queue"), ("esc", "drop the filter and the marks"),
+            ("p r c t", "pause, resume, cancel or retry the marked jobs, or this one"),
+            ("P", "pause or resume the queue"), ("Q", "show the next queue"), ("esc", "clear the filter and the marks"),
             ("ctrl L, ctrl Z, q", "redraw, suspend, quit"),
         ]
         let column = 2 + (keys.map(\.0.count).max() ?? 0)

@@ -45,16 +45,16 @@ struct TopLayout {
     // MARK: Head
 
     /// Redis has answered at least once. Before that no counts are known, and `-` is shown.
-    var isRead: Bool { model.data.now > 0 }
+    var isLoaded: Bool { model.data.now > 0 }
 
     private var title: ScreenRow {
         var row = ScreenRow(" haul top ", .title)
         row.add(model.queue, .bold)
-        if let trouble = model.trouble {
-            row.add("  \(trouble)", .bad)
+        if let message = model.errorMessage {
+            row.add("  \(message)", .bad)
             return row
         }
-        guard isRead else {
+        guard isLoaded else {
             row.add("  reading", .dim)
             return row
         }
@@ -74,10 +74,10 @@ struct TopLayout {
     private var rates: ScreenRow {
         let half = width / 2
         var left = ScreenRow(" ")
-        let speed = isRead ? Units.speed(Int64(min(model.data.bytesPerSecond, 1e18))) : "-"
+        let speed = isLoaded ? Units.speed(Int64(min(model.data.bytesPerSecond, 1e18))) : "-"
         left.add((model.data.isEstimated ? "~" : "") + speed.aligned(to: 11) + " ", .bold)
         left.add(spark(model.bytes, half - left.columns - 1), .good)
-        let rate = isRead ? Self.rate(model.data.jobsPerSecond) : "-"
+        let rate = isLoaded ? Self.rate(model.data.jobsPerSecond) : "-"
         var right = ScreenRow(" " + rate.aligned(to: 6) + " jobs/s ", .bold)
         right.add(spark(model.jobs, width - half - right.columns - 1), Style(color: .blue))
         var row = left.fitted(to: half)
@@ -106,7 +106,7 @@ struct TopLayout {
         func row(_ names: (JobState) -> String, _ gap: String) -> ScreenRow {
             var row = ScreenRow(" ")
             for state in TopModel.views {
-                let count = isRead ? Self.compact(model.data.counts[state] ?? 0) : "-"
+                let count = isLoaded ? Self.compact(model.data.counts[state] ?? 0) : "-"
                 let text = "\(names(state)) \(count)"
                 row.add(state == model.view ? "[\(text)]" : " \(text) ", style(of: state))
                 row.add(gap)
@@ -149,7 +149,7 @@ struct TopLayout {
 
     private var nothing: String {
         if !model.filter.isEmpty { return "no job matches \"\(model.filter)\"" }
-        guard isRead else { return "reading" }
+        guard isLoaded else { return "reading" }
         let other = model.data.counts[.queued] ?? 0
         let hint = model.view == .running && other > 0 ? "; \(other) are waiting" : ""
         return "nothing is \(model.view.rawValue)\(hint)"

@@ -29,7 +29,7 @@ struct TopModel: Sendable {
     /// The last reading.
     var data = TopData()
     /// The error of the last reading, if it failed.
-    var trouble: String?
+    var errorMessage: String?
     /// Bytes and jobs per second, oldest first.
     private(set) var bytes: [Double] = []
     private(set) var jobs: [Double] = []
@@ -60,7 +60,7 @@ struct TopModel: Sendable {
 
     mutating func apply(_ data: TopData) {
         self.data = data
-        trouble = nil
+        errorMessage = nil
         bytes = (bytes + [data.bytesPerSecond]).suffix(Self.history)
         jobs = (jobs + [data.jobsPerSecond]).suffix(Self.history)
         if let record = data.record, record.id == detail?.id { detail?.record = record }

@@ -33,7 +33,7 @@ actor TopReader {
     private var others: [Queue] = []
     private var lastSearch: ContinuousClock.Instant?
 
-    /// The longest time that the first readings scan for running jobs before they return.
+    /// The maximum time that the first readings scan for running jobs before they return.
     private let patience: Duration
 
     init(_ queue: Queue, patience: Duration = .milliseconds(300)) { (self.queue, self.patience) = (queue, patience) }
@@ -86,14 +86,14 @@ actor TopReader {
         var ids: Set<String> = focus.view == .running ? Set(focus.visible).intersection(running.keys) : []
         var pages = 0
         // The first round is read in one go, unless Redis is slow. After it each reading reads one page.
-        let (most, begun) = (round == 0 ? 20 : 1, ContinuousClock.now)
+        let (maxPages, begun) = (round == 0 ? 20 : 1, ContinuousClock.now)
         repeat {
             let page = try await queue.scanRunning(from: cursor, count: Self.pageOfRunning)
             ids.formUnion(page.ids)
             cursor = page.next
             pages += 1
             if cursor == "0" { round += 1 }
-        } while cursor != "0" && pages < most && begun.duration(to: .now) < patience
+        } while cursor != "0" && pages < maxPages && begun.duration(to: .now) < patience
         if count == 0 { ids = [] }
         let asked = Array(ids)
         for (id, fields) in zip(asked, try await queue.fields(Queue.summaryFields, of: asked)) {
@@ -153,7 +153,7 @@ actor TopReader {
 
     /// Finds other queues. Errors are ignored, such as a missing permission: then no others are shown.
     private func findQueues() async {
-        guard let names = try? await QueueName.all(on: queue.redis, most: 10) else { return }
+        guard let names = try? await QueueName.all(on: queue.redis, maxPages: 10) else { return }
         let wanted = names.filter { $0 != queue.name }.prefix(Self.maxQueues - 1)
         for other in others where !wanted.contains(other.name) { await other.redis.close() }
         others = wanted.map { name in

@@ -99,7 +99,7 @@ final class TopSession {
             reading = nil
             switch result {
             case .success(let data): model.apply(data)
-            case .failure(let error): model.trouble = error.message
+            case .failure(let error): model.errorMessage = error.message
             }
             if wantsReading { read() }
         case .event(let event): model.detail?.record(event)

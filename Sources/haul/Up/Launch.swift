@@ -81,7 +81,7 @@ final class Launch {
                 manager.ready("the page is at \(page)")
             case .ended(let child):
                 if child.name == PrivateRedis.program {
-                    Terminal.complain("haul: \(directory.path)/redis.log says why redis-server has ended")
+                    Terminal.printError("haul: \(directory.path)/redis.log says why redis-server has ended")
                 }
                 return child
             case .signal:

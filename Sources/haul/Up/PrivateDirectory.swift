@@ -67,7 +67,7 @@ struct PrivateDirectory {
         }
     }
 
-    /// The longest path of a unix socket (unix(7)), without its final NUL.
+    /// The maximum path of a unix socket (unix(7)), without its final NUL.
     private static let maxSocketPath = MemoryLayout.size(ofValue: sockaddr_un().sun_path) - 1
 
     private static func checkSocketPath(below path: String) throws {

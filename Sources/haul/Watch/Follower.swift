@@ -70,7 +70,7 @@ struct Follower {
             case .element(.interrupted(let error)):
                 if error.code == .authentication || error.code == .noPermission { throw ExitStatus.printing(error) }
                 // Printed once. Events until the next `.subscribed` are missed.
-                if !course.isInterrupted { Terminal.complain("haul: \(error.message); trying again") }
+                if !course.isInterrupted { Terminal.printError("haul: \(error.message); trying again") }
                 course.isInterrupted = true
             case .draw: await draw(&course)
             case .element(.subscribed):

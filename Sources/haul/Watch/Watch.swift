@@ -28,7 +28,7 @@ struct Watch: AsyncParsableCommand {
     func run() async throws {
         let queue = try await common.connect()
         var (ids, unknown) = try await JobArguments.ids(jobs, in: queue)
-        if !unknown.isEmpty { throw KnownJobs.complain(unknown, in: queue, "a URL must be whole, with its query") }
+        if !unknown.isEmpty { throw KnownJobs.reportUnknown(unknown, in: queue, "a URL must be whole, with its query") }
         if !filter.isEmpty {
             let states = try filter.states(else: [.running, .queued, .scheduled, .paused])
             ids = try await filter.ids(in: states, of: queue)
@@ -38,7 +38,7 @@ struct Watch: AsyncParsableCommand {
         } else if !waitFor {
             let known = try await KnownJobs.find(ids, in: queue)
             unknown = ids.filter { known.states[$0] == nil }
-            if !unknown.isEmpty { throw KnownJobs.complain(unknown, in: queue, "--wait-for waits for it") }
+            if !unknown.isEmpty { throw KnownJobs.reportUnknown(unknown, in: queue, "--wait-for waits for it") }
         }
         try await Follower(queue, ids, json: common.json, progress: display.progress).follow()
     }

@@ -15,7 +15,7 @@ struct WatchDisplay {
     private var drawn = 0
     private var progressPrinted: ContinuousClock.Instant?
 
-    /// The most lines per drawing. More lines are only counted, because no one could read them.
+    /// The maximum number of lines per drawing. More lines are only counted, because no one could read them.
     private static let maxNews = 12
     /// The time between two lines about a job's progress, without a terminal.
     private static let pace: Duration = .seconds(10)
@@ -108,7 +108,7 @@ struct WatchDisplay {
         let now = ContinuousClock.now
         guard !running.isEmpty, progressPrinted.map({ now - $0 >= Self.pace }) ?? true else { return }
         progressPrinted = now
-        for job in running.shown(rows) { Terminal.complain(EventLine.text(job)) }
-        if running.left(rows) > 0 { Terminal.complain("and \(running.left(rows)) more running: \(summary)") }
+        for job in running.shown(rows) { Terminal.printError(EventLine.text(job)) }
+        if running.left(rows) > 0 { Terminal.printError("and \(running.left(rows)) more running: \(summary)") }
     }
 }

@@ -3,8 +3,8 @@ import HaulRedis
 /// The limits and defaults that the fleet has to keep, and the jobs that began under them.
 struct FleetLimits {
     /// What a worker may use of a rate limit.
-    struct Share {
-        var keeps: Int64 = 0
+    struct Lease {
+        var inUse: Int64 = 0
         var end: Int64 = 0
     }
 

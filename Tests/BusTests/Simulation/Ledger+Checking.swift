@@ -62,7 +62,7 @@ extension Ledger {
             }
         }
         if after.state != state {
-            complain("\(id): \(cause.name) made \(after) of \(before), and not \(state?.rawValue ?? "unknown")")
+            recordViolation("\(id): \(cause.name) made \(after) of \(before), and not \(state?.rawValue ?? "unknown")")
         }
         if (before.state, before.token, before.want) != (after.state, after.token, after.want) {
             report(id, "\(cause.name): \(before) → \(after)")
@@ -95,12 +95,14 @@ extension Ledger {
     {
         var state = before
         if state == .running, after.state != .running {
-            let isGone = story.facts.worker.map(gone.contains) ?? false
-            if now < story.lease || now < grace, !isGone { complain("\(id): its worker lost a lease that it held") }
+            let isGone = story.facts.worker.map(deadWorkers.contains) ?? false
+            if now < story.lease || now < grace, !isGone {
+                recordViolation("\(id): its worker lost a lease that it held")
+            }
             state = story.lost(now, policy)
             // A kept push that restarts the job deletes the error.
             if state == .failed, after.state == .failed, after.error != "crash_loop" {
-                complain("\(id): the error is \(after.error ?? ""), and not crash_loop")
+                recordViolation("\(id): the error is \(after.error ?? ""), and not crash_loop")
             }
             state = story.follow(state, after, now, policy)
             // The kept push may have a deadline that has passed by now, whether a pause is behind it or not.
@@ -115,7 +117,7 @@ extension Ledger {
         if [.queued, .scheduled, .paused].contains(state),
             let deadline = after.deadline ?? (isAnew ? nil : story.facts.deadline), deadline <= now
         {
-            if after.error != "deadline" { complain("\(id): it failed with \(after.error ?? "no error")") }
+            if after.error != "deadline" { recordViolation("\(id): it failed with \(after.error ?? "no error")") }
             state = story.ended(.failed, now, policy)
         }
         return state
@@ -129,7 +131,7 @@ extension Ledger {
         let isPostponed = after.state == .scheduled && state != .scheduled
         if isBegun || isPostponed {
             if story.isTimed, story.demand == nil, !story.mayRunAgain {
-                complain("\(id): it ran again without a push or a retry")
+                recordViolation("\(id): it ran again without a push or a retry")
             }
             // A settled push that runs after all has to be done, even if this run is lost.
             if story.mayRunAgain, story.demand == nil { story.demand = story.pushed }
@@ -137,7 +139,7 @@ extension Ledger {
             (story.taken, story.behind, story.expiry) = (nil, nil, nil)
             if state?.isFinal ?? true { story.beginAnew() }
             if let deadline = after.deadline, !story.deadlines.contains(deadline) {
-                complain("\(id): its deadline is that of no push")
+                recordViolation("\(id): its deadline is that of no push")
             }
             story.lease = now + policy.lease.inMilliseconds
             story.isNoted = true
@@ -148,7 +150,7 @@ extension Ledger {
         if after.state == .failed, after.error == "deadline", let left = after.timeToLive,
             left <= policy.keepFailed + .seconds(10)
         {
-            if !story.deadlines.contains(where: { $0 <= now }) { complain("\(id): its deadline had not passed") }
+            if !story.deadlines.contains(where: { $0 <= now }) { recordViolation("\(id): its deadline had not passed") }
             (story.taken, story.behind) = (nil, nil)
             if state?.isFinal ?? true { story.beginAnew() }
             return story.ended(.failed, now, policy)
@@ -183,15 +185,17 @@ extension Ledger {
     private mutating func check(_ id: String, _ story: Story, _ before: Facts) {
         let facts = story.facts
         if facts.want != story.taken?.request.rawValue {
-            complain(
+            recordViolation(
                 "\(id) is \(facts) with the request \(facts.want ?? "none"), not \(String(describing: story.taken))")
         }
         if facts.behind != story.behind?.request.rawValue {
-            complain("\(id) is \(facts), not with \(String(describing: story.behind)) behind")
+            recordViolation("\(id) is \(facts), not with \(String(describing: story.behind)) behind")
         }
-        if facts.isKept, facts.want == nil { complain("\(id) is \(facts), and no request waits before the kept push") }
+        if facts.isKept, facts.want == nil {
+            recordViolation("\(id) is \(facts), and no request waits before the kept push")
+        }
         if let state = facts.state, !state.isFinal, (facts.crashes, facts.attempt) != (story.losses, story.attempts) {
-            complain(
+            recordViolation(
                 "\(id) is \(facts) with \(facts.crashes) crashes and \(facts.attempt) attempts, not \(story.losses) and \(story.attempts)"
             )
         }
@@ -203,10 +207,10 @@ extension Ledger {
             // an ended job outlives its time a little, so that a tick deletes it.
             let longest = facts.state?.isFinal == true ? left + .seconds(10) : left
             if before.state != facts.state, found > longest || found < longest - .seconds(10) {
-                complain("\(id) is \(facts) for \(found), not \(left)")
+                recordViolation("\(id) is \(facts) for \(found), not \(left)")
             }
         case (let left, let found):
-            complain("\(id) is \(facts) for \(found, default: "ever"), not \(left, default: "ever")")
+            recordViolation("\(id) is \(facts) for \(found, default: "ever"), not \(left, default: "ever")")
         }
     }
 }

@@ -18,8 +18,8 @@ struct Ledger {
     /// When the last tick was, and until when no job is reaped.
     var lastTick: Int64?
     var grace: Int64 = 0
-    /// Workers that the current tick reports as gone.
-    var gone: Set<String> = []
+    /// Workers that the current tick reports as dead.
+    var deadWorkers: Set<String> = []
     private(set) var wrong: [String] = []
     /// The id of the job whose story is printed.
     private let reported = ProcessInfo.processInfo.environment["HAUL_SIMULATION_TRACE"]
@@ -30,7 +30,7 @@ struct Ledger {
         if id == reported { print("at \(now - Simulation.dawn): \(id) \(what())") }
     }
 
-    mutating func complain(_ what: String) {
+    mutating func recordViolation(_ what: String) {
         wrong.append("at \(now - Simulation.dawn): \(what)")
         if reported != nil { print("wrong: \(wrong.last!)") }
     }
@@ -121,7 +121,7 @@ struct Ledger {
                 return story.facts.state?.isFinal ?? (story.taken == nil) && story.asked == nil && !inLine.contains($0)
             })
         for id in done {
-            if stories[id]!.demand != nil { complain("\(id): a push or a request was lost") }
+            if stories[id]!.demand != nil { recordViolation("\(id): a push or a request was lost") }
             retired[id] = stories[id]!.expiry
             stories[id] = nil
         }

@@ -26,7 +26,7 @@ extension Simulation {
         for state in BatchState.allCases {
             let (reported, found) = (record?.counts[state] ?? 0, members.values.count { $0 == state.rawValue })
             if reported != found {
-                ledger.complain("\(name): the count of \(state) is \(reported), and \(found) members are")
+                ledger.recordViolation("\(name): the count of \(state) is \(reported), and \(found) members are")
             }
         }
         let ids = members.keys.sorted()
@@ -40,14 +40,14 @@ extension Simulation {
             else { continue }
             let right = state.isFinal && values[2] != "replicas" ? state.rawValue : BatchState.pending.rawValue
             if members[id] != right {
-                ledger.complain("\(name): \(id) is \(state), and counts as \(members[id] ?? "")")
+                ledger.recordViolation("\(name): \(id) is \(state), and counts as \(members[id] ?? "")")
             }
         }
         guard let record else { return }
         let ended = record.counts.values.reduce(0, +)
         let isOver = record.counts[.pending] == 0 && ended >= record.size ?? .max
         if isOver != (record.finished != nil) {
-            ledger.complain("\(name): it is \(isOver ? "" : "not ")over, but the batch says otherwise")
+            ledger.recordViolation("\(name): it is \(isOver ? "" : "not ")over, but the batch says otherwise")
         }
     }
 
@@ -61,10 +61,10 @@ extension Simulation {
             let rounds = reported[name] ?? []
             // Redis may have lost a later round that was published.
             if record.finished != nil, !rounds.contains(record.round) {
-                ledger.complain("\(name): round \(record.round) was not published, only \(rounds)")
+                ledger.recordViolation("\(name): round \(record.round) was not published, only \(rounds)")
             }
             if counts["rollbacks"] == nil, rounds != (0..<record.round).map({ $0 + 1 }) {
-                ledger.complain("\(name): there were \(record.round) rounds, and \(rounds) were published")
+                ledger.recordViolation("\(name): there were \(record.round) rounds, and \(rounds) were published")
             }
             self.record(record.finished != nil ? "batches over" : "batches not over")
         }

@@ -39,7 +39,7 @@ extension Simulation {
         let after = try await traces(of: id)
         guard after != before else { return }
         let changed = zip(before, after).filter { $0 != $1 }.map { "\($0) to \($1)" }
-        ledger.complain("\(id): \(what) changed \(changed.joined(separator: ", "))")
+        ledger.recordViolation("\(id): \(what) changed \(changed.joined(separator: ", "))")
     }
 
     /// Checks that `want` has the operations that are not applied yet, and nothing else.
@@ -48,10 +48,10 @@ extension Simulation {
         let found = wanted.filter { $0.key != "j 1" }.mapValues { $0.split(separator: " ")[0] }
         let asked = ledger.stories.compactMapValues { $0.asked?.request.rawValue }
         guard found.keys.sorted() == asked.keys.sorted() else {
-            return ledger.complain("requests: \(found), and not \(asked)")
+            return ledger.recordViolation("requests: \(found), and not \(asked)")
         }
         for (id, request) in asked where found[id]! != request {
-            ledger.complain("\(id): the request is \(found[id]!), and not \(request)")
+            ledger.recordViolation("\(id): the request is \(found[id]!), and not \(request)")
         }
     }
 
@@ -69,13 +69,13 @@ extension Simulation {
         for host in ["h0", "h1"] {
             let busy = try await redis.send(Command("SMEMBERS", queue.keys[.busy] + host)).array?.compactMap(\.string)
             if Set(busy ?? []) != counted[host] ?? [] {
-                ledger.complain("\(host): \(busy ?? []) are counted, and not \(counted[host] ?? [])")
+                ledger.recordViolation("\(host): \(busy ?? []) are counted, and not \(counted[host] ?? [])")
             }
             waiting += try await redis.send(Command("LLEN", queue.keys[.deferredHost] + host)).int ?? 0
         }
         let reported = try await redis.send(Command("HGET", queue.keys.hosts, "waiting")).string ?? "0"
         if reported != "\(waiting)" {
-            ledger.complain("\(reported) are counted as waiting for hosts, and \(waiting) wait")
+            ledger.recordViolation("\(reported) are counted as waiting for hosts, and \(waiting) wait")
         }
         if waiting > 0 { record("waited for a host") }
     }
@@ -85,7 +85,7 @@ extension Simulation {
         var counted = try await redis.send(Command("HGETALL", queue.keys.responseBytes)).dictionary
         let sum = counted.removeValue(forKey: KeptResponses.sum)
         if Int(sum ?? "0") != counted.values.compactMap({ Int($0) }).reduce(0, +) {
-            ledger.complain("the responses have \(sum ?? "no") bytes in all, and not those of \(counted)")
+            ledger.recordViolation("the responses have \(sum ?? "no") bytes in all, and not those of \(counted)")
         }
         let dropped = try await queue.jobs(ledger.ids).count { $0.droppedResponse != nil }
         if dropped > 0 { record("responses dropped") }
@@ -98,7 +98,7 @@ extension Simulation {
         let hashes = try await redis.pipeline(ids.map { .command(Command("HGETALL", queue.keys.job($0))) })
         for (id, hash) in zip(ids, hashes) {
             let empty = hash.dictionary.filter(\.value.isEmpty).keys.sorted()
-            if !empty.isEmpty { ledger.complain("\(id): \(empty.joined(separator: ", ")) is empty") }
+            if !empty.isEmpty { ledger.recordViolation("\(id): \(empty.joined(separator: ", ")) is empty") }
         }
     }
 
@@ -107,8 +107,10 @@ extension Simulation {
         let keys = queue.keys
         let due = [keys.scheduled, keys.leases].map { Call.command(Command("ZCOUNT", $0, "-inf", Int(ledger.now))) }
         let counts = try await redis.pipeline(due).map { $0.int ?? -1 }
-        if counts[0] != 0 { ledger.complain("\(counts[0]) due jobs were not promoted") }
-        if counts[1] != 0, ledger.now >= ledger.grace { ledger.complain("\(counts[1]) lost jobs were not reaped") }
+        if counts[0] != 0 { ledger.recordViolation("\(counts[0]) due jobs were not promoted") }
+        if counts[1] != 0, ledger.now >= ledger.grace {
+            ledger.recordViolation("\(counts[1]) lost jobs were not reaped")
+        }
     }
 
     /// Checks that each named reply list is answered once the job has ended, and not twice for one end.
@@ -120,13 +122,13 @@ extension Simulation {
                 let replies = try await redis.send(Command("LRANGE", queue.keys.reply(name), 0, -1)).array ?? []
                 let reported = replies.compactMap { $0.bytes.flatMap { Event($0) } }
                 if Set(reported.compactMap(\.position)).count != reported.count {
-                    ledger.complain("\(id): \(name) was answered twice for one end")
+                    ledger.recordViolation("\(id): \(name) was answered twice for one end")
                 }
                 let isOver = story.facts.state?.isFinal ?? true
                 let mayCome =
                     story.demand != nil || story.asked != nil || story.taken != nil || story.facts.isKept
                     || inLine.contains(id) || unannounced.contains(id)
-                if isOver, !mayCome, reported.isEmpty { ledger.complain("\(id): \(name) was not answered") }
+                if isOver, !mayCome, reported.isEmpty { ledger.recordViolation("\(id): \(name) was not answered") }
                 if !reported.isEmpty { record("answered") }
             }
         }
@@ -136,7 +138,9 @@ extension Simulation {
     private mutating func checkAnswers() async throws {
         for name in ledger.refused.sorted() {
             let count = try await redis.send(Command("LLEN", queue.keys.reply(name))).int
-            if count != 1 { ledger.complain("\(name) was answered \(count ?? -1) times that its element is rejected") }
+            if count != 1 {
+                ledger.recordViolation("\(name) was answered \(count ?? -1) times that its element is rejected")
+            }
         }
         for (id, story) in ledger.stories.sorted(by: { $0.key < $1.key }) {
             for name in story.names.sorted() {
@@ -145,7 +149,7 @@ extension Simulation {
                     .count
                 let ends = events.ends[id] ?? 0
                 if reported > ends {
-                    ledger.complain("\(id) ended \(ends) times, and \(name) was answered \(reported) times")
+                    ledger.recordViolation("\(id) ended \(ends) times, and \(name) was answered \(reported) times")
                 }
             }
         }
@@ -180,19 +184,20 @@ extension Simulation {
         try await redis.send(Command("PUBLISH", queue.keys.events("end"), mark))
         let events = events
         try await eventually("all events to be received") { events.hasReceived(mark) }
-        for complaint in events.wrong { ledger.complain(complaint) }
+        for complaint in events.wrong { ledger.recordViolation(complaint) }
         try await checkAnswers()
         try await checkBatchEnds()
         for (kind, name) in [("HLEN", queue.keys.want), ("LLEN", queue.keys.jobs)] {
-            if try await redis.send(Command(kind, name)).int != 0 { ledger.complain("\(name) is not empty") }
+            if try await redis.send(Command(kind, name)).int != 0 { ledger.recordViolation("\(name) is not empty") }
         }
         for (id, story) in ledger.stories.sorted(by: { $0.key < $1.key }) {
             record("at the end \(story.facts.state?.rawValue ?? "unknown")")
             if story.demand != nil {
-                ledger.complain("\(id) is \(story.facts.state?.rawValue ?? "unknown"), and what was asked for was lost")
+                ledger.recordViolation(
+                    "\(id) is \(story.facts.state?.rawValue ?? "unknown"), and what was asked for was lost")
             }
             if let state = story.facts.state, !state.isFinal, state != .paused {
-                ledger.complain("\(id) stays \(state) for ever")
+                ledger.recordViolation("\(id) stays \(state) for ever")
             }
         }
     }

@@ -30,7 +30,7 @@ extension Simulation {
             try await advance(3001)
             try await hire(dead.identity.name)
         } else {
-            if !dead.isInDoubt, random.chance(30) { try await take(dead.identity.name) }
+            if !dead.mayBeOutOfSync, random.chance(30) { try await take(dead.identity.name) }
             try await hire()
         }
     }
@@ -49,7 +49,7 @@ extension Simulation {
     /// A worker shuts down in order, and another one starts.
     mutating func depart() async throws {
         guard let index = pick() else { return }
-        if workers[index].isInDoubt { try await reconnect(index) }
+        if workers[index].mayBeOutOfSync { try await reconnect(index) }
         for claim in workers[index].runs { try await finish(claim, of: index, as: .released(why: "shutdown")) }
         let identity = workers.remove(at: index).identity
         try await queue.leave(identity)
@@ -62,7 +62,7 @@ extension Simulation {
     mutating func sleep() async throws {
         let seconds = [9, 70, 3700, 90_000].randomElement(using: &random)! as Int64
         try await advance(seconds * 1000)
-        for index in workers.indices { workers[index].isInDoubt = true }
+        for index in workers.indices { workers[index].mayBeOutOfSync = true }
         if seconds > 86_400 {
             workers = []
             for id in ledger.ids { ledger.stories[id]!.isNoted = false }
@@ -95,7 +95,7 @@ extension Simulation {
         try await readLimits(afterLoss: true)
         // No server begins twice in one millisecond, because an epoch is the time when it began.
         try await advance(1)
-        for index in workers.indices { workers[index].isInDoubt = true }
+        for index in workers.indices { workers[index].mayBeOutOfSync = true }
         record("rollbacks")
     }
 }

@@ -88,9 +88,11 @@ extension Simulation {
             let spoken = [claim.renewal, claim.spec].lazy.compactMap { $0.flatMap { try? JSON($0) }?["url"]?.string }
             guard let url = spoken.first else { continue }
             let host = url.contains("//h0/") ? "h0" : "h1"
-            if let wrong = limits.begin(on: host, at: ledger.now) { ledger.complain("\(claim.run.id): \(wrong)") }
+            if let wrong = limits.begin(on: host, at: ledger.now) {
+                ledger.recordViolation("\(claim.run.id): \(wrong)")
+            }
             let reported = Dictionary(claim.defaults.map { ($0.name, $0.text) }) { $1 }
-            if reported != limits.defaults { ledger.complain("\(claim.run.id) has the defaults \(reported)") }
+            if reported != limits.defaults { ledger.recordViolation("\(claim.run.id) has the defaults \(reported)") }
             if !limits.starts.isEmpty { record("began under a limit") }
         }
     }
@@ -102,42 +104,44 @@ extension Simulation {
     }
 
     /// A worker asks for rate leases. The reply may be lost.
-    mutating func share() async throws {
+    mutating func leaseRates() async throws {
         guard let index = pick() else { return }
-        workers[index].question += 1
-        var questions: [RateLeaseRequest] = []
+        workers[index].requestNumber += 1
+        var requests: [RateLeaseRequest] = []
         for name in FleetLimits.names where random.chance(60) {
-            var share = workers[index].shares[name] ?? FleetLimits.Share()
-            if share.end <= ledger.now { share.keeps = 0 }
-            var wants = random.chance(60) ? RateLeaseRequest.Wants.all : .some(.random(in: 0...90_000, using: &random))
-            if name != FleetLimits.ofQueue, random.chance(10) { (wants, share.keeps) = (.none, 0) }
-            workers[index].shares[name] = share
-            questions.append(RateLeaseRequest(name, keeps: share.keeps, wants: wants))
+            var lease = workers[index].rateLeases[name] ?? FleetLimits.Lease()
+            if lease.end <= ledger.now { lease.inUse = 0 }
+            var demand =
+                random.chance(60)
+                ? RateLeaseRequest.Demand.unlimited : .bytesPerSecond(.random(in: 0...90_000, using: &random))
+            if name != FleetLimits.ofQueue, random.chance(10) { (demand, lease.inUse) = (.nothing, 0) }
+            workers[index].rateLeases[name] = lease
+            requests.append(RateLeaseRequest(name, inUse: lease.inUse, demand: demand))
         }
         let worker = workers[index]
-        let shares = try await queue.leaseRates(worker.identity, number: worker.question, questions)
+        let leases = try await queue.leaseRates(worker.identity, number: worker.requestNumber, requests)
         let isHeard = random.chance(90)
-        for question in questions where isHeard && question.wants != .none {
-            guard let share = shares[question.name] else {
+        for request in requests where isHeard && request.demand != .nothing {
+            guard let lease = leases[request.name] else {
                 // The limit was removed.
-                workers[index].shares[question.name] = nil
+                workers[index].rateLeases[request.name] = nil
                 continue
             }
-            workers[index].shares[question.name] = FleetLimits.Share(
-                keeps: share.bytesPerSecond, end: ledger.now + Int64(queue.policy.lease.milliseconds))
-            record("shares")
+            workers[index].rateLeases[request.name] = FleetLimits.Lease(
+                inUse: lease.bytesPerSecond, end: ledger.now + Int64(queue.policy.lease.milliseconds))
+            record("rate leases")
         }
-        checkShares()
+        checkRateLeases()
     }
 
     /// Checks that the sum of the rate leases is at most the limit, if the limit is older than a lease.
-    private mutating func checkShares() {
+    private mutating func checkRateLeases() {
         for (name, limit) in limits.rates where limit.since < ledger.now - Int64(queue.policy.lease.milliseconds) {
-            let sum = workers.compactMap { $0.shares[name] }.reduce(0) { $0 + ($1.end > ledger.now ? $1.keeps : 0) }
+            let sum = workers.compactMap { $0.rateLeases[name] }.reduce(0) { $0 + ($1.end > ledger.now ? $1.inUse : 0) }
             if Double(sum) > limit.value {
-                ledger.complain("\(name): \(sum) bytes per second are lent of \(limit.value)")
+                ledger.recordViolation("\(name): \(sum) bytes per second are lent of \(limit.value)")
             }
-            record("sums of shares")
+            record("sums of rate leases")
         }
     }
 }

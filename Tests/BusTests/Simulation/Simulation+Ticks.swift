@@ -18,7 +18,7 @@ extension Simulation {
     }
 
     mutating func tick(_ index: Int) async throws {
-        if workers[index].isInDoubt { try await reconnect(index) }
+        if workers[index].mayBeOutOfSync { try await reconnect(index) }
         let reports = workers[index].runs.map { ($0.run, report(of: $0, chance: 20)) }
         if let zombie = workers[index].runs.first(where: { !ledger.holds($0.run) }) {
             try await tickAsZombie(index, zombie, reports)
@@ -35,12 +35,12 @@ extension Simulation {
             workers[index].reported[token] = reply.operations[token] ?? workers[index].reported[token]
         }
         workers[index].runs = ours
-        for claim in ours { try await obey(claim, index) }
+        for claim in ours { try await applyOperations(claim, index) }
     }
 
     /// Ends a run whose deadline has passed or that has received an operation. An operation may be obeyed later, so
     /// that the run ends by itself first.
-    private mutating func obey(_ claim: Claim, _ index: Int) async throws {
+    private mutating func applyOperations(_ claim: Claim, _ index: Int) async throws {
         if let deadline = claim.deadline, deadline < ledger.now {
             return try await finish(
                 claim, of: index, as: .failed(Failure(.deadline, "m"), retryable: false, received: 0))
@@ -52,11 +52,12 @@ extension Simulation {
 
     /// Makes all calls of a tick. `isInterrupted`: other clients act between the calls.
     mutating func send(
-        _ index: Int, _ reports: [(Run, RunReport)], _ extent: Tick.Extent = .queue, isInterrupted: Bool = false
+        _ index: Int, _ reports: [(Run, RunReport)], _ scope: Tick.Scope = .queue, isInterrupted: Bool = false
     ) async throws -> TickReply {
         // A frozen worker is silent as well, but not gone.
-        let gone = workers[index].silent.filter { dead.contains($0.process) }
-        var tick = Tick(workers[index].identity, extent, runs: reports, gone: gone, most: isInterrupted ? 1 : 32)
+        let deadWorkers = workers[index].silent.filter { dead.contains($0.process) }
+        var tick = Tick(
+            workers[index].identity, scope, runs: reports, deadWorkers: deadWorkers, maxRuns: isInterrupted ? 1 : 32)
         var isBegun = false
         while let step = tick.next() {
             if isBegun, isInterrupted { try await interrupt(index) }
@@ -70,26 +71,27 @@ extension Simulation {
             }
             let isFullTick = step.kind == .tick(isLast: true)
             let names = Set(workers.map(\.identity.name))
-            ledger.gone = isFullTick ? Set(gone.map(\.worker)).subtracting(names) : []
+            ledger.deadWorkers = isFullTick ? Set(deadWorkers.map(\.worker)).subtracting(names) : []
             _ = try await queue.step(&tick)
             try await observe(isFullTick ? .tick : .report)
-            ledger.gone = []
+            ledger.deadWorkers = []
             for (run, _) in step.runs { expect(tick.reply, of: run) }
             if isFullTick, !tick.reply.hasMoreWork { try await checkOverdue() }
         }
-        if extent == .queue { workers[index].silent = tick.reply.silent }
-        if !gone.isEmpty { record("neighbours missed") }
+        if scope == .queue { workers[index].silent = tick.reply.silent }
+        if !deadWorkers.isEmpty { record("neighbours missed") }
         return tick.reply
     }
 
     /// Checks what a reply says of a run that was reported: whether it is fenced, and which operation it gets.
     private mutating func expect(_ reply: TickReply, of run: Run) {
         let isFenced = reply.fenced.contains(run.token)
-        if isFenced == ledger.holds(run) { ledger.complain("\(run.id): it is wrong that fenced is \(isFenced)") }
+        if isFenced == ledger.holds(run) { ledger.recordViolation("\(run.id): it is wrong that fenced is \(isFenced)") }
         guard ledger.holds(run) else { return }
         let (reported, taken) = (reply.operations[run.token], ledger.stories[run.id]!.taken)
         if reported != taken?.request {
-            ledger.complain("\(run.id) received \(String(describing: reported)), and not \(String(describing: taken))")
+            ledger.recordViolation(
+                "\(run.id) received \(String(describing: reported)), and not \(String(describing: taken))")
         }
     }
 
@@ -101,7 +103,7 @@ extension Simulation {
         case 1: try await request()
         case 2: try await push()
         default:
-            let others = workers.indices.filter { $0 != index && !workers[$0].isFrozen && !workers[$0].isInDoubt }
+            let others = workers.indices.filter { $0 != index && !workers[$0].isFrozen && !workers[$0].mayBeOutOfSync }
             guard let other = others.randomElement(using: &random) else { return }
             _ = try await send(other, workers[other].runs.map { ($0.run, RunReport()) })
         }
@@ -110,7 +112,7 @@ extension Simulation {
     /// Checks that a fenced worker's tick changes nothing of its job. Another tick at the same time first does what
     /// is due.
     private mutating func tickAsZombie(_ index: Int, _ zombie: Claim, _ reports: [(Run, RunReport)]) async throws {
-        guard let other = workers.indices.first(where: { $0 != index && !workers[$0].isInDoubt }) else { return }
+        guard let other = workers.indices.first(where: { $0 != index && !workers[$0].mayBeOutOfSync }) else { return }
         repeat { _ = try await send(other, []) } while ledger.isAsked
         // The worker must not report dead co-located workers here, because their jobs would be requeued.
         workers[index].silent = []

@@ -16,8 +16,8 @@ extension Simulation {
     mutating func claim() async throws {
         guard let index = pick(), workers[index].runs.count < 3 else { return }
         // On a new connection a worker registers before it waits.
-        if workers[index].isInDoubt { try await reconnect(index) }
-        if workers[index].isInDoubt { return }
+        if workers[index].mayBeOutOfSync { try await reconnect(index) }
+        if workers[index].mayBeOutOfSync { return }
         let worker = workers[index].identity
         if random.chance(60) {
             try await take(worker.name)
@@ -44,12 +44,12 @@ extension Simulation {
         var earlier = worker
         earlier.session -= 1
         guard case .stale? = try await queue.claim(earlier, tokens: [Token.make()]).first else {
-            return ledger.complain("\(worker.name): a claim of an earlier session was not refused")
+            return ledger.recordViolation("\(worker.name): a claim of an earlier session was not refused")
         }
         // The claim must have changed nothing.
         try await observe(.registration(worker: "nobody", known: [], isSuccessor: false))
         let held = try await redis.send(Command("LLEN", queue.keys.held(worker.name)))
-        if held.int != 0 { ledger.complain("\(worker.name) holds something after a late claim") }
+        if held.int != 0 { ledger.recordViolation("\(worker.name) holds something after a late claim") }
         record("late claims")
     }
 
@@ -60,10 +60,12 @@ extension Simulation {
 
     private mutating func begin(_ claim: Claim, _ index: Int) async throws {
         record("claims")
-        guard let story = ledger.stories[claim.run.id] else { return ledger.complain("\(claim.run.id): it is unknown") }
+        guard let story = ledger.stories[claim.run.id] else {
+            return ledger.recordViolation("\(claim.run.id): it is unknown")
+        }
         let offsets = claim.resume?.offsets ?? ByteIntervals()
         if offsets != story.checkpoint {
-            ledger.complain(
+            ledger.recordViolation(
                 "\(claim.run.id) goes on from \(offsets.intervals), and not from \(story.checkpoint.intervals)")
         }
         workers[index].runs.append(claim)
@@ -83,17 +85,17 @@ extension Simulation {
     mutating func reconnect(_ index: Int) async throws {
         workers[index].identity.session += 1
         let worker = workers[index]
-        workers[index].isInDoubt = false
+        workers[index].mayBeOutOfSync = false
         let known = worker.runs.map(\.run.token)
         for _ in 0..<(random.chance(20) ? 2 : 1) {
             guard try await queue.register(worker.identity, fields: [], known: known) else {
                 // Another worker has its name by now.
-                workers[index].isInDoubt = true
+                workers[index].mayBeOutOfSync = true
                 return record("names refused")
             }
             try await observe(.registration(worker: worker.identity.name, known: Set(known), isSuccessor: false))
             let held = try await redis.send(Command("LLEN", queue.keys.held(worker.identity.name)))
-            if held.int != 0 { ledger.complain("\(worker.identity.name) holds something after it registered") }
+            if held.int != 0 { ledger.recordViolation("\(worker.identity.name) holds something after it registered") }
         }
     }
 
@@ -143,7 +145,7 @@ extension Simulation {
         let areOurs = ends.map { ledger.holds($0.claim.run) }
         var reports: [RunReport] = []
         for (claim, _) in ends { reports.append(report(of: claim, chance: 30)) }
-        let mayGoOn = goesOn && !workers[index].isInDoubt && random.chance(50)
+        let mayGoOn = goesOn && !workers[index].mayBeOutOfSync && random.chance(50)
         let next = mayGoOn ? (0..<Int.random(in: 1...ends.count, using: &random)).map { _ in Token.make() } : []
         let awaitsReplicas = random.chance(20)
         var followers: [String?] = []
@@ -167,7 +169,7 @@ extension Simulation {
         }
         if ends.count > 1 { record("settled together") }
         for (index, end) in ends.enumerated() where areOurs[index] {
-            if !answers[index] { ledger.complain("\(end.claim.run.id): its own worker was fenced") }
+            if !answers[index] { ledger.recordViolation("\(end.claim.run.id): its own worker was fenced") }
             if end.settlement.keepsOffsets { ledger.checkpointed(end.claim.run.id, reports[index]) }
             if let name = followers[index] {
                 ledger.refused.insert(name)
@@ -182,12 +184,12 @@ extension Simulation {
         }
         // The reply is lost, with the claims in it. Other calls may come before the settle is sent again.
         record(next.isEmpty ? "settled twice" : "settled twice, with a lost claim")
-        if random.chance(50) { try await reconnect(index) } else { workers[index].isInDoubt = true }
+        if random.chance(50) { try await reconnect(index) } else { workers[index].mayBeOutOfSync = true }
         let after = try await traces(of: ends)
         let again = try await queue.settle(runEnds, worker: worker, next: []).isOurs.map { try $0.get() }
         for (index, end) in ends.enumerated() where again[index] != areOurs[index] && end.settlement.leavesHash {
             if areOurs[index], ledger.remembers(end.claim.run.id) {
-                ledger.complain("\(end.claim.run.id): a settle sent again was refused")
+                ledger.recordViolation("\(end.claim.run.id): a settle sent again was refused")
             }
         }
         try await expect(after, ends, "a settle sent again")

@@ -23,13 +23,13 @@ struct Simulation {
         var reported: [String: ControlOperation] = [:]
         var isFrozen = false
         /// The connection was lost, so the worker registers before its next tick or claim.
-        var isInDoubt = false
+        var mayBeOutOfSync = false
         /// Workers on its machine that its last tick reported as silent.
         var silent: [ColocatedWorker] = []
         /// Its leases of rate limits, by the limits' names.
-        var shares: [String: FleetLimits.Share] = [:]
+        var rateLeases: [String: FleetLimits.Lease] = [:]
         /// The number of its last request for leases.
-        var question = 0
+        var requestNumber = 0
     }
 
     let server: RedisServer
@@ -54,7 +54,7 @@ struct Simulation {
     private(set) var counts: [String: Int] = [:]
 
     /// - Parameter patch: Lua behind the functions.
-    init(seed: UInt64, on kind: RedisServer.Kind = .usual, patch: String? = nil) async throws {
+    init(seed: UInt64, on kind: RedisServer.Kind = .standard, patch: String? = nil) async throws {
         random = SeededGenerator(state: seed)
         server = try await RedisServer(kind: kind)
         redis = Redis(try RedisURL(server.url), name: "simulation")
@@ -94,7 +94,7 @@ struct Simulation {
                 neverAnnounced.insert(id)
             }
             let times = try await redis.pipeline(names.map { .command(Command("PTTL", $0)) })
-            if times.contains(where: { $0.int == -1 }) { ledger.complain("\(id) would stay for ever") }
+            if times.contains(where: { $0.int == -1 }) { ledger.recordViolation("\(id) would stay for ever") }
             try await redis.send(Command("DEL", names[0], names[1], names[2]))
         }
     }
@@ -137,20 +137,20 @@ struct Simulation {
         case 880..<890: try await meddle()
         case 890..<891: try await sleep()
         case 891..<900: try await pace()
-        case 900..<940: try await share()
+        case 900..<940: try await leaseRates()
         default: try await advance(Int64.random(in: 0...1500, using: &random))
         }
     }
 
     mutating func inspect(_ when: String) async throws {
-        for index in workers.indices where workers[index].isInDoubt { try await reconnect(index) }
+        for index in workers.indices where workers[index].mayBeOutOfSync { try await reconnect(index) }
         // Wrong values of these are set on purpose.
         let spoiled = [queue.keys.limits, queue.keys.defaults]
         for finding in try await Inspection(queue).run()
         where !neverAnnounced.contains(where: finding.problem.hasPrefix)
             && !spoiled.contains(where: finding.subject.hasPrefix)
         {
-            ledger.complain("\(when): \(finding.subject) \(finding.problem)")
+            ledger.recordViolation("\(when): \(finding.subject) \(finding.problem)")
         }
         try await checkHosts()
         try await checkResponses()

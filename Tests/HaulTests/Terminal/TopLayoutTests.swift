@@ -52,7 +52,7 @@ import Testing
             models.append(changed)
         }
         var hurt = model
-        hurt.trouble = "Redis is gone\u{1B}[0m"
+        hurt.errorMessage = "Redis is gone\u{1B}[0m"
         return models + [hurt]
     }
 
@@ -99,7 +99,7 @@ import Testing
         model.apply(data)
         #expect(text(model).contains("no worker serves this queue"))
         #expect(text(model).contains("nothing is running; 5 are waiting"))
-        model.trouble = "Redis does not answer"
+        model.errorMessage = "Redis does not answer"
         #expect(text(model).contains("Redis does not answer"))
         #expect(text(model, 20, 4).contains("20x4"))
     }

@@ -26,8 +26,8 @@ struct HoldRatio {
         self.now = now
         let elapsed = now - sampled.time
         guard elapsed >= Self.minSampleTime else { return }
-        let most = held.map { id, total in total - (sampled.held[id] ?? 0) }.max() ?? 0
-        let recent = min(1, max(0, most / elapsed))
+        let maxHeld = held.map { id, total in total - (sampled.held[id] ?? 0) }.max() ?? 0
+        let recent = min(1, max(0, maxHeld / elapsed))
         average.add(recent, over: elapsed, age: now, averagingTime: Self.averagingTime)
         sampled = (now, held)
     }

@@ -21,7 +21,7 @@ struct PartRequest: Sendable {
     /// Requests the URL where earlier redirects led, which is certainly the same resource. If that URL has expired or
     /// its host is gone, the original URL is requested.
     func send(for download: Download) async throws(TransferError) -> Response {
-        guard let finalURL = download.mirrors[mirror].finalURL, finalURL.isElsewhere else {
+        guard let finalURL = download.mirrors[mirror].finalURL, finalURL.isRedirected else {
             return try await send(for: download, from: nil)
         }
         do throws(TransferError) {

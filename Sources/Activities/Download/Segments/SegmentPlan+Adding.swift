@@ -42,12 +42,12 @@ extension SegmentPlan {
 
     /// How many connections should share the missing bytes on a far path.
     var plannedCount: Int {
-        let most = Int(missingCount / Self.bytesPerLossyConnection)
+        let maxCount = Int(missingCount / Self.bytesPerLossyConnection)
         let worth = Int(missingCount / Self.bytesPerConnection)
         let wanted =
             path?.isLossy ?? false
-            ? most
+            ? maxCount
             : isDistant ? max(Self.defaultFarConnections, worth) : min(farLimit, max(Self.defaultFarConnections, worth))
-        return max(acceptedCount, min(limit, wanted, max(2, most)))
+        return max(acceptedCount, min(limit, wanted, max(2, maxCount)))
     }
 }

@@ -84,7 +84,7 @@ do
     -- The members' operations must not delay those for single jobs. Ticks do 150 in a fraction of a second. If more
     -- wait, and this call has found an operation for a single job among those that it picked at random, there may be
     -- many of them. A call hands operations to some 50 members, however many batches have one.
-    if tick.handed < 50 and (tick.wanted < 150 or not tick.has_single) then
+    if tick.handed < 50 and (tick.operation_count < 150 or not tick.has_single) then
       cursor = apply_to_members(c, name, want, operation_at, cursor, tick)
       if cursor == '0' then return end
     end

@@ -62,7 +62,7 @@ do
       if stop == 'paused' then States.pause(c, id, job) else States.finish(c, id, job, 'cancelled', '') end
       return
     end
-    States.leave(c, id, job)
+    States.leave_state(c, id, job)
     History.count(c, 'claimed')
     local is_limited = Hosts.count_start(c, id, rule)
     if is_limited then set('host', rule.host) end

@@ -1,17 +1,18 @@
--- The moves of a job from one state to another, with the indexes, times to live and events that belong to them.
+-- The state transitions of a job, with the indexes, times to live and events that belong to them.
 --
 -- Uses: Call, Deletions, Events, Responses, UrlIndex, Webhooks.
 -- Calls ahead: Announcements, Batches, Hosts, Order, Rechecks, Steps.
 -- Writes: job:<id>, spec:<id>, offsets:<id>, jobs, leases, scheduled, paused, completed, failed, cancelled, deadlines,
 -- unannounced, worker:<worker>, held:<worker>, removed.
 do
-  -- How much longer (ms) than its time the hash of an ended job stays, so that a tick deletes it and knows its URLs.
+  -- The hash of an ended job expires this many ms after its retention has ended, so that a tick normally deletes it
+  -- first and can remove its URLs from the index.
   local EXPIRY_DELAY = 10000
 
-  -- Settles all pushes up to `timestamp` (ms; now if nil) and all that were claimed: a push that is not newer is a
-  -- duplicate. timestamp: when the control operation was made that settles them. It must not wait for a host or for a
-  -- worker of a kind. job: if it is given, it was read in this call, and neither field has been written since. That
-  -- saves a command.
+  -- Marks all pushes up to `timestamp` (ms; now if nil), and all that were claimed, as settled: a push that is not
+  -- newer is a duplicate. timestamp: when the control operation that settles them was made. Elements that are deferred
+  -- for a host or a kind are checked again, because they may be settled now. job: if given, its fields were read in
+  -- this call and not written since, which saves a command.
   function States.settle_until(c, id, timestamp, job)
     if timestamp then Rechecks.request(c) end
     local settled, pushed
@@ -21,8 +22,8 @@ do
       tonumber(number(settled) or 0), tonumber(number(pushed) or 0))))
   end
 
-  -- Puts a continuation into the queue. It counts only while its ticket is the job's current one. front: whether it is
-  -- claimed next.
+  -- Puts a continuation into the queue. It is valid only while its ticket is the current one of the job. front: whether
+  -- it is claimed next.
   function States.enqueue(c, id, front)
     c.ticket_count = (c.ticket_count or 0) + 1
     local ticket = c.NONCE .. c.ticket_count
@@ -30,8 +31,9 @@ do
     call(front and 'RPUSH' or 'LPUSH', c.JOBS, '{"id":"' .. id .. '","t":"' .. ticket .. '"}')
   end
 
-  -- Returns elements that a worker holds and did not claim to the front of the queue, in their order. held: the key of
-  -- the list. max: how many at most. Returns whether the list is empty now or of another type, and how many were moved.
+  -- Moves up to `max` elements that a worker holds and did not claim back to the front of the queue, in their order.
+  -- held: the key of the worker's list. Returns whether the list is now empty (or of another type), and how many were
+  -- moved.
   function States.return_elements(c, held, max)
     for n = 1, max do
       local moved = try('LMOVE', held, c.JOBS, 'LEFT', 'RIGHT')
@@ -40,15 +42,16 @@ do
     return false, max
   end
 
-  -- Removes a job from its state: from its index, the leases, its worker's claims, its host's count. A job that had
-  -- ended loses its times to live, and is pending again in its batches. The caller writes the new state.
-  function States.leave(c, id, job)
-    -- A tombstone has a time to live. A removal leaves it, or a control operation that came before its job.
+  -- Removes a job from everything that belongs to its state: the index, the leases, its worker's claims and the count
+  -- of its host. If it had ended, its keys no longer expire, and it is pending again in its batches. The caller writes
+  -- the new state.
+  function States.leave_state(c, id, job)
+    -- A tombstone, which a removal or a control operation for an unknown job leaves, has a time to live.
     if not job.state and job.is_known then call('PERSIST', c.JOB .. id) end
     if job.state and c.INDEX[job.state] then call('ZREM', c.INDEX[job.state], id) end
     if job.state == 'running' then
       call('ZREM', c.LEASES, id)
-      -- The worker's hash may be of another type. That worker's own calls report it.
+      -- The worker's hash may be of another type, which the calls of that worker report.
       if job.token and job.worker then try('HDEL', c.PREFIX .. KEY.worker .. job.worker, job.token) end
       if job.host then Hosts.release(c, id, job.host) end
     end
@@ -56,7 +59,7 @@ do
       -- The event of the job's end must come before the events of what follows.
       if job.state == 'completed' then Announcements.announce_early(c, id) end
       call('PERSIST', c.JOB .. id) call('PERSIST', c.SPEC .. id) call('PERSIST', c.OFFSETS .. id)
-      -- Its worker may send the settle again. Because of `settled` the reply is 'done' once more.
+      -- If its worker sends the settle again, `settled` shows that it was done.
       if job.token then call('HSET', c.JOB .. id, 'settled', job.token) end
       if job.batch then Batches.move(c, id, job.batch, 'pending') end
     end
@@ -67,15 +70,15 @@ do
   function States.ends_job(want) return want == 'cancelled' or want == 'removed' or want == 'deleted' end
   function States.removes_job(want) return want == 'removed' or want == 'deleted' end
 
-  -- Records runs that may have left partial files. A run names its partial file by its token and reports the file only
-  -- later. Workers remove such files when no job needs them (Orphans.swift). known: the old value of the field. tokens:
-  -- a list. The newest ten tokens are kept.
+  -- Records runs that may have left partial files, because a run reports its file only some time after it has created
+  -- it under its token. Workers remove such files when no job needs them (Orphans.swift). known: the old value of the
+  -- field. tokens: those to add. The newest ten are kept.
   function States.record_lost(c, id, known, tokens)
     local lost = table.concat(tokens, ' ')
     call('HSET', c.JOB .. id, 'lost', string.sub(known and known .. ' ' .. lost or lost, -329))
   end
 
-  -- Lists a removed job for an hour, the life of its tombstone. Meanwhile workers search for its partial files.
+  -- Lists a removed job for an hour, as long as its tombstone exists. Meanwhile workers search for its partial files.
   local function record_removed(c, id)
     local removed = c.PREFIX .. KEY.removed
     -- A key of another type does not stop the removal.
@@ -85,9 +88,9 @@ do
     if #old > 0 then call('ZREM', removed, unpack(old)) end
   end
 
-  -- Deletes a job and leaves a tombstone for an hour, so that a producer's repeat starts nothing. timestamp: when the
-  -- control operation that forgets the job was made, in ms. A waiting push that is newer is still done, even if a run's
-  -- end has settled it, because that end is forgotten with the job.
+  -- Deletes a job and leaves a tombstone for an hour, so that a push that a producer repeats starts no job. timestamp:
+  -- when the control operation that removes the job was made, in ms. A newer push that waits is still executed, even if
+  -- the end of a run has settled it, because that end is forgotten with the job.
   function States.forget(c, id, timestamp)
     Rechecks.request(c)
     Announcements.announce_early(c, id)
@@ -104,12 +107,12 @@ do
       tonumber(number(settled_at) or 0), tonumber(number(pushed) or 0))))
     if ahead then call('HSET', job_key, 'ahead', ahead) end
     if token or settled_token then call('HSET', job_key, 'settled', token or settled_token) end
-    -- The numbers of its events continue.
+    -- If the id is pushed again, the numbers of its events continue.
     if c.seqs[id] or seq then
       call('HSET', job_key, 'seq', c.seqs[id] or seq, 'epoch', c.seqs[id] and Call.epoch(c) or epoch_of_seq or '0')
     end
     if pending_deletion and pending_deletion ~= '' then call('HSET', job_key, 'pending_deletion', pending_deletion) end
-    -- These reply lists have got their event, and get no second one.
+    -- These reply lists have received their event, and must not receive another one.
     if reply_to then call('HSET', job_key, 'reply_to', reply_to) end
     if status then Responses.forget(c, { id }) end
     local runs = {}
@@ -124,8 +127,8 @@ do
     c.seqs[id] = nil
   end
 
-  -- Removes the push and the control operation that wait behind the one that is done now. Returns them as
-  -- Order.follow() needs them; nil if nothing waits.
+  -- Removes the push and the control operation that wait until the present one is done, and returns them for
+  -- Order.follow(); nil if there are none.
   function States.take_pending(c, id, job)
     if not (job.next_push or job.want_next) then return nil end
     local element, renewed, reply_to, batch = unpack(call('HMGET', c.SPEC .. id, 'next_push', 'next_push_renewed', 'next_push_reply_to',
@@ -143,13 +146,13 @@ do
       if #fields > 0 then call('HSET', c.JOB .. id, unpack(fields)) end
       return
     end
-    local kept, gone = {}, {}
+    local kept, empty = {}, {}
     for n = 1, #fields, 2 do
-      if fields[n + 1] == '' then gone[#gone + 1] = fields[n]
+      if fields[n + 1] == '' then empty[#empty + 1] = fields[n]
       else kept[#kept + 1], kept[#kept + 2] = fields[n], fields[n + 1] end
     end
     if #kept > 0 then call('HSET', c.JOB .. id, unpack(kept)) end
-    if #gone > 0 then call('HDEL', c.JOB .. id, unpack(gone)) end
+    if #empty > 0 then call('HDEL', c.JOB .. id, unpack(empty)) end
   end
 
   -- Sets a final state and `fields`, a list of pairs.
@@ -186,8 +189,8 @@ do
     end
   end
 
-  -- Does what waited for the end of a job: a control operation that forgets the job, then what waited behind it. kept:
-  -- the result of States.take_pending().
+  -- Executes what waited for the end of a job: first a control operation that removes it, then the push or the
+  -- operation after that. kept: the result of States.take_pending().
   local function follow_end(c, id, job, state, kept)
     if States.removes_job(job.want) then
       -- The run ended before its worker learned of the control operation, so its files still exist.
@@ -203,7 +206,7 @@ do
     if job.state == 'queued' then Rechecks.request(c) end
     c.ended_count = c.ended_count + 1
     local kept = States.take_pending(c, id, job)
-    States.leave(c, id, job)
+    States.leave_state(c, id, job)
     local event = Events.emit(c, id, job, state, extra, worker, job.reply_to)
     write_end(c, id, job, state, {})
     if job.notify then Webhooks.report(c, id, job, event) end
@@ -256,10 +259,10 @@ do
     States.fail(c, id, job, 'deadline', 'the deadline passed before the job could end', false)
   end
 
-  -- Makes a job `paused`, then does what waited behind the pause. worker: the worker that the event names, or nil.
+  -- Makes a job `paused`, then executes what waited for the pause. worker: the worker that the event names, or nil.
   function States.pause(c, id, job, worker)
     local job_key, kept = c.JOB .. id, States.take_pending(c, id, job)
-    States.leave(c, id, job)
+    States.leave_state(c, id, job)
     call('HSET', job_key, 'state', 'paused', 'updated', c.NOW)
     call('HDEL', job_key, 'token', 'worker', 'ticket', 'want', 'want_at', 'next_push', 'want_next', 'waiting', 'speed', 'active_token')
     call('ZADD', c.INDEX.paused, c.NOW, id)
@@ -279,7 +282,7 @@ do
       States.settle_until(c, id, job.want_at)
       return States.pause(c, id, job)
     end
-    States.leave(c, id, job)
+    States.leave_state(c, id, job)
     call('HSET', job_key, 'state', 'queued', 'updated', c.NOW)
     call('HDEL', job_key, 'token', 'worker', 'want', 'want_at', 'waiting', 'speed', 'active_token')
     States.enqueue(c, id, front)
@@ -288,7 +291,7 @@ do
 
   -- Makes a job `scheduled`, due in `delay` ms. waiting: the value of the field `waiting`, or nil.
   function States.postpone(c, id, job, delay, waiting)
-    States.leave(c, id, job)
+    States.leave_state(c, id, job)
     call('HSET', c.JOB .. id, 'state', 'scheduled', 'updated', c.NOW)
     call('HDEL', c.JOB .. id, 'token', 'worker', 'ticket', 'speed', 'active_token')
     if waiting then call('HSET', c.JOB .. id, 'waiting', waiting) else call('HDEL', c.JOB .. id, 'waiting') end

@@ -40,7 +40,7 @@ do
       return States.fail(c, id, job, 'bad_job', 'what was pushed cannot be read: ' .. reason .. '; push the job again', false)
     end
     local kept = States.take_pending(c, id, job)
-    States.leave(c, id, job)
+    States.leave_state(c, id, job)
     -- The numbers of its events continue.
     local since = call('HGET', c.JOB .. id, 'epoch') or '0'
     call('DEL', c.JOB .. id, c.SPEC .. id)

@@ -51,7 +51,7 @@ do
         -- A job that causes an error here is reaped when its lease ends.
         Isolation.each(c, held, function(id)
           local job = not Jobs.wrong_type(c, id) and Jobs.read(c, id) or {}
-          if job.state == 'running' and job.token == tokens[id] then Losses.lose(c, id, job, tick.crash_limit) end
+          if job.state == 'running' and job.token == tokens[id] then Losses.end_run(c, id, job, tick.crash_limit) end
         end, function() end)
         Budget.spend(tick, #held, max)
         local is_empty = States.return_elements(c, c.PREFIX .. KEY.held .. worker, 50)

@@ -6,7 +6,7 @@ do
   -- A task of the tick: does the control operations in `want`. If there are many, it does some that Redis picks at
   -- random.
   function Control.apply_operations(c, tick)
-    if tick.wanted == 0 then return end
+    if tick.operation_count == 0 then return end
     local max = Budget.of(tick)
     local ids, operations = call('HRANDFIELD', c.WANT, max), {}
     tick.handed, tick.has_single = 0, false
@@ -24,6 +24,6 @@ do
       Rejections.add(c, operations[id], 'want: job ' .. id .. ' cannot be changed: ' .. wrong, id)
     end)
     Budget.spend(tick, #ids, max)
-    if tick.are_many then tick.more = true end
+    if tick.has_unapplied then tick.more = true end
   end
 end

@@ -1,25 +1,24 @@
--- Lost workers: their runs end, and what they hold returns to the queue. Only a tick finds them, and only if some worker
--- has maintained the queue all the time.
+-- Lost workers: their runs end, and what they hold returns to the queue. Only a tick finds them, and only if there was
+-- always a worker that maintained the queue.
 --
 -- Uses: Budget, Events, History, Isolation, Jobs, States.
 -- Writes: job:<id>, leases, tick, workers, settings.
 do
-  -- A task of the tick: records that a worker maintained the queue. If no worker did so for max(1 s, min(2.5 s, half a
-  -- lease)), Redis has stalled or restarted, or there was no worker. Then live workers could not extend their leases,
-  -- so nothing is reaped until another lease has passed (tick.grace). Workers tick four times in a lease, and at least
-  -- once a second. So a worker that could tick at the last tick of any worker, or within half a lease after it, still
-  -- has its lease.
+  -- A task of the tick: records that a worker maintains the queue. If there was no tick for max(1 s, min(2.5 s, half a
+  -- lease)), Redis has stalled or restarted, or no worker was there. Live workers may then have been unable to extend
+  -- their leases, so that nothing is reaped until another lease has passed (tick.grace). A shorter gap harms no live
+  -- worker, because each ticks four times in a lease, and at least once a second.
   --
   -- The key `tick` has three numbers (ms): the last tick, until when nothing is reaped, and the last tick that left no
   -- control operation.
-  function Losses.watch(c, tick)
+  function Losses.begin_tick(c, tick)
     local last, grace, applied_until = string.match(call('GET', c.PREFIX .. KEY.tick) or '', '^(%d+) (%d+) ?(%d*)$')
     last, grace = tonumber(last or c.now), tonumber(grace or 0)
     if c.now - last > math.max(1000, math.min(2500, tick.lease / 2)) then grace = c.now + tick.lease end
     tick.grace, tick.applied_until = grace, tonumber(applied_until) or last
-    tick.wanted = call('HLEN', c.WANT)
-    tick.are_many = tick.wanted > Budget.of(tick)
-    local applied = tick.are_many and tick.applied_until or c.now
+    tick.operation_count = call('HLEN', c.WANT)
+    tick.has_unapplied = tick.operation_count > Budget.of(tick)
+    local applied = tick.has_unapplied and tick.applied_until or c.now
     call('SET', c.PREFIX .. KEY.tick, c.NOW .. ' ' .. integer_text(grace) .. ' ' .. integer_text(applied))
   end
 
@@ -32,10 +31,11 @@ do
   end
 
   -- Ends a run that was lost with its worker: the job returns to the front of the queue, or fails as crash_loop. The
-  -- loss counts as a crash if the worker had reported that the run was at work. A claim whose reply was lost never ran,
-  -- and a job that waits for its host crashes no worker. Even if it does not count, `crashes` is written, so that the
-  -- next worker reports that it has begun before it does anything else. crash_limit: how many crashes are forgiven.
-  function Losses.lose(c, id, job, crash_limit)
+  -- loss counts as a crash if the worker had reported that the run was active. A claim whose reply was lost never ran,
+  -- and a job that waits for its host crashes no worker. In these cases `crashes` is written unchanged: a worker that
+  -- claims a job with this field reports that the run is active before it begins. crash_limit: after more crashes the
+  -- job fails.
+  function Losses.end_run(c, id, job, crash_limit)
     History.count(c, 'lost')
     States.record_lost(c, id, call('HGET', c.JOB .. id, 'lost'), { job.token })
     if not job.active_token or job.active_token ~= job.token then
@@ -58,13 +58,13 @@ do
     local lost = call('ZRANGEBYSCORE', c.LEASES, '-inf', c.NOW, 'LIMIT', 0, max)
     Isolation.each(c, lost, function(id)
       local job = Jobs.wrong_type(c, id) and {} or Jobs.read(c, id)
-      if job.state ~= 'running' then call('ZREM', c.LEASES, id) else Losses.lose(c, id, job, tick.crash_limit) end
+      if job.state ~= 'running' then call('ZREM', c.LEASES, id) else Losses.end_run(c, id, job, tick.crash_limit) end
     end, function(id) call('ZREM', c.LEASES, id) end)
     Budget.spend(tick, #lost, max)
   end
 
-  -- Returns elements that lost workers hold and did not claim. The BLMOVE of a frozen worker may still move one, so
-  -- each worker is checked for a day after it was last seen: 200 of them each second, in turn.
+  -- Returns elements that lost workers have moved to their `held` lists and not claimed. The BLMOVE of a frozen worker
+  -- may still move one, so each worker is checked for a day after it was last seen. One tick checks 200 of them.
   function Losses.reap_elements(c, tick)
     if c.now < tick.grace then return end
     local absent = call('ZCOUNT', c.WORKERS, '-inf', integer_text(c.now - tick.lease))

@@ -61,7 +61,7 @@ do
     -- of a run costs a quarter of that.
     tick.left = 20 - math.floor(tonumber(ARGV[runs]) / 4)
     Workers.heartbeat(c, tick, own)
-    Losses.watch(c, tick)
+    Losses.begin_tick(c, tick)
     -- A new epoch begins here even if this call emits no event.
     Call.epoch(c)
     Control.apply_operations(c, tick)
@@ -98,7 +98,7 @@ do
     local gate = c.settings.is_quiet and 'quiet' or Permits.closed_by(c) or 'open'
     local reply = Events.publish(c, Call.named { gate = gate, more = tick.more and '1', rate = c.settings.has_rate and '1',
       pace = tick.pace and integer_text(tick.pace), limits = has_limits and '1', ignored = ignored(c),
-      unapplied = tick.are_many and '1', fenced = tick.fenced, operations = tick.operations, dropped = tick.dropped,
+      unapplied = tick.has_unapplied and '1', fenced = tick.fenced, operations = tick.operations, dropped = tick.dropped,
       owed_steps = tick.owed, silent = tick.silent, deferred_kinds = tick.deferred_kinds,
       schedules = tick.schedules })
     -- After Events.publish(), so that this call's own events are counted.

@@ -51,7 +51,7 @@ do
       if #token == 32 and string.find(token, '^%x+$') and not known[token] then
         local job = Jobs.read(c, id)
         if job.state == 'running' and job.token == token then
-          if is_successor then Losses.lose(c, id, job, tonumber(ARGV[5]))
+          if is_successor then Losses.end_run(c, id, job, tonumber(ARGV[5]))
           else States.requeue(c, id, job, true, 'unheard') end
         end
         call('HDEL', c.WORKER, token)

@@ -8,14 +8,14 @@ import Testing
 /// The fleet keeps a rate limit while workers die, freeze, join and lose replies, under a clock that the test
 /// controls.
 @Suite("Leases of a rate limit")
-struct ShareTests {
+struct RateLeaseTests {
     private final class Fleet {
         struct Worker {
             var identity: WorkerIdentity
             var number = 0
-            var keeps: Int64 = 0
+            var inUse: Int64 = 0
             /// nil if the worker wants as much as possible.
-            var wants: Int64?
+            var demand: Int64?
             var end: Int64 = 0
         }
 
@@ -31,9 +31,9 @@ struct ShareTests {
         let limit: String
         let key: String
 
-        init(_ limit: String = RateLeaseRequest.ofQueue) async throws {
+        init(_ limit: String = RateLeaseRequest.queueLimit) async throws {
             self.limit = limit
-            key = "haul:{default}:" + (limit == RateLeaseRequest.ofQueue ? "rate_leases" : "rate_leases:\(limit)")
+            key = "haul:{default}:" + (limit == RateLeaseRequest.queueLimit ? "rate_leases" : "rate_leases:\(limit)")
             server = try await RedisServer()
             redis = Redis(try RedisURL(server.url), name: "shares")
             queue = Queue(
@@ -41,7 +41,7 @@ struct ShareTests {
                 functions: Functions(
                     clock: "return redis.call('GET', 'test:now')", server: "return redis.call('GET', 'test:run')"))
             try await redis.send(Command("SET", "test:run", Token.make()))
-            if limit == RateLeaseRequest.ofQueue {
+            if limit == RateLeaseRequest.queueLimit {
                 try await queue.set(.rate, to: "\(Self.limit)")
             } else {
                 try await queue.setLimit(of: limit, to: "{\"rate\":\(Self.limit)}")
@@ -54,16 +54,16 @@ struct ShareTests {
             try await redis.send(Command("SET", "test:now", Int(now)))
         }
 
-        func hire(wants: Int64?) async throws {
+        func join(demand: Int64?) async throws {
             names += 1
             let identity = WorkerIdentity(name: "w\(names)", store: "s")
             _ = try await queue.register(identity, fields: [], known: [])
-            workers.append(Worker(identity: identity, wants: wants))
+            workers.append(Worker(identity: identity, demand: demand))
         }
 
         /// The sum of what all may use now. The rate leases of dead workers count until they lapse.
         func total(_ dead: [Worker] = []) -> Int64 {
-            (workers + dead).reduce(0) { $0 + ($1.end > now ? $1.keeps : 0) }
+            (workers + dead).reduce(0) { $0 + ($1.end > now ? $1.inUse : 0) }
         }
 
         /// Asks for a rate lease, and once more if it has shrunk, as workers do. `isLost`: the reply is lost.
@@ -72,12 +72,13 @@ struct ShareTests {
                 workers[index].number += 1
                 let worker = workers[index]
                 _ = try await queue.tick(worker.identity, runs: [])
-                let keeps = worker.end > now ? worker.keeps : 0
-                let share = try await queue.share(worker.identity, worker.number, limit, keeps: keeps, worker.wants)
-                guard let share, !isLost else { return }
-                workers[index].keeps = share.bytesPerSecond
+                let inUse = worker.end > now ? worker.inUse : 0
+                let lease = try await queue.leaseRate(
+                    worker.identity, worker.number, limit, inUse: inUse, worker.demand)
+                guard let lease, !isLost else { return }
+                workers[index].inUse = lease.bytesPerSecond
                 workers[index].end = now + Int64(queue.policy.lease.milliseconds)
-                if !share.isSmaller { return }
+                if !lease.isBelowUse { return }
             }
         }
 
@@ -89,82 +90,82 @@ struct ShareTests {
 
     @Test(
         "each worker gets what it wants up to an equal part; the rest goes to others within two seconds",
-        arguments: [RateLeaseRequest.ofQueue, "h:81"])
+        arguments: [RateLeaseRequest.queueLimit, "h:81"])
     func demand(_ limit: String) async throws {
         let fleet = try await Fleet(limit)
-        for _ in 0..<4 { try await fleet.hire(wants: nil) }
+        for _ in 0..<4 { try await fleet.join(demand: nil) }
         for _ in 0..<8 { try await fleet.round() }
-        #expect(fleet.workers.allSatisfy { $0.keeps == Fleet.limit / 4 }, "\(fleet.workers.map(\.keeps))")
-        for index in 1...3 { fleet.workers[index].wants = 0 }
+        #expect(fleet.workers.allSatisfy { $0.inUse == Fleet.limit / 4 }, "\(fleet.workers.map(\.inUse))")
+        for index in 1...3 { fleet.workers[index].demand = 0 }
         for _ in 0..<4 { try await fleet.round() }
-        #expect(fleet.workers[0].keeps > Fleet.limit * 9 / 10)
+        #expect(fleet.workers[0].inUse > Fleet.limit * 9 / 10)
         // A worker that wants something again gets it as fast.
-        fleet.workers[3].wants = Fleet.limit / 10
-        fleet.workers[2].wants = nil
+        fleet.workers[3].demand = Fleet.limit / 10
+        fleet.workers[2].demand = nil
         for _ in 0..<4 { try await fleet.round() }
-        #expect(fleet.workers[3].keeps >= Fleet.limit / 10)
-        #expect(fleet.workers[2].keeps > Fleet.limit * 4 / 10)
+        #expect(fleet.workers[3].inUse >= Fleet.limit / 10)
+        #expect(fleet.workers[2].inUse > Fleet.limit * 4 / 10)
         #expect(fleet.total() <= Fleet.limit)
     }
 
     @Test(
         "the rate leases never exceed the limit, through deaths, joins, lost replies and late requests",
-        arguments: [RateLeaseRequest.ofQueue, "h"])
+        arguments: [RateLeaseRequest.queueLimit, "h"])
     func bound(_ limit: String) async throws {
         let seed = UInt64.random(in: 0..<1_000_000)
         var random = SeededGenerator(state: seed)
         let fleet = try await Fleet(limit)
-        for _ in 0..<3 { try await fleet.hire(wants: nil) }
+        for _ in 0..<3 { try await fleet.join(demand: nil) }
         var dead: [Fleet.Worker] = []
-        var most: Int64 = 0
+        var peak: Int64 = 0
         for _ in 0..<400 {
             let index = Int.random(in: 0..<fleet.workers.count, using: &random)
             switch Int.random(in: 0..<20, using: &random) {
             case 0 where fleet.workers.count > 1: dead.append(fleet.workers.remove(at: index))
-            case 1 where fleet.workers.count < 6: try await fleet.hire(wants: nil)
-            case 2...4: fleet.workers[index].wants = Int64.random(in: 0...Fleet.limit, using: &random)
-            case 5: fleet.workers[index].wants = nil
+            case 1 where fleet.workers.count < 6: try await fleet.join(demand: nil)
+            case 2...4: fleet.workers[index].demand = Int64.random(in: 0...Fleet.limit, using: &random)
+            case 5: fleet.workers[index].demand = nil
             case 6: try await fleet.ask(index, isLost: true)
             case 7:
                 // An earlier request arrives late, with values that are out of date.
                 let worker = fleet.workers[index]
                 if worker.number > 0, worker.end > fleet.now {
                     #expect(
-                        try await fleet.queue.share(
-                            worker.identity, max(1, worker.number - 1), fleet.limit, keeps: 0, 0) == nil)
+                        try await fleet.queue.leaseRate(
+                            worker.identity, max(1, worker.number - 1), fleet.limit, inUse: 0, 0) == nil)
                 }
             case 8: try await fleet.pass(Int64.random(in: 0...9000, using: &random))
             case 9...11: try await fleet.pass(Int64.random(in: 0...500, using: &random))
             default: try await fleet.ask(index)
             }
-            most = max(most, fleet.total(dead))
+            peak = max(peak, fleet.total(dead))
             #expect(fleet.total(dead) <= Fleet.limit, "seed \(seed)")
         }
-        #expect(most > Fleet.limit / 2)
+        #expect(peak > Fleet.limit / 2)
         // Every worker gets a fair rate lease, and the rate leases of dead workers come back.
-        for index in fleet.workers.indices { fleet.workers[index].wants = nil }
+        for index in fleet.workers.indices { fleet.workers[index].demand = nil }
         for _ in 0..<48 { try await fleet.round() }
         let fair = Fleet.limit / Int64(fleet.workers.count)
-        #expect(fleet.workers.allSatisfy { abs($0.keeps - fair) <= 1 }, "seed \(seed): \(fleet.workers.map(\.keeps))")
+        #expect(fleet.workers.allSatisfy { abs($0.inUse - fair) <= 1 }, "seed \(seed): \(fleet.workers.map(\.inUse))")
         #expect(try await fleet.redis.send(Command("HLEN", fleet.key)).int == fleet.workers.count + 1)
     }
 
     @Test("after a failover that lost replies no rate lease grows before all are reported or have lapsed")
     func failover() async throws {
         let fleet = try await Fleet()
-        try await fleet.hire(wants: nil)
-        try await fleet.hire(wants: 0)
+        try await fleet.join(demand: nil)
+        try await fleet.join(demand: 0)
         for _ in 0..<4 { try await fleet.round() }
         // The replica does not know yet that the first rate lease shrank and the second one grew.
         let key = "haul:{default}:rate_leases"
         try await fleet.redis.send(Command("COPY", key, "test:replica"))
-        fleet.workers[0].wants = 0
-        fleet.workers[1].wants = nil
+        fleet.workers[0].demand = 0
+        fleet.workers[1].demand = nil
         for _ in 0..<4 { try await fleet.round() }
-        #expect(fleet.workers[1].keeps > Fleet.limit * 9 / 10)
+        #expect(fleet.workers[1].inUse > Fleet.limit * 9 / 10)
         try await fleet.redis.send(Command("COPY", "test:replica", key, "REPLACE"))
         try await fleet.redis.send(Command("SET", "test:run", Token.make()))
-        fleet.workers[0].wants = nil
+        fleet.workers[0].demand = nil
         for _ in 0..<40 {
             try await fleet.ask(0)
             #expect(fleet.total() <= Fleet.limit)
@@ -172,52 +173,52 @@ struct ShareTests {
             if fleet.now.isMultiple(of: 1000) { try await fleet.ask(1) }
         }
         for _ in 0..<4 { try await fleet.round() }
-        #expect(fleet.workers.allSatisfy { $0.keeps == Fleet.limit / 2 }, "\(fleet.workers.map(\.keeps))")
+        #expect(fleet.workers.allSatisfy { $0.inUse == Fleet.limit / 2 }, "\(fleet.workers.map(\.inUse))")
     }
 
     @Test("a removed limit leaves no key, and a key of another type is replaced") func lifted() async throws {
         let fleet = try await Fleet()
         try await fleet.redis.send(Command("SET", "haul:{default}:rate_leases", "x"))
-        try await fleet.hire(wants: nil)
+        try await fleet.join(demand: nil)
         try await fleet.round()
-        #expect(fleet.workers[0].keeps == Fleet.limit)
+        #expect(fleet.workers[0].inUse == Fleet.limit)
         try await fleet.queue.leave(fleet.workers[0].identity)
         #expect(try await fleet.redis.send(Command("HKEYS", "haul:{default}:rate_leases")).array?.count == 1)
         try await fleet.queue.set(.rate, to: nil)
         #expect(
-            try await fleet.queue.share(fleet.workers[0].identity, 9, fleet.limit, keeps: 0, nil) == nil)
+            try await fleet.queue.leaseRate(fleet.workers[0].identity, 9, fleet.limit, inUse: 0, nil) == nil)
         #expect(try await fleet.redis.send(Command("EXISTS", "haul:{default}:rate_leases")).int == 0)
     }
 
     @Test("a host's rate lease comes back when its worker leaves, or wants nothing of the host")
     func returned() async throws {
         let fleet = try await Fleet("h")
-        try await fleet.hire(wants: nil)
+        try await fleet.join(demand: nil)
         try await fleet.round()
         // Nobody else asks for this host.
-        #expect(fleet.workers[0].keeps == Fleet.limit)
+        #expect(fleet.workers[0].inUse == Fleet.limit)
         let worker = fleet.workers[0]
         let reply = try await fleet.queue.leaseRates(
             worker.identity, number: 99,
-            [RateLeaseRequest("h", keeps: 0, wants: .none), RateLeaseRequest(keeps: 0, wants: .all)])
-        #expect(reply["h"]?.bytesPerSecond == 0 && reply[RateLeaseRequest.ofQueue] == nil)
+            [RateLeaseRequest("h", inUse: 0, demand: .nothing), RateLeaseRequest(inUse: 0, demand: .unlimited)])
+        #expect(reply["h"]?.bytesPerSecond == 0 && reply[RateLeaseRequest.queueLimit] == nil)
         #expect(try await fleet.redis.send(Command("HKEYS", fleet.key)).array?.count == 1)
         fleet.workers[0].number = 99
         try await fleet.round()
         try await fleet.queue.leave(fleet.workers[0].identity)
         #expect(try await fleet.redis.send(Command("HKEYS", fleet.key)).array?.count == 1)
         try await fleet.queue.setLimit(of: "h", to: #"{"rate":"fast","connections":2}"#)
-        #expect(try await fleet.queue.share(worker.identity, 100, "h", keeps: 0, nil) == nil)
+        #expect(try await fleet.queue.leaseRate(worker.identity, 100, "h", inUse: 0, nil) == nil)
         #expect(try await fleet.queue.hostRates().faults.first?.contains("h: rate must be a whole number") == true)
     }
 }
 
 extension Queue {
-    /// Asks for one rate lease. `wants` is nil for as much as possible.
-    func share(
-        _ worker: WorkerIdentity, _ number: Int, _ name: String, keeps: Int64, _ wants: Int64?
+    /// Asks for one rate lease. `demand` is nil for as much as possible.
+    func leaseRate(
+        _ worker: WorkerIdentity, _ number: Int, _ name: String, inUse: Int64, _ demand: Int64?
     ) async throws(RedisError) -> RateLease? {
-        let question = RateLeaseRequest(name, keeps: keeps, wants: wants.map { .some($0) } ?? .all)
-        return try await leaseRates(worker, number: number, [question])[name]
+        let request = RateLeaseRequest(name, inUse: inUse, demand: demand.map { .bytesPerSecond($0) } ?? .unlimited)
+        return try await leaseRates(worker, number: number, [request])[name]
     }
 }

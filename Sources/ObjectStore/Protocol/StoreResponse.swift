@@ -2,11 +2,11 @@ import HaulContract
 import HaulHTTP
 
 /// Why an object store has not executed a request.
-struct StoreRefusal: Error, Sendable, Equatable {
-    /// What the refusal means for the caller.
+struct StoreError: Error, Sendable, Equatable {
+    /// What the error means for the caller.
     enum Meaning: Sendable, Equatable {
         /// A retry may succeed.
-        case passing
+        case transient
         /// The server requires fewer requests.
         case throttled
         /// The local clock and the server's differ by too much.
@@ -25,18 +25,18 @@ struct StoreRefusal: Error, Sendable, Equatable {
         /// The store has no space, or a quota is used up.
         case full
         /// A retry would be refused again.
-        case final
+        case permanent
         /// The task was cancelled.
         case cancelled
     }
 
     let status: Int
-    /// The server's error code, or the status if the server sends none; Haul's error code if there was no reply.
+    /// The server's error code, or the status if the server sends none; Haul's error code if there was no response.
     let code: String
     let message: String
     let meaning: Meaning
 
-    /// - Parameter body: The XML of the reply; nil if it has none, as after a HEAD.
+    /// - Parameter body: The XML of the response; nil if it has none, as after a HEAD.
     init(status: Int, headers: HeaderFields, body: XMLElement?) {
         let error = body?.name == "Error" ? body : nil
         self.status = status
@@ -57,7 +57,7 @@ struct StoreRefusal: Error, Sendable, Equatable {
             return .throttled
         case "InternalError", "RequestTimeout", "OperationAborted", "ConditionalRequestConflict", "BadDigest",
             "IncompleteBody", "XAmzContentSHA256Mismatch":
-            return .passing
+            return .transient
         case "RequestTimeTooSkewed", "RequestExpired": return .clock
         case "ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired": return .expired
         case "PermanentRedirect", "TemporaryRedirect", "AuthorizationHeaderMalformed",
@@ -76,21 +76,21 @@ struct StoreRefusal: Error, Sendable, Equatable {
         switch status {
         case 301, 307, 308: return .region(region)
         case 404: return .noSuchObject
-        case 408: return .passing
-        case 409: return .passing
+        case 408: return .transient
+        case 409: return .transient
         case 412: return .precondition
         case 429, 503: return .throttled
         case 501: return .unknownRequest
         case 507: return .full
-        case 500...599: return .passing
+        case 500...599: return .transient
         case 401, 403: return .denied
-        default: return .final
+        default: return .permanent
         }
     }
 
     /// In words, for a person. Contains no secret, because the server's message about a signature is left out.
     var words: String {
-        // There was no reply.
+        // There was no response.
         if status == 0 { return "\(code): \(message)" }
         let isAboutSignature = code == "SignatureDoesNotMatch"
         let said = isAboutSignature || message.isEmpty ? "" : ": \(message)"
@@ -109,13 +109,13 @@ struct StoreRefusal: Error, Sendable, Equatable {
     }
 }
 
-extension StoreRefusal {
-    /// There was no reply, or none that could be read. The status is 0.
+extension StoreError {
+    /// There was no response, or none that could be read. The status is 0.
     init(_ error: TransferError) {
         switch error {
         case .failed(let failure):
-            self.init(status: 0, code: failure.code.rawValue, message: failure.message, meaning: .passing)
-        case .noSpace: self.init(status: 0, code: "io", message: "no space", meaning: .passing)
+            self.init(status: 0, code: failure.code.rawValue, message: failure.message, meaning: .transient)
+        case .noSpace: self.init(status: 0, code: "io", message: "no space", meaning: .transient)
         case .cancelled: self.init(status: 0, code: "cancelled", message: "", meaning: .cancelled)
         }
     }
@@ -124,8 +124,8 @@ extension StoreRefusal {
     var error: TransferError { meaning == .cancelled ? .cancelled : meaning == .full ? .noSpace : .failed(failure) }
 }
 
-/// A reply of an object store.
-struct StoreReply: Sendable {
+/// A response of an object store.
+struct StoreResponse: Sendable {
     let status: Int
     let headers: HeaderFields
     let body: [UInt8]

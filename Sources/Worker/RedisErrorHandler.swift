@@ -4,14 +4,14 @@ import HaulRedis
 import Logging
 import Synchronization
 
-/// Logs the errors of Redis and the end of an outage, for all services of a queue, and delays what is tried again.
-final class RedisTrouble: Sendable {
+/// Logs the errors of Redis and the end of an outage for everything that serves a queue, and pauses before retries.
+final class RedisErrorHandler: Sendable {
     /// The operations on Redis, as the log names them.
     enum Operation: String {
         case registering
         case waiting = "waiting for jobs"
         case settling = "settling a job"
-        case ticking = "looking after the queue"
+        case ticking = "maintaining the queue"
         case listening = "listening to the control channel"
     }
 
@@ -34,11 +34,11 @@ final class RedisTrouble: Sendable {
     func record(_ error: RedisError, while what: Operation) {
         guard !Task.isCancelled else { return }
         metrics.redisFailures.increment()
-        let isNews = state.withLock { state in
+        let shouldLog = state.withLock { state in
             state.outage.failed(what.rawValue)
-            return state.throttle.isNews(error.message)
+            return state.throttle.shouldLog(error.message)
         }
-        guard isNews else { return }
+        guard shouldLog else { return }
         log.warning("Redis failed", metadata: ["while": "\(what.rawValue)", "reason": "\(error)"])
         // Redis does not say which key has the wrong type.
         if error.code == .wrongType { Task { await reportWrongTypes() } }
@@ -63,7 +63,7 @@ struct ErrorThrottle {
     private var last: (reason: String, at: ContinuousClock.Instant)?
 
     /// Whether `reason` is to be logged now.
-    mutating func isNews(_ reason: String, at now: ContinuousClock.Instant = .now) -> Bool {
+    mutating func shouldLog(_ reason: String, at now: ContinuousClock.Instant = .now) -> Bool {
         if let last, now - last.at < .seconds(last.reason == reason ? 10 : 1) { return false }
         last = (reason, now)
         return true

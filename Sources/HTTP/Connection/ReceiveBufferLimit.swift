@@ -1,19 +1,19 @@
-/// How far a server may run ahead of a body that obeys a rate limit. A value: it uses no socket.
+/// Decides whether the receive buffer of a socket may grow while its body has a rate limit.
 ///
-/// Bytes that wait unread in a socket have crossed the network, but no limit has counted them yet. The kernel lets a
-/// receive buffer grow to many megabytes. So a few connections that join one limit would receive a second's worth of it
-/// at once. Therefore a buffer may grow only where a long round trip needs it.
-struct RunAhead {
-    /// The buffer holds the bytes of this many round trips. With three of them, a body that may go faster reaches three
-    /// times its speed one round trip later.
+/// Bytes that wait unread in a socket have crossed the network, but no rate limit has counted them yet. The kernel lets
+/// a receive buffer grow to many megabytes, so that a few new connections could receive the bytes of a whole second at
+/// once. Therefore a buffer may grow only as far as a long round trip requires.
+struct ReceiveBufferLimit {
+    /// The buffer holds the bytes of this many round trips. With three, a body whose limit is raised can be three times
+    /// as fast one round trip later.
     private static let roundTrips = 3.0
-    /// The server may always run ahead this far: bytes.
+    /// Bytes that the server may always send before they are read.
     private static let minAhead = 64 << 10
     /// The kernel uses half of a receive buffer for the overhead of packets.
     private static let bufferPerByte = 2
 
     private var last: (taken: Int64, time: UInt64)?
-    /// The kernel was told not to let the buffer grow.
+    /// Whether the kernel was told not to let the buffer grow.
     private(set) var isHeld = false
 
     /// Whether the receive buffer must keep its size; nil if nothing changes. The buffer of a new body keeps its size

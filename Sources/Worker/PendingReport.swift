@@ -2,14 +2,14 @@ import HaulActivities
 import HaulBus
 import HaulContract
 
-/// What Redis does not know yet about a run. It is removed for a call, and restored if the call fails.
-struct RunNews {
+/// What Redis does not know yet about a run. A call takes it, and puts it back if it fails.
+struct PendingReport {
     private(set) var resume: ResumePoint?
-    private var isResumeNew = false
+    private var isResumeUnreported = false
     /// Redis may have recorded that the request is sent.
     var isMarkedSent = false
-    /// A message has said that a request waits for the run. The next tick fetches the request.
-    private var isAskedFor = false
+    /// A message has announced a control operation for the run, which the next tick reads.
+    private var isControlPending = false
     private var events: [Announcement] = []
     private var firstEvent = ContinuousClock.now
     private var lastProgress: ContinuousClock.Instant
@@ -22,8 +22,8 @@ struct RunNews {
         reported = (false, isActive)
     }
 
-    /// Whether a tick that reports only runs with news has to report this one.
-    var isAny: Bool { !events.isEmpty || isResumeNew || isAskedFor }
+    /// Whether an early tick has to report the run.
+    var needsTick: Bool { !events.isEmpty || isResumeUnreported || isControlPending }
 
     /// Since when an event waits to be reported; nil if none does.
     var since: ContinuousClock.Instant? { events.isEmpty ? nil : firstEvent }
@@ -33,9 +33,9 @@ struct RunNews {
         events.append(event)
     }
 
-    mutating func markControlPending() { isAskedFor = true }
+    mutating func markControlPending() { isControlPending = true }
 
-    mutating func record(_ resume: ResumePoint) { (self.resume, isResumeNew) = (resume, true) }
+    mutating func record(_ resume: ResumePoint) { (self.resume, isResumeUnreported) = (resume, true) }
 
     /// The bytes that Redis may know of are gone.
     mutating func forgetBytes() {
@@ -43,14 +43,14 @@ struct RunNews {
         self.resume?.offsets = ByteIntervals()
         self.resume?.blockChecks = [:]
         self.resume?.storeState = ""
-        isResumeNew = isResumeNew || !resume.offsets.isEmpty
+        isResumeUnreported = isResumeUnreported || !resume.offsets.isEmpty
     }
 
     mutating func take() -> RunReport {
         var report = RunReport()
-        if isResumeNew, let resume { report.set(resume) }
+        if isResumeUnreported, let resume { report.set(resume) }
         report.events = events
-        (isResumeNew, events, isAskedFor) = (false, [], false)
+        (isResumeUnreported, events, isControlPending) = (false, [], false)
         return report
     }
 
@@ -79,7 +79,7 @@ struct RunNews {
 
     /// The report failed. Events of progress and waits are out of date by now; the other events must not be lost.
     mutating func putBack(_ report: RunReport) {
-        if report.offsets != nil { isResumeNew = true }
+        if report.offsets != nil { isResumeUnreported = true }
         if report.reportsWaiting { reported.isWaiting.toggle() }
         if report.reportsActivity { reported.isActive.toggle() }
         events = report.events.filter { !["progress", "waiting"].contains($0.name) } + events

@@ -4,8 +4,8 @@ import HaulRedis
 import Synchronization
 
 /// A worker's rate leases for a queue's rate limits: the queue's own, and those of hosts. One call requests all of them.
-final class SharedRates: Sendable {
-    /// Of the queue's own limit.
+final class WorkerRateLeases: Sendable {
+    /// The bucket for the limit of the queue itself.
     let bucket = TokenBucket()
     let hosts = HostBuckets()
     private let isQueueLimited = Atomic(false)
@@ -16,32 +16,32 @@ final class SharedRates: Sendable {
     /// Records which hosts have a limit.
     func limitHosts(_ names: Set<String>) { hosts.limit(names) }
 
-    /// While there are rate limits: requests this worker's rate leases, and reports the rates that it obeys. Runs until
-    /// the task is cancelled.
-    func run(_ queue: Queue, as claims: Claims, _ trouble: RedisTrouble) async {
-        var (rates, number): ([String: SharedRate], Int) = ([:], 0)
+    /// Requests this worker's rate leases while there are rate limits, until the task is cancelled. Each request also
+    /// reports the rate that the worker uses.
+    func run(_ queue: Queue, as claims: Claims, _ redisErrors: RedisErrorHandler) async {
+        var (rates, number): ([String: WorkerRateLease], Int) = ([:], 0)
         while !Task.isCancelled {
             let sent = ContinuousClock.now
-            let requests = ask(&rates)
+            let requests = makeRequests(&rates)
             if requests.isEmpty {
-                try? await Task.sleep(for: SharedRate.interval)
+                try? await Task.sleep(for: WorkerRateLease.interval)
                 continue
             }
             number += 1
             do throws(RedisError) {
                 let leases = try await queue.leaseRates(claims.identity, number: number, requests)
                 // If a rate lease has shrunk, report that at once, because other workers wait for the rest.
-                if Self.take(leases, of: requests, sent: sent, lease: queue.policy.lease, &rates) { continue }
-                try? await Task.sleep(for: SharedRate.interval)
+                if Self.apply(leases, of: requests, sent: sent, lease: queue.policy.lease, &rates) { continue }
+                try? await Task.sleep(for: WorkerRateLease.interval)
             } catch {
-                await trouble.pause(after: error, while: .ticking)
+                await redisErrors.pause(after: error, while: .ticking)
             }
         }
     }
 
     /// The requests for rate leases. Empty while there is no limit.
-    private func ask(_ rates: inout [String: SharedRate]) -> [RateLeaseRequest] {
-        let own = RateLeaseRequest.ofQueue
+    private func makeRequests(_ rates: inout [String: WorkerRateLease]) -> [RateLeaseRequest] {
+        let own = RateLeaseRequest.queueLimit
         var limited = Dictionary(uniqueKeysWithValues: hosts.limited.map { ($0.host, $0.bucket) })
         if isQueueLimited.load(ordering: .relaxed) {
             limited[own] = bucket
@@ -50,23 +50,23 @@ final class SharedRates: Sendable {
         }
         rates = rates.filter { limited[$0.key] != nil }
         for (name, bucket) in limited where rates[name] == nil {
-            // A host has a rate lease from when a transfer waits for its bucket.
-            if name == own || bucket.use().wasShort { rates[name] = SharedRate(name, bucket) }
+            // A host's rate lease is requested once a transfer waits for its bucket.
+            if name == own || bucket.use().wasShort { rates[name] = WorkerRateLease(name, bucket) }
         }
-        return rates.keys.sorted().compactMap { rates[$0]?.ask() }
+        return rates.keys.sorted().compactMap { rates[$0]?.makeRequest() }
     }
 
     /// Applies the replies. True if a rate lease has shrunk, which is to be reported at once.
-    private static func take(
+    private static func apply(
         _ leases: [String: RateLease], of requests: [RateLeaseRequest], sent: ContinuousClock.Instant, lease: Duration,
-        _ rates: inout [String: SharedRate]
+        _ rates: inout [String: WorkerRateLease]
     ) -> Bool {
         var hasShrunk = false
         for request in requests {
-            if request.wants == .none {
-                // The bucket was shut before this request.
+            if request.demand == .nothing {
+                // The bucket was closed before this request.
                 if leases[request.name] != nil { rates[request.name] = nil }
-            } else if rates[request.name]?.take(leases[request.name], sent: sent, lease: lease) == true {
+            } else if rates[request.name]?.apply(leases[request.name], sent: sent, lease: lease) == true {
                 hasShrunk = true
             }
         }

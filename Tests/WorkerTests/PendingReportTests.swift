@@ -5,55 +5,55 @@ import Testing
 
 @testable import HaulWorker
 
-@Suite struct RunNewsTests {
+@Suite struct PendingReportTests {
     private static let run = Run(id: "1", token: "t")
     private static let point = ResumePoint(
         generation: "g", store: "s", file: "f", entity: Entity(etag: "\"e\"", total: 9), source: "u",
         offsets: ByteIntervals([0..<4]))
 
     @Test("a report that failed is sent again, without its progress events") func putBack() {
-        var news = RunNews(resume: nil, isActive: false)
-        #expect(!news.isAny && news.since == nil)
-        news.record(Self.point)
-        news.announce(Announcement("started"))
-        news.announce(Announcement("progress"))
-        #expect(news.isAny && news.since != nil)
-        let report = take(&news)
+        var pending = PendingReport(resume: nil, isActive: false)
+        #expect(!pending.needsTick && pending.since == nil)
+        pending.record(Self.point)
+        pending.announce(Announcement("started"))
+        pending.announce(Announcement("progress"))
+        #expect(pending.needsTick && pending.since != nil)
+        let report = take(&pending)
         #expect(report.offsets == Self.point.offsets && report.reportsWaiting && report.reportsActivity)
         #expect(report.events.map(\.name) == ["started", "progress", "waiting"])
-        #expect(!news.isAny)
-        let unchanged = take(&news)
+        #expect(!pending.needsTick)
+        let unchanged = take(&pending)
         #expect(!unchanged.reportsWaiting && !unchanged.reportsActivity)
-        news.announce(Announcement("warning"))
-        news.putBack(report)
+        pending.announce(Announcement("warning"))
+        pending.putBack(report)
         // Neither the wait nor the activity counts as reported.
-        let again = take(&news)
+        let again = take(&pending)
         #expect(again.reportsWaiting && again.reportsActivity)
         #expect(again.events.map(\.name) == ["started", "warning", "waiting"])
         #expect(again.offsets == Self.point.offsets)
     }
 
     /// The report of an active run that waits for its host.
-    private func take(_ news: inout RunNews) -> RunReport {
-        news.take(ActivityProgress(), isWaiting: true, isActive: true, of: Self.run)
+    private func take(_ pending: inout PendingReport) -> RunReport {
+        pending.take(ActivityProgress(), isWaiting: true, isActive: true, of: Self.run)
     }
 
-    @Test("a pending request is news until the next tick") func asked() {
-        var news = RunNews(resume: nil, isActive: false)
-        news.markControlPending()
-        #expect(news.isAny)
-        _ = news.take()
-        #expect(!news.isAny)
+    @Test("a run with a pending control operation needs a tick until the next one") func controlOperation() {
+        var pending = PendingReport(resume: nil, isActive: false)
+        pending.markControlPending()
+        #expect(pending.needsTick)
+        _ = pending.take()
+        #expect(!pending.needsTick)
     }
 
     @Test("the loss of bytes is reported if Redis may know of them, and only then") func forgotten() {
-        var known = RunNews(resume: Self.point, isActive: true)
+        var known = PendingReport(resume: Self.point, isActive: true)
         known.forgetBytes()
         let found11 = known.take()
         #expect(found11.offsets?.isEmpty == true)
         var point = Self.point
         point.offsets = ByteIntervals()
-        var unknown = RunNews(resume: point, isActive: true)
+        var unknown = PendingReport(resume: point, isActive: true)
         unknown.forgetBytes()
         let found12 = unknown.take()
         #expect(found12.offsets == nil)
@@ -61,12 +61,12 @@ import Testing
 
     @Test("a progress event is due about once a second") func progress() {
         let begun = ContinuousClock.now
-        var news = RunNews(resume: nil, isActive: false, now: begun)
+        var pending = PendingReport(resume: nil, isActive: false, now: begun)
         var due: [Int] = []
         var progress = ActivityProgress()
         progress.connections = 1
         for tenth in 1...40 {
-            let report = news.take(
+            let report = pending.take(
                 progress, isWaiting: false, isActive: true, of: Self.run, now: begun + .milliseconds(100 * tenth))
             if report.events.map(\.name) == ["progress"] { due.append(tenth) }
         }

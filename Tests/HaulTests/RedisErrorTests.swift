@@ -5,7 +5,7 @@ import Testing
 
 /// A Redis that stalls, is full, refuses commands, or holds nonsense. The worker logs one sentence, makes no busy loop,
 /// and continues afterwards.
-@Suite struct RedisTroubleTests {
+@Suite struct RedisErrorTests {
     @Test("no live worker loses a job although Redis stalls for longer than the lease") func stall() async throws {
         let fleet = try await ProcessFleet()
         let workers = try ["one", "two"].map { try fleet.worker($0, lease: 5) }

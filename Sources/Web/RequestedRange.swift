@@ -1,9 +1,10 @@
-/// What a `Range` field asks for. Several ranges, other units and what is not valid are ignored, as RFC 9110 allows.
-enum ServedRange: Equatable {
+/// The part of a file that a `Range` header requests. Headers with several ranges, other units or errors are ignored,
+/// as RFC 9110 allows.
+enum RequestedRange: Equatable {
     case whole
     case part(Range<Int64>)
     /// The range is beyond the end of the file.
-    case beyond
+    case unsatisfiable
 
     init(_ field: String?, of size: Int64) {
         self = .whole
@@ -17,10 +18,10 @@ enum ServedRange: Equatable {
         let (first, last) = (Int64(ends[0]), Int64(ends[1]))
         switch (first, last) {
         case (nil, nil): return
-        case (nil, let count?): self = count > 0 && size > 0 ? .part(max(0, size - count)..<size) : .beyond
+        case (nil, let count?): self = count > 0 && size > 0 ? .part(max(0, size - count)..<size) : .unsatisfiable
         case (let first?, let last):
             if let last, last < first { return }
-            self = first < size ? .part(first..<min(size, (last ?? size) + 1)) : .beyond
+            self = first < size ? .part(first..<min(size, (last ?? size) + 1)) : .unsatisfiable
         }
     }
 
