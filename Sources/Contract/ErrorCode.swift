@@ -137,7 +137,7 @@ package struct Failure: Error, Sendable, Equatable, CustomStringConvertible {
     package var code: ErrorCode
     /// One sentence that says what to do. Contains no secret: the creator of the message has masked header values,
     /// credentials and query strings of URLs.
-    package var message: String { didSet { message = message.clipped(to: Self.maxMessage) } }
+    package var message: String { didSet { message = message.truncated(toBytes: Self.maxMessage) } }
     /// The pause that the server asked for in Retry-After, however long. nil if there was no such field.
     package let requestedPause: Duration?
     /// The same, but at most an hour: a worker does not wait longer because of one response.
@@ -149,7 +149,7 @@ package struct Failure: Error, Sendable, Equatable, CustomStringConvertible {
 
     package init(_ code: ErrorCode, _ message: String, retryAfter: Duration? = nil, isFinal: Bool = false) {
         (self.code, requestedPause, self.isFinal) = (code, retryAfter, isFinal)
-        self.message = message.clipped(to: Self.maxMessage)
+        self.message = message.truncated(toBytes: Self.maxMessage)
     }
 
     /// Bytes. Longer messages are cut: a server's words may be in them.

@@ -64,7 +64,7 @@ extension Job {
             throw Invalid(field: field.name, reason: reason)
         }
         if let name = unknownLimits.min(by: { $0.utf8.lexicographicallyPrecedes($1.utf8) }) {
-            throw Invalid(field: name.clipped(to: JobField.shownName), reason: JobField.unknownLimitRule)
+            throw Invalid(field: name.truncated(toBytes: JobField.shownName), reason: JobField.unknownLimitRule)
         }
         urls = [json["url"]?.string].compactMap(\.self) + (json["urls"]?.array ?? []).compactMap(\.string)
         guard !urls.isEmpty else { throw Invalid(field: "url", reason: "is missing") }

@@ -1,6 +1,6 @@
 extension String {
     /// The text, or its first `bytes` bytes and "…". What a server sends may be long, and ends in messages and in Redis.
-    package func clipped(to bytes: Int) -> String {
+    package func truncated(toBytes bytes: Int) -> String {
         guard utf8.count > bytes else { return self }
         var end = utf8.index(utf8.startIndex, offsetBy: bytes)
         // Not in the middle of a character.

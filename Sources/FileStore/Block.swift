@@ -66,10 +66,10 @@ final class Block: @unchecked Sendable {
     }
 
     /// Moves bytes that are not worth a write of their own into a block of `pool` that is just large enough. If the
-    /// block has fewer than `worthwhile` bytes, these are all of its bytes; otherwise the bytes after the file's last
+    /// block has fewer than `minBytes` bytes, these are all of its bytes; otherwise the bytes after the file's last
     /// whole page. nil if there are none.
-    func cutRemainder(worthwhile: Int, pool: BlockPool) -> Block? {
-        let rest = count < worthwhile ? count : Int(end % Int64(Self.alignment))
+    func cutRemainder(minBytes: Int, pool: BlockPool) -> Block? {
+        let rest = count < minBytes ? count : Int(end % Int64(Self.alignment))
         guard rest > 0 else { return nil }
         let first = end - Int64(rest)
         let pages = (Int(first % Int64(Self.alignment)) + rest + Self.alignment - 1) / Self.alignment

@@ -115,7 +115,8 @@ final class FilePartial: Partial {
             // The token names a run's first generation. A new job has no other files.
             alone: request.isNew && generation == request.run)
         let output = OutputFile(
-            descriptor: hidden.descriptor, path: store.path, durability: store.options.durability, digest: digest)
+            descriptor: hidden.descriptor, diskWriter: store.diskWriter, durability: store.options.durability,
+            digest: digest)
         let opened = Opened(output: output, hidden: hidden, target: target)
         state.withLock { $0.phase = .open(opened) }
         do throws(TransferError) {
@@ -156,7 +157,7 @@ final class FilePartial: Partial {
         await opened?.output.waitForDigest()
         let commit = fileCommit(of: whole.size) { () throws(TransferError) in
             guard let opened = self.opened else { throw .cancelled }
-            try opened.output.cut(to: whole.size)
+            try opened.output.truncate(to: whole.size)
             return try self.check(whole, opened)
         }
         return try await finish(commit, try await store.onDisk { () throws(TransferError) in try commit.run() })
@@ -265,7 +266,7 @@ final class FilePartial: Partial {
 
     func exists() async -> Bool {
         guard let traces else { return false }
-        return await store.path.blocking.run { traces.hidden.directory.status(of: traces.hidden.name) != nil }
+        return await store.diskWriter.blocking.run { traces.hidden.directory.status(of: traces.hidden.name) != nil }
     }
 
     func discard(soon: Bool) async {
@@ -279,6 +280,6 @@ final class FilePartial: Partial {
             // The last reference closes the file. It must not be released under the lock.
             withExtendedLifetime(before) {}
         }
-        if soon { store.commits.deferWork(unlink) } else { await store.path.blocking.run(unlink) }
+        if soon { store.commits.deferWork(unlink) } else { await store.diskWriter.blocking.run(unlink) }
     }
 }

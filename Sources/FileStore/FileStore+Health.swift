@@ -30,7 +30,7 @@ extension FileStore {
 
     /// The space of the file system; nil if the file system does not report it.
     package func space() async -> Space? {
-        await path.blocking.run {
+        await diskWriter.blocking.run {
             var status = statvfs()
             guard fstatvfs(self.directory.descriptor, &status) == 0 else { return nil }
             let free = Int64(status.f_bavail) * Int64(status.f_frsize) - self.options.minFree
@@ -39,7 +39,7 @@ extension FileStore {
     }
 
     /// The memory between the network and the disk, used or not: bytes.
-    package var blockBytes: Int { path.pool.bytes }
+    package var blockBytes: Int { diskWriter.pool.bytes }
 
     /// Whether the minimum of space and an inode are free.
     private func hasSpace() -> Bool {

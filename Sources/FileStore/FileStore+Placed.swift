@@ -9,7 +9,7 @@ extension FileStore {
     /// The keys of the jobs that have given a file in `folder` its final name, and of which a hidden file still proves
     /// that. Some may have been settled.
     package func placedKeys(in folder: String) async -> Set<String> {
-        await path.blocking.run { [self] in
+        await diskWriter.blocking.run { [self] in
             guard let directory = directory.beneath(folder), let names = try? directory.names() else { return [] }
             let hidden = names.compactMap(HiddenName.init).filter { name in
                 name.kind == .proof || directory.status(of: name.text).map { $0.st_nlink > 1 } == true
@@ -21,7 +21,7 @@ extension FileStore {
     /// Whether a hidden file proves that the file at `path` is that of another job than `key`, or whether that cannot
     /// be found out.
     package func mayBelongToAnotherJob(_ path: String, besides key: String) async -> Bool {
-        await self.path.blocking.run { [self] in
+        await self.diskWriter.blocking.run { [self] in
             guard let name = path.pathParts.last,
                 let directory = directory.beneath(path.pathParts.dropLast().joined(separator: "/")),
                 let status = directory.status(of: name), status.st_nlink > 1 || naming(in: directory) != .link

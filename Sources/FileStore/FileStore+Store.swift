@@ -7,7 +7,7 @@ package import HaulStorage
 extension FileStore: DurableStore {
     package var name: String { root }
 
-    package func fault() async -> String? { await path.blocking.run { self.faultNow() } }
+    package func fault() async -> String? { await diskWriter.blocking.run { self.faultNow() } }
 
     package func begin(_ request: FileRequest, generation: String, suggested: String) -> any Partial {
         FilePartial(self, request, generation: generation, suggested: suggested)
@@ -28,7 +28,7 @@ extension FileStore: DurableStore {
             guard let name = left.partial, let hidden = HiddenFile.open(name, fulfilling: resume, in: target.directory)
             else { return .nothing }
             let output = OutputFile(
-                descriptor: hidden.descriptor, path: self.path, durability: self.options.durability,
+                descriptor: hidden.descriptor, diskWriter: self.diskWriter, durability: self.options.durability,
                 written: resume.offsets)
             return .partial(
                 FilePartial(
@@ -39,7 +39,7 @@ extension FileStore: DurableStore {
 
     package func held(_ file: CompletedFile, for request: FileRequest, fencing: Bool) async -> HeldFile? {
         guard let target = try? await target(of: file.file, for: request) else { return nil }
-        return await path.blocking.run { () -> HeldFile? in
+        return await diskWriter.blocking.run { () -> HeldFile? in
             guard target.isOwn(file, store: self) else { return nil }
             guard fencing else { return HeldFile() }
             guard let left = try? Takeover(of: request.key, in: target.directory, by: request.run) else {
@@ -62,35 +62,35 @@ extension FileStore: DurableStore {
 
     // MARK: Files that belong to no run
 
-    package func discard(_ location: PartialLocation) async { await path.blocking.run { self.unlink(location) } }
+    package func discard(_ location: PartialLocation) async { await diskWriter.blocking.run { self.unlink(location) } }
 
     package func discardUnplaced(_ locations: [PartialLocation]) async {
-        await path.blocking.run { for location in locations { self.unlinkUnplaced(location) } }
+        await diskWriter.blocking.run { for location in locations { self.unlinkUnplaced(location) } }
     }
 
     package func delete(_ file: String, _ identity: FinishedIdentity) async {
-        await path.blocking.run { self.unlinkFinished(file, identity) }
+        await diskWriter.blocking.run { self.unlinkFinished(file, identity) }
     }
 
     package func leftovers(olderThan age: Int64) async -> [Leftover] {
-        await path.blocking.run { self.leftoversNow(olderThan: age) }
+        await diskWriter.blocking.run { self.leftoversNow(olderThan: age) }
     }
 
     package func remove(_ leftovers: [Leftover]) async -> [Leftover] {
-        await path.blocking.run { leftovers.filter { self.unlink($0) } }
+        await diskWriter.blocking.run { leftovers.filter { self.unlink($0) } }
     }
 
     package func runDeferredWork() async {
         await commits.runDeferredWork()
         // A program with one user leaves nothing beside the files.
         guard options.id != nil, naming != .link else { return }
-        await path.blocking.run { NameLock.removeFile(in: self.directory) }
+        await diskWriter.blocking.run { NameLock.removeFile(in: self.directory) }
     }
 
     /// Runs `body`, which may block, on the disk's threads.
     func onDisk<T: Sendable>(
         _ body: @escaping @Sendable () throws(TransferError) -> T
     ) async throws(TransferError) -> T {
-        try await path.blocking.run(body)
+        try await diskWriter.blocking.run(body)
     }
 }

@@ -28,7 +28,7 @@ package final class FileStore: Sendable {
     let options: Options
     /// How finished files get their names; nil if that could not be found out, for example because the disk was full.
     package let naming: NamingMethod?
-    let path: WritePath
+    let diskWriter: DiskWriter
     let commits: GroupCommit
     private let current: OpenRoot
     /// Until this time there is plenty of space: monotonic nanoseconds.
@@ -43,7 +43,7 @@ package final class FileStore: Sendable {
     /// - Throws: `io` with a sentence about what is wrong with the directory. A full disk is wrong only if the root has
     ///   no id yet.
     package init(
-        root base: String, folder: String = "", options: Options = Options(), path: WritePath = WritePath()
+        root base: String, folder: String = "", options: Options = Options(), diskWriter: DiskWriter = DiskWriter()
     ) throws(Failure) {
         let top = open(base, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard top >= 0 else {
@@ -54,7 +54,7 @@ package final class FileStore: Sendable {
             throw Self.refusal("the folder \(folder) of the root \(base) cannot be used", errno)
         }
         let (root, descriptor) = (folder.isEmpty ? base : "\(base)/\(folder)", directory.descriptor)
-        (self.base, self.folder, self.root, self.options, self.path) = (base, folder, root, options, path)
+        (self.base, self.folder, self.root, self.options, self.diskWriter) = (base, folder, root, options, diskWriter)
         id = try Self.identify(directory, root, as: options.id)
         // A program with one user may be killed at any time, and no other process cleans up after it. So no test file
         // is made where it is known what the file system supports.
@@ -62,7 +62,7 @@ package final class FileStore: Sendable {
             options.id != nil && Volume.isLocal(descriptor)
             ? .link : NamingMethod.probe(directory, by: options.id != nil)
         current = OpenRoot(directory)
-        commits = GroupCommit(current, path.blocking, groups: Volume.isLocal(descriptor))
+        commits = GroupCommit(current, diskWriter.blocking, groups: Volume.isLocal(descriptor))
     }
 
     /// Opens a root that workers have used before.

@@ -11,7 +11,7 @@ final class FileWriter: BodySink {
     private static let fast: Double = 8_000_000
 
     /// Slow streams write at least this much at once, in whole pages: a quarter of a small block.
-    private static let worthwhile = Block.smallSize / 4
+    private static let minWrite = Block.smallSize / 4
 
     private struct State: Sendable {
         var position: Int64
@@ -26,13 +26,13 @@ final class FileWriter: BodySink {
     }
 
     private let file: OutputFile
-    private let path: WritePath
+    private let diskWriter: DiskWriter
     private let wake: @Sendable () -> Void
     private let state: Mutex<State>
 
     init(file: OutputFile, offset: Int64, wake: @escaping @Sendable () -> Void) {
         self.file = file
-        self.path = file.path
+        diskWriter = file.diskWriter
         self.wake = wake
         state = Mutex(State(position: offset))
         file.attach(self)
@@ -48,7 +48,7 @@ final class FileWriter: BodySink {
                 else { return .wait }
                 if let rest {
                     block.append(rest.bytes.baseAddress!, rest.count)
-                    path.release(rest)
+                    diskWriter.release(rest)
                 }
                 state.block = block
             }
@@ -74,11 +74,11 @@ final class FileWriter: BodySink {
     func releaseMemory() {
         state.withLock { state in
             guard let block = state.block, !block.isForRemainder else { return }
-            let rest = block.cutRemainder(worthwhile: Self.worthwhile, pool: path.pool)
+            let rest = block.cutRemainder(minBytes: Self.minWrite, pool: diskWriter.pool)
             if block.count > 0 {
                 submit(&state)
             } else {
-                path.release(block)
+                diskWriter.release(block)
             }
             state.block = rest
         }
@@ -91,7 +91,7 @@ final class FileWriter: BodySink {
             if block.count > 0 {
                 submit(&state)
             } else {
-                path.release(block)
+                diskWriter.release(block)
                 state.block = nil
             }
         }
@@ -135,12 +135,12 @@ final class FileWriter: BodySink {
     private func takeBlock(_ state: inout State, at offset: Int64, for minBytes: Int = 0) -> Block? {
         if file.digestIsBehind(orCall: wake) { return nil }
         let block: Block?
-        if state.isFast, let large = path.pool.takeLarge() {
+        if state.isFast, let large = diskWriter.pool.takeLarge() {
             block = large
         } else {
             // A fast stream waits for a large block while it has blocks under way; otherwise it accepts a small one. So
             // a few fast streams cannot take all small blocks as well.
-            block = path.pool.take(large: state.isFast && state.pending > 0, orCall: wake)
+            block = diskWriter.pool.take(large: state.isFast && state.pending > 0, orCall: wake)
         }
         block?.prepare(at: offset, for: minBytes)
         if state.block == nil { state.begun = monotonicNanoseconds() }

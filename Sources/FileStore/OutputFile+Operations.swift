@@ -5,7 +5,7 @@ import HaulExecutors
 package import HaulHTTP
 import Synchronization
 
-/// Operations that block. They run on the write path's own threads.
+/// Operations that block. They run on the writer's own threads.
 extension OutputFile {
     /// Makes the received bytes durable and returns what is durable. Hands over half-filled blocks, waits for
     /// everything that was handed over so far, and syncs the file. So the result is never ahead of the disk. With
@@ -21,11 +21,11 @@ extension OutputFile {
     ) async throws(TransferError) -> T {
         for writer in state.withLock({ $0.writers }) { writer.handOver() }
         await waitForQueue()
-        return try await path.blocking.run { () throws(TransferError) in
+        return try await diskWriter.blocking.run { () throws(TransferError) in
             if let error = self.error { throw error }
             let (written, durable) = self.state.withLock { ($0.written, $0.durable) }
             if written != durable {
-                if self.durability == .disk { try self.sync { self.path.sync(self.descriptor) } }
+                if self.durability == .disk { try self.sync { self.diskWriter.sync(self.descriptor) } }
                 self.state.withLock { $0.durable = written }
             }
             return body(written)
@@ -119,7 +119,7 @@ extension OutputFile {
     /// Writes the first bytes of a file, all at once. Blocks.
     package func write(_ bytes: [UInt8]) throws(TransferError) {
         if let systemError = bytes.withUnsafeBytes({ bytes in
-            bytes.isEmpty ? nil : path.writeAll(descriptor, bytes.baseAddress!, bytes.count, at: 0)
+            bytes.isEmpty ? nil : diskWriter.writeAll(descriptor, bytes.baseAddress!, bytes.count, at: 0)
         }) {
             let error = TransferError(file: "the file cannot be written", systemError)
             fail(error)
@@ -129,10 +129,10 @@ extension OutputFile {
     }
 
     /// Releases what was reserved beyond the file's `size` bytes, once all of them are written. Blocks.
-    package func cut(to size: Int64) throws(TransferError) {
+    package func truncate(to size: Int64) throws(TransferError) {
         if let error { throw error }
         guard ftruncate(descriptor, Int(size)) == 0 else {
-            throw TransferError(file: "the file cannot be cut to its size", errno)
+            throw TransferError(file: "the file cannot be truncated to its size", errno)
         }
     }
 
@@ -149,7 +149,7 @@ extension OutputFile {
     /// Syncs what is written, and with `attributes` all other metadata, as the durability requires. Blocks.
     package func sync(attributes: Bool = false) throws(TransferError) {
         if durability == .disk {
-            try sync { attributes ? (fsync(descriptor) == 0 ? 0 : errno) : path.sync(descriptor) }
+            try sync { attributes ? (fsync(descriptor) == 0 ? 0 : errno) : diskWriter.sync(descriptor) }
         } else if let error {
             throw error
         }
@@ -169,7 +169,8 @@ extension OutputFile {
     /// The hexadecimal digest of the first `size` bytes, all of which must be written. Costs little if the digest given
     /// at the start has kept up. Bytes that it has not hashed are read back. Blocks.
     package func digest(_ algorithm: Job.Checksum.Algorithm, size: Int64) throws(TransferError) -> String {
-        let running = digest.flatMap { $0.algorithm == algorithm ? $0 : nil } ?? RunningDigest(algorithm, path: path)
+        let running =
+            digest.flatMap { $0.algorithm == algorithm ? $0 : nil } ?? RunningDigest(algorithm, diskWriter: diskWriter)
         return try running.finish(reading: descriptor, to: size, dropCache: durability == .disk)
     }
 

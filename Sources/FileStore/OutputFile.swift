@@ -52,7 +52,7 @@ package final class OutputFile: BodyDestination {
 
     package let descriptor: Int32
     package let durability: Durability
-    let path: WritePath
+    let diskWriter: DiskWriter
     let state: Mutex<State>
     let digest: RunningDigest?
     /// Bytes that come in order are hashed while they are written.
@@ -69,13 +69,14 @@ package final class OutputFile: BodyDestination {
     ///   - written: The bytes that are durable already.
     ///   - digest: Computed over the bytes that come in order from byte 0, while they are written.
     package init(
-        descriptor: Int32, path: WritePath, durability: Durability = .disk, written: ByteIntervals = ByteIntervals(),
+        descriptor: Int32, diskWriter: DiskWriter, durability: Durability = .disk,
+        written: ByteIntervals = ByteIntervals(),
         digest: Job.Checksum.Algorithm? = nil
     ) {
         self.descriptor = descriptor
-        self.path = path
+        self.diskWriter = diskWriter
         self.durability = durability
-        self.digest = digest.map { RunningDigest($0, path: path) }
+        self.digest = digest.map { RunningDigest($0, diskWriter: diskWriter) }
         state = Mutex(State(written: written, durable: written))
     }
 
@@ -83,7 +84,7 @@ package final class OutputFile: BodyDestination {
         // Blocks in progress and running calls hold the file, so the descriptors are no longer in use. Closing may
         // block.
         let descriptors = [descriptor] + state.withLock { $0.direct.map { [$0] } ?? [] }
-        path.blocking.perform { for descriptor in descriptors { close(descriptor) } }
+        diskWriter.blocking.perform { for descriptor in descriptors { close(descriptor) } }
     }
 
     /// The bytes that `pwrite` has written, including those that were there before.
@@ -114,7 +115,7 @@ package final class OutputFile: BodyDestination {
 
     package func sink(at offset: Int64, wake: @escaping @Sendable () async -> Bool) -> any BodySink {
         // If the body needs no block any more, another body may get it.
-        FileWriter(file: self, offset: offset) { [pool = path.pool] in
+        FileWriter(file: self, offset: offset) { [pool = diskWriter.pool] in
             Task { if await !wake() { pool.wakeNext() } }
         }
     }
@@ -125,8 +126,8 @@ package final class OutputFile: BodyDestination {
 
     func submit(_ block: Block, from writer: FileWriter) {
         digest?.offer(block)
-        path.record(waiting: 1)
-        let maxThreads = path.threadsForFile
+        diskWriter.record(waiting: 1)
+        let maxThreads = diskWriter.threadsForFile
         let needsThread = state.withLock { state in
             state.submitted += 1
             state.queue.append(QueuedBlock(block: block, writer: writer))
@@ -134,7 +135,7 @@ package final class OutputFile: BodyDestination {
             state.threads += 1
             return true
         }
-        if needsThread { path.submit { self.writeQueue() } }
+        if needsThread { diskWriter.submit { self.writeQueue() } }
     }
 
     /// Writes the waiting blocks. On a writer thread.
@@ -146,11 +147,11 @@ package final class OutputFile: BodyDestination {
                 return next
             }
             guard let next else { return }
-            path.record(waiting: -1)
+            diskWriter.record(waiting: -1)
             write(next.block)
             next.writer.blockWritten()
         }
-        path.submit { self.writeQueue() }
+        diskWriter.submit { self.writeQueue() }
     }
 
     /// True if too many blocks wait for the digest. Then `wake` is called when the digest has caught up.
@@ -170,7 +171,7 @@ package final class OutputFile: BodyDestination {
         } else {
             range = block.offset..<block.offset
         }
-        path.release(block)
+        diskWriter.release(block)
         let waiting = state.withLock { state in
             state.written.insert(range)
             state.completed += 1
@@ -190,8 +191,8 @@ package final class OutputFile: BodyDestination {
         if last - first >= 4 * page, let direct = directDescriptor(for: block) {
             let (head, body) = (Int(first - block.offset), Int(last - first))
             let start = monotonicNanoseconds()
-            let error = path.writeAll(direct, bytes + head, body, at: first)
-            path.recordDirectWrite(monotonicNanoseconds() - start)
+            let error = diskWriter.writeAll(direct, bytes + head, body, at: first)
+            diskWriter.recordDirectWrite(monotonicNanoseconds() - start)
             if let error {
                 guard error == EINVAL else { return error }
                 // Some file systems accept O_DIRECT at open and refuse it at write.
@@ -206,27 +207,27 @@ package final class OutputFile: BodyDestination {
 
     private func writeCached(_ bytes: UnsafeRawPointer, _ count: Int, at offset: Int64) -> Int32? {
         guard count > 0 else { return nil }
-        if let error = path.writeAll(descriptor, bytes, count, at: offset) { return error }
+        if let error = diskWriter.writeAll(descriptor, bytes, count, at: offset) { return error }
         let isDue = state.withLock { state in
             state.cached += Int64(count)
             guard durability == .disk, state.cached >= Self.cacheLimit else { return false }
             state.cached = 0
             return true
         }
-        if isDue { path.blocking.submit { self.dropCache() } }
+        if isDue { diskWriter.blocking.submit { self.dropCache() } }
         return nil
     }
 
     private func dropCache() {
         guard error == nil else { return }
-        try? sync { path.sync(descriptor) }
+        try? sync { diskWriter.sync(descriptor) }
         posix_fadvise(descriptor, 0, 0, Int32(POSIX_FADV_DONTNEED))
     }
 
     private func directDescriptor(for block: Block) -> Int32? {
         // On a disk that falls behind, the page cache combines small writes, and holds what the durability allows it to
         // hold. On other disks the page cache costs more than the disk, because filling it is slow.
-        if durability == .process || !block.isLarge, path.isDiskBehind { return nil }
+        if durability == .process || !block.isLarge, diskWriter.isDiskBehind { return nil }
         return state.withLock { state in
             guard state.isDirectPossible else { return nil }
             if state.direct == nil {

@@ -29,16 +29,16 @@ final class RunningDigest: @unchecked Sendable {
     private static let maxQueuedBlocks = 8
 
     let algorithm: Job.Checksum.Algorithm
-    private let writePath: WritePath
+    private let diskWriter: DiskWriter
     private let state = Mutex(State())
     // Not locked, because only one thread at a time uses them: the one in `hashQueuedBlocks`, and later the one in
     // `finish`.
     private let context: OpaquePointer
     private var hashedEnd: Int64 = 0
 
-    init(_ algorithm: Job.Checksum.Algorithm, path: WritePath) {
+    init(_ algorithm: Job.Checksum.Algorithm, diskWriter: DiskWriter) {
         self.algorithm = algorithm
-        writePath = path
+        self.diskWriter = diskWriter
         context = EVP_MD_CTX_new()
         begin()
     }
@@ -64,7 +64,7 @@ final class RunningDigest: @unchecked Sendable {
             state.isRunning = true
             return true
         }
-        if start { writePath.blocking.submit { self.hashQueuedBlocks() } }
+        if start { diskWriter.blocking.submit { self.hashQueuedBlocks() } }
     }
 
     /// True if too many blocks wait for hashing. Then `wake` is called when the digest has caught up.
@@ -104,7 +104,7 @@ final class RunningDigest: @unchecked Sendable {
             guard let block else { return }
             EVP_DigestUpdate(context, block.bytes.baseAddress, block.count)
             hashedEnd = block.end
-            writePath.release(block)
+            diskWriter.release(block)
         }
     }
 

@@ -111,10 +111,9 @@ package struct RedisURL: Sendable, Equatable {
         var hostAndPath = text
         if let at = text.lastIndex(of: "@") {
             let credentials = text[..<at].split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
-            user = credentials[0].isEmpty ? nil : Self.decode(credentials[0])
             // Without a colon the whole text is the password, as in redis-cli.
-            password = credentials.count > 1 ? Self.decode(credentials[1]) : Self.decode(credentials[0])
-            if credentials.count == 1 { user = nil }
+            if credentials.count > 1, !credentials[0].isEmpty { user = Self.decode(credentials[0]) }
+            password = Self.decode(credentials[credentials.count - 1])
             hostAndPath = text[text.index(after: at)...]
         }
         var path = hostAndPath.split(separator: "/", omittingEmptySubsequences: false)
@@ -152,7 +151,7 @@ package struct RedisURL: Sendable, Equatable {
         return .tcp(host: host.isEmpty ? "127.0.0.1" : String(host), port: port)
     }
 
-    /// Reads an address as a cluster writes it: `host:port`, with an IPv6 address not in brackets.
+    /// Reads an address as a cluster writes it: `host:port`, where an IPv6 address has no brackets.
     ///
     /// - Parameter node: The node that sent the address. An empty host means the host of this node.
     static func clusterAddress(_ text: Substring, of node: Address?) -> Address? {

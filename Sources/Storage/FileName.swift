@@ -43,7 +43,7 @@ package enum FileName {
     package static func numbered(_ name: String, _ number: Int) -> String {
         let (stem, suffix) = split(name)
         let ending = " (\(number))" + suffix
-        return cut(stem, to: 255 - ending.utf8.count) + ending
+        return truncated(stem, to: 255 - ending.utf8.count) + ending
     }
 
     /// Whether `name` is `original` with a number.
@@ -94,12 +94,12 @@ package enum FileName {
     private static func shorten(_ name: String) -> String {
         guard name.utf8.count > 255 else { return name }
         let (stem, suffix) = split(name)
-        let short = cut(stem, to: 255 - suffix.utf8.count)
+        let short = truncated(stem, to: 255 - suffix.utf8.count)
         return suffix.isEmpty ? trimmed(short) : short + suffix
     }
 
     /// Works on scalars: combining marks can make the whole name one character.
-    private static func cut(_ text: String, to count: Int) -> String {
+    private static func truncated(_ text: String, to count: Int) -> String {
         var (kept, remaining) = (String.UnicodeScalarView(), count)
         for scalar in text.unicodeScalars {
             remaining -= UTF8.width(scalar)

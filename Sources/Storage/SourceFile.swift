@@ -15,7 +15,7 @@ package protocol SourceFile: AnyObject, Sendable {
     var version: SourceVersion { get }
 
     /// The number of bytes that should be read at once.
-    var portion: Int64 { get }
+    var readSize: Int64 { get }
 
     /// Reads a range of the file.
     ///
@@ -29,21 +29,23 @@ package protocol SourceFile: AnyObject, Sendable {
 }
 
 extension SourceFile {
-    package var portion: Int64 { 256 << 10 }
+    package var readSize: Int64 { 256 << 10 }
 }
 
 /// Identifies one version of a file that is sent.
 package struct SourceVersion: Sendable, Equatable {
     /// Bytes.
     package let size: Int64
-    /// What else the store distinguishes versions by, in a format of its own.
-    package let mark: String
+    /// What the store tells versions of the same size apart by, such as an ETag. The format is the store's own.
+    package let validator: String
 
-    package init(size: Int64, mark: String) { (self.size, self.mark) = (size, mark) }
+    package init(size: Int64, validator: String) { (self.size, self.validator) = (size, validator) }
 
     /// The version of a file in a directory. `modified` is its time of modification in nanoseconds.
-    package init(size: Int64, modified: Int64, inode: UInt64) { self.init(size: size, mark: "\(modified) \(inode)") }
+    package init(size: Int64, modified: Int64, inode: UInt64) {
+        self.init(size: size, validator: "\(modified) \(inode)")
+    }
 
     /// The text that a resume point keeps.
-    package var text: String { "\(size) \(mark)" }
+    package var text: String { "\(size) \(validator)" }
 }

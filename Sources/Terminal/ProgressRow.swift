@@ -51,12 +51,12 @@ package struct ProgressRow {
         let percent = fraction.map { "\(Int($0 * 100))%" } ?? ""
         var line =
             name.printable.shortened(to: layout.name).padded(to: layout.name) + "  " + percent.aligned(to: 4)
-        if let note { return (line + "  " + note.printable).cut(to: width).trimmed }
+        if let note { return (line + "  " + note.printable).truncated(to: width).trimmed }
         if layout.bar > 0 { line += " " + bar(layout.bar, isUnicode) + " " }
         if layout.size > 0 { line += "  " + Units.amount(received, of: total).aligned(to: layout.size) }
         if layout.speed > 0 { line += "  " + Units.speed(speed).aligned(to: layout.speed) }
         if layout.eta > 0 { line += "  " + (eta.map(Units.duration) ?? "").aligned(to: layout.eta) }
-        return line.cut(to: width).trimmed
+        return line.truncated(to: width).trimmed
     }
 
     private func bar(_ width: Int, _ isUnicode: Bool) -> String {

@@ -25,7 +25,7 @@ extension String {
     }
 
     /// Its beginning, in at most `width` columns. A cut is marked with an ellipsis.
-    package func cut(to width: Int) -> String {
+    package func truncated(to width: Int) -> String {
         guard Columns.of(self) > width else { return self }
         return Self.fitting(unicodeScalars, width - 1) + (width > 0 ? "…" : "")
     }

@@ -69,7 +69,7 @@ package struct Table {
     }
 
     private func cell(_ text: String, _ column: Column, _ width: Int, isLast: Bool) -> String {
-        let text = column.keepsEnd ? text.tail(of: width) : text.cut(to: width)
+        let text = column.keepsEnd ? text.tail(of: width) : text.truncated(to: width)
         if column.isNumber { return text.aligned(to: width) }
         return isLast ? text : text.padded(to: width)
     }

@@ -249,7 +249,7 @@ extension API {
             }
             let filter = JobFilter(place)
             if let problem = filter.problem { throw APIError(422, .badRequest, "\(problem). Nothing was requested.") }
-            change.filter = AuditLog.cut("\(state.map { "state=\($0.rawValue) " } ?? "")\(filter)", to: 300)
+            change.filter = AuditLog.truncated("\(state.map { "state=\($0.rawValue) " } ?? "")\(filter)", to: 300)
             (ids, isWhole) = try await reader.ids(in: state, filter, limit: Int(limit))
         }
         change.select(ids)
@@ -341,7 +341,7 @@ extension API {
     ) async throws -> ServerResponse {
         let changes = try SettingsJSON.changes(try Self.read(body))
         let names = changes.map(\.description).joined(separator: " ")
-        (change.action, change.settings) = ("set", AuditLog.cut(names, to: 500))
+        (change.action, change.settings) = ("set", AuditLog.truncated(names, to: 500))
         for change in changes { try await change.make(in: queue) }
         await reads.removeAll()
         return Self.json(200, SettingsJSON.text(try await queue.configuration(), isOperator: true))

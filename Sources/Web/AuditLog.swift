@@ -41,7 +41,7 @@ final class AuditLog: Sendable {
     /// - Parameter name: As the client gives it; nil for a token.
     func signInFailed(_ name: String?, from client: ClientAddress, _ reason: String) {
         var metadata: Logger.Metadata = ["address": "\(client)", "reason": .string(reason)]
-        metadata["user"] = name.map { .string(Self.cut($0, to: 64)) }
+        metadata["user"] = name.map { .string(Self.truncated($0, to: 64)) }
         refused("sign-in failed", metadata)
     }
 
@@ -80,13 +80,13 @@ final class AuditLog: Sendable {
     func failed(_ change: ChangeRecord, of queue: Queue, by caller: Caller, _ error: APIError) {
         var metadata = Self.metadata(change, queue, caller)
         metadata["error"] = .string(error.code.rawValue)
-        metadata["reason"] = .string(Self.cut(error.message, to: 300))
+        metadata["reason"] = .string(Self.truncated(error.message, to: 300))
         log.warning("change failed, possibly in part", metadata: metadata)
     }
 
     func refusedChange(of path: [String], by caller: Caller) {
         var metadata = Self.metadata(caller)
-        metadata["path"] = .string(Self.cut(path.joined(separator: "/"), to: 200))
+        metadata["path"] = .string(Self.truncated(path.joined(separator: "/"), to: 200))
         refused("change refused: the user is a viewer", metadata)
     }
 
@@ -101,7 +101,7 @@ final class AuditLog: Sendable {
         var metadata = Self.metadata(caller)
         metadata["queue"] = .string(queue.text)
         metadata["id"] = .string(id)
-        metadata["file"] = .string(Self.cut(file, to: 300))
+        metadata["file"] = .string(Self.truncated(file, to: 300))
         log.notice("sends the file of a job", metadata: metadata)
     }
 
@@ -116,7 +116,7 @@ final class AuditLog: Sendable {
                     }()
             })
         else { return }
-        log.warning("Redis failed", metadata: ["reason": .string(Self.cut(reason, to: 300))])
+        log.warning("Redis failed", metadata: ["reason": .string(Self.truncated(reason, to: 300))])
     }
 
     func redisAnswered() {
@@ -144,7 +144,7 @@ final class AuditLog: Sendable {
         metadata["action"] = .string(change.action)
         metadata["queue"] = .string(queue.name.text)
         metadata["jobs"] = change.jobs.map { "\($0)" }
-        if !change.ids.isEmpty { metadata["ids"] = .string(cut(change.ids.joined(separator: " "), to: 500)) }
+        if !change.ids.isEmpty { metadata["ids"] = .string(truncated(change.ids.joined(separator: " "), to: 500)) }
         metadata["batch"] = change.batch.map { .string($0) }
         metadata["schedule"] = change.schedule.map { .string($0) }
         metadata["where"] = change.filter.map { .string($0) }
@@ -152,7 +152,7 @@ final class AuditLog: Sendable {
         return metadata
     }
 
-    static func cut(_ text: String, to length: Int) -> String {
+    static func truncated(_ text: String, to length: Int) -> String {
         text.unicodeScalars.count <= length
             ? text : String(String.UnicodeScalarView(text.unicodeScalars.prefix(length))) + "…"
     }

@@ -37,7 +37,7 @@ extension QueueReaderCache {
     /// there are many. nil if this user of Redis may not use HSCAN.
     func memberIDs(of batch: String, in state: BatchState) async throws -> [String]? {
         let now = ContinuousClock.now
-        members = members.filter { $0.value.read + Self.age(of: $0.value.ids) > now }
+        members = members.filter { $0.value.readAt + Self.age(of: $0.value.ids) > now }
         if let known = members[batch] { return known.ids[state] ?? [] }
         let ids: [BatchState: [String]]
         do throws(RedisError) { ids = try await queue.members(ofBatch: batch) } catch {

@@ -2,28 +2,32 @@ import HaulBus
 import HaulContract
 import HaulRedis
 
-// Figures of many jobs. All are computed from samples of a limited size, which the queue's overview, hosts, workers and
-// facets share, so that an open page costs Redis the same with a thousand jobs and with a million.
+// Statistics over many jobs. They are computed from samples of a limited size, which the overview, hosts, workers and
+// facets of a queue share. So an open page costs Redis the same with a thousand jobs and with a million.
 
 extension QueueReaderCache {
-    /// How many running jobs one call reads, and how many of the newest ended jobs are counted.
+    /// The running jobs that one call reads.
     private static let maxRunning = 2000
+    /// The newest jobs of any other state that are counted.
     private static let maxListed = 1000
-    /// How many waiting elements are read, in how many pieces from the whole queue, and how often.
-    private static let piecesOfSample = 20
-    private static let lengthOfPiece = 10
-    private static let ageOfSample: Duration = .seconds(5)
-    /// How many hosts are described.
+    /// The facts of running jobs are read again after this time.
+    private static let maxFactsAge: Duration = .milliseconds(850)
+    /// A sample of the waiting jobs has this many chunks, spread evenly over the queue.
+    private static let sampleChunks = 20
+    private static let sampleChunkLength = 10
+    private static let maxSampleAge: Duration = .seconds(5)
+    /// The hosts, or groups of failures, that a response lists.
     private static let maxHosts = 50
-    /// The time that one number of a host's failures stands for, in milliseconds, and how many numbers there are.
-    private static let failureStep: Int64 = 300_000
-    private static let failureSteps = 12
+    /// Failures are counted in intervals of five minutes, for one hour.
+    private static let failureInterval: Int64 = 300_000
+    private static let failureIntervals = 12
 
     // MARK: Samples
 
-    /// What is known of the running jobs. Of more than 2000 each call reads the next 2000.
+    /// The facts of the running jobs, by id. If there are more than `maxRunning`, each call reads the next batch and
+    /// keeps what earlier calls have read.
     func runningFacts() async throws -> [String: JobFacts] {
-        if let read = factsRead, read + .milliseconds(850) > .now { return facts }
+        if let readAt = factsReadAt, readAt + Self.maxFactsAge > .now { return facts }
         let task = factsTask ?? Task { try await readRunningFacts() }
         factsTask = task
         defer { if factsTask == task { factsTask = nil } }
@@ -33,18 +37,18 @@ extension QueueReaderCache {
 
     private func readRunningFacts() async throws {
         let ids = try await runningIDs()
-        if nextFact >= ids.count { nextFact = 0 }
-        let batch = ids[nextFact..<min(nextFact + Self.maxRunning, ids.count)]
+        if nextFactsIndex >= ids.count { nextFactsIndex = 0 }
+        let batch = ids[nextFactsIndex..<min(nextFactsIndex + Self.maxRunning, ids.count)]
         for (id, fields) in zip(batch, try await queue.fields(JobFacts.fields, of: batch)) {
             facts[id] = JobFacts(fields)
         }
-        nextFact = batch.endIndex
+        nextFactsIndex = batch.endIndex
         let current = Set(ids)
         facts = facts.filter { current.contains($0.key) }
-        factsRead = .now
+        factsReadAt = .now
     }
 
-    /// The newest jobs of a state that has an index by time, with the time of the index. Only new ones are read.
+    /// The facts of the newest jobs in a state whose index is sorted by time. Reads only those that are not cached yet.
     func listedFacts(in state: JobState) async throws -> [ListedJob: JobFacts] {
         let newest = try await queue.listed(in: state, from: 0, limit: Self.maxListed)
         let known = listed[state] ?? [:]
@@ -59,15 +63,15 @@ extension QueueReaderCache {
         return all
     }
 
-    /// Waiting jobs from all parts of the queue; none if this user of Redis may not read elements.
+    /// A sample of the waiting jobs, from all parts of the queue. Empty if the Redis user may not read the elements.
     func waitingSample() async throws -> [ListedJob] {
-        if let waiting, waiting.read + Self.ageOfSample > .now { return waiting.jobs }
+        if let waiting, waiting.readAt + Self.maxSampleAge > .now { return waiting.jobs }
         let lists = try await queue.waitingLists()
         var jobs: [ListedJob] = []
-        let stride = max(Self.lengthOfPiece, lists.count / Self.piecesOfSample)
+        let stride = max(Self.sampleChunkLength, lists.count / Self.sampleChunks)
         do throws(RedisError) {
-            for start in Swift.stride(from: 0, to: lists.count, by: stride).prefix(Self.piecesOfSample + 1) {
-                jobs += try await queue.listed(in: .queued, from: start, limit: Self.lengthOfPiece, lists)
+            for start in Swift.stride(from: 0, to: lists.count, by: stride).prefix(Self.sampleChunks + 1) {
+                jobs += try await queue.listed(in: .queued, from: start, limit: Self.sampleChunkLength, lists)
             }
         } catch {
             guard error.code == .noPermission else { throw error }
@@ -77,9 +81,9 @@ extension QueueReaderCache {
         return jobs
     }
 
-    // MARK: Answers
+    // MARK: Responses
 
-    /// How many jobs of a state have which property.
+    /// The jobs of a state, counted by host, worker, kind, batch, reason to wait and error.
     func facets(_ state: JobState) async throws -> String {
         let now = try await queue.timestamp()
         var json = JSONObject()
@@ -114,11 +118,12 @@ extension QueueReaderCache {
         return json.text
     }
 
-    /// The newest failures by error and host, the most frequent first: how many, and when in the last hour.
+    /// Groups the failures by error and host, the largest group first. Each group has its count and a histogram of the
+    /// last hour.
     func failureGroups(_ failures: [ListedJob: JobFacts], now: Int64) -> String {
         struct Group: Hashable { let error, host: String }
         let groups = Dictionary(grouping: failures) { Group(error: $0.value.error ?? "unknown", host: $0.value.host) }
-        // The host decides last, so that groups of one size and error do not swap places between two updates.
+        // Groups of equal size are sorted by error and host, so that they keep their order from one update to the next.
         let first = groups.sorted {
             ($1.value.count, $0.key.error, $0.key.host) < ($0.value.count, $1.key.error, $1.key.host)
         }.prefix(Self.maxHosts)
@@ -129,23 +134,23 @@ extension QueueReaderCache {
             json.set("count", failures.count)
             json.set("retryable", failures.contains { $0.value.retryable ?? false })
             json.set("recent", failures.count { ($0.key.timestamp ?? 0) > now - 1_200_000 })
-            json.set("hour", json: Self.hour(failures.compactMap(\.key.timestamp), now: now))
+            json.set("hour", json: Self.failureHistogram(failures.compactMap(\.key.timestamp), now: now))
             return json.text
         }
         return "[\(texts.joined(separator: ","))]"
     }
 
-    /// The numbers of `times` in each five minutes of the last hour, the oldest first.
-    private static func hour(_ times: some Sequence<Int64>, now: Int64) -> String {
-        var numbers = [Int](repeating: 0, count: failureSteps)
+    /// A JSON array with the number of `times` in each interval of the last hour, the oldest interval first.
+    private static func failureHistogram(_ times: some Sequence<Int64>, now: Int64) -> String {
+        var counts = [Int](repeating: 0, count: failureIntervals)
         for time in times {
-            let place = Int((max(0, now - time)) / failureStep)
-            if place < failureSteps { numbers[failureSteps - 1 - place] += 1 }
+            let intervalsAgo = Int((max(0, now - time)) / failureInterval)
+            if intervalsAgo < failureIntervals { counts[failureIntervals - 1 - intervalsAgo] += 1 }
         }
-        return "[\(numbers.map(String.init).joined(separator: ","))]"
+        return "[\(counts.map(String.init).joined(separator: ","))]"
     }
 
-    /// The hosts that jobs run at, wait for or failed at, and those with limits.
+    /// The hosts that have running, waiting or recently failed jobs, and those with limits. The busiest come first.
     func hosts() async throws -> String {
         let now = try await queue.timestamp()
         let running = Dictionary(grouping: try await runningFacts().values, by: \.host)
@@ -156,7 +161,7 @@ extension QueueReaderCache {
             $0.maskedURL.flatMap(MaskedURL.host) ?? "unknown"
         }
         let sampled = sample.values.reduce(0) { $0 + $1.count }
-        let undecided = max(0, lists.count - deferred.values.reduce(0, +))
+        let notDeferred = max(0, lists.count - deferred.values.reduce(0, +))
         let limits = try await queue.configuration().limits.filter { HostLimit.accepts($0.value) }
         var names = Set(running.keys).union(deferred.keys).union(limits.keys).union(sample.keys)
         for (host, jobs) in failed where jobs.contains(where: { ($0.key.timestamp ?? 0) > now - 3_600_000 }) {
@@ -176,10 +181,10 @@ extension QueueReaderCache {
             json.set("waiting", jobs.count { $0.waiting == "host" })
             json.set("speed", jobs.reduce(0) { $0 + $1.speed })
             json.set("deferred", deferred[host] ?? 0)
-            // An estimate: no index tells for which host an element in the queue is.
-            json.set("queued", sampled == 0 ? 0 : undecided * (sample[host]?.count ?? 0) / sampled)
+            // An estimate from the sample, because the queue has no index of hosts.
+            json.set("queued", sampled == 0 ? 0 : notDeferred * (sample[host]?.count ?? 0) / sampled)
             json.set("failed", times.count)
-            json.set("hour", json: Self.hour(times, now: now))
+            json.set("hour", json: Self.failureHistogram(times, now: now))
             json.set("backoff_until", backoffs[host].flatMap { $0 > now ? $0 : nil })
             if let limit = limits[host] { json.set("limits", json: limit) }
             return json.text
@@ -191,7 +196,7 @@ extension QueueReaderCache {
         return json.text
     }
 
-    /// The counts that tell how a queue is, for a list of all queues.
+    /// A queue's row in the list of all queues.
     func summary() async throws -> String {
         let stats = try await queue.stats()
         var json = JSONObject()

@@ -24,7 +24,7 @@ extension QueueReaderCache {
 
     /// The ids of running jobs. They are read once a second at most, and less often if there are many.
     func runningIDs() async throws -> [String] {
-        if let running, running.read + .milliseconds(max(900, running.ids.count / 2)) > .now { return running.ids }
+        if let running, running.readAt + .milliseconds(max(900, running.ids.count / 2)) > .now { return running.ids }
         let ids = try await queue.runningIDs()
         running = (ids, .now)
         return ids

@@ -7,19 +7,19 @@ actor QueueReaderCache {
     nonisolated let queue: Queue
 
     /// The ids of running jobs, and those of ended members of batches, with the time of their reading.
-    var running: (ids: [String], read: ContinuousClock.Instant)?
-    var members: [String: (ids: [BatchState: [String]], read: ContinuousClock.Instant)] = [:]
-    /// What was last read of running jobs, and when.
+    var running: (ids: [String], readAt: ContinuousClock.Instant)?
+    var members: [String: (ids: [BatchState: [String]], readAt: ContinuousClock.Instant)] = [:]
+    /// The facts of running jobs, and when they were last read.
     var facts: [String: JobFacts] = [:]
-    var factsRead: ContinuousClock.Instant?
-    /// The read that is under way, which all calls share.
+    var factsReadAt: ContinuousClock.Instant?
+    /// The read in progress, which all callers share.
     var factsTask: Task<Void, any Error>?
-    /// The index of the running job that is read next.
-    var nextFact = 0
-    /// What was read of the newest jobs of a state. A key has the timestamp at which its job got there.
+    /// The index of the first running job that the next read covers.
+    var nextFactsIndex = 0
+    /// The facts of the newest jobs of each state. A `ListedJob` has the timestamp at which the job entered the state.
     var listed: [JobState: [ListedJob: JobFacts]] = [:]
     /// Some waiting jobs, and when they were read.
-    var waiting: (jobs: [ListedJob], read: ContinuousClock.Instant)?
+    var waiting: (jobs: [ListedJob], readAt: ContinuousClock.Instant)?
     /// The history of past hours, by their number since 1970.
     private var hours: [Int64: [HistoryMinute]] = [:]
 

@@ -8,7 +8,7 @@ import Synchronization
 /// What all activities of this worker share. Some of it may change while the worker runs.
 final class Downloads: Sendable {
     private struct State {
-        var context: DownloadContext
+        var context: ActivityContext
         /// The configuration in effect.
         var configuration: WorkerConfiguration
     }
@@ -26,7 +26,7 @@ final class Downloads: Sendable {
         settings.clientCertificate = configuration.clientCertificate
         engine = TransferEngine(configuration: settings)
         hosts = HostLimits(maxPerHost: configuration.connectionsPerHost)
-        var context = DownloadContext(
+        var context = ActivityContext(
             store: store, engine: engine, hosts: hosts, connections: configuration.connections,
             connectTimeout: configuration.connectTimeout, stallTimeout: configuration.stallTimeout)
         context.limit = configuration.limitRate.map { TokenBucket(bytesPerSecond: $0) }
@@ -36,7 +36,7 @@ final class Downloads: Sendable {
         state = Mutex(State(context: context, configuration: configuration))
     }
 
-    private func context(_ files: QueueFiles) -> DownloadContext {
+    private func context(_ files: QueueFiles) -> ActivityContext {
         var context = state.withLock { $0.context }
         (context.store, context.sources) = (files.store, files.sources)
         return context

@@ -23,7 +23,7 @@ enum Stores {
     /// - Throws: `Failure` with a sentence for the operator.
     static func open(_ configuration: WorkerConfiguration, _ log: Logger) throws(Failure) -> [QueueFiles] {
         let bucket = configuration.bucket.map { open($0, configuration, log) }
-        let path = WritePath()
+        let diskWriter = DiskWriter()
         var known: [String: QueueFiles] = [:]
         var files: [QueueFiles] = []
         for folder in configuration.queues.map(\.folder) {
@@ -36,7 +36,7 @@ enum Stores {
                     sources: try sources(configuration, folder, beside: bucket))
             } else {
                 next = QueueFiles(
-                    store: try open(folder, configuration, path), sources: try sources(configuration, folder))
+                    store: try open(folder, configuration, diskWriter), sources: try sources(configuration, folder))
             }
             known[folder] = next
             files.append(next)
@@ -45,14 +45,14 @@ enum Stores {
     }
 
     private static func open(
-        _ folder: String, _ configuration: WorkerConfiguration, _ path: WritePath
+        _ folder: String, _ configuration: WorkerConfiguration, _ diskWriter: DiskWriter
     ) throws(Failure) -> any DurableStore {
         var options = FileStore.Options()
         options.minFree = configuration.minFree
         options.durability = configuration.durability
         options.attributes.mode = configuration.fileMode
         options.attributes.keepsRemoteTime = configuration.keepsRemoteTime
-        return try FileStore(root: configuration.root, folder: folder, options: options, path: path)
+        return try FileStore(root: configuration.root, folder: folder, options: options, diskWriter: diskWriter)
     }
 
     private static func open(

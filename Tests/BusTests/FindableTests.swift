@@ -87,9 +87,9 @@ import Testing
         var ids: Set<String> = []
         let keys = try await f.redis.send(Command("KEYS", "haul:*")).array?.compactMap(\.string) ?? []
         for key in keys {
-            guard let (name, of) = KeyName.read(key.dropFirst(f.queue.keys.prefix.count)) else { continue }
+            guard let (name, subject) = KeyName.read(key.dropFirst(f.queue.keys.prefix.count)) else { continue }
             switch name {
-            case .job, .spec, .offsets: ids.insert(of)
+            case .job, .spec, .offsets: ids.insert(subject)
             case .jobs, .held, .deferredHost, .deferredKind:
                 let elements = try await f.redis.send(Command("LRANGE", key, 0, -1)).array?.compactMap(\.bytes) ?? []
                 for element in elements {

@@ -29,7 +29,7 @@ import Testing
     @Test("a response that delivered enough is replaced at once, and a short one delays new connections")
     func breaks() {
         var failures = ConnectionFailures(written: 0)
-        let short = ConnectionFailures.worthwhile - 1
+        let short = ConnectionFailures.minUsefulBytes - 1
         let delays = [short, short, short + 1, short].map { failures.broke(after: $0, Self.broken) }
         #expect(delays == [2, 4, 0, 2])
         failures.recordCompletePart()

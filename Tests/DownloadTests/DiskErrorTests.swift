@@ -78,7 +78,7 @@ import Testing
         latch.open()
         var options = FileStore.Options()
         options.minFree = 1 << 60
-        let full = DownloadContext(
+        let full = ActivityContext(
             store: try FileStore(root: bench.directory.path, options: options), engine: bench.context.engine)
         let download = Download(
             job: job, token: "t", key: String(repeating: "a", count: 40), resume: resume, completed: nil,

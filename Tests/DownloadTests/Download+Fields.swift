@@ -8,7 +8,7 @@ extension Download {
     /// A run that asks `mayCommit` before it commits, unless `isLeaseHeld` is true.
     convenience init(
         job: Job, token: String, key: String, resume: ResumePoint?, completed: CompletedFile?, clock: SharedClock,
-        context: DownloadContext, isLeaseHeld: @escaping @Sendable () -> Bool = { false },
+        context: ActivityContext, isLeaseHeld: @escaping @Sendable () -> Bool = { false },
         mayCommit: @escaping @Sendable () async -> Bool, report: @escaping @Sendable (ActivityEvent) -> Void
     ) {
         var assignment = Assignment(job: job, token: token, key: key, clock: clock)
@@ -26,7 +26,7 @@ struct TestHost: RunHost {
     func report(_ event: ActivityEvent) { onEvent(event) }
 }
 
-extension DownloadContext {
+extension ActivityContext {
     /// Fewer connections than a worker has, so that tests know how many there are.
     init(store: any Store, engine: TransferEngine) {
         self.init(

@@ -11,14 +11,14 @@ import Testing
 /// Runs downloads one after the other, as workers with a shared directory do.
 final class DownloadBench: Sendable {
     let directory = TemporaryDirectory()
-    let context: DownloadContext
+    let context: ActivityContext
     let events = Mutex<[String]>([])
 
     /// - Parameter write: Replaces `pwrite`.
     init(
         _ change: (inout TransferEngine.Configuration) -> Void = { _ in },
         attributes: FileAttributes = FileAttributes(),
-        write: @escaping WritePath.Write = { pwrite($0, $1, $2, Int($3)) }
+        write: @escaping DiskWriter.Write = { pwrite($0, $1, $2, Int($3)) }
     ) throws {
         var configuration = TransferEngine.Configuration()
         configuration.policy = .unrestricted
@@ -26,8 +26,8 @@ final class DownloadBench: Sendable {
         var options = FileStore.Options()
         options.attributes = attributes
         let store = try FileStore(
-            root: directory.path, options: options, path: WritePath(blocks: 4, write: write))
-        context = DownloadContext(store: store, engine: TransferEngine(configuration: configuration))
+            root: directory.path, options: options, diskWriter: DiskWriter(blocks: 4, write: write))
+        context = ActivityContext(store: store, engine: TransferEngine(configuration: configuration))
     }
 
     func download(

@@ -16,7 +16,7 @@ import Testing
     private static let together = 40
 
     private let root = TemporaryDirectory()
-    private let path = WritePath()
+    private let diskWriter = DiskWriter()
     private let store: FileStore
     /// For each sync of the file system: the number of files, and how many of them had their names.
     private let syncs = Shared<[(files: Int, named: Int)]>([])
@@ -24,7 +24,7 @@ import Testing
     init() throws { store = try FileStore(root: root.path) }
 
     private func commits(canSync: Bool = true) -> GroupCommit {
-        GroupCommit(OpenRoot(store.directory), path.blocking, groups: true) { [syncs, root] _ in
+        GroupCommit(OpenRoot(store.directory), diskWriter.blocking, groups: true) { [syncs, root] _ in
             let names = root.names
             let named = names.filter { !$0.hasPrefix(".") }.count
             syncs.change { $0.append((names.count - named, named)) }
@@ -38,10 +38,10 @@ import Testing
     ) -> FileCommit {
         FileCommit(
             durability: durability,
-            write: { [root, path] () throws(TransferError) in
+            write: { [root, diskWriter] () throws(TransferError) in
                 try before()
                 let descriptor = open(root.path + "/.\(name)", O_RDWR | O_CREAT | O_EXCL, 0o644)
-                let output = OutputFile(descriptor: descriptor, path: path, durability: durability)
+                let output = OutputFile(descriptor: descriptor, diskWriter: diskWriter, durability: durability)
                 try output.write(Array(name.utf8))
                 return FileCommit.Written(output: output, checksum: name, hasAttributes: false)
             },
@@ -147,10 +147,11 @@ import Testing
         // may report an error for the pipe while it syncs the others.
         let pipe = FileCommit(
             durability: .disk,
-            write: { [path, root] () throws(TransferError) in
+            write: { [diskWriter, root] () throws(TransferError) in
                 mkfifo(root.path + "/.pipe", 0o600)
                 return FileCommit.Written(
-                    output: OutputFile(descriptor: open(root.path + "/.pipe", O_RDWR), path: path), checksum: nil,
+                    output: OutputFile(descriptor: open(root.path + "/.pipe", O_RDWR), diskWriter: diskWriter),
+                    checksum: nil,
                     hasAttributes: false)
             },
             mayName: { true },

@@ -12,9 +12,9 @@ import Testing
 
 @Suite("The output file")
 struct OutputFileTests {
-    /// A path that counts each write when it begins, and holds it until the latch is opened.
-    private func heldPath(until gate: Latch, _ began: Shared<Int> = Shared(0)) -> WritePath {
-        WritePath(blocks: 2) { descriptor, bytes, count, offset in
+    /// A writer that counts each write when it begins, and holds it until the latch is opened.
+    private func heldWriter(until gate: Latch, _ began: Shared<Int> = Shared(0)) -> DiskWriter {
+        DiskWriter(blocks: 2) { descriptor, bytes, count, offset in
             began.change { $0 += 1 }
             gate.wait()
             return pwrite(descriptor, bytes, count, Int(offset))
@@ -23,8 +23,8 @@ struct OutputFileTests {
 
     @Test("several writers at odd offsets, with checkpoints in between, leave exactly their bytes")
     func writers() async throws {
-        let path = WritePath(blocks: 4, smallBlocks: 4)
-        let file = OutputFile(descriptor: temporaryDescriptor(), path: path)
+        let diskWriter = DiskWriter(blocks: 4, smallBlocks: 4)
+        let file = OutputFile(descriptor: temporaryDescriptor(), diskWriter: diskWriter)
         let all = testBytes(9_000_000)
         let edges = [0, 1_234_567, 3_000_000, 6_000_001, 9_000_000]
         try await withThrowingTaskGroup { group in
@@ -55,7 +55,8 @@ struct OutputFileTests {
     func checkpoint() async throws {
         let (gate, writes) = (Latch(), Shared(0))
         let file = OutputFile(
-            descriptor: temporaryDescriptor(), path: heldPath(until: gate, writes), written: ByteIntervals([0..<10]))
+            descriptor: temporaryDescriptor(), diskWriter: heldWriter(until: gate, writes),
+            written: ByteIntervals([0..<10]))
         let writer = FileWriter(file: file, offset: 10) {}
         try await feed(testBytes(5000), to: writer)
         let checkpoint = Task { try await file.checkpoint() }
@@ -70,7 +71,7 @@ struct OutputFileTests {
 
     @Test("a full disk is distinguished from other errors, stays with the file, and loses no earlier bytes")
     func diskFull() async throws {
-        let path = WritePath(blocks: 2) { descriptor, bytes, count, offset in
+        let diskWriter = DiskWriter(blocks: 2) { descriptor, bytes, count, offset in
             guard offset < 131_072 else {
                 errno = ENOSPC
                 return -1
@@ -78,7 +79,7 @@ struct OutputFileTests {
             // A short write, as on a disk that is nearly full.
             return pwrite(descriptor, bytes, min(count, 5000), Int(offset))
         }
-        let file = OutputFile(descriptor: temporaryDescriptor(), path: path)
+        let file = OutputFile(descriptor: temporaryDescriptor(), diskWriter: diskWriter)
         let writer = FileWriter(file: file, offset: 0) {}
         await #expect(throws: TransferError.self) {
             for _ in 0..<100 {
@@ -94,7 +95,7 @@ struct OutputFileTests {
 
     @Test("a real full device is reported as a full disk")
     func fullDevice() async throws {
-        let file = OutputFile(descriptor: open("/dev/full", O_RDWR), path: WritePath(blocks: 2))
+        let file = OutputFile(descriptor: open("/dev/full", O_RDWR), diskWriter: DiskWriter(blocks: 2))
         let writer = FileWriter(file: file, offset: 0) {}
         try await feed(testBytes(1000), to: writer)
         try? await writer.finish()
@@ -110,11 +111,11 @@ struct OutputFileTests {
             connection.send(testBytes(100_000))
         }
         defer { server.stop() }
-        let path = WritePath(blocks: 2) { _, _, _, _ in
+        let diskWriter = DiskWriter(blocks: 2) { _, _, _, _ in
             errno = systemError
             return -1
         }
-        let file = OutputFile(descriptor: temporaryDescriptor(), path: path)
+        let file = OutputFile(descriptor: temporaryDescriptor(), diskWriter: diskWriter)
         let engine = localEngine()
         let error = await thrown { () async throws(TransferError) in
             try await engine.start(localRequest(server.url)).receive(into: file, at: 0)
@@ -141,13 +142,13 @@ struct OutputFileTests {
     @Test("reserving takes space without changing the length, and truncating frees it")
     func reserve() async throws {
         let descriptor = temporaryDescriptor()
-        let file = OutputFile(descriptor: descriptor, path: WritePath(blocks: 1))
+        let file = OutputFile(descriptor: descriptor, diskWriter: DiskWriter(blocks: 1))
         try file.reserve(10 << 20)
         var status = stat()
         fstat(descriptor, &status)
         #expect(status.st_size == 0)
         #expect(status.st_blocks * 512 >= 10 << 20)
-        try file.cut(to: 0)
+        try file.truncate(to: 0)
         fstat(descriptor, &status)
         #expect(status.st_blocks * 512 < 1 << 20)
     }
@@ -155,7 +156,7 @@ struct OutputFileTests {
     @Test("a length that is only announced reserves 256 MiB, and further parts follow the bytes that arrive")
     func reserveAhead() async throws {
         let descriptor = temporaryDescriptor()
-        let file = OutputFile(descriptor: descriptor, path: WritePath(blocks: 1))
+        let file = OutputFile(descriptor: descriptor, diskWriter: DiskWriter(blocks: 1))
         func allocated() -> Int {
             var status = stat()
             fstat(descriptor, &status)
@@ -167,17 +168,17 @@ struct OutputFileTests {
         #expect(allocated() < 300 << 20)
         #expect(file.reserveAhead(of: 100 << 20) == nil)
         #expect(allocated() >= 456 << 20, "\(allocated())")
-        try file.cut(to: 0)
+        try file.truncate(to: 0)
     }
 
     @Test("a further part that leaves too little free is a full disk")
     func reserveTooFarAhead() async throws {
-        let file = OutputFile(descriptor: temporaryDescriptor(), path: WritePath(blocks: 1))
+        let file = OutputFile(descriptor: temporaryDescriptor(), diskWriter: DiskWriter(blocks: 1))
         try file.reserve(1 << 30)
         file.reservation.withLock { $0.minFree = 1 << 60 }
         #expect(file.reserveAhead(of: 1 << 20) == nil)
         #expect(file.reserveAhead(of: 200 << 20) == ENOSPC)
-        try file.cut(to: 0)
+        try file.truncate(to: 0)
     }
 
     @Test("what is reserved grows with what has arrived, and is at most half of what is free")
@@ -196,7 +197,7 @@ struct OutputFileTests {
 
     @Test("a file that can never fit is too large, and one that does not fit now is a full disk")
     func reserveTooMuch() async throws {
-        let file = OutputFile(descriptor: temporaryDescriptor(), path: WritePath(blocks: 1))
+        let file = OutputFile(descriptor: temporaryDescriptor(), diskWriter: DiskWriter(blocks: 1))
         let never = #expect(throws: TransferError.self) { try file.reserve(1 << 60) }
         #expect(never?.code == .tooLarge)
         let later = #expect(throws: TransferError.self) { try file.reserve(1, minFree: 1 << 60) }
@@ -213,7 +214,7 @@ struct OutputFileTests {
             connection.send(body)
         }
         defer { server.stop() }
-        let path = WritePath(blocks: 1, smallBlocks: 2, writers: 1) { descriptor, bytes, count, offset in
+        let diskWriter = DiskWriter(blocks: 1, smallBlocks: 2, writers: 1) { descriptor, bytes, count, offset in
             usleep(500)
             return pwrite(descriptor, bytes, count, Int(offset))
         }
@@ -221,7 +222,8 @@ struct OutputFileTests {
         try await withThrowingTaskGroup { group in
             for _ in 0..<40 {
                 group.addTask {
-                    let file = OutputFile(descriptor: temporaryDescriptor(), path: path, durability: .process)
+                    let file = OutputFile(
+                        descriptor: temporaryDescriptor(), diskWriter: diskWriter, durability: .process)
                     let end = try await engine.start(localRequest(server.url)).receive(into: file, at: 0)
                     #expect(end.bytes == 400_000)
                     #expect(contents(file.descriptor) == body)
@@ -238,14 +240,14 @@ struct OutputFileTests {
     func digest(_ algorithm: Job.Checksum.Algorithm, _ inOrder: Bool) async throws {
         let bytes = testBytes(3_000_000)
         let file = OutputFile(
-            descriptor: temporaryDescriptor(), path: WritePath(blocks: 4), digest: inOrder ? algorithm : nil)
+            descriptor: temporaryDescriptor(), diskWriter: DiskWriter(blocks: 4), digest: inOrder ? algorithm : nil)
         let later = FileWriter(file: file, offset: 1_000_001) {}
         let first = FileWriter(file: file, offset: 0) {}
         try await feed(Array(bytes[1_000_001...]), to: later)
         try await feed(Array(bytes[..<1_000_001]), to: first)
         try? await later.finish()
         try? await first.finish()
-        let expected = RunningDigest(algorithm, path: WritePath(blocks: 1))
+        let expected = RunningDigest(algorithm, diskWriter: DiskWriter(blocks: 1))
         let copy = temporaryDescriptor()
         _ = pwrite(copy, bytes, bytes.count, 0)
         await file.waitForDigest()
@@ -259,7 +261,7 @@ struct OutputFileTests {
     func writtenOver(_ isLast: Bool) async throws {
         let (first, other) = (testBytes(400_000), testBytes(400_000, from: 7_000_000))
         let file = OutputFile(
-            descriptor: temporaryDescriptor(), path: WritePath(blocks: 4, writers: 1), digest: .sha256)
+            descriptor: temporaryDescriptor(), diskWriter: DiskWriter(blocks: 4, writers: 1), digest: .sha256)
         let (running, late) = (FileWriter(file: file, offset: 0) {}, FileWriter(file: file, offset: 300_000) {})
         if isLast {
             try await feed(first, to: running)
@@ -275,7 +277,7 @@ struct OutputFileTests {
         await file.waitForDigest()
         let copy = temporaryDescriptor()
         _ = pwrite(copy, contents(file.descriptor), 400_000, 0)
-        let expected = try RunningDigest(.sha256, path: WritePath(blocks: 1))
+        let expected = try RunningDigest(.sha256, diskWriter: DiskWriter(blocks: 1))
             .finish(reading: copy, to: 400_000, dropCache: false)
         #expect(try file.digest(.sha256, size: 400_000) == expected)
         Glibc.close(copy)
@@ -283,7 +285,7 @@ struct OutputFileTests {
 
     @Test("sha256 is right for no bytes and for abc")
     func knownDigests() async throws {
-        let file = OutputFile(descriptor: temporaryDescriptor(), path: WritePath(blocks: 1), digest: .sha256)
+        let file = OutputFile(descriptor: temporaryDescriptor(), diskWriter: DiskWriter(blocks: 1), digest: .sha256)
         #expect((try file.digest(.sha256, size: 0)).hasPrefix("e3b0c44298fc1c149afbf4c8996fb924"))
         let writer = FileWriter(file: file, offset: 0) {}
         try await feed(Array("abc".utf8), to: writer)
@@ -301,7 +303,7 @@ struct OutputFileTests {
         socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0, &ends)
         defer { close(ends[0]) }
         do {
-            let file = OutputFile(descriptor: ends[1], path: heldPath(until: gate))
+            let file = OutputFile(descriptor: ends[1], diskWriter: heldWriter(until: gate))
             let writer = FileWriter(file: file, offset: 0) {}
             try await feed(testBytes(1000), to: writer)
             writer.end()
@@ -316,7 +318,7 @@ struct OutputFileTests {
     func reportedOnce() async throws {
         let calls = Shared(0)
         let second = DispatchSemaphore(value: 0)
-        let path = WritePath(
+        let diskWriter = DiskWriter(
             blocks: 2,
             sync: { _ in
                 let number = calls.change { count in
@@ -331,7 +333,7 @@ struct OutputFileTests {
                 _ = second.wait(timeout: .now() + 0.3)
                 return EIO
             })
-        let file = OutputFile(descriptor: temporaryDescriptor(), path: path)
+        let file = OutputFile(descriptor: temporaryDescriptor(), diskWriter: diskWriter)
         let writer = FileWriter(file: file, offset: 0) {}
         try await feed(testBytes(5000), to: writer)
         try? await writer.finish()
@@ -346,7 +348,7 @@ struct OutputFileTests {
     @Test("a failed sync stays with the file, and nothing is durable after it")
     func failedSync() async throws {
         // A device that accepts every write and refuses every sync.
-        let file = OutputFile(descriptor: open("/dev/null", O_RDWR), path: WritePath(blocks: 2))
+        let file = OutputFile(descriptor: open("/dev/null", O_RDWR), diskWriter: DiskWriter(blocks: 2))
         let writer = FileWriter(file: file, offset: 0) {}
         try await feed(testBytes(1000), to: writer)
         let first = await #expect(throws: TransferError.self) { try await file.checkpoint() }

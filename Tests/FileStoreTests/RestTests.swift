@@ -11,8 +11,8 @@ import Testing
 struct RestTests {
     @Test("more paused streams than there are blocks keep their bytes, and wait for nothing")
     func holders() async throws {
-        let path = WritePath(blocks: 1, smallBlocks: 1)
-        let file = OutputFile(descriptor: temporaryDescriptor(), path: path)
+        let diskWriter = DiskWriter(blocks: 1, smallBlocks: 1)
+        let file = OutputFile(descriptor: temporaryDescriptor(), diskWriter: diskWriter)
         let all = testBytes(200_000)
         let writers = (0..<20).map { FileWriter(file: file, offset: Int64($0) * 10_000) {} }
         for half in [0, 5000] {
@@ -32,15 +32,16 @@ struct RestTests {
 
     @Test("a remainder that spans the end of a large block of the file is whole", arguments: [1, 100, 4097, 20_000])
     func acrossTheEnd(_ before: Int) async throws {
-        let path = WritePath(blocks: 2, smallBlocks: 1)
-        let file = OutputFile(descriptor: temporaryDescriptor(), path: path)
+        let diskWriter = DiskWriter(blocks: 2, smallBlocks: 1)
+        let file = OutputFile(descriptor: temporaryDescriptor(), diskWriter: diskWriter)
         let offset = Block.largeSize - before
         let all = testBytes(60_000)
         let writer = FileWriter(file: file, offset: Int64(offset)) {}
         try await feed(Array(all[..<30_000]), to: writer)
         writer.releaseMemory()
         // The other writer takes the only small block, so a slow stream must use a large one.
-        let other = FileWriter(file: OutputFile(descriptor: temporaryDescriptor(), path: path), offset: 0) {}
+        let other = FileWriter(file: OutputFile(descriptor: temporaryDescriptor(), diskWriter: diskWriter), offset: 0) {
+        }
         try await feed([0], to: other)
         for start in stride(from: 30_000, to: all.count, by: 15_000) {
             try await feed(Array(all[start..<start + 15_000]), to: writer)
@@ -55,8 +56,8 @@ struct RestTests {
     @Test("bytes that continue in a large block near its end are whole", arguments: [1, 4096, 12_288, 15_000])
     func shortlyBeforeTheEnd(_ before: Int) async throws {
         // The only small block ends so many bytes before a large block of the file would end.
-        let path = WritePath(blocks: 2, smallBlocks: 1)
-        let file = OutputFile(descriptor: temporaryDescriptor(), path: path)
+        let diskWriter = DiskWriter(blocks: 2, smallBlocks: 1)
+        let file = OutputFile(descriptor: temporaryDescriptor(), diskWriter: diskWriter)
         let offset = (Block.largeSize - before) / Block.alignment * Block.alignment - Block.smallSize
         let all = testBytes(Block.smallSize + 60_000)
         let writer = FileWriter(file: file, offset: Int64(offset)) {}
@@ -72,11 +73,11 @@ struct RestTests {
         "paused streams write whole pages in between, and all bytes arrive", arguments: [0, 1, 4095, 70_001])
     func pages(_ offset: Int) async throws {
         let edges = Shared<[Int]>([])
-        let path = WritePath(blocks: 1, smallBlocks: 2) { descriptor, bytes, count, offset in
+        let diskWriter = DiskWriter(blocks: 1, smallBlocks: 2) { descriptor, bytes, count, offset in
             edges.change { $0.append(Int(offset) + count) }
             return pwrite(descriptor, bytes, count, Int(offset))
         }
-        let file = OutputFile(descriptor: temporaryDescriptor(), path: path)
+        let file = OutputFile(descriptor: temporaryDescriptor(), diskWriter: diskWriter)
         let all = testBytes(700_000)
         let writer = FileWriter(file: file, offset: Int64(offset)) {}
         var (position, piece) = (0, 1)

@@ -8,22 +8,22 @@ import Testing
 
 @Suite("The writer threads")
 struct WriterThreadTests {
-    /// Two files on one path with two threads. Writes are counted when they begin, and held until the gate is opened.
+    /// Two files of one writer with two threads. Writes are counted when they begin, and held until the gate is opened.
     private final class Bench: Sendable {
         let gate = Latch()
         let began: Shared<[Int32: Int]>
-        let path: WritePath
+        let diskWriter: DiskWriter
         let files: [OutputFile]
 
         init() {
             let (gate, began) = (gate, Shared([Int32: Int]()))
-            path = WritePath(blocks: 8, writers: 2) { descriptor, bytes, count, offset in
+            diskWriter = DiskWriter(blocks: 8, writers: 2) { descriptor, bytes, count, offset in
                 began.change { $0[descriptor, default: 0] += 1 }
                 gate.wait()
                 return pwrite(descriptor, bytes, count, Int(offset))
             }
             self.began = began
-            files = [path, path].map { OutputFile(descriptor: temporaryDescriptor(), path: $0) }
+            files = [diskWriter, diskWriter].map { OutputFile(descriptor: temporaryDescriptor(), diskWriter: $0) }
         }
 
         /// Hands `count` blocks of 5,000 bytes to the writers.
@@ -57,7 +57,7 @@ struct WriterThreadTests {
     @Test("both threads write the same file if the disk is slow") func slowDisk() async throws {
         let bench = Bench()
         // The moving average takes an eighth of the sample.
-        bench.path.recordDirectWrite(1_000_000_000)
+        bench.diskWriter.recordDirectWrite(1_000_000_000)
         let file = bench.files[0]
         let writer = try await bench.submit(4, to: file)
         try await eventually { bench.writes(of: file) == 2 }

@@ -9,7 +9,7 @@ import Testing
 @Suite("The body of a response")
 struct BodyTests {
     private let engine = localEngine()
-    private let path = WritePath(blocks: 4)
+    private let diskWriter = DiskWriter(blocks: 4)
 
     /// A server that sends `head`, then `body` in pieces of a few KiB, and then runs `after`.
     private func server(
@@ -25,7 +25,7 @@ struct BodyTests {
         }
     }
 
-    private func file() -> OutputFile { OutputFile(descriptor: temporaryDescriptor(), path: path) }
+    private func file() -> OutputFile { OutputFile(descriptor: temporaryDescriptor(), diskWriter: diskWriter) }
 
     @Test(
         "a body is written to the file at any offset", arguments: [0, 1, 4096, 65_535, 1_048_575, 3_000_001])

@@ -117,7 +117,7 @@ struct ConnectionTests {
         let started = Shared<Transfer?>(nil)
         for path in ["head", "body"] {
             isAsked.value = false
-            let file = OutputFile(descriptor: temporaryDescriptor(), path: WritePath(blocks: 2))
+            let file = OutputFile(descriptor: temporaryDescriptor(), diskWriter: DiskWriter(blocks: 2))
             let task = Task { [engine] in
                 await thrown { () async throws(TransferError) in
                     let transfer = try await engine.start(localRequest("http://127.0.0.1:\(server.port)/\(path)"))

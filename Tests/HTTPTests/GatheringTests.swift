@@ -79,7 +79,7 @@ struct GatheringTests {
         var request = localRequest(url)
         request.stallTimeout = stallTimeout
         let transfer = try await engine.start(request)
-        let file = OutputFile(descriptor: temporaryDescriptor(), path: WritePath(blocks: 2))
+        let file = OutputFile(descriptor: temporaryDescriptor(), diskWriter: DiskWriter(blocks: 2))
         return (transfer, Task { try await transfer.receive(into: file) })
     }
 

@@ -80,7 +80,7 @@ struct HTTP2Tests {
         }
         let front = try await HTTP2Front(before: origin, certificates)
         let engine = engine(certificates)
-        let file = OutputFile(descriptor: temporaryDescriptor(), path: WritePath(blocks: 2))
+        let file = OutputFile(descriptor: temporaryDescriptor(), diskWriter: DiskWriter(blocks: 2))
         let transfer = try await engine.start(localRequest(front.url("/a")))
         #expect(transfer.head.length == .chunked)
         if isCut {

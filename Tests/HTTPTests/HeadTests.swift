@@ -77,7 +77,7 @@ struct HeadTests {
         defer { server.stop() }
         var request = localRequest(server.url)
         request.method = method
-        let file = OutputFile(descriptor: temporaryDescriptor(), path: WritePath(blocks: 2))
+        let file = OutputFile(descriptor: temporaryDescriptor(), diskWriter: DiskWriter(blocks: 2))
         let end = try await engine.start(request).receive(into: file, at: 0)
         #expect(end == TransferEnd(0, .length))
         #expect(file.written.isEmpty)
@@ -158,23 +158,23 @@ struct HeadTests {
         let mebibyte: Int64 = 1 << 20
         let framing = FramingOverhead(read: 1000, buffer: 16 << 10)
         // A MiB is always allowed, and then 128 bytes for each byte of the body.
-        #expect(!framing.isExcessive(read: mebibyte + 1000, taken: 0))
-        #expect(framing.isExcessive(read: mebibyte + 1001, taken: 0))
-        #expect(!framing.isExcessive(read: mebibyte + 1000 + 129 * 100, taken: 100))
-        #expect(framing.isExcessive(read: mebibyte + 1001 + 129 * 100, taken: 100))
-        #expect(!FramingOverhead(read: 1000, isHTTP2: true).isExcessive(read: 33 * mebibyte, taken: 0))
+        #expect(!framing.isExcessive(read: mebibyte + 1000, accepted: 0))
+        #expect(framing.isExcessive(read: mebibyte + 1001, accepted: 0))
+        #expect(!framing.isExcessive(read: mebibyte + 1000 + 129 * 100, accepted: 100))
+        #expect(framing.isExcessive(read: mebibyte + 1001 + 129 * 100, accepted: 100))
+        #expect(!FramingOverhead(read: 1000, isHTTP2: true).isExcessive(read: 33 * mebibyte, accepted: 0))
     }
 
     @Test("framing counts in the rate limits once, and what libcurl has buffered does not count as framing")
     func counted() {
         var framing = FramingOverhead(read: 1000, buffer: 100)
         #expect(framing.isDue(10_000_000) && !framing.isDue(19_999_999) && framing.isDue(20_000_000))
-        #expect(framing.uncounted(read: 1100, taken: 0) == 0)
-        #expect(framing.uncounted(read: 1600, taken: 300) == 200)
-        #expect(framing.uncounted(read: 1600, taken: 300) == 0)
+        #expect(framing.uncounted(read: 1100, accepted: 0) == 0)
+        #expect(framing.uncounted(read: 1600, accepted: 300) == 200)
+        #expect(framing.uncounted(read: 1600, accepted: 300) == 0)
         // 50 bytes of these were of the body, as their delivery shows.
-        #expect(framing.uncounted(read: 1600, taken: 350) == -50)
-        #expect(framing.uncounted(read: 1600, taken: 400, isEnd: true) == 50)
+        #expect(framing.uncounted(read: 1600, accepted: 350) == -50)
+        #expect(framing.uncounted(read: 1600, accepted: 400, isEnd: true) == 50)
     }
 
     @Test("a trailer now and then does not keep a transfer alive")

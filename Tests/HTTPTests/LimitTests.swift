@@ -78,7 +78,7 @@ struct LimitTests {
     func rate(_ count: Int) async throws {
         defer { server.stop() }
         let engine = localEngine()
-        let path = WritePath(blocks: 2)
+        let diskWriter = DiskWriter(blocks: 2)
         let shared = TokenBucket(bytesPerSecond: 2_000_000)
         let transfers = try await withThrowingTaskGroup(of: Transfer.self) { group in
             for _ in 0..<count {
@@ -93,7 +93,7 @@ struct LimitTests {
         let start = ContinuousClock.now
         for transfer in transfers {
             Task {
-                try await transfer.receive(into: OutputFile(descriptor: temporaryDescriptor(), path: path))
+                try await transfer.receive(into: OutputFile(descriptor: temporaryDescriptor(), diskWriter: diskWriter))
             }
         }
         // The bytes of two seconds at this rate, however slow the machine is.
@@ -152,7 +152,7 @@ struct LimitTests {
         var request = localRequest(server.url)
         request.limits = [bucket]
         let transfer = try await localEngine().start(request)
-        let output = OutputFile(descriptor: temporaryDescriptor(), path: WritePath(blocks: 2))
+        let output = OutputFile(descriptor: temporaryDescriptor(), diskWriter: DiskWriter(blocks: 2))
         async let end = transfer.receive(into: output)
         try await eventually("the body") { transfer.progress.received == 16 << 20 }
         bucket.setRate(bytesPerSecond: 10_000)
@@ -170,13 +170,15 @@ struct LimitTests {
     func held() async throws {
         defer { server.stop() }
         let engine = localEngine()
-        let path = WritePath(blocks: 2)
+        let diskWriter = DiskWriter(blocks: 2)
         let shared = TokenBucket(bytesPerSecond: 2_000_000)
         func begin(_ limits: [TokenBucket]) async throws -> Transfer {
             var request = localRequest(server.url)
             request.limits = limits
             let transfer = try await engine.start(request)
-            Task { try await transfer.receive(into: OutputFile(descriptor: temporaryDescriptor(), path: path)) }
+            Task {
+                try await transfer.receive(into: OutputFile(descriptor: temporaryDescriptor(), diskWriter: diskWriter))
+            }
             return transfer
         }
         var transfers: [Transfer] = []
@@ -215,14 +217,16 @@ struct LimitTests {
     /// The unread bytes of each of ten transfers that share a limit of `rate` bytes per second.
     private func unreadBytes(below rate: Int64) async throws -> [Int] {
         let engine = localEngine()
-        let path = WritePath(blocks: 4)
+        let diskWriter = DiskWriter(blocks: 4)
         let shared = TokenBucket(bytesPerSecond: rate)
         var transfers: [Transfer] = []
         for _ in 0..<10 {
             var request = localRequest(server.url)
             request.limits = [shared]
             let transfer = try await engine.start(request)
-            Task { try await transfer.receive(into: OutputFile(descriptor: temporaryDescriptor(), path: path)) }
+            Task {
+                try await transfer.receive(into: OutputFile(descriptor: temporaryDescriptor(), diskWriter: diskWriter))
+            }
             transfers.append(transfer)
             try await eventually { transfer.progress.received > rate / 20 }
         }
@@ -245,11 +249,11 @@ struct LimitTests {
         let holds = [
             (131_072, 0, 0.1), (131_072, 1_000_000, 0.1), (800_000, 2_000_000, 0.1), (800_000, 3_000_000, 0.2),
         ].enumerated().map {
-            bufferLimit.hold(buffer: $1.0, taken: $1.1, at: UInt64($0) * second, roundTrip: $1.2)
+            bufferLimit.hold(buffer: $1.0, accepted: $1.1, at: UInt64($0) * second, roundTrip: $1.2)
         }
         #expect(holds == [true, false, true, false])
         let ends = [
-            bufferLimit.end(), bufferLimit.hold(buffer: 131_072, taken: 0, at: 0, roundTrip: 0), bufferLimit.end(),
+            bufferLimit.end(), bufferLimit.hold(buffer: 131_072, accepted: 0, at: 0, roundTrip: 0), bufferLimit.end(),
         ]
         #expect(ends == [nil, true, false])
     }
@@ -279,7 +283,7 @@ struct LimitTests {
         // respond.
         request.limits = [TokenBucket(bytesPerSecond: 4_000)]
         request.stallTimeout = .seconds(3)
-        let file = OutputFile(descriptor: temporaryDescriptor(), path: WritePath(blocks: 1))
+        let file = OutputFile(descriptor: temporaryDescriptor(), diskWriter: DiskWriter(blocks: 1))
         let end = try await localEngine().start(request).receive(into: file, at: 0, length: 20_000)
         #expect(end.bytes == 20_000)
     }

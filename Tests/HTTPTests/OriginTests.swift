@@ -63,14 +63,14 @@ struct OriginTests {
             let origin = try OriginServer { .file(bytes, to: $0) }
             let differing = Shared(0)
             // Each block is compared instead of written.
-            let path = WritePath { _, block, count, offset in
+            let diskWriter = DiskWriter { _, block, count, offset in
                 let expected = bytes.bytes(offset..<min(offset + 64, offset + Int64(count)))
                 if !UnsafeRawBufferPointer(start: block, count: expected.count).elementsEqual(expected) {
                     differing.change { $0 += 1 }
                 }
                 return count
             }
-            let file = OutputFile(descriptor: temporaryDescriptor(), path: path, durability: .process)
+            let file = OutputFile(descriptor: temporaryDescriptor(), diskWriter: diskWriter, durability: .process)
             let end = try await localEngine().start(localRequest(origin.url("/a"))).receive(into: file, at: 0)
             #expect(end.bytes == bytes.count && file.written == ByteIntervals([0..<bytes.count]))
             #expect(differing.value == 0)

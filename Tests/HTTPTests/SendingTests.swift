@@ -210,7 +210,7 @@ struct SendingTests {
         _ = try await transfer.collect(limit: 100)
         #expect(transfer.head.status == (status == 413 ? 413 : 201))
         #expect(origin.bytesReceived("/a") == (status == 413 ? 0 : Int64(bytes.count)))
-        #expect(progress.sentInAll == (status == 413 ? 0 : Int64(bytes.count)))
+        #expect(progress.totalSent == (status == 413 ? 0 : Int64(bytes.count)))
         #expect(origin.requests.count == (status == 417 ? 2 : 1))
     }
 
@@ -317,7 +317,7 @@ struct SendingTests {
         let body = FedBody([1, 2, 3], length: 3)
         let (again, progress) = request(url, body)
         _ = try await fetch(engine, again)
-        #expect(body.sources == 2 && progress.sent == 3 && progress.sentInAll == 6)
+        #expect(body.sources == 2 && progress.sent == 3 && progress.totalSent == 6)
         // Such a body gets a connection of its own, and is sent once.
         _ = try await fetch(engine, localRequest(url))
         let before = server.connections

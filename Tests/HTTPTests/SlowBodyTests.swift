@@ -11,7 +11,7 @@ struct SlowBodyTests {
 
         private var detector = SlowBodyDetector()
         private var (now, takenAt): (UInt64, UInt64) = (5, 5)
-        private var (come, taken): (Int64, Int64) = (0, 0)
+        private var (come, accepted): (Int64, Int64) = (0, 0)
 
         /// Whether the body counts as slow, every 250 ms, while it arrives at this number of bytes per second.
         mutating func judgements(at rate: Int64, seconds: Int) -> [Bool] {
@@ -19,13 +19,13 @@ struct SlowBodyTests {
                 for _ in 0..<25 {
                     now += 10_000_000
                     come += rate / 100
-                    guard !detector.isSlow || come - taken >= LowWaterMark.highest || now >= takenAt + Self.patience
+                    guard !detector.isSlow || come - accepted >= LowWaterMark.highest || now >= takenAt + Self.patience
                     else {
                         continue
                     }
-                    (taken, takenAt) = (come, now)
+                    (accepted, takenAt) = (come, now)
                 }
-                detector.update(taken, at: now, patience: Self.patience)
+                detector.update(accepted, at: now, patience: Self.patience)
                 return detector.isSlow
             }
         }
@@ -47,11 +47,11 @@ struct SlowBodyTests {
 
     @Test("a body that begins slowly and doubles with each round trip is never slow") func beginning() {
         var detector = SlowBodyDetector()
-        var taken: Int64 = 0
+        var accepted: Int64 = 0
         for index in 0..<20 {
-            detector.update(taken, at: UInt64(1 + index * 250) * 1_000_000, patience: 1_000_000_000)
+            detector.update(accepted, at: UInt64(1 + index * 250) * 1_000_000, patience: 1_000_000_000)
             #expect(!detector.isSlow)
-            taken += 15_000 << min(Int64(index), 8)
+            accepted += 15_000 << min(Int64(index), 8)
         }
     }
 

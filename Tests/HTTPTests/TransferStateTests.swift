@@ -8,8 +8,8 @@ import Testing
 @Suite("The phases of a transfer")
 struct TransferStateTests {
     private static let second: UInt64 = 1_000_000_000
-    private static let closed = TransferState.LibraryEnd.closed(isCut: false)
-    private static let broken = TransferState.LibraryEnd.failed(TransferError(.incomplete, "it broke"))
+    private static let closed = TransferState.CurlEnd.closed(isTruncated: false)
+    private static let broken = TransferState.CurlEnd.failed(TransferError(.incomplete, "it broke"))
 
     /// A transfer whose head is complete.
     @dynamicMemberLookup
@@ -92,7 +92,7 @@ struct TransferStateTests {
         state.receive()
         #expect(state.bring(99) == .goOn)
         #expect(code(state.value.result(Self.closed)) == .incomplete)
-        let tls = TransferState.LibraryEnd.failed(TransferError(.tls, "the session is lost"))
+        let tls = TransferState.CurlEnd.failed(TransferError(.tls, "the session is lost"))
         #expect(code(state.value.result(tls)) == .tls, "a TLS error takes precedence over a short body")
     }
 
@@ -102,10 +102,11 @@ struct TransferStateTests {
         state.receive()
         #expect(state.bring(99) == .goOn)
         #expect(try! state.value.result(Self.closed).get().reason == .close)
-        #expect(code(state.value.result(.closed(isCut: true))) == .incomplete)
+        #expect(code(state.value.result(.closed(isTruncated: true))) == .incomplete)
         let chunked = Subject(length: nil, isChunked: true)
         chunked.receive()
-        #expect(try! chunked.value.result(.closed(isCut: true)).get().reason == .length, "chunks mark their own end")
+        #expect(
+            try! chunked.value.result(.closed(isTruncated: true)).get().reason == .length, "chunks mark their own end")
         #expect(code(chunked.value.result(Self.broken)) == .incomplete)
     }
 
@@ -201,9 +202,9 @@ struct TransferStateTests {
         var state = TransferState(begun: 0)
         state.fieldsAreRefused("it is not valid")
         #expect(code(state.result(Self.broken)) == .badResponse)
-        let isFirst = state.libraryEnded(Self.broken)
-        let isSecond = state.libraryEnded(Self.closed)
-        #expect(isFirst && !isSecond && state.libraryEnd == Self.broken)
+        let isFirst = state.curlEnded(Self.broken)
+        let isSecond = state.curlEnded(Self.closed)
+        #expect(isFirst && !isSecond && state.curlEnd == Self.broken)
     }
 }
 

@@ -14,10 +14,10 @@ private struct Bench {
     init(policy: AddressPolicy = .unrestricted, durability: Durability = .disk) {
         var configuration = TransferEngine.Configuration()
         configuration.policy = policy
-        let path = WritePath(blocks: 4)
+        let diskWriter = DiskWriter(blocks: 4)
         engine = TransferEngine(configuration: configuration)
         let descriptor = open(directory.file("out"), O_RDWR | O_CREAT, 0o600)
-        output = OutputFile(descriptor: descriptor, path: path, durability: durability)
+        output = OutputFile(descriptor: descriptor, diskWriter: diskWriter, durability: durability)
     }
 
     /// The timeouts are far above what a loaded machine needs.

@@ -6,23 +6,23 @@ import Testing
 @Suite struct ArchitectureTests {
     private static let repository = Pages.repository
 
-    private static func page() throws -> String {
+    private static func pages() throws -> String {
         try Pages.names.filter { $0.hasPrefix("docs/contributing/") }.map(Pages.text).joined(separator: "\n")
     }
 
     @Test("each file that the pages for contributors name exists") func files() throws {
-        let named = try Self.page().matches(of: /`((?:[\w+.\-]+\/)+[\w+.\-]+\.[a-z]+)`/).map { String($0.1) }
+        let named = try Self.pages().matches(of: /`((?:[\w+.\-]+\/)+[\w+.\-]+\.[a-z]+)`/).map { String($0.1) }
         #expect(!named.isEmpty)
         for name in Set(named).sorted() {
-            let isThere = ["Sources", "."].contains { folder in
+            let exists = ["Sources", "."].contains { folder in
                 FileManager.default.fileExists(atPath: Self.repository.appending(path: "\(folder)/\(name)").path)
             }
-            #expect(isThere, "\(name)")
+            #expect(exists, "\(name)")
         }
     }
 
     @Test("each module imports what the table says, and only modules below it") func moduleImports() throws {
-        let rows = try Self.page().matches(of: /\n\| `(\w+)` \| [^|]* \| ([\w, ]+) \|(?=\n)/).map { match in
+        let rows = try Self.pages().matches(of: /\n\| `(\w+)` \| [^|]* \| ([\w, ]+) \|(?=\n)/).map { match in
             (
                 name: String(match.1),
                 imports: match.2 == "nothing" ? [] : match.2.split(separator: ", ").map(String.init)
@@ -30,7 +30,7 @@ import Testing
         }
         let folders = try FileManager.default.contentsOfDirectory(
             atPath: Self.repository.appending(path: "Sources").path)
-        // The others are C libraries and the Python package.
+        // A folder whose name begins with C is a C library, except for Contract.
         let modules = folders.filter { ($0.first != "C" || $0 == "Contract") && $0 != "PythonClient" }
         #expect(Set(rows.map(\.name)) == Set(modules))
         for (index, row) in rows.enumerated() {

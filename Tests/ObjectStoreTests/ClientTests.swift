@@ -64,7 +64,7 @@ import Testing
             try await client.putFinal("o", RequestMemory([1]), md5: Digest.md5([1]), mark: mark, .absent)
         }
         let error = await #expect(throws: StoreError.self) { try await name() }
-        #expect(error?.code == "RequestExpired" && error?.meaning == .clock)
+        #expect(error?.code == "RequestExpired" && error?.kind == .clock)
         try await name()
         #expect(abs(client.skew - 330) <= 2 && client.requests == 2)
     }
@@ -95,6 +95,6 @@ import Testing
         }
         let client = try client(origin, ["AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"])
         let error = await #expect(throws: StoreError.self) { try await client.head("o") }
-        #expect(error?.meaning == .denied && error?.code == "AccessDenied" && client.requests == 2)
+        #expect(error?.kind == .denied && error?.code == "AccessDenied" && client.requests == 2)
     }
 }

@@ -36,8 +36,8 @@ import Testing
         return StoreError(status: status, headers: HeaderFields(headers), body: body)
     }
 
-    @Test("each refusal has its meaning") func meanings() {
-        let table: [(Int, String?, StoreError.Meaning)] = [
+    @Test("each refusal has its kind") func kinds() {
+        let table: [(Int, String?, StoreError.Kind)] = [
             (503, "SlowDown", .throttled), (503, nil, .throttled), (429, nil, .throttled),
             (500, "InternalError", .transient),
             (200, "InternalError", .transient), (403, "RequestTimeTooSkewed", .clock), (400, "ExpiredToken", .expired),
@@ -45,8 +45,8 @@ import Testing
             (404, "NoSuchBucket", .noSuchBucket), (412, nil, .precondition), (501, nil, .unknownRequest),
             (403, nil, .denied), (507, nil, .full), (400, "InvalidPart", .permanent), (400, "BadDigest", .transient),
         ]
-        for (status, code, meaning) in table { #expect(refusal(status, code).meaning == meaning) }
-        #expect(refusal(301, nil, [HeaderField("x-amz-bucket-region", "eu-west-1")]).meaning == .region("eu-west-1"))
+        for (status, code, kind) in table { #expect(refusal(status, code).kind == kind) }
+        #expect(refusal(301, nil, [HeaderField("x-amz-bucket-region", "eu-west-1")]).kind == .region("eu-west-1"))
         #expect(refusal(403, nil).failure.code == .permission)
         #expect(refusal(400, "InvalidPart").failure.code == .io)
     }

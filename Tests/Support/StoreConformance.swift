@@ -209,7 +209,7 @@ package struct StoreConformance: Sendable {
         #expect(missing?.code == .sourceMissing)
         await write("a/b", bytes)
         let file = try await sources.source("a/b")
-        #expect(file.version.size == 300_000 && file.portion > 0)
+        #expect(file.version.size == 300_000 && file.readSize > 0)
         for range in [0..<300_000, 299_999..<300_000, 100_000..<200_000] {
             #expect(try await file.read(Int64(range.lowerBound)..<Int64(range.upperBound)) == Array(bytes[range]))
         }

@@ -14,14 +14,14 @@ package final class Call: Activity {
     }
 
     private let assignment: Assignment
-    private let context: DownloadContext
+    private let context: ActivityContext
     private let request: CallRequest
     private let limit: TokenBucket?
     private let sending = SendingProgress()
     private let io: RunIO
     private let state = Mutex(State())
 
-    package init(_ assignment: Assignment, _ io: RunIO, context: DownloadContext) {
+    package init(_ assignment: Assignment, _ io: RunIO, context: ActivityContext) {
         (self.assignment, self.io, self.context) = (assignment, io, context)
         request = CallRequest(assignment.job)
         limit = assignment.job.limitRate.map { TokenBucket(bytesPerSecond: $0) }

@@ -297,7 +297,7 @@ extension Download {
             if sent != MediaType.essence(wanted) {
                 return Failure(
                     .wrongContentType,
-                    "the server sent \(sent.clipped(to: 200)), not \(wanted): this may be a login or error page")
+                    "the server sent \(sent.truncated(toBytes: 200)), not \(wanted): this may be a login or error page")
             }
         }
         guard let length else { return nil }

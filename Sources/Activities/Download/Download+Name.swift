@@ -17,7 +17,7 @@ extension Download {
         let given = job.path.flatMap { $0.utf8.last == UInt8(ascii: "/") ? nil : $0 }
         guard !ContentEncoding.isShown(encoding, in: given ?? plainName(head, final)) else { return nil }
         return "the server sent the file compressed although the request did not allow it; it is saved as received ("
-            + ContentEncoding.codings(encoding).joined(separator: ", ").clipped(to: 100) + ")"
+            + ContentEncoding.codings(encoding).joined(separator: ", ").truncated(toBytes: 100) + ")"
     }
 
     private func plainName(_ head: ResponseHead, _ final: WebURL) -> String {

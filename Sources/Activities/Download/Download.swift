@@ -37,14 +37,14 @@ package final class Download: Activity, RunRemainder {
 
     let assignment: Assignment
     let io: RunIO
-    let context: DownloadContext
+    let context: ActivityContext
     /// The job's own rate limit, over all its connections.
     private let limit: TokenBucket?
     let headers: [HeaderField]
     let digests = DigestSession()
     let state: Mutex<State>
 
-    package init(_ assignment: Assignment, _ io: RunIO, context: DownloadContext) {
+    package init(_ assignment: Assignment, _ io: RunIO, context: ActivityContext) {
         (self.assignment, self.io, self.context) = (assignment, io, context)
         let job = assignment.job
         headers = job.requestHeaders

@@ -6,7 +6,7 @@ extension ResponseHead {
     static let maxKept = Entity.maxValidatorBytes
 
     /// The content codings. No real list of them is longer than what is stored.
-    var encoding: String { (headers["content-encoding"] ?? "").clipped(to: Self.maxKept) }
+    var encoding: String { (headers["content-encoding"] ?? "").truncated(toBytes: Self.maxKept) }
 
     /// The ETag; nil for an empty one.
     var etag: String? { headers["etag"].flatMap { $0.isEmptyTag ? nil : $0 } }

@@ -6,7 +6,7 @@ struct Generation: Sendable {
     let partial: any Partial
     /// The partial file of the run's previous generation. It exists until this generation's file is opened.
     var predecessor: (any Partial)?
-    /// If the server does not announce the total, it is set when all bytes have arrived.
+    /// Its total is unknown until all bytes have arrived, if the server does not announce it.
     var entity: Entity
     /// The masked URL that the bytes come from.
     let source: String
@@ -24,9 +24,9 @@ struct Generation: Sendable {
 
     /// Where another run can continue, if only the bytes of `checkpoint` (nil: none) are durable. nil before `open`.
     func resumePoint(_ checkpoint: Checkpoint? = nil, in store: any Store) -> ResumePoint? {
-        partial.location.map { place in
+        partial.location.map { location in
             ResumePoint(
-                generation: name, store: store.id, file: place.file, entity: entity, source: source,
+                generation: name, store: store.id, file: location.file, entity: entity, source: source,
                 finalURL: finalURL, isMixed: isMixed, offsets: checkpoint?.offsets ?? ByteIntervals(),
                 blockChecks: checkpoint?.blockChecks ?? [:], storeState: checkpoint?.storeState ?? "")
         }

@@ -3,13 +3,13 @@ import HaulHTTP
 
 /// The result of each file of an upload that sends its files one by one. The next run continues from these results.
 struct FileResults: Sendable {
-    private enum End: Sendable {
+    private enum Outcome: Sendable {
         case done(status: Int)
         case failed(Failure)
     }
 
     private let files: [String]
-    private var ends: [Int: End] = [:]
+    private var outcomes: [Int: Outcome] = [:]
 
     /// - Parameter resume: The resume point of an earlier run. It is ignored if its files or its URL are others.
     init(_ plan: UploadPlan, _ resume: ResumePoint?) {
@@ -20,7 +20,7 @@ struct FileResults: Sendable {
         for word in words.dropFirst(2) {
             let parts = word.split(separator: "=").map { Int($0) }
             if parts.count == 2, let index = parts[0], let status = parts[1], files.indices.contains(index) {
-                ends[index] = .done(status: status)
+                outcomes[index] = .done(status: status)
             }
         }
     }
@@ -34,21 +34,21 @@ struct FileResults: Sendable {
     var storeState: String {
         (["each", Self.name(of: files)]
             + files.indices.compactMap { index in
-                if case .done(let status) = ends[index] { "\(index)=\(status)" } else { nil }
+                if case .done(let status) = outcomes[index] { "\(index)=\(status)" } else { nil }
             }).joined(separator: " ")
     }
 
-    func isDone(_ index: Int) -> Bool { if case .done = ends[index] { true } else { false } }
+    func isDone(_ index: Int) -> Bool { if case .done = outcomes[index] { true } else { false } }
 
-    mutating func record(_ index: Int, status: Int) { ends[index] = .done(status: status) }
-    mutating func record(_ index: Int, _ failure: Failure) { ends[index] = .failed(failure) }
+    mutating func record(_ index: Int, status: Int) { outcomes[index] = .done(status: status) }
+    mutating func record(_ index: Int, _ failure: Failure) { outcomes[index] = .failed(failure) }
 
     /// The files that are not sent yet.
     var missing: [String] { files.indices.filter { !isDone($0) }.map { files[$0] } }
 
     var lastStatus: Int? {
         files.indices.reversed().lazy.compactMap { index in
-            if case .done(let status) = ends[index] { status } else { nil }
+            if case .done(let status) = outcomes[index] { status } else { nil }
         }.first
     }
 
@@ -57,7 +57,7 @@ struct FileResults: Sendable {
         let objects = files.indices.map { index in
             var object = JSONObject()
             object.set("file", files[index])
-            switch ends[index] {
+            switch outcomes[index] {
             case .done(let status): object.set("status", status)
             case .failed(let failure):
                 object.set("status", failure.code.httpStatus)

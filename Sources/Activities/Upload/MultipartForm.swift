@@ -2,21 +2,23 @@ import HaulContract
 import HaulHTTP
 import HaulStorage
 
-/// A multipart form with files (RFC 7578): the text between the files.
+/// Builds the body of a multipart form with files (RFC 7578).
 struct MultipartForm {
     let boundary: String
 
-    /// - Parameter boundary: A text that no file contains. The default is random, so that it cannot be guessed.
+    /// - Parameter boundary: A text that occurs in no file. The default is random, so that the author of a file cannot
+    ///   guess it.
     init(boundary: String = "haul-" + String(UInt128.random(in: 0...(.max)), radix: 36)) { self.boundary = boundary }
 
     var type: String { "multipart/form-data; boundary=\(boundary)" }
 
+    /// The pieces of the body: the fields first, then each file with its header.
     func pieces(
-        _ items: [Job.Item], _ files: [(file: Job.Upload.File, source: any SourceFile)]
+        _ fields: [Job.Item], _ files: [(file: Job.Upload.File, source: any SourceFile)]
     ) -> [UploadBody.Piece] {
         var pieces: [UploadBody.Piece] = []
-        for item in items {
-            pieces.append(text("--\(boundary)\r\n\(FormData.disposition(item.name))\r\n\r\n\(item.value)\r\n"))
+        for field in fields {
+            pieces.append(text("--\(boundary)\r\n\(FormData.disposition(field.name))\r\n\r\n\(field.value)\r\n"))
         }
         for (file, source) in files {
             let disposition = FormData.disposition(file.name ?? "file", filename: file.sentName)

@@ -110,7 +110,7 @@ struct TusServer: Sendable, Equatable {
         guard versions.contains("1.0.0") else {
             throw TransferError(
                 .badResponse,
-                "the server speaks tus \(versions.joined(separator: ", ").clipped(to: 100)), and not 1.0.0",
+                "the server speaks tus \(versions.joined(separator: ", ").truncated(toBytes: 100)), and not 1.0.0",
                 isFinal: true)
         }
         guard extensions.contains("creation") else {

@@ -10,16 +10,16 @@ extension Upload {
     /// Sends all files in one request: one file as its body, or a form.
     func send(_ files: [Opened], to url: WebURL) async throws(TransferError) -> StoredResponse {
         io.report(.started(total: state.withLock { $0.total }, resumable: false))
-        guard plan.isForm else { return try await send(files[0], before: 0) }
+        guard plan.isForm else { return try await send(files[0], alreadyReceived: 0) }
         let form = MultipartForm()
         let body = UploadBody(pieces: form.pieces(plan.form, files), executor: executor)
         // A Content-Type of the job would not name the boundary, so it is replaced.
         let headers = plan.headers.filter { !$0.isNamed("content-type") } + [HeaderField("Content-Type", form.type)]
-        return try await send(body, to: url, headers, before: 0)
+        return try await send(body, to: url, headers, alreadyReceived: 0)
     }
 
     /// Sends one file as the body of a request.
-    private func send(_ opened: Opened, before: Int64) async throws(TransferError) -> StoredResponse {
+    private func send(_ opened: Opened, alreadyReceived: Int64) async throws(TransferError) -> StoredResponse {
         let (file, source) = opened
         let target = plan.target(of: file)
         guard let url = WebURL(target) else {
@@ -27,11 +27,12 @@ extension Upload {
         }
         let body = UploadBody(pieces: [.file(source, 0..<source.version.size)], executor: executor)
         return try await send(
-            body, to: url, plan.headers(type: file.type ?? Job.Upload.File.defaultType), before: before)
+            body, to: url, plan.headers(type: file.type ?? Job.Upload.File.defaultType),
+            alreadyReceived: alreadyReceived)
     }
 
     private func send(
-        _ body: UploadBody, to url: WebURL, _ headers: [HeaderField], before: Int64
+        _ body: UploadBody, to url: WebURL, _ headers: [HeaderField], alreadyReceived: Int64
     ) async throws(TransferError) -> StoredResponse {
         var headers = headers
         if let digest = plan.contentDigest {
@@ -39,7 +40,8 @@ extension Upload {
             headers.append(HeaderField("Content-Digest", "\(digest.rawValue)=:\(value):"))
         }
         let sent: RequestBody = body.count > 0 ? .stream(body) : .bytes([])
-        let (transfer, _) = try await ask(url, plan.method, [], custom: headers, body: sent, before: before)
+        let (transfer, _) = try await sendRequest(
+            url, plan.method, [], custom: headers, body: sent, alreadyReceived: alreadyReceived)
         let response = try await responseStorage.keep(transfer, method: plan.method)
         state.withLock { $0.response = response }
         guard job.request.expects(response.status) else { throw .failed(responseStorage.refusal(transfer.head)) }
@@ -55,32 +57,32 @@ extension Upload {
     /// Sends a request for each file that no run has sent yet.
     func sendEach(_ files: [Opened]) async throws(TransferError) -> StoredResponse {
         io.report(.started(total: state.withLock { $0.total }, resumable: true))
-        var before: Int64 = 0
+        var alreadyReceived: Int64 = 0
         var failures: [Failure] = []
         var last: StoredResponse?
         for (index, opened) in files.enumerated() {
             let size = opened.source.version.size
-            if state.withLock({ $0.ends?.isDone(index) }) == true {
-                before += size
+            if state.withLock({ $0.fileResults?.isDone(index) }) == true {
+                alreadyReceived += size
                 continue
             }
             state.withLock { $0.response = nil }
             do throws(TransferError) {
-                let response = try await send(opened, before: before)
+                let response = try await send(opened, alreadyReceived: alreadyReceived)
                 last = response
-                before += size
+                alreadyReceived += size
                 state.withLock { state in
-                    state.ends?.record(index, status: response.status)
-                    state.sentBefore += state.sending?.sentInAll ?? 0
-                    (state.sending, state.before) = (nil, before)
+                    state.fileResults?.record(index, status: response.status)
+                    state.sentByEarlierRequests += state.sending?.totalSent ?? 0
+                    (state.sending, state.alreadyReceived) = (nil, alreadyReceived)
                 }
             } catch {
                 guard case .failed(let failure) = error else { throw error }
                 last = response ?? last
                 failures.append(failure)
                 let mayGoOn = state.withLock { state in
-                    state.ends?.record(index, failure)
-                    if !plan.isRepeatable, state.sending?.hasBegun ?? false { state.isDoubtful = true }
+                    state.fileResults?.record(index, failure)
+                    if !plan.isRepeatable, state.sending?.hasBegun ?? false { state.hasSentUnrepeatable = true }
                     return state.response != nil
                 }
                 // The server did not respond, so the next file would probably fail as well.
@@ -94,18 +96,19 @@ extension Upload {
     ///
     /// - Throws: The first failure that is worth a retry, else the first one.
     private func end(_ failures: [Failure], _ last: StoredResponse?) throws(TransferError) -> StoredResponse {
-        let ends = state.withLock { $0.ends! }
+        let results = state.withLock { $0.fileResults! }
         var response =
             last
             ?? StoredResponse(
-                status: ends.lastStatus ?? 200, headers: [], body: [], requestDigest: plan.digest, method: plan.method,
+                status: results.lastStatus ?? 200, headers: [], body: [], requestDigest: plan.digest,
+                method: plan.method,
                 validated: assignment.clock.milliseconds)
-        response.files = ends.text
+        response.files = results.text
         guard var failure = failures.first(where: RetryPolicy.isRetryable) ?? failures.first else { return response }
         if last != nil { state.withLock { $0.response = response } }
         failure.message =
-            "\(ends.missing.count) of \(plan.files.count) files were not sent "
-            + "(\(ends.missing.prefix(5).joined(separator: ", "))\(ends.missing.count > 5 ? ", …" : "")): "
+            "\(results.missing.count) of \(plan.files.count) files were not sent "
+            + "(\(results.missing.prefix(5).joined(separator: ", "))\(results.missing.count > 5 ? ", …" : "")): "
             + failure.message
         throw .failed(failure)
     }

@@ -85,10 +85,10 @@ extension Upload {
                 isFinal: true)
         }
         state.withLock { state in
-            state.uploads += 1
+            state.createdUploads += 1
             state.tus = TusUpload(
                 url: place.withoutCredentials.text, version: source.version.text,
-                generation: "\(assignment.token).\(state.uploads)", server: server)
+                generation: "\(assignment.token).\(state.createdUploads)", server: server)
         }
         io.recordLocation(resumePoint)
     }
@@ -136,10 +136,11 @@ extension Upload {
         guard let offset = response["upload-offset"].flatMap({ Int64($0) }), 0...size ~= offset else {
             throw TransferError(
                 .badResponse,
-                "the tus server has \(response["upload-offset"]?.clipped(to: 40) ?? "no number of") bytes of \(size)")
+                "the tus server has \(response["upload-offset"]?.truncated(toBytes: 40) ?? "no number of") bytes of \(size)"
+            )
         }
         if let length = response["upload-length"], length != String(size) {
-            return .forgotten("the server's upload is one of \(length.clipped(to: 40)) bytes")
+            return .forgotten("the server's upload is one of \(length.truncated(toBytes: 40)) bytes")
         }
         return .offset(offset)
     }
@@ -163,7 +164,7 @@ extension Upload {
         let (transfer, response): (Transfer, StoredResponse)
         do throws(TransferError) {
             (transfer, _) = try await send(
-                url, "PATCH", headers, body: .stream(body), before: start, upload: upload)
+                url, "PATCH", headers, body: .stream(body), alreadyReceived: start, upload: upload)
             response = try await keep(transfer, "PATCH")
         } catch {
             let sent = sent
@@ -222,7 +223,8 @@ extension Upload {
     /// Sends a request about `upload`, or without one to the URL that creates uploads. The job's header fields and
     /// credentials are sent only to the origin of the job's URL.
     private func send(
-        _ url: WebURL, _ method: String, _ headers: [HeaderField] = [], body: RequestBody? = nil, before: Int64? = nil,
+        _ url: WebURL, _ method: String, _ headers: [HeaderField] = [], body: RequestBody? = nil,
+        alreadyReceived: Int64? = nil,
         upload: TusUpload? = nil
     ) async throws(TransferError) -> (Transfer, FinalURL) {
         var finalURL: FinalURL?
@@ -235,8 +237,8 @@ extension Upload {
         let custom = plan.headers.filter {
             !$0.isNamed("content-type") && (method == "POST" || !$0.isNamed(Self.metadataName))
         }
-        return try await ask(
+        return try await sendRequest(
             url, method, [TusServer.version] + headers, custom: custom,
-            body: body, before: before ?? upload?.offset ?? 0, from: finalURL)
+            body: body, alreadyReceived: alreadyReceived ?? upload?.offset ?? 0, from: finalURL)
     }
 }

@@ -6,45 +6,47 @@ import Synchronization
 
 /// One run of a job of the kind `upload`: it sends files of the store and stores the response.
 ///
-/// No fencing token keeps two runs' requests to a server apart. So an upload that is not idempotent is sent at most
-/// once, as in `Call`. A tus upload continues at the offset that the server reports.
+/// The server knows nothing of fencing tokens, so it cannot reject the request of a run that has lost its lease. That
+/// is why an upload that is not idempotent is sent at most once, as in `Call`. A tus upload continues at the offset
+/// that the server reports.
 package final class Upload: Activity, RunRemainder {
     struct State {
         /// The request in progress.
         var sending: SendingProgress?
-        /// Bytes that the server has from before this request.
-        var before: Int64 = 0
+        /// Bytes that the server had received before the request in progress.
+        var alreadyReceived: Int64 = 0
         /// Bytes that this run's earlier requests have sent.
-        var sentBefore: Int64 = 0
+        var sentByEarlierRequests: Int64 = 0
         /// Bytes of all files.
         var total: Int64?
         var meter = SpeedMeter()
         /// A request that must not be repeated was sent, and failed.
-        var isDoubtful = false
+        var hasSentUnrepeatable = false
         var response: StoredResponse?
         var tus: TusUpload?
         /// How many tus uploads this run has created.
-        var uploads = 0
+        var createdUploads = 0
         /// The results of the files, if each is sent by itself.
-        var ends: FileResults?
+        var fileResults: FileResults?
     }
 
     let assignment: Assignment
-    let context: DownloadContext
+    let context: ActivityContext
     let plan: UploadPlan
     private let limit: TokenBucket?
     let io: RunIO
     private let digests = DigestSession()
     let state = Mutex(State())
 
-    package init(_ assignment: Assignment, _ io: RunIO, context: DownloadContext) {
+    package init(_ assignment: Assignment, _ io: RunIO, context: ActivityContext) {
         (self.assignment, self.io, self.context) = (assignment, io, context)
         plan = UploadPlan(assignment.job)
         limit = assignment.job.limitRate.map { TokenBucket(bytesPerSecond: $0) }
-        // Known from the start, so that a run that fails before it sends anything does not make Redis forget the upload.
+        // Restored before the run starts. Otherwise the resume point of a run that fails before it sends anything would
+        // have no upload, and Redis would forget it.
         let tus = resumed
         state.withLock { state in
-            state.ends = plan.isEach ? FileResults(plan, assignment.resume) : nil
+            state.fileResults = plan.isEach ? FileResults(plan, assignment.resume) : nil
             state.tus = tus
         }
     }
@@ -61,11 +63,11 @@ package final class Upload: Activity, RunRemainder {
     package func progress() -> ActivityProgress {
         state.withLock { state in
             var progress = ActivityProgress()
-            progress.received = state.before + (state.sending?.sent ?? 0)
+            progress.received = state.alreadyReceived + (state.sending?.sent ?? 0)
             progress.total = state.total
             progress.connections = state.sending == nil ? 0 : 1
             progress.isSending = true
-            progress.transferred = state.sentBefore + (state.sending?.sentInAll ?? 0)
+            progress.transferred = state.sentByEarlierRequests + (state.sending?.totalSent ?? 0)
             state.meter.sample(progress.transferred)
             (progress.speed, progress.average) = (state.meter.speed, state.meter.average)
             return progress
@@ -75,7 +77,7 @@ package final class Upload: Activity, RunRemainder {
     package var mustNotBeInterrupted: Bool { !isRepeatable }
 
     private var isRepeatable: Bool {
-        plan.isRepeatable || state.withLock { !$0.isDoubtful && !($0.sending?.hasBegun ?? false) }
+        plan.isRepeatable || state.withLock { !$0.hasSentUnrepeatable && !($0.sending?.hasBegun ?? false) }
     }
 
     var response: StoredResponse? { state.withLock { $0.response } }
@@ -92,11 +94,11 @@ package final class Upload: Activity, RunRemainder {
         state.withLock { state in
             let storeState: String
             if plan.isTus {
-                // An empty store state makes Redis forget an upload that is useless by now.
-                guard state.tus != nil || assignment.resume != nil || state.uploads > 0 else { return nil }
+                // An empty store state makes Redis forget an upload that can no longer be continued.
+                guard state.tus != nil || assignment.resume != nil || state.createdUploads > 0 else { return nil }
                 storeState = state.tus?.storeState(of: plan) ?? ""
-            } else if let ends = state.ends {
-                storeState = ends.storeState
+            } else if let results = state.fileResults {
+                storeState = results.storeState
             } else {
                 return nil
             }
@@ -167,15 +169,15 @@ package final class Upload: Activity, RunRemainder {
 
     /// Sends one request, and shows its progress.
     ///
-    /// - Parameter before: Bytes of the files that the server already has.
-    func ask(
+    /// - Parameter alreadyReceived: Bytes of the files that the server already has.
+    func sendRequest(
         _ url: WebURL, _ method: String, _ headers: [HeaderField], custom: [HeaderField], body: RequestBody?,
-        before: Int64 = 0, from finalURL: FinalURL? = nil
+        alreadyReceived: Int64 = 0, from finalURL: FinalURL? = nil
     ) async throws(TransferError) -> (Transfer, FinalURL) {
         let sending = SendingProgress()
         state.withLock { state in
-            state.sentBefore += state.sending?.sentInAll ?? 0
-            (state.sending, state.before) = (sending, before)
+            state.sentByEarlierRequests += state.sending?.totalSent ?? 0
+            (state.sending, state.alreadyReceived) = (sending, alreadyReceived)
         }
         var template = HTTPRequest(url: "")
         (template.method, template.body) = (method, body)
@@ -206,6 +208,6 @@ package final class Upload: Activity, RunRemainder {
 
     /// Bytes of the body that the last request has sent.
     var sent: Int64 { state.withLock { $0.sending?.sent ?? 0 } }
-    /// The bytes among them that have reached the server's machine.
+    /// Bytes of the body that the server's TCP has acknowledged.
     var confirmed: Int64 { state.withLock { $0.sending?.confirmed ?? 0 } }
 }

@@ -16,16 +16,16 @@ struct UploadBody: BodySupply {
         }
 
         /// Bytes of one read.
-        var portion: Int64 {
+        var readSize: Int64 {
             switch self {
             case .bytes(let bytes): Int64(bytes.count)
-            case .file(let file, _): file.portion
+            case .file(let file, _): file.readSize
             }
         }
 
         /// The ranges in which the whole piece is read.
-        var portions: [Range<Int64>] {
-            stride(from: 0, to: count, by: Int64.Stride(max(1, portion))).map { $0..<min($0 + portion, count) }
+        var readRanges: [Range<Int64>] {
+            stride(from: 0, to: count, by: Int64.Stride(max(1, readSize))).map { $0..<min($0 + readSize, count) }
         }
 
         /// Reads a range of the piece. After a file's last bytes it checks that the file has not changed.
@@ -63,7 +63,7 @@ struct UploadBody: BodySupply {
     func digest(_ algorithm: Job.Checksum.Algorithm) async throws(TransferError) -> [UInt8] {
         let digest = StreamDigest(algorithm)
         for piece in pieces {
-            for range in piece.portions {
+            for range in piece.readRanges {
                 if Task.isCancelled { throw .cancelled }
                 digest.update(try await piece.read(range))
             }

@@ -39,7 +39,7 @@ final class UploadSource: BodySource {
                 return nil
             }
             isReading = true
-            let end = min(position + piece.portion, piece.count)
+            let end = min(position + piece.readSize, piece.count)
             return (piece, position..<end)
         }
 

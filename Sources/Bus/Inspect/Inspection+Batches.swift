@@ -1,14 +1,17 @@
 import HaulContract
 import HaulRedis
 
-// Checks batches: the counts must be those of a recount, and a pending member must be a job that has not ended.
+// Checks batches: the counts must match the members, and a pending member must be a job that has not ended.
 
 extension Inspection {
+    /// The time to live, in milliseconds, of a batch that had none: seven days.
+    private static let repairedTimeToLive = 604_800_000
+
     func checkBatches(repairing: Bool) async throws(RedisError) -> [Finding] {
         var names: Set<String> = []
         for kind in [KeyName.batch, .members] {
             try await forEachPageOfKeys(kind) { keys throws(RedisError) in
-                names.formUnion(keys.compactMap { KeyName.read($0.dropFirst(queue.keys.prefix.count))?.of })
+                names.formUnion(keys.compactMap { KeyName.read($0.dropFirst(queue.keys.prefix.count))?.subject })
             }
         }
         var findings: [Finding] = []
@@ -16,12 +19,12 @@ extension Inspection {
             let keys = [(queue.keys.batch(name), KeyName.batch), (queue.keys.members(name), .members)]
             let wrongTypes = zip(keys, try await types(of: keys.map(\.0))).compactMap { key, type -> Finding? in
                 guard let type, type != key.1.type else { return nil }
-                return wrong(key.0, type, key.1.type, "jobs of this batch are not counted")
+                return wrongType(key.0, type, key.1.type, "jobs of this batch are not counted")
             }
             findings += wrongTypes
             guard wrongTypes.isEmpty else { continue }
             findings += try await checkCounts(of: name)
-            findings += try await checkTimes(of: name, keys.map(\.0), repairing: repairing)
+            findings += try await checkExpiry(of: name, keys.map(\.0), repairing: repairing)
         }
         return findings
     }
@@ -55,16 +58,19 @@ extension Inspection {
         return (reply.array ?? []).map { $0.string.flatMap { Int($0) } ?? 0 }
     }
 
-    /// Checks pending members whose jobs are gone or have ended. A finding must hold in a second check 0.3 s later.
+    /// Finds pending members whose jobs are gone or have ended. Checks them again after 0.3 s, because a job that is
+    /// just ending looks the same.
     private func checkPending(of name: String, _ ids: [String]) async throws(RedisError) -> [Finding] {
         func lost(_ ids: [String]) async throws(RedisError) -> [String] {
             let states = try await queue.values(["state", "waiting"], of: ids)
             let members = try await queue.redis.pipeline(
                 ids.map { .command(Command("HGET", queue.keys.members(name), $0)) })
-            return zip(ids, zip(states, members)).filter { _, entry in
-                let state = entry.0[0].flatMap { JobState(rawValue: String(decoding: $0, as: UTF8.self)) }
+            return zip(ids, zip(states, members)).filter { _, replies in
+                let (fields, member) = replies
+                let state = fields[0].flatMap { JobState(rawValue: String(decoding: $0, as: UTF8.self)) }
+                let isWaiting = fields[1] != nil
                 // A completed job that waits for replicas is pending until its event is published.
-                return entry.1.string == BatchState.pending.rawValue && state?.isFinal ?? true && entry.0[1] == nil
+                return member.string == BatchState.pending.rawValue && state?.isFinal ?? true && !isWaiting
             }.map(\.0)
         }
         var suspects = try await lost(ids)
@@ -78,7 +84,8 @@ extension Inspection {
         }
     }
 
-    private func checkTimes(
+    /// Finds batches that have ended but have no time to live.
+    private func checkExpiry(
         of name: String, _ keys: [String], repairing: Bool
     ) async throws(RedisError) -> [Finding] {
         guard let record = try await queue.batch(name), record.counts[.pending] == 0 else { return [] }
@@ -88,7 +95,7 @@ extension Inspection {
         guard !withoutExpiry.isEmpty, try await queue.batch(name)?.counts[.pending] == 0 else { return [] }
         if repairing {
             _ = try await queue.redis.pipeline(
-                withoutExpiry.map { .command(Command("PEXPIRE", $0, 604_800_000, "NX")) })
+                withoutExpiry.map { .command(Command("PEXPIRE", $0, Self.repairedTimeToLive, "NX")) })
         }
         return withoutExpiry.map {
             Finding($0, "it would never expire", "--repair sets a time to live", isRepaired: repairing)

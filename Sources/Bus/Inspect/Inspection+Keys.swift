@@ -62,18 +62,18 @@ extension Inspection {
 
     /// Checks the keys of which a queue has only one. `stops` says that no function works.
     func checkTypes() async throws(RedisError) -> (stops: Bool, findings: [Finding]) {
-        let names = KeyName.allCases.filter { !$0.isOfMany }.sorted { $0.rawValue < $1.rawValue }
+        let names = KeyName.allCases.filter { !$0.isPrefix }.sorted { $0.rawValue < $1.rawValue }
         let found = try await types(of: names.map { queue.keys[$0] })
         var stops = false
         let findings = zip(names, found).compactMap { name, type -> Finding? in
             guard let type, type != name.type else { return nil }
             stops = stops || Self.effects[name] == nil
-            return wrong(queue.keys[name], type, name.type, Self.effects[name] ?? "nothing of the queue works")
+            return wrongType(queue.keys[name], type, name.type, Self.effects[name] ?? "nothing of the queue works")
         }
         return (stops, findings)
     }
 
-    func wrong(_ key: String, _ type: String, _ right: String, _ effect: String) -> Finding {
+    func wrongType(_ key: String, _ type: String, _ right: String, _ effect: String) -> Finding {
         Finding(key, "it is a \(type), and must be a \(right)", "rename or delete it: meanwhile \(effect)")
     }
 
@@ -105,7 +105,7 @@ extension Inspection {
         return try await checkTypes().findings
             + zip(own, found).compactMap { own, type in
                 guard let type, type != own.type else { return nil }
-                return wrong(own.key, type, own.type, own.effect)
+                return wrongType(own.key, type, own.type, own.effect)
             }
     }
 
@@ -178,7 +178,7 @@ extension Inspection {
             if type == name.type {
                 sound.append(key)
             } else {
-                findings.append(wrong(key, type, name.type, effect))
+                findings.append(wrongType(key, type, name.type, effect))
             }
         }
         let times = try await queue.redis.pipeline(sound.map { .command(Command("PTTL", $0)) })

@@ -60,12 +60,12 @@ enum KeyName: String, CaseIterable {
     }
 
     /// Whether a queue has many keys of this name.
-    var isOfMany: Bool { rawValue.hasSuffix(":") }
+    var isPrefix: Bool { rawValue.hasSuffix(":") }
 
     /// Reads the part of a key behind the prefix: its name, and what follows the colon. nil if the contract has no such
     /// key.
-    static func read(_ rest: Substring) -> (name: KeyName, of: String)? {
-        if let name = KeyName(rawValue: String(rest)), !name.isOfMany { return (name, "") }
+    static func read(_ rest: Substring) -> (name: KeyName, subject: String)? {
+        if let name = KeyName(rawValue: String(rest)), !name.isPrefix { return (name, "") }
         guard let colon = rest.utf8.firstIndex(of: UInt8(ascii: ":")) else { return nil }
         return KeyName(rawValue: String(rest[...colon])).map { ($0, String(rest[rest.index(after: colon)...])) }
     }

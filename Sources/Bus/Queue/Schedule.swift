@@ -95,7 +95,7 @@ package struct Schedule: Sendable {
         guard let members = json.members else { throw Invalid(description: "must be a JSON object") }
         let names = ["every", "cron", "zone", "catch_up", "overlap", "unique", "paused", "job"]
         if let unknown = members.first(where: { !names.contains($0.name) }) {
-            throw Invalid(description: "\(unknown.name.clipped(to: 64)): is not a member of a schedule")
+            throw Invalid(description: "\(unknown.name.truncated(toBytes: 64)): is not a member of a schedule")
         }
         func string(_ name: String) throws(Invalid) -> String? {
             guard let value = json[name] else { return nil }

@@ -90,8 +90,8 @@ struct GetSettings: Sendable {
     /// Whether checkpoints have to survive a loss of power.
     var isDurable: Bool { transfer.durability == .disk }
 
-    func context(_ store: any Store) -> DownloadContext {
-        var context = DownloadContext(
+    func context(_ store: any Store) -> ActivityContext {
+        var context = ActivityContext(
             store: store, engine: engine, hosts: hosts, connections: transfer.connections,
             connectTimeout: .seconds(transfer.connectTimeout ?? Self.connectTimeout),
             stallTimeout: .seconds(transfer.timeout ?? Self.stallTimeout))

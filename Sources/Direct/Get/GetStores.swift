@@ -13,7 +13,7 @@ final class GetStores: Sendable {
     private let bucket: BucketOptions?
     private let certificates: String?
     private let known = Mutex<[String: any DurableStore]>([:])
-    private let path = WritePath()
+    private let diskWriter = DiskWriter()
     private let pool = BlockingPool(name: "stores", limit: 1)
 
     init(_ transfer: GetTransferOptions, _ bucket: BucketOptions?, certificates: String?) {
@@ -45,7 +45,7 @@ final class GetStores: Sendable {
         var options = options
         // Only this user's journal contains the id, so it need not be kept in a file in the directory.
         options.id = "get:" + Job.Checksum.Algorithm.sha1.hexadecimal(of: root)
-        do throws(Failure) { return try FileStore(root: root, options: options, path: path) } catch {
+        do throws(Failure) { return try FileStore(root: root, options: options, diskWriter: diskWriter) } catch {
             // The user has named a directory, and need not know the word root.
             throw Failure(error.code, error.message.replacing("the root ", with: ""), isFinal: true)
         }

@@ -38,7 +38,7 @@ package struct Put: AsyncParsableCommand {
         defer { input.remove() }
         let plan = try PutPlan(
             files: input.files, labels: Array(words.dropLast()), url: url, options, credentials)
-        var context: DownloadContext
+        var context: ActivityContext
         do throws(Failure) {
             context = settings.context(try await settings.stores.store(plan.root))
             context.sources = try SourceDirectory(plan.root)

@@ -28,11 +28,11 @@ final class PutRun: RunHost {
 
     let item: PutPlan.Item
     private let settings: GetSettings
-    private let context: DownloadContext
+    private let context: ActivityContext
     private let reporter: GetReporter
     private let state: Mutex<State>
 
-    init(_ item: PutPlan.Item, _ settings: GetSettings, _ context: DownloadContext, _ reporter: GetReporter) {
+    init(_ item: PutPlan.Item, _ settings: GetSettings, _ context: ActivityContext, _ reporter: GetReporter) {
         (self.item, self.settings, self.context, self.reporter) = (item, settings, context, reporter)
         var view = GetRun.View(name: item.label)
         view.ending = "waiting for the answer"

@@ -8,45 +8,46 @@ struct BodyCount: Equatable {
     var announced: Int64?
     /// The exact number of bytes that the caller requires; nil to accept what the response announces.
     var required: Int64?
-    var taken: Int64 = 0
+    var accepted: Int64 = 0
     /// The server sent more than was required.
     var isOverlong = false
 
     /// The number of bytes that the body must have, if it is known.
     var expected: Int64? { required ?? announced }
     /// The file offset of the next byte.
-    var position: Int64 { offset + taken }
+    var position: Int64 { offset + accepted }
     /// The bytes that the response still has to deliver; nil if the head gives no length.
-    var left: Int64? { announced.map { $0 - taken } }
+    var left: Int64? { announced.map { $0 - accepted } }
 
     func end(_ reason: TransferEnd.Reason) -> TransferEnd {
-        TransferEnd(position: position, bytes: taken, reason: reason, isOverlong: isOverlong)
+        TransferEnd(position: position, bytes: accepted, reason: reason, isOverlong: isOverlong)
     }
 
     /// The outcome of the body. libcurl has reported incomplete bodies as complete, so a known count decides.
-    func result(_ end: TransferState.LibraryEnd, isChunked: Bool) -> Result<TransferEnd, TransferError> {
+    func result(_ end: TransferState.CurlEnd, isChunked: Bool) -> Result<TransferEnd, TransferError> {
         if let expected {
-            return taken < expected ? .failure(incomplete(end, of: expected)) : .success(self.end(.length))
+            return accepted < expected ? .failure(incomplete(end, of: expected)) : .success(self.end(.length))
         }
         switch end {
         case .failed(let error): return .failure(error)
         case .closed where isChunked: return .success(self.end(.length))
-        case .closed(isCut: false): return .success(self.end(.close))
-        case .closed(isCut: true):
+        case .closed(isTruncated: false): return .success(self.end(.close))
+        case .closed(isTruncated: true):
             return .failure(
                 TransferError(
                     .incomplete,
-                    "the TLS connection broke off after \(taken) bytes, and the server did not say how many there are"))
+                    "the TLS connection broke off after \(accepted) bytes, and the server did not say how many there are"
+                ))
         }
     }
 
-    private func incomplete(_ end: TransferState.LibraryEnd, of expected: Int64) -> TransferError {
+    private func incomplete(_ end: TransferState.CurlEnd, of expected: Int64) -> TransferError {
         // A broken chunked coding or a lost TLS session is a worse error than a short body.
         if case .failed(let error) = end, case .failed(let failure) = error,
             [.badResponse, .tls].contains(failure.code)
         {
             return error
         }
-        return TransferError(.incomplete, "the connection ended after \(taken) of \(expected) bytes")
+        return TransferError(.incomplete, "the connection ended after \(accepted) of \(expected) bytes")
     }
 }

@@ -40,17 +40,17 @@ struct FramingOverhead {
     ///
     /// - Parameters:
     ///   - read: The bytes that were read from the connection.
-    ///   - taken: The bytes of the body among them.
+    ///   - accepted: The bytes of the body among them.
     ///   - isEnd: libcurl has delivered everything that it has read.
-    mutating func uncounted(read: Int64, taken: Int64, isEnd: Bool = false) -> Int {
-        let framing = max(0, read - before - taken - (isEnd && !isHTTP2 ? 0 : buffered))
+    mutating func uncounted(read: Int64, accepted: Int64, isEnd: Bool = false) -> Int {
+        let framing = max(0, read - before - accepted - (isEnd && !isHTTP2 ? 0 : buffered))
         defer { counted = framing }
         return Int(framing - counted)
     }
 
     /// Whether the server sends far more framing than a body needs.
-    func isExcessive(read: Int64, taken: Int64) -> Bool {
-        let allowed = Self.allowance + (isHTTP2 ? Self.bufferOfHTTP2 : 0) + min(taken, .max / 256) * Self.perByte
-        return read - before - taken > allowed
+    func isExcessive(read: Int64, accepted: Int64) -> Bool {
+        let allowed = Self.allowance + (isHTTP2 ? Self.bufferOfHTTP2 : 0) + min(accepted, .max / 256) * Self.perByte
+        return read - before - accepted > allowed
     }
 }

@@ -18,7 +18,7 @@ package final class SendingProgress: Sendable {
     package var sent: Int64 { position.load(ordering: .relaxed) }
 
     /// Bytes that were handed to the network in all, including those that were sent again.
-    package var sentInAll: Int64 { all.load(ordering: .relaxed) }
+    package var totalSent: Int64 { all.load(ordering: .relaxed) }
 
     /// Bytes of the body that the other side's TCP had confirmed when the response ended. Before that, the bytes that
     /// were handed to the network. A server cannot have read more.
@@ -38,7 +38,7 @@ package final class SendingProgress: Sendable {
 
     func add(_ count: Int) {
         position.store(sent + Int64(count), ordering: .relaxed)
-        all.store(sentInAll + Int64(count), ordering: .relaxed)
+        all.store(totalSent + Int64(count), ordering: .relaxed)
     }
 
     func ended(unacknowledged bytes: Int64) { unacknowledged.store(bytes, ordering: .relaxed) }

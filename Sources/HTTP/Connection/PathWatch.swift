@@ -18,9 +18,9 @@ struct PathWatch {
 
     /// Whether to inspect the path now: when the head has arrived, and then each time the body has grown by a quarter
     /// or some time has passed.
-    mutating func isDue(_ taken: Int64, at now: UInt64) -> Bool {
-        guard taken >= next.bytes || now >= next.time else { return false }
-        next = (taken + min(max(Self.interval.min, taken / 4), Self.interval.max), now + Self.interval.time)
+    mutating func isDue(_ accepted: Int64, at now: UInt64) -> Bool {
+        guard accepted >= next.bytes || now >= next.time else { return false }
+        next = (accepted + min(max(Self.interval.min, accepted / 4), Self.interval.max), now + Self.interval.time)
         return true
     }
 

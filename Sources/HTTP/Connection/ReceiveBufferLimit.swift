@@ -12,7 +12,7 @@ struct ReceiveBufferLimit {
     /// The kernel uses half of a receive buffer for the overhead of packets.
     private static let bufferPerByte = 2
 
-    private var last: (taken: Int64, time: UInt64)?
+    private var last: (accepted: Int64, time: UInt64)?
     /// Whether the kernel was told not to let the buffer grow.
     private(set) var isHeld = false
 
@@ -21,16 +21,16 @@ struct ReceiveBufferLimit {
     ///
     /// - Parameters:
     ///   - buffer: The size of the receive buffer in bytes.
-    ///   - taken: The bytes of the body that were accepted so far.
+    ///   - accepted: The bytes of the body that were accepted so far.
     ///   - now: Monotonic nanoseconds.
     ///   - roundTrip: Seconds.
-    mutating func hold(buffer: Int, taken: Int64, at now: UInt64, roundTrip: Double) -> Bool? {
+    mutating func hold(buffer: Int, accepted: Int64, at now: UInt64, roundTrip: Double) -> Bool? {
         var needed = Self.minAhead
         if let last, now > last.time {
-            let speed = Double(taken - last.taken) * 1e9 / Double(now - last.time)
+            let speed = Double(accepted - last.accepted) * 1e9 / Double(now - last.time)
             needed += Int(speed * Self.roundTrips * roundTrip)
         }
-        last = (taken, now)
+        last = (accepted, now)
         return change(to: buffer >= Self.bufferPerByte * needed)
     }
 

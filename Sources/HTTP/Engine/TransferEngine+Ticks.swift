@@ -55,7 +55,7 @@ extension TransferEngine {
         var isStarving = false
         for task in tasks.values where !task.isRetired {
             if task.state.isOverdue(now) {
-                close(task, task.state.result(.closed(isCut: false)))
+                close(task, task.state.result(.closed(isTruncated: false)))
             } else if task.hasNoResponse() {
                 abort(task, TransferError(.incomplete, "the server closed the connection without a response"))
             } else if task.isMostlyFraming() {

@@ -173,7 +173,7 @@ package actor TransferEngine {
         _ id: UInt64, into destination: any BodyDestination, at offset: Int64, length: Int64?
     ) async -> (any BodySink, Result<TransferEnd, TransferError>) {
         // Bytes that were collected are in the destination already.
-        let sink = destination.sink(at: offset + (tasks[id]?.state.count.taken ?? 0)) { [weak self] in
+        let sink = destination.sink(at: offset + (tasks[id]?.state.count.accepted ?? 0)) { [weak self] in
             await self?.sinkIsReady(id) ?? false
         }
         if tasks[id]?.state.head?.length == .invalid, length == nil {
@@ -257,7 +257,7 @@ package actor TransferEngine {
                 direct(task)
                 if Task.isCancelled {
                     abort(task, .cancelled)
-                } else if let end = task.state.libraryEnd {
+                } else if let end = task.state.curlEnd {
                     close(task, task.state.result(end))
                 } else {
                     unpause(task)
@@ -270,7 +270,7 @@ package actor TransferEngine {
 
     /// libcurl has ended the transfer by itself.
     private func ended(_ task: TransferTask, _ code: CURLcode) {
-        guard let end = task.libraryEnded(code) else { return }
+        guard let end = task.curlEnded(code) else { return }
         guard task.state.head != nil else {
             let failure = task.headFailure(code, end)
             task.deliver(head: .failure(failure))

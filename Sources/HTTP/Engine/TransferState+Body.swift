@@ -64,7 +64,7 @@ extension TransferState {
             phase = .draining(left: left - bytes, since: since)
             return .drop
         case .receiving(.memory(let limit)):
-            guard count.taken + Int64(bytes) <= Int64(limit) else {
+            guard count.accepted + Int64(bytes) <= Int64(limit) else {
                 return stopped(.failed(TransferError(.tooLarge, "the body is longer than \(limit) bytes")))
             }
             return .collect
@@ -86,7 +86,7 @@ extension TransferState {
 
     /// This many bytes have reached their destination.
     mutating func took(_ bytes: Int) {
-        count.taken += Int64(bytes)
+        count.accepted += Int64(bytes)
         granted = max(0, granted - bytes)
     }
 
@@ -115,6 +115,6 @@ extension TransferState {
     func certain(shortenedTo end: Int64) -> Int64? {
         guard case .receiving(.sink) = phase, pause == nil, head?.isHTTP2 == false, let announced = count.announced
         else { return nil }
-        return min(announced, count.required ?? .max, end - count.offset) - count.taken
+        return min(announced, count.required ?? .max, end - count.offset) - count.accepted
     }
 }

@@ -45,9 +45,9 @@ struct TransferState {
     enum Pause { case undecided, limits, sink }
 
     /// How libcurl ended the transfer.
-    enum LibraryEnd: Equatable {
-        /// Without an error. `isCut`: the TLS connection ended without close_notify.
-        case closed(isCut: Bool)
+    enum CurlEnd: Equatable {
+        /// Without an error. `isTruncated`: the TLS connection ended without close_notify.
+        case closed(isTruncated: Bool)
         case failed(TransferError)
     }
 
@@ -65,7 +65,7 @@ struct TransferState {
     /// Bytes that may be taken although other transfers wait for the same rate limit.
     var granted = 0
     /// nil until libcurl has ended the transfer.
-    private(set) var libraryEnd: LibraryEnd?
+    private(set) var curlEnd: CurlEnd?
 
     init(begun now: UInt64) { expectingSince = now }
 
@@ -145,16 +145,16 @@ struct TransferState {
     // MARK: The end
 
     /// Returns false if libcurl had ended it before.
-    mutating func libraryEnded(_ end: LibraryEnd) -> Bool {
-        guard libraryEnd == nil else { return false }
-        libraryEnd = end
+    mutating func curlEnded(_ end: CurlEnd) -> Bool {
+        guard curlEnd == nil else { return false }
+        curlEnd = end
         return true
     }
 
     mutating func stop(_ reason: Stop) { phase = .stopping(reason) }
 
     /// The outcome of the body, once libcurl has ended or nothing more is expected.
-    func result(_ end: LibraryEnd) -> Result<TransferEnd, TransferError> {
+    func result(_ end: CurlEnd) -> Result<TransferEnd, TransferError> {
         switch phase {
         case .stopping(.failed(let error)): .failure(error)
         case .stopping(.shortened): .success(count.end(.shortened))

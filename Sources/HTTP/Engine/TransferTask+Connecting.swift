@@ -68,7 +68,7 @@ extension TransferTask {
     }
 
     /// Why there is no head, once libcurl has ended with `code`.
-    func headFailure(_ code: CURLcode, _ end: TransferState.LibraryEnd) -> HeadFailure {
+    func headFailure(_ code: CURLcode, _ end: TransferState.CurlEnd) -> HeadFailure {
         if case .stopping(.failed(let error)) = state.phase { return HeadFailure(error: error) }
         let error: TransferError = if case .failed(let error) = end { error } else { .failed(self, code) }
         if outgoing?.isRequestRefused == true { return HeadFailure(error: error, remedy: .withoutExpect) }

@@ -23,7 +23,7 @@ extension TransferTask {
     /// To be called at each tick. Finds out whether the body is slow, and reads bytes that have waited in the socket
     /// for longer than `patience`. So all bytes of a body that becomes slower or stops are read soon.
     func updatePace(_ now: UInt64, patience: UInt64) {
-        reading.pace.update(state.count.taken, at: now, patience: patience)
+        reading.pace.update(state.count.accepted, at: now, patience: patience)
         if !reading.pace.isSlow || now >= state.expectingSince + patience { reading.mark.set(1) }
     }
 
@@ -40,7 +40,7 @@ extension TransferTask {
         let isHeld =
             hasLimits
             ? reading.bufferLimit.hold(
-                buffer: Int(clinux_receive_buffer(socket)), taken: state.count.taken, at: now,
+                buffer: Int(clinux_receive_buffer(socket)), accepted: state.count.accepted, at: now,
                 roundTrip: progress.path?.roundTrip ?? 0)
             : reading.bufferLimit.end()
         if let isHeld { shared.connections.hold(socket, isHeld) }
@@ -102,7 +102,7 @@ extension TransferTask {
     @discardableResult
     func countFraming(besides piece: Int = 0, isEnd: Bool = false) -> Int {
         guard hasLimits, mayHaveFraming, let read = bytesRead else { return 0 }
-        let bytes = reading.framing.uncounted(read: read, taken: state.count.taken + Int64(piece), isEnd: isEnd)
+        let bytes = reading.framing.uncounted(read: read, accepted: state.count.accepted + Int64(piece), isEnd: isEnd)
         if bytes != 0 { for bucket in request.limits { bucket.take(bytes) } }
         return bytes
     }
@@ -111,7 +111,7 @@ extension TransferTask {
     func isMostlyFraming() -> Bool {
         // Before the body is requested, its caller would not learn the reason.
         guard state.phase != .undecided, mayHaveFraming, let read = bytesRead else { return false }
-        return reading.framing.isExcessive(read: read, taken: state.count.taken)
+        return reading.framing.isExcessive(read: read, accepted: state.count.accepted)
     }
 }
 
@@ -125,7 +125,7 @@ extension TransferTask {
     }
 
     func samplePath() {
-        guard hasLimits || !isShort, reading.path.isDue(state.count.taken, at: state.expectingSince) else { return }
+        guard hasLimits || !isShort, reading.path.isDue(state.count.accepted, at: state.expectingSince) else { return }
         var path = clinux_path()
         guard reading.mark.socket >= 0, clinux_look_at_path(reading.mark.socket, &path) == 0, path.round_trip > 0
         else { return }

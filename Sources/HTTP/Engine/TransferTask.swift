@@ -248,11 +248,12 @@ final class TransferTask {
     // MARK: The end
 
     /// Records that libcurl has ended the transfer; nil if it had ended before.
-    func libraryEnded(_ code: CURLcode) -> TransferState.LibraryEnd? {
-        let end: TransferState.LibraryEnd =
+    func curlEnded(_ code: CURLcode) -> TransferState.CurlEnd? {
+        let end: TransferState.CurlEnd =
             code == CURLE_OK
-            ? .closed(isCut: connection.peer?.session?.hasReceivedCloseNotify == false) : .failed(.failed(self, code))
-        guard state.libraryEnded(end) else { return nil }
+            ? .closed(isTruncated: connection.peer?.session?.hasReceivedCloseNotify == false)
+            : .failed(.failed(self, code))
+        guard state.curlEnded(end) else { return nil }
         countFraming(isEnd: true)
         if outgoing != nil, reading.mark.socket >= 0 {
             let left = shared.connections.unacknowledged(on: reading.mark.socket)
@@ -277,7 +278,7 @@ final class TransferTask {
         endPause()
         endSendingPause()
         outgoing?.end()
-        if state.libraryEnd == nil { easy?.forbidReuse() }
+        if state.curlEnd == nil { easy?.forbidReuse() }
         return easy.take()
     }
 }

@@ -59,7 +59,7 @@ enum EncodedWords {
             switch byte {
             case UInt8(ascii: "_"): bytes.append(0x20)
             case UInt8(ascii: "="):
-                guard let code = PercentEncoding.code(rest) else { return nil }
+                guard let code = PercentEncoding.byte(fromHex: rest) else { return nil }
                 bytes.append(code)
                 rest = rest.dropFirst(2)
             default: bytes.append(byte)

@@ -1,7 +1,7 @@
 /// Percent-encoding (%XX) of bytes in URLs and header fields (RFC 3986 section 2.1).
 package enum PercentEncoding {
-    /// Encodes spaces, control characters and bytes that are not ASCII, as browsers do. The result has no characters of
-    /// several bytes, which in Swift could hide a "/" or an "@".
+    /// Encodes spaces, control characters and bytes that are not ASCII, as browsers do. The result is ASCII. Otherwise
+    /// a combining mark could join a "/" or an "@" into one Swift `Character`, and hide it.
     package static func encode(_ text: String) -> String {
         guard text.utf8.contains(where: { $0 <= 32 || $0 >= 127 }) else { return text }
         return text.utf8.map {
@@ -37,15 +37,15 @@ package enum PercentEncoding {
 
     private static let digits = Array("0123456789ABCDEF".utf8)
 
-    /// Bytes that are not valid UTF-8 are replaced.
+    /// Decodes %XX. What is not valid UTF-8 becomes U+FFFD.
     package static func decode(_ text: String) -> String { String(decoding: bytes(of: text), as: UTF8.self) }
 
     package static func bytes(of text: String) -> [UInt8] {
         var bytes: [UInt8] = []
         var rest = Substring(text).utf8
         while let byte = rest.popFirst() {
-            if byte == UInt8(ascii: "%"), let code = code(rest) {
-                bytes.append(code)
+            if byte == UInt8(ascii: "%"), let decoded = Self.byte(fromHex: rest) {
+                bytes.append(decoded)
                 rest = rest.dropFirst(2)
             } else {
                 bytes.append(byte)
@@ -55,7 +55,7 @@ package enum PercentEncoding {
     }
 
     /// The byte that two hexadecimal digits at the start of `text` encode; nil if there are no two digits.
-    package static func code(_ text: Substring.UTF8View) -> UInt8? {
+    package static func byte(fromHex text: Substring.UTF8View) -> UInt8? {
         let digits = text.prefix(2)
         guard digits.count == 2, digits.allSatisfy({ Character(Unicode.Scalar($0)).isHexDigit }) else { return nil }
         return UInt8(Substring(digits), radix: 16)

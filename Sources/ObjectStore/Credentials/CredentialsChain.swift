@@ -41,7 +41,7 @@ actor CredentialsChain {
         let tried = locations.map(\.words).joined(separator: ", ")
         throw StoreError(
             status: 403, code: "NoCredentials", message: "no credentials were found (looked at: \(tried))",
-            meaning: .denied)
+            kind: .denied)
     }
 
     /// Forgets credentials that the server calls expired, unless they have been replaced already.

@@ -70,7 +70,7 @@ final class NameClaim: Sendable {
                 return state.withLock { ($0.since, $0.etag) = (sent, etag) }
             } catch {
                 // Servers disagree about If-Match if there is no object.
-                guard error.meaning == .precondition || error.meaning == .noSuchObject && condition != .absent else {
+                guard error.kind == .precondition || error.kind == .noSuchObject && condition != .absent else {
                     throw error
                 }
             }
@@ -105,7 +105,7 @@ final class NameClaim: Sendable {
 
 extension StoreError {
     /// Another job has the claim of the name.
-    static let claimed = StoreError(status: 409, code: "NameClaimed", message: "", meaning: .transient)
+    static let claimed = StoreError(status: 409, code: "NameClaimed", message: "", kind: .transient)
 }
 
 extension ObjectStore {

@@ -63,7 +63,7 @@ extension ObjectPartial {
     }
 
     func isStillOwner() async throws(TransferError) -> Bool {
-        do { return try await isOwner() } catch { throw error.error }
+        do { return try await isOwner() } catch { throw error.transferError }
     }
 
     /// Compares the digest of `body` with the required one. Returns `algorithm:digest`, or nil if no digest is

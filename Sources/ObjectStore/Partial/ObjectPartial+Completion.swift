@@ -107,9 +107,9 @@ extension ObjectPartial {
         }
         guard let failure else { return nil }
         // A repeated request finds no upload if the first one was executed. The next check decides.
-        let isUnclear = [.noSuchUpload, .noSuchObject, .permanent].contains(failure.meaning)
+        let isUnclear = [.noSuchUpload, .noSuchObject, .permanent].contains(failure.kind)
         throw isUnclear
-            ? StoreError(status: failure.status, code: failure.code, message: failure.message, meaning: .transient)
+            ? StoreError(status: failure.status, code: failure.code, message: failure.message, kind: .transient)
             : failure
     }
 
@@ -121,8 +121,8 @@ extension ObjectPartial {
     ) async throws(TransferError) -> Bool {
         let listed: [ListedPart]
         do throws(StoreError) { listed = try await client.parts(of: upload, key) } catch {
-            if error.meaning == .noSuchUpload { return false }
-            throw error.error
+            if error.kind == .noSuchUpload { return false }
+            throw error.transferError
         }
         // Some servers list a part twice if it was uploaded twice.
         let found = Dictionary(grouping: listed, by: \.number)
@@ -179,7 +179,7 @@ extension ObjectPartial {
     }
 
     private func headNow(_ key: String) async throws(TransferError) -> ObjectHead? {
-        do { return try await client.head(key) } catch { throw error.error }
+        do { return try await client.head(key) } catch { throw error.transferError }
     }
 
     /// Another program or job has taken the upload's name. Discards the partial file and returns the error to throw.
@@ -210,7 +210,7 @@ extension ObjectPartial {
             let bytes: [UInt8]?
             do throws(StoreError) {
                 bytes = try await client.get(key, start..<end, limit: Int(step) + 1)
-            } catch { throw error.error }
+            } catch { throw error.transferError }
             guard let bytes, Int64(bytes.count) == end - start else {
                 throw await damaged("the object cannot be read back")
             }
@@ -256,7 +256,7 @@ extension ObjectPartial {
             do throws(StoreError) {
                 upload = try await begin(key)
                 parts = try await client.copy(source, size: whole.size, to: upload, key)
-            } catch { throw error.error }
+            } catch { throw error.transferError }
             state.withLock { $0.copyUpload = upload }
             let naming = try await claiming(name) { (claim) throws(TransferError) in
                 try await self.nameObject(

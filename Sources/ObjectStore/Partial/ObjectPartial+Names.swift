@@ -61,7 +61,7 @@ extension ObjectPartial {
     }
 
     func head(_ path: String) async throws(TransferError) -> ObjectHead? {
-        do { return try await client.head(client.address.key(path)) } catch { throw error.error }
+        do { return try await client.head(client.address.key(path)) } catch { throw error.transferError }
     }
 
     /// Whether this run may still name the object: its lease holds by the local clock, or Redis confirms it.

@@ -75,7 +75,7 @@ extension ObjectPartial {
                 } else {
                     next = .absent
                 }
-                let isContradiction = failure?.meaning == .precondition && next == condition
+                let isContradiction = failure?.kind == .precondition && next == condition
                 contradicted = isContradiction ? contradicted ?? .now : nil
                 if let contradicted {
                     if case .same = next { client.toggleETagQuotes() }
@@ -97,11 +97,11 @@ extension ObjectPartial {
                 }
                 failure = nil
             } catch { failure = error }
-            switch failure?.meaning {
+            switch failure?.kind {
             case .unknownRequest where store.hasConditions: store.lacksConditions()
-            case .unknownRequest, .denied, .noSuchBucket, .full, .cancelled, .permanent: throw failure!.error
+            case .unknownRequest, .denied, .noSuchBucket, .full, .cancelled, .permanent: throw failure!.transferError
             // Servers disagree about If-Match if there is no object.
-            case .noSuchObject where condition == .absent || condition == .none: throw failure!.error
+            case .noSuchObject where condition == .absent || condition == .none: throw failure!.transferError
             default: break
             }
             let isBusy = failure.map { $0.status >= 500 || $0 == .claimed } ?? false
@@ -118,10 +118,10 @@ extension ObjectPartial {
                                 + "\(waited.components.seconds) s: if its worker has died, the claim ends after "
                                 + "\(NameClaim.staleness / 60) minutes"))
                 }
-                throw failure?.error ?? .failed(Failure(.io, "the object store does not create \(name.path)"))
+                throw failure?.transferError ?? .failed(Failure(.io, "the object store does not create \(name.path)"))
             }
             // The first failed condition only means that another object has the name.
-            if attempt == 1, [.precondition, .unknownRequest].contains(failure?.meaning) { continue }
+            if attempt == 1, [.precondition, .unknownRequest].contains(failure?.kind) { continue }
             let pause = min(Duration.seconds(10), .milliseconds(50 << min(attempt, 10)))
             do { try await Task.sleep(for: pause) } catch { throw .cancelled }
         }

@@ -127,10 +127,10 @@ extension ObjectPartial {
                 state.storeState.tails.removeAll { $0.part == buffer.number }
             }
         } catch {
-            throw error.meaning == .noSuchUpload
+            throw error.kind == .noSuchUpload
                 ? .failed(
                     Failure(.io, "the upload was aborted: by another run of this job, or by a rule of the bucket"))
-                : error.error
+                : error.transferError
         }
     }
 
@@ -149,7 +149,7 @@ extension ObjectPartial {
             do throws(StoreError) {
                 bytes = try await client.get(
                     client.address.key(hidden.tail(tail.name)), limit: Int(tail.bytes.count) + 1)
-            } catch { throw error.error }
+            } catch { throw error.transferError }
             let isRight = await store.threads.run {
                 bytes.map { Int64($0.count) == tail.bytes.count && Hexadecimal.text(Digest.md5($0)) == tail.md5 }
                     ?? false
@@ -240,7 +240,7 @@ extension ObjectPartial {
                 try await client.put(key, RequestMemory(bytes), md5: Digest.md5(bytes), ifAbsent: true)
                 return
             } catch {
-                switch error.meaning {
+                switch error.kind {
                 case .precondition: break
                 case .unknownRequest: store.lacksConditions()
                 default: throw error
@@ -255,7 +255,7 @@ extension ObjectPartial {
     }
 
     private static let fenced = StoreError(
-        status: 412, code: "fenced", message: "another run has the partial file", meaning: .noSuchUpload)
+        status: 412, code: "fenced", message: "another run has the partial file", kind: .noSuchUpload)
 
     func isOwner() async throws(StoreError) -> Bool {
         try await client.get(client.address.key(hidden.owner), limit: 4096).map { $0 == Array(request.run.utf8) }
@@ -274,7 +274,7 @@ extension ObjectPartial {
         do throws(StoreError) {
             try await own()
             try await client.put(client.address.key(hidden.tail(name)), body, md5: md5)
-        } catch { throw error.error }
+        } catch { throw error.transferError }
         state.withLock { state in
             state.storeState.tails.append(
                 .init(part: buffer.number, name: name, bytes: fresh, md5: Hexadecimal.text(md5)))

@@ -60,7 +60,7 @@ extension BucketClient {
     /// nil if there is no such object.
     func head(_ key: String) async throws(StoreError) -> ObjectHead? {
         do { return ObjectHead(try await send(StoreRequest("HEAD", key))) } catch {
-            if error.meaning == .noSuchObject { return nil }
+            if error.kind == .noSuchObject { return nil }
             throw error
         }
     }
@@ -73,7 +73,7 @@ extension BucketClient {
         request.limit = limit
         if let range { request.headers = [HeaderField("Range", "bytes=\(range.lowerBound)-\(range.upperBound - 1)")] }
         do { return try await send(request).body } catch {
-            if error.meaning == .noSuchObject { return nil }
+            if error.kind == .noSuchObject { return nil }
             throw error
         }
     }
@@ -81,7 +81,7 @@ extension BucketClient {
     /// A range of an object, which must have this ETag.
     ///
     /// - Throws: `precondition` if the object has another ETag.
-    func get(_ key: String, _ range: Range<Int64>, of etag: String) async throws(StoreError) -> [UInt8] {
+    func get(_ key: String, _ range: Range<Int64>, ifMatch etag: String) async throws(StoreError) -> [UInt8] {
         var request = StoreRequest("GET", key)
         request.limit = range.count
         request.headers = [
@@ -91,7 +91,7 @@ extension BucketClient {
         let response = try await send(request)
         // Not every server obeys If-Match.
         guard response.etag == etag else {
-            throw StoreError(status: 412, code: "PreconditionFailed", message: "", meaning: .precondition)
+            throw StoreError(status: 412, code: "PreconditionFailed", message: "", kind: .precondition)
         }
         guard response.body.count == range.count else { throw Self.unreadable(response) }
         return response.body
@@ -154,7 +154,7 @@ extension BucketClient {
     /// Deletes an object. An object that does not exist is not an error.
     func delete(_ key: String) async throws(StoreError) {
         do { _ = try await send(StoreRequest("DELETE", key)) } catch {
-            if error.meaning != .noSuchObject { throw error }
+            if error.kind != .noSuchObject { throw error }
         }
     }
 
@@ -220,7 +220,7 @@ extension BucketClient {
         if isDigest, !isEncrypted, etag.lowercased() != Hexadecimal.text(md5) {
             throw StoreError(
                 status: 200, code: "BadDigest", message: "the part's ETag is not the MD5 of what was sent",
-                meaning: .transient)
+                kind: .transient)
         }
         return etag
     }
@@ -240,9 +240,9 @@ extension BucketClient {
             let response: StoreResponse
             do { response = try await send(request) } catch {
                 // Some servers respond with 404 without the code NoSuchUpload.
-                throw error.meaning == .noSuchObject
+                throw error.kind == .noSuchObject
                     ? StoreError(
-                        status: error.status, code: error.code, message: error.message, meaning: .noSuchUpload)
+                        status: error.status, code: error.code, message: error.message, kind: .noSuchUpload)
                     : error
             }
             guard let xml = response.xml, ["ListPartsResult", "ListPartsResponse"].contains(xml.name) else {
@@ -288,19 +288,19 @@ extension BucketClient {
             var request = StoreRequest("DELETE", key)
             request.query = [("uploadId", upload)]
             do { _ = try await send(request) } catch {
-                if error.meaning == .noSuchUpload || error.meaning == .noSuchObject { return }
+                if error.kind == .noSuchUpload || error.kind == .noSuchObject { return }
                 throw error
             }
             do {
                 if try await parts(of: upload, key).isEmpty { return }
             } catch {
-                if error.meaning == .noSuchUpload { return }
+                if error.kind == .noSuchUpload { return }
                 throw error
             }
             try? await Task.sleep(for: .milliseconds(100))
         }
         throw StoreError(
-            status: 0, code: "StillThere", message: "an aborted upload still has parts", meaning: .transient)
+            status: 0, code: "StillThere", message: "an aborted upload still has parts", kind: .transient)
     }
 
     func uploads(_ prefix: String) async throws(StoreError) -> [ListedUpload] {
@@ -367,13 +367,13 @@ extension BucketClient {
         guard pages <= maxPages else {
             throw StoreError(
                 status: 200, code: "EndlessListing", message: "a listing has more than \(maxPages) pages",
-                meaning: .permanent)
+                kind: .permanent)
         }
     }
 
     private static func unreadable(_ response: StoreResponse) -> StoreError {
         StoreError(
             status: response.status, code: "unreadable", message: "the response is not valid for S3",
-            meaning: .transient)
+            kind: .transient)
     }
 }

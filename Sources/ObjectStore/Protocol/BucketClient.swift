@@ -75,7 +75,7 @@ final class BucketClient: Sendable {
             do { return try await sendOnce(request) } catch { failure = error }
             tries += 1
             var retriesAtOnce = false
-            switch failure.meaning {
+            switch failure.kind {
             case .transient, .throttled: break
             // `sendOnce` has corrected the clock, the credentials or the region: no backoff is needed.
             case .clock, .expired, .region: retriesAtOnce = tries < 3
@@ -115,7 +115,7 @@ final class BucketClient: Sendable {
             let wasOff = correctSkew(by: response, from: skew)
             throw StoreError(
                 status: 403, code: "RequestExpired", message: "the store received the request too late",
-                meaning: wasOff ? .clock : .transient)
+                kind: wasOff ? .clock : .transient)
         }
         try await check(response, request, credentials, skew)
         return response
@@ -159,17 +159,17 @@ final class BucketClient: Sendable {
             }
         }
         let failure = StoreError(status: response.status, headers: response.headers, body: body)
-        if failure.meaning == .throttled { state.withLock { $0.pace.recordThrottled(at: watch.seconds) } }
-        let isAboutTime = response.status == 403 || failure.meaning == .clock
+        if failure.kind == .throttled { state.withLock { $0.pace.recordThrottled(at: watch.seconds) } }
+        let isAboutTime = response.status == 403 || failure.kind == .clock
         if isAboutTime, correctSkew(by: response, from: skew) {
-            // Servers use several codes for this, so the meaning is set here.
+            // Servers use several codes for this, so the kind is set here.
             throw StoreError(
-                status: failure.status, code: failure.code, message: failure.message, meaning: .clock)
+                status: failure.status, code: failure.code, message: failure.message, kind: .clock)
         }
         if body == nil, request.method == "HEAD", [400, 401, 403].contains(response.status) {
             try await findReason(ofHeadErrorFor: request.key)
         }
-        switch failure.meaning {
+        switch failure.kind {
         case .expired: await self.credentials.drop(credentials)
         case .region(let region?):
             let hasChanged = state.withLock { state in
@@ -179,11 +179,11 @@ final class BucketClient: Sendable {
             }
             guard hasChanged else {
                 throw StoreError(
-                    status: failure.status, code: failure.code, message: failure.message, meaning: .permanent)
+                    status: failure.status, code: failure.code, message: failure.message, kind: .permanent)
             }
             notify("the bucket \(address.bucket) is in the region \(region): set --s3-region")
         case .region(nil):
-            throw StoreError(status: failure.status, code: failure.code, message: failure.message, meaning: .permanent)
+            throw StoreError(status: failure.status, code: failure.code, message: failure.message, kind: .permanent)
         default: break
         }
         throw failure
@@ -214,7 +214,7 @@ final class BucketClient: Sendable {
         var request = StoreRequest("GET", key)
         request.headers = [HeaderField("Range", "bytes=0-0")]
         do { _ = try await sendOnce(request) } catch {
-            switch error.meaning {
+            switch error.kind {
             case .clock, .expired, .region, .throttled, .denied, .cancelled, .noSuchBucket: throw error
             default: break
             }

@@ -4,7 +4,7 @@ import HaulHTTP
 /// Why an object store has not executed a request.
 struct StoreError: Error, Sendable, Equatable {
     /// What the error means for the caller.
-    enum Meaning: Sendable, Equatable {
+    enum Kind: Sendable, Equatable {
         /// A retry may succeed.
         case transient
         /// The server requires fewer requests.
@@ -34,23 +34,23 @@ struct StoreError: Error, Sendable, Equatable {
     /// The server's error code, or the status if the server sends none; Haul's error code if there was no response.
     let code: String
     let message: String
-    let meaning: Meaning
+    let kind: Kind
 
     /// - Parameter body: The XML of the response; nil if it has none, as after a HEAD.
     init(status: Int, headers: HeaderFields, body: XMLElement?) {
         let error = body?.name == "Error" ? body : nil
         self.status = status
-        code = (error?.text("Code") ?? headers["x-amz-error-code"] ?? "HTTP \(status)").clipped(to: 100)
-        message = (error?.text("Message") ?? "").clipped(to: 200)
-        let region = (headers["x-amz-bucket-region"] ?? error?.text("Region"))?.clipped(to: 100)
-        meaning = Self.meaning(of: code, status, region: region)
+        code = (error?.text("Code") ?? headers["x-amz-error-code"] ?? "HTTP \(status)").truncated(toBytes: 100)
+        message = (error?.text("Message") ?? "").truncated(toBytes: 200)
+        let region = (headers["x-amz-bucket-region"] ?? error?.text("Region"))?.truncated(toBytes: 100)
+        kind = Self.kind(of: code, status, region: region)
     }
 
-    init(status: Int, code: String, message: String, meaning: Meaning) {
-        (self.status, self.code, self.message, self.meaning) = (status, code, message, meaning)
+    init(status: Int, code: String, message: String, kind: Kind) {
+        (self.status, self.code, self.message, self.kind) = (status, code, message, kind)
     }
 
-    private static func meaning(of code: String, _ status: Int, region: String?) -> Meaning {
+    private static func kind(of code: String, _ status: Int, region: String?) -> Kind {
         switch code {
         case "SlowDown", "ServiceUnavailable", "Throttling", "ThrottlingException", "RequestLimitExceeded",
             "TooManyRequests", "RequestThrottled", "BandwidthLimitExceeded":
@@ -99,8 +99,8 @@ struct StoreError: Error, Sendable, Equatable {
 
     /// The failure as it is recorded in the job's hash.
     var failure: Failure {
-        if status == 0 { return Failure(.io, "the object store does not respond,  \(words)") }
-        return switch meaning {
+        if status == 0 { return Failure(.io, "the object store does not respond, \(words)") }
+        return switch kind {
         case .denied:
             Failure(.permission, "the object store refuses access, \(words): check the credentials and the policy")
         case .noSuchBucket: Failure(.io, "the object store has no such bucket, \(words)")
@@ -114,14 +114,14 @@ extension StoreError {
     init(_ error: TransferError) {
         switch error {
         case .failed(let failure):
-            self.init(status: 0, code: failure.code.rawValue, message: failure.message, meaning: .transient)
-        case .noSpace: self.init(status: 0, code: "io", message: "no space", meaning: .transient)
-        case .cancelled: self.init(status: 0, code: "cancelled", message: "", meaning: .cancelled)
+            self.init(status: 0, code: failure.code.rawValue, message: failure.message, kind: .transient)
+        case .noSpace: self.init(status: 0, code: "io", message: "no space", kind: .transient)
+        case .cancelled: self.init(status: 0, code: "cancelled", message: "", kind: .cancelled)
         }
     }
 
     /// The error that the activity gets.
-    var error: TransferError { meaning == .cancelled ? .cancelled : meaning == .full ? .noSpace : .failed(failure) }
+    var transferError: TransferError { kind == .cancelled ? .cancelled : kind == .full ? .noSpace : .failed(failure) }
 }
 
 /// A response of an object store.

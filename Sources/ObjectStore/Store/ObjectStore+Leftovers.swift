@@ -31,7 +31,7 @@ extension ObjectStore {
     }
 
     private func notify(_ error: StoreError, about path: String) {
-        guard error.meaning != .cancelled else { return }
+        guard error.kind != .cancelled else { return }
         client.notify("leftovers at \(path) of \(client.address) remain for now: \(error.words)")
     }
 

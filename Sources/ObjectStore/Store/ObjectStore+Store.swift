@@ -22,7 +22,7 @@ extension ObjectStore: DurableStore, SourceFolder {
     }
 
     package func resume(_ request: FileRequest, from resume: ResumePoint) async throws(TransferError) -> Remainder {
-        do throws(StoreError) { return try await remains(request, resume) } catch { throw error.error }
+        do throws(StoreError) { return try await remains(request, resume) } catch { throw error.transferError }
     }
 
     private func remains(_ request: FileRequest, _ resume: ResumePoint) async throws(StoreError) -> Remainder {
@@ -86,7 +86,7 @@ extension ObjectStore: DurableStore, SourceFolder {
         let key = client.address.key(storeState.isHidden ? hidden.whole : resume.file)
         let listed: [ListedPart]
         do throws(StoreError) { listed = try await client.parts(of: upload, key) } catch {
-            guard error.meaning == .noSuchUpload else { throw error }
+            guard error.kind == .noSuchUpload else { throw error }
             // The upload may have been completed, but not copied to its final name yet.
             guard storeState.isHidden, let head = try await client.head(key), head.size == storeState.total,
                 head.mark?.generation == resume.generation
@@ -154,7 +154,7 @@ extension ObjectStore: DurableStore, SourceFolder {
             let sent = ContinuousClock.now
             var isWithoutResponse = false
             do throws(StoreError) { return try await client.deleteFinal(key, condition, seen: seen) } catch {
-                switch error.meaning {
+                switch error.kind {
                 case .noSuchObject, .denied, .noSuchBucket, .cancelled, .full: return
                 case .unknownRequest, .permanent:
                     guard hasConditions else { return }

@@ -89,7 +89,7 @@ package struct StoreCheck: Sendable {
             return nil
         } catch {
             // Without a response there is no result.
-            if error.status == 0 || error.meaning == .denied { throw error }
+            if error.status == 0 || error.kind == .denied { throw error }
             return error
         }
     }
@@ -99,10 +99,10 @@ package struct StoreCheck: Sendable {
         _ operation: String, _ body: () async throws(StoreError) -> Result
     ) async throws(StoreError) -> Result {
         do { return try await body() } catch {
-            guard error.meaning == .denied else { throw error }
+            guard error.kind == .denied else { throw error }
             throw StoreError(
                 status: error.status, code: error.code,
-                message: "\(operation) is denied: check the credentials and the policy", meaning: .denied)
+                message: "\(operation) is denied: check the credentials and the policy", kind: .denied)
         }
     }
 
@@ -136,9 +136,9 @@ package struct StoreCheck: Sendable {
         let again = try await refused(presigned("PutObject")) { () throws(StoreError) in
             try await name("object", [4], .absent)
         }
-        let isKept = again?.meaning == .precondition
+        let isKept = again?.kind == .precondition
         // A worker omits the condition only if the store says that it does not know it.
-        let isUsable = isKept || again == nil || again?.meaning == .unknownRequest
+        let isUsable = isKept || again == nil || again?.kind == .unknownRequest
         return [
             Finding(
                 "PUT If-None-Match", isKept ? .good : isUsable ? .lacking : .bad,
@@ -231,7 +231,7 @@ package struct StoreCheck: Sendable {
         let failure = try await refused(completion) { () throws(StoreError) in
             try await client.complete(upload, key("parts"), [(1, first), (2, last)], .absent)
         }
-        let isConditional = failure?.meaning == .precondition
+        let isConditional = failure?.kind == .precondition
         if failure != nil {
             try await naming(completion) { () throws(StoreError) in
                 try await client.complete(upload, key("parts"), [(1, first), (2, last)])

@@ -49,7 +49,7 @@ struct ScreenRow: Equatable, Sendable {
         var result = ScreenRow()
         var available = width
         for piece in pieces where available > 0 {
-            let text = piece.text.cut(to: available)
+            let text = piece.text.truncated(to: available)
             result.add(text, piece.style)
             available -= Columns.of(text)
         }

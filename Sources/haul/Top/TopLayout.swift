@@ -221,7 +221,7 @@ struct TopLayout {
 
     /// Which rows are on the screen, and how many there are.
     private var place: String {
-        let filter = model.filter.isEmpty ? "" : "/\(model.filter.printable.cut(to: 20)) "
+        let filter = model.filter.isEmpty ? "" : "/\(model.filter.printable.truncated(to: 20)) "
         guard !model.rows.isEmpty else { return filter }
         let last = min(model.rows.count, model.top + listHeight)
         let all = model.data.counts[model.view] ?? 0

@@ -75,7 +75,8 @@ struct WatchDisplay {
         }
         let width = Terminal.size.width
         let erasure = drawn == 0 ? "" : "\u{1B}[\(drawn)A\r\u{1B}[J"
-        let lines = running.lines(rows: rows, width: width - 1, isUnicode: isUnicode) + [summary.cut(to: width - 1)]
+        let lines =
+            running.lines(rows: rows, width: width - 1, isUnicode: isUnicode) + [summary.truncated(to: width - 1)]
         write(erasure + (takeNews() + lines).map { $0 + "\n" }.joined())
         drawn = lines.count
     }

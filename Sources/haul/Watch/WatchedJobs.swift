@@ -34,7 +34,7 @@ struct WatchedJobs {
 
     func lines(rows: Int, width: Int, isUnicode: Bool) -> [String] {
         var lines = shown(rows).map { row($0, width: width, isUnicode: isUnicode) }
-        if left(rows) > 0 { lines.append("… and \(left(rows)) more (haul top shows all)".cut(to: width)) }
+        if left(rows) > 0 { lines.append("… and \(left(rows)) more (haul top shows all)".truncated(to: width)) }
         return lines
     }
 

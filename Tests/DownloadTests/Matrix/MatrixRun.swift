@@ -28,15 +28,15 @@ struct MatrixRun: Sendable {
     private let matrixCase: MatrixCase
     private let origin: MatrixOrigin
     private let stores: MatrixStores
-    private let here: DownloadContext
-    private let elsewhere: DownloadContext
+    private let here: ActivityContext
+    private let elsewhere: ActivityContext
     private let events = Shared<[String]>([])
 
     init(_ matrixCase: MatrixCase, _ stores: MatrixStores, _ here: TransferEngine, _ elsewhere: TransferEngine) throws {
         (self.matrixCase, self.stores) = (matrixCase, stores)
         origin = try MatrixOrigin(matrixCase)
-        self.here = DownloadContext(store: stores.here, engine: here)
-        self.elsewhere = DownloadContext(store: stores.elsewhere, engine: elsewhere)
+        self.here = ActivityContext(store: stores.here, engine: here)
+        self.elsewhere = ActivityContext(store: stores.elsewhere, engine: elsewhere)
     }
 
     /// Whether the durable bytes suffice to continue. After a kill a bucket has nothing of its incomplete parts.
@@ -101,7 +101,7 @@ struct MatrixRun: Sendable {
         }
     }
 
-    private func download(_ context: DownloadContext, resume: ResumePoint?) -> Download {
+    private func download(_ context: ActivityContext, resume: ResumePoint?) -> Download {
         var job = Job(id: "j", urls: [origin.url])
         job.connections = matrixCase.connections
         if matrixCase.validator == .jobChecksum { job.checksum = .init("sha256:" + matrixCase.new.checksum) }

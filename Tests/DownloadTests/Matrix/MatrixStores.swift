@@ -14,11 +14,11 @@ struct MatrixStores: Sendable {
     let contents: @Sendable () async -> [UInt8]?
 
     /// Shared by all cases.
-    private static let path = WritePath(blocks: 16)
+    private static let diskWriter = DiskWriter(blocks: 16)
 
     static func directory() throws -> MatrixStores {
         let directory = TemporaryDirectory()
-        let stores = try (0...1).map { _ in try FileStore(root: directory.path, path: path) }
+        let stores = try (0...1).map { _ in try FileStore(root: directory.path, diskWriter: diskWriter) }
         return MatrixStores(here: stores[0], elsewhere: stores[1], keepsEachByte: true) { directory.contents("f") }
     }
 

@@ -3,13 +3,13 @@ import HaulContract
 /// Decides whether and when a download opens another connection after some have failed. It works on counts alone.
 struct ConnectionFailures {
     /// Bytes that a connection must deliver for the next one to be opened at once.
-    static let worthwhile: Int64 = 64 << 10
+    static let minUsefulBytes: Int64 = 64 << 10
     /// After this many failures in a row no more extra connections are tried.
     private static let maxFailures = 3
 
     /// Extra connections in a row that were refused.
     private var refusals = 0
-    /// Connections in a row that broke off before they had delivered `worthwhile` bytes.
+    /// Connections in a row that broke off before they had delivered `minUsefulBytes` bytes.
     private var shortLived = 0
     /// Bytes of the file that were written when its only connection was last replaced.
     private var writtenBefore: Int64
@@ -30,7 +30,7 @@ struct ConnectionFailures {
 
     /// A response broke off. Returns for how many seconds no extra connection is tried; 0 if it had delivered enough.
     mutating func broke(after received: Int64, _ failure: Failure) -> Double {
-        shortLived = received < Self.worthwhile ? shortLived + 1 : 0
+        shortLived = received < Self.minUsefulBytes ? shortLived + 1 : 0
         return shortLived > 0 ? delay(after: shortLived, failure) : 0
     }
 

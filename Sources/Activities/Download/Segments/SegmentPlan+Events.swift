@@ -4,7 +4,7 @@ import HaulHTTP
 // The events of connections.
 extension SegmentPlan {
     /// Servers of HTTP/2 expect few connections, and more of them have only made downloads slower.
-    mutating func limitForHTTP2() { limit = min(limit, Self.defaultFarConnections) }
+    mutating func limitForHTTP2() { limit = min(limit, Self.defaultWideAreaConnections) }
 
     /// Records what TCP has measured on the path to a server.
     mutating func recordPath(_ path: TransferPath, by id: Int? = nil, now: Double = 0) {
@@ -42,7 +42,7 @@ extension SegmentPlan {
         connections[id] = connection
         if let owner {
             actions.append(.shorten(id: owner, to: connection.position))
-            cut(owner, for: requested)
+            shorten(owner, for: requested)
         }
         unassigned.insert(connection.end..<requested.upperBound)
         if connections.values.count(where: \.isOpen) > acceptedCount { lastAddedResponse = now }
@@ -52,7 +52,7 @@ extension SegmentPlan {
 
     /// Ends the owner's bytes where `range` begins, because `range` now belongs to another connection. So do the ranges
     /// behind it that connections have requested from this owner and that have no response yet.
-    private mutating func cut(_ owner: Int, for range: Range<Int64>) {
+    private mutating func shorten(_ owner: Int, for range: Range<Int64>) {
         let end = connections[owner]!.end
         connections[owner]!.end = range.lowerBound
         unassigned.insert(range.lowerBound..<max(range.lowerBound, end))
@@ -65,7 +65,7 @@ extension SegmentPlan {
 
     /// The connection has received `received` bytes so far.
     mutating func sample(_ id: Int, received: Int64, now: Double) {
-        let averagingTime = isFar ? min(1, max(Self.averagingTime, 4 * path!.roundTrip)) : 1
+        let averagingTime = isWideArea ? min(1, max(Self.averagingTime, 4 * path!.roundTrip)) : 1
         connections[id]?.sample(received, now: now, averagingTime: averagingTime)
     }
 

@@ -39,8 +39,8 @@ struct SegmentPlan {
     var endedPartSpeed: Double?
     /// The number of TCP connections that can be used for another request.
     var idleCount = 0
-    /// How many connections may share a far path. It is doubled as long as they do not fill the link.
-    var farLimit = Self.defaultFarConnections
+    /// How many connections may share a wide-area path. It is doubled as long as they do not fill the link.
+    var wideAreaLimit = Self.defaultWideAreaConnections
     /// When a connection beyond `acceptedCount` was last requested.
     var lastAddedRequest = -Double.infinity
     /// When a server last accepted such a connection.
@@ -76,7 +76,7 @@ struct SegmentPlan {
     mutating func actions(now: Double, mayOpen: () -> Bool = { true }) -> [Action] {
         var actions = dropSilent(now)
         endTrial(now)
-        raiseFarLimit(now)
+        raiseWideAreaLimit(now)
         while connections.count < limit {
             // The first connection needs no permission: without it the download would not go on.
             let isExtra = !connections.isEmpty

@@ -3,10 +3,11 @@ import HaulContract
 import HaulFileStore
 import HaulHTTP
 
-/// One transfer, or many at once, through only `TransferEngine` and `WritePath`: no Redis, no resuming, no checks.
+/// One transfer, or many at once, through `TransferEngine` and `DiskWriter` only: without Redis, resume points and
+/// verification.
 ///
 ///     http-bench get URL FILE [disk|process] [sha256]      prints seconds of wall clock and CPU
-///     http-bench many URL DIRECTORY COUNT                  prints resident memory and CPU while they run
+///     http-bench many URL DIRECTORY COUNT                  prints CPU and peak resident memory while they run
 @main
 struct TransferBench {
     static func main() async throws {
@@ -28,10 +29,10 @@ struct TransferBench {
         async throws
     {
         let start = ContinuousClock.now
-        let writePath = WritePath()
+        let diskWriter = DiskWriter()
         let engine = engine()
         let file = OutputFile(
-            descriptor: open(path, O_RDWR | O_CREAT | O_TRUNC, 0o644), path: writePath, durability: durability,
+            descriptor: open(path, O_RDWR | O_CREAT | O_TRUNC, 0o644), diskWriter: diskWriter, durability: durability,
             digest: digest)
         let transfer = try await engine.start(HTTPRequest(url: url))
         if case .bytes(let size) = transfer.head.length { try file.reserve(size) }
@@ -48,19 +49,22 @@ struct TransferBench {
             await file.waitForDigest()
             print(try file.digest(digest, size: end.bytes))
         }
-        try file.cut(to: end.bytes)
+        try file.truncate(to: end.bytes)
         try file.sync()
-        print("\(end.bytes) bytes, \(seconds(ContinuousClock.now - start)) s, CPU \(cpu()) s, \(resident()) MiB")
+        print(
+            "\(end.bytes) bytes, \(seconds(ContinuousClock.now - start)) s, CPU \(cpu()) s, \(peakResidentMemory()) MiB"
+        )
     }
 
     static func many(_ url: String, in directory: String, count: Int) async throws {
-        let writePath = WritePath()
+        let diskWriter = DiskWriter()
         let engine = engine()
         try await withThrowingTaskGroup(of: Int64.self) { group in
             for index in 0..<count {
                 group.addTask {
                     let file = OutputFile(
-                        descriptor: open("\(directory)/\(index)", O_RDWR | O_CREAT | O_TRUNC, 0o644), path: writePath)
+                        descriptor: open("\(directory)/\(index)", O_RDWR | O_CREAT | O_TRUNC, 0o644),
+                        diskWriter: diskWriter)
                     let transfer = try await engine.start(HTTPRequest(url: url))
                     if case .bytes(let size) = transfer.head.length { try file.reserve(size) }
                     let end = try await transfer.receive(into: file, at: 0)
@@ -72,7 +76,9 @@ struct TransferBench {
                 while true {
                     do { try await Task.sleep(for: .seconds(5)) } catch { return 0 }
                     let now = cpu()
-                    print("\(await engine.count) running, \((now - last) / 5 * 100) % of a core, \(resident()) MiB")
+                    print(
+                        "\(await engine.count) running, \((now - last) / 5 * 100) % of a core, \(peakResidentMemory()) MiB"
+                    )
                     fflush(nil)
                     last = now
                 }
@@ -100,8 +106,8 @@ struct TransferBench {
         return time(usage.ru_utime) + time(usage.ru_stime)
     }
 
-    /// The largest resident size so far, in MiB.
-    static func resident() -> Int {
+    /// The largest resident memory of this process so far, in MiB.
+    static func peakResidentMemory() -> Int {
         var usage = rusage()
         getrusage(Int32(RUSAGE_SELF.rawValue), &usage)
         return usage.ru_maxrss / 1024

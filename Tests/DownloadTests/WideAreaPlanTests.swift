@@ -7,7 +7,7 @@ import Testing
 
 /// A plan on a path with a round trip. Responses arrive late, and each one begins slowly and doubles with each round
 /// trip.
-private struct FarFetch {
+private struct WideAreaFetch {
     var plan: SegmentPlan
     let roundTrip: Double
     /// The highest rate of one connection, and of all together: bytes per second.
@@ -132,7 +132,7 @@ private func exp2(_ value: Double) -> Double {
 }
 
 /// On a long path slow start dominates, and connections are worth keeping.
-@Suite struct FarPlanTests {
+@Suite struct WideAreaPlanTests {
     private static let path = TransferPath(roundTrip: 0.1, isLossy: false)
 
     private func opens(_ actions: [SegmentPlan.Action]) -> [(id: Int, range: Range<Int64>)] {
@@ -206,7 +206,7 @@ private func exp2(_ value: Double) -> Double {
             (100, 0.02, 100e6, 62e6), (100, 0.02, 2e6, 62e6),
         ])
     func twice(megabytes: Int64, roundTrip: Double, most: Double, link: Double) {
-        var fetch = FarFetch(megabytes * 1_000_000, roundTrip: roundTrip)
+        var fetch = WideAreaFetch(megabytes * 1_000_000, roundTrip: roundTrip)
         (fetch.most, fetch.link) = (most, link)
         let isDone = fetch.run(within: 100, step: roundTrip / 20)
         #expect(isDone)
@@ -215,7 +215,7 @@ private func exp2(_ value: Double) -> Double {
 
     @Test("a small remainder gets few connections, but many if packets are lost", arguments: [false, true])
     func few(isLossy: Bool) {
-        var fetch = FarFetch(20_000_000, roundTrip: 0.1, isLossy: isLossy)
+        var fetch = WideAreaFetch(20_000_000, roundTrip: 0.1, isLossy: isLossy)
         if isLossy { fetch.most = 3e5 }
         let isDone = fetch.run(within: 60)
         #expect(isDone)
@@ -258,7 +258,7 @@ private func exp2(_ value: Double) -> Double {
     }
 
     @Test("a host that accepts two connections refuses three at most, and both stay in use") func two() {
-        var fetch = FarFetch(400_000_000, roundTrip: 0.05)
+        var fetch = WideAreaFetch(400_000_000, roundTrip: 0.05)
         fetch.most = 5e6
         fetch.refuses = { $0 > 2 && $0 < 5 }
         let isDone = fetch.run(within: 100)
@@ -269,7 +269,7 @@ private func exp2(_ value: Double) -> Double {
     }
 
     @Test("responses end by themselves, and few are cut off") func kept() {
-        var fetch = FarFetch(500_000_000, roundTrip: 0.1)
+        var fetch = WideAreaFetch(500_000_000, roundTrip: 0.1)
         let isDone = fetch.run(within: 60)
         #expect(isDone)
         #expect(fetch.fetched.intervals == [0..<500_000_000])
@@ -300,7 +300,7 @@ private func exp2(_ value: Double) -> Double {
         for way in 0..<60 {
             let limit = Int.random(in: 1...16, using: &generator)
             let total = Int64.random(in: 1...300_000_000, using: &generator)
-            var fetch = FarFetch(
+            var fetch = WideAreaFetch(
                 total, roundTrip: .random(in: 0.005...0.3, using: &generator), isLossy: .random(using: &generator),
                 limit: limit)
             fetch.most = .random(in: 1e5...5e7, using: &generator)

@@ -2,10 +2,11 @@ import Glibc
 package import HaulExecutors
 import Synchronization
 
-/// The path from the network to the disk: a bounded pool of blocks and the threads that write them, one per process.
+/// Writes what arrives from the network to the disk: a bounded pool of blocks and the threads that write them, one per
+/// process.
 ///
 /// Only the copy into a block runs on an event loop.
-package final class WritePath: Sendable {
+package final class DiskWriter: Sendable {
     /// `pwrite`, or what a test uses instead. Returns the bytes written, or -1 with `errno` set.
     package typealias Write =
         @Sendable (

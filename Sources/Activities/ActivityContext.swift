@@ -2,7 +2,7 @@ package import HaulHTTP
 package import HaulStorage
 
 /// What all transfers of a worker share. The defaults are in `WorkerConfiguration`.
-package struct DownloadContext: Sendable {
+package struct ActivityContext: Sendable {
     package var store: any Store
     /// The files that jobs may send; nil if the operator has allowed none.
     package var sources: (any SourceFolder)?
