@@ -2,6 +2,7 @@ import HaulContract
 import HaulHTTP
 import HaulStorage
 import HaulTestSupport
+import Synchronization
 import Testing
 
 @testable import HaulObjectStore
@@ -176,5 +177,63 @@ struct LateArrivalTests: EpisodeTests {
         try await eventually("the object to be removed", within: .seconds(20)) { await good.read("films/film") == nil }
         let (objects, uploads) = try await good.everything()
         #expect(objects.isEmpty && uploads == 0, "\(objects)")
+    }
+
+    /// How a job ends of which a request to begin an upload got no reply.
+    enum Orphaned: CaseIterable, Sendable { case completed, copied, cancelled, abandoned }
+
+    @Test(
+        "an upload that was begun though the reply was lost is aborted with the others of its job",
+        .timeLimit(.minutes(2)), arguments: ObjectServer.dialects, Orphaned.allCases)
+    func orphan(_ kind: ObjectServer.Kind, _ end: Orphaned) async throws {
+        let good = try await Bucket(kind)
+        let gateway = LateGateway(to: good.server.endpoint)
+        let bad = try Bucket(good.server, endpoint: gateway.endpoint, prefix: good.store.client.address.prefix)
+        let partial = try await open(bad, "1", hashing: end == .copied ? .sha256 : nil)
+        @Sendable func begins(_ head: String) -> Bool { head.hasPrefix("POST ") && head.contains("?uploads=") }
+        // Of a file with a checksum, the second upload copies the verified bytes.
+        if end != .copied { gateway.keep(begins) }
+        try await receive(0..<9 << 20, into: partial)
+        let upload = { (partial as? ObjectPartial)?.state.withLock { $0.storeState.upload } }
+        try await eventually("the upload to be begun by a second request", within: .seconds(20)) { upload() != nil }
+        let deliver = {
+            let answers = gateway.deliver()
+            #expect(gateway.hasKept && answers.allSatisfy { $0.contains("200") }, "\(answers)")
+        }
+        switch end {
+        case .completed, .copied:
+            if end == .completed { deliver() } else { gateway.keep(begins) }
+            try await receive(9 << 20..<Self.size, into: partial)
+            #expect(isStored(try await partial.commit(whole(end == .copied ? sha256 : nil))))
+            if end == .copied { deliver() }
+            await partial.discard(soon: false)
+            try await expectWhole(good)
+        case .cancelled:
+            deliver()
+            await partial.discard(soon: false)
+            #expect(try await good.everything() == ([], 0))
+        case .abandoned:
+            _ = try await point(partial)
+            deliver()
+            #expect(await good.store.remove(good.store.leftovers(olderThan: -1)).count == 1)
+            #expect(try await good.everything() == ([], 0))
+        }
+    }
+
+    @Test("an upload to the same key that another job has begun is not aborted", arguments: ObjectServer.dialects)
+    func foreignUpload(_ kind: ObjectServer.Kind) async throws {
+        let bucket = try await Bucket(kind)
+        let client = bucket.store.client
+        // What a run leaves whose request to begin an upload got no reply.
+        let keys = HiddenKeys(job: String(repeating: "c", count: 40), generation: "1")
+        try await client.put(client.address.key(keys.owner), text: "1")
+        try await client.put(client.address.key(keys.intent("x")), text: client.address.key("films/film"))
+        let partial = try await open(bucket, "1")
+        try await receive(0..<Self.size, into: partial)
+        _ = try await point(partial)
+        await bucket.store.discard(PartialLocation(file: "films/film", key: keys.job, generation: "1"))
+        #expect(isStored(try await partial.commit(whole())))
+        await partial.discard(soon: false)
+        try await expectWhole(bucket)
     }
 }

@@ -213,12 +213,13 @@ extension ObjectPartial {
         }
     }
 
-    /// Begins an upload and records it. The intent is recorded before, so that it proves whose upload that is if the
-    /// response is lost.
+    /// Begins an upload and records it. An intent is recorded before each try, so that it proves whose upload that is
+    /// if the response is lost.
     func begin(_ key: String) async throws(StoreError) -> String {
-        let nonce = String(UInt64.random(in: 0...(.max)), radix: 16)
-        try await client.put(client.address.key(hidden.intent(nonce)), text: key)
-        let upload = try await client.create(key, mark: newMark)
+        let upload = try await client.create(key, mark: newMark) { () throws(StoreError) in
+            let nonce = String(UInt64.random(in: 0...(.max)), radix: 16)
+            try await client.put(client.address.key(hidden.intent(nonce)), text: key)
+        }
         try await client.put(client.address.key(hidden.upload(upload)), text: key)
         return upload
     }

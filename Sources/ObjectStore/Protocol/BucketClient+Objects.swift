@@ -192,11 +192,15 @@ extension BucketClient {
     // MARK: Uploads of parts
 
     /// Begins a multipart upload. Returns its id.
-    func create(_ key: String, mark: ObjectMark) async throws(StoreError) -> String {
+    ///
+    /// - Parameter prepare: Runs before each try, because each try may begin an upload whose id is lost with its reply.
+    func create(
+        _ key: String, mark: ObjectMark, preparing prepare: () async throws(StoreError) -> Void = {}
+    ) async throws(StoreError) -> String {
         var request = StoreRequest("POST", key)
         request.query = [("uploads", "")]
         request.headers = mark.fields
-        let response = try await send(request)
+        let response = try await send(request, preparing: prepare)
         guard let id = response.xml?.text("UploadId"), !id.isEmpty, id.utf8.count <= StoreResponse.maxToken else {
             throw Self.unreadable(response)
         }

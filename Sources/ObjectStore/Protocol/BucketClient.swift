@@ -65,12 +65,16 @@ final class BucketClient: Sendable {
 
     /// Sends a request, and retries it with backoff.
     ///
+    /// - Parameter prepare: Runs before each try. If it throws, the request is not sent.
     /// - Throws: The error of the last try.
-    func send(_ request: StoreRequest) async throws(StoreError) -> StoreResponse {
+    func send(
+        _ request: StoreRequest, preparing prepare: () async throws(StoreError) -> Void = {}
+    ) async throws(StoreError) -> StoreResponse {
         var tries = 0
         var generator = SystemRandomNumberGenerator()
         let begun = ContinuousClock.now
         while true {
+            try await prepare()
             let failure: StoreError
             do { return try await sendOnce(request) } catch { failure = error }
             tries += 1

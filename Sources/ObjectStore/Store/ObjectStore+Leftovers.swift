@@ -48,8 +48,10 @@ extension ObjectStore {
             try await client.abort(id, String(decoding: key, as: UTF8.self))
         }
         let intents = objects.filter { parse($0.key)?.kind == .intent }
-        // An upload was begun whose id no run has learned.
+        // An upload may have been begun whose id no run has learned.
         if intents.count > known.count {
+            // Another job may upload to the same key now.
+            known.formUnion(try await recordedUploads())
             for intent in intents { try await abortBegun(intent, known) }
         }
         // `owner` goes last: as long as the folder exists, its owner is known.
@@ -57,6 +59,16 @@ extension ObjectStore {
             try await client.delete(object.key)
         }
         for object in objects where parse(object.key)?.kind == .owner { try await client.delete(object.key) }
+    }
+
+    /// The ids of the uploads of all jobs that have a `u.` object.
+    private func recordedUploads() async throws(StoreError) -> Set<String> {
+        let objects = try await client.list(client.address.key(HiddenKeys.root)).objects
+        return Set(
+            objects.compactMap { object in
+                guard case .upload(let id)? = parse(object.key)?.kind else { return nil }
+                return id
+            })
     }
 
     /// Aborts an upload for the key of `intent` that was begun right after it, unless it is `known`.
