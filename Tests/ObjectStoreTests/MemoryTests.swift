@@ -1,6 +1,10 @@
+import Foundation
+import HaulContract
+import HaulStorage
 import HaulTestSupport
 import Testing
 
+@testable import HaulHTTP
 @testable import HaulObjectStore
 
 /// Which files get memory for their parts when there is not enough for all.
@@ -54,6 +58,62 @@ import Testing
         _ = try #require(reserve(memory, first))
         #expect(reserve(memory, first) == nil)
         #expect(reserve(memory, second) != nil)
+    }
+}
+
+/// The bytes that a kill costs.
+@Suite struct UnacknowledgedTests {
+    /// A store that acknowledges no part.
+    private static func server(_ latch: Latch) -> RawServer {
+        RawServer { connection in
+            while let head = connection.readRequest() {
+                let line = String(head.prefix { $0 != "\r\n" })
+                if line.contains("partNumber=") { return latch.wait() }
+                let length = head.lowercased().split(separator: "\r\n").first { $0.hasPrefix("content-length:") }
+                let count = length.flatMap { Int($0.dropFirst(15).trimmingCharacters(in: .whitespaces)) } ?? 0
+                guard connection.readBody(count) != nil else { return }
+                let body =
+                    switch true {
+                    case line.hasPrefix("POST "):
+                        "<InitiateMultipartUploadResult><UploadId>1</UploadId></InitiateMultipartUploadResult>"
+                    case line.contains("list-type="): "<ListBucketResult></ListBucketResult>"
+                    default: ""
+                    }
+                let status = line.hasPrefix("HEAD ") ? "404 Not Found" : "200 OK"
+                connection.send(
+                    "HTTP/1.1 \(status)\r\nETag: \"e\"\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)")
+            }
+        }
+    }
+
+    @Test(
+        "a kill costs no more than 64 MiB of a file, those in the receive buffers of its connections included",
+        arguments: [1, 100, 250, 500] as [Int64])
+    func bound(_ gibibytes: Int64) async throws {
+        let latch = Latch()
+        let server = Self.server(latch)
+        defer {
+            latch.open()
+            server.stop()
+        }
+        let address = try BucketAddress("s3://test/x", endpoint: "http://127.0.0.1:\(server.port)")
+        let environment = ["AWS_ACCESS_KEY_ID": "testkey", "AWS_SECRET_ACCESS_KEY": "testsecret"]
+        let store = ObjectStore(address, environment: { environment[$0] }, isThere: { _ in false })
+        let request = FileRequest(
+            key: Episode.key, run: "1", isNew: true, path: "film", ifExists: .overwrite, completed: nil,
+            lease: RunLease(isHeld: { true }, confirm: { true }))
+        let partial = store.begin(request, generation: "1", suggested: "x")
+        try await partial.open(total: gibibytes << 30, hashing: nil, with: [])
+        let piece = [UInt8](repeating: 7, count: 16 << 10)
+        for number in 0..<partial.maxSinks {
+            let sink = partial.sink(at: Int64(number) * 2 * partial.alignment) { true }
+            while case .accepted = piece.withUnsafeBytes({ sink.append($0.baseAddress!, $0.count) }) {}
+        }
+        #expect(partial.written.count > 28 << 20)
+        // libcurl and OpenSSL have a little more than the receive buffer.
+        let buffers = partial.maxSinks * (HandlePool.maxBuffer + 64 << 10)
+        #expect(Int(partial.written.count) + buffers <= ObjectStore.maxUnacknowledged)
+        await partial.discard(soon: false)
     }
 }
 

@@ -3,6 +3,8 @@ struct HandlePool {
     private static let maxSpare = 64
     /// The budget of all receive buffers together: bytes.
     private static let bufferMemory = 32 << 20
+    /// The largest receive buffer of a transfer: bytes.
+    static let maxBuffer = 512 << 10
 
     private var spare: [EasyHandle] = []
     /// The receive buffers in use: bytes.
@@ -35,6 +37,6 @@ struct HandlePool {
     static func bufferSize(used: Int, rate: Int64?) -> Int {
         let share = (bufferMemory - used) / 8
         let even = rate.map { Int($0 / 20) } ?? .max
-        return min(max(min(share, even), 32 << 10), 512 << 10)
+        return min(max(min(share, even), 32 << 10), maxBuffer)
     }
 }

@@ -24,8 +24,11 @@ package final class ObjectStore: Sendable {
     package static let memory = 256 << 20
     /// The maximum bytes that S3 allows in an object.
     static let maxObjectSize: Int64 = 5 << 40
-    /// Bytes of one file that may be in memory. A kill costs no more than these.
-    private static let limitForFile = 64 << 20
+    /// Bytes of one file that a kill may cost at most, if a part is not larger than `limitForFile`.
+    static let maxUnacknowledged = 64 << 20
+    /// Bytes of one file that its parts may have in memory. The rest of `maxUnacknowledged` is for the receive buffers
+    /// of its connections, which are full while they wait for this memory.
+    static let limitForFile = 60 << 20
     /// Instead of a hidden name: there is no hidden object.
     static let nothingHidden = "-"
 
