@@ -68,6 +68,7 @@ import Testing
         }
         let job = try #require(try await f.queue.job("1"))
         #expect(job["error"] == "crash_loop")
+        #expect(job["crashes"] == "3" && job["message"]?.contains("3 times in a row") == true)
         let failures = try JSON(#require(job["failures"])).array ?? []
         #expect(failures.map { $0["worker"]?.string } == ["lost", "lost", "lost"])
         #expect(failures.allSatisfy { $0["error"] == nil && $0["started"]?.integer ?? 0 <= $0["ended"]?.integer ?? 0 })

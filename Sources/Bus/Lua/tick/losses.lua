@@ -43,11 +43,12 @@ do
       return States.requeue(c, id, job, true, 'worker lost')
     end
     record_crash(c, id, job)
-    if job.crashes >= crash_limit then
-      return States.fail(c, id, job, 'crash_loop', 'the job was lost with its worker ' .. (job.crashes + 1)
+    job.crashes = job.crashes + 1
+    call('HSET', c.JOB .. id, 'crashes', job.crashes)
+    if job.crashes > crash_limit then
+      return States.fail(c, id, job, 'crash_loop', 'the job was lost with its worker ' .. job.crashes
         .. ' times in a row; see what kills the workers, then retry it', true)
     end
-    call('HSET', c.JOB .. id, 'crashes', job.crashes + 1)
     States.requeue(c, id, job, true, 'worker lost')
   end
 
