@@ -250,7 +250,7 @@ extension API {
             let filter = JobFilter(place)
             if let problem = filter.problem { throw APIError(422, .badRequest, "\(problem). Nothing was requested.") }
             change.filter = AuditLog.truncated("\(state.map { "state=\($0.rawValue) " } ?? "")\(filter)", to: 300)
-            (ids, isWhole) = try await reader.ids(in: state, filter, limit: Int(limit))
+            (ids, isWhole) = try await reader.ids(in: state, filter, limit: Int(limit), for: request)
         }
         change.select(ids)
         change.at = try await reader.queue.request(request, of: ids)

@@ -162,12 +162,16 @@ extension QueueReaderCache {
     }
 
     /// The ids of all jobs in `state` that match, at most `limit`; and whether these are all. Without a state the filter
-    /// has a URL.
+    /// has a URL. Jobs for which `operation` waits already are left out, so that a caller who repeats a call with a limit
+    /// comes to an end, although waiting jobs stay in the queue until a worker claims them.
     func ids(
-        in state: JobState?, _ filter: JobFilter, limit: Int
+        in state: JobState?, _ filter: JobFilter, limit: Int, for operation: ControlOperation
     ) async throws -> (ids: [String], isWhole: Bool) {
         guard filter.url.isEmpty, let state else {
-            let ids = try await jobs(filter, in: state).map(\.job.id)
+            var ids: [String] = []
+            for (job, state) in try await jobs(filter, in: state) {
+                ids += try await queue.jobs([job], in: state, without: operation).map(\.id)
+            }
             return (Array(ids.prefix(limit)), ids.count <= limit)
         }
         let matcher = JobMatcher(filter, now: filter.older > 0 ? try await queue.timestamp() : 0)
@@ -179,7 +183,7 @@ extension QueueReaderCache {
             if page.read == 0 { return (ids, true) }
             position += page.read
             step = page.next
-            for (_, job) in page.jobs {
+            for job in try await queue.jobs(page.jobs.map(\.job), in: state, without: operation) {
                 guard ids.count < limit else { return (ids, false) }
                 ids.append(job.id)
             }

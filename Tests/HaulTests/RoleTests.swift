@@ -252,7 +252,10 @@ import Testing
         #expect(try await ask("/metrics").contains("haul_queue_events_total{queue=\"default\",event=\"completed\"}"))
         let body = "-d"
         #expect(try await ask(queue + "/jobs", body, #"{"url":"http://h/by-page"}"#).contains("pushed"))
-        for request in [#"{"action":"pause","ids":["waiting"]}"#, #"{"action":"pause","batch":"b"}"#] {
+        for request in [
+            #"{"action":"pause","ids":["waiting"]}"#, #"{"action":"pause","batch":"b"}"#,
+            #"{"action":"pause","where":{"state":"queued"}}"#,
+        ] {
             #expect(try await ask(queue + "/control", body, request).contains("requested"), "\(request)")
         }
         for settings in [

@@ -433,6 +433,37 @@ import Testing
         }
     }
 
+    @Test("a control of more waiting jobs than its limit comes to an end when it is repeated, though all wait on")
+    func repeated() async throws {
+        for ticks in [true, false] {
+            let fixture = try await WebFixture()
+            try await fixture.queue.setSetting("paused", to: "1")
+            for number in 0..<25 {
+                #expect(await fixture.push(#"{"url":"http://h/\#(number % 2)","id":"j\#(number)"}"#).status == 202)
+            }
+            func cancel(_ place: String) async throws -> (requested: Int64, more: Bool?) {
+                let body = #"{"action":"cancel","where":\#(place),"limit":10}"#
+                let answer = await fixture.ask("POST", WebFixture.control, body)
+                #expect(answer.status == 202, "\(answer.text)")
+                // A worker moves the operations to the jobs' hashes. Without one they stay in `want`.
+                if ticks { try await fixture.tick() }
+                return (answer.json?["requested"]?.integer ?? -1, answer.json?["more"].map { $0 == .bool(true) })
+            }
+            for (requested, more) in [(10, true), (10, true), (5, false), (0, false)] as [(Int64, Bool)] {
+                let answer = try await cancel(#"{"state":"queued"}"#)
+                #expect(answer.requested == requested && answer.more == more, "\(answer)")
+            }
+            #expect(try await cancel(#"{"url":"http://h/1"}"#).requested == 0)
+            #expect(try await fixture.queue.stats().counts[.queued] == 25)
+            // A newer push is not stopped by the earlier cancel, and another operation does not wait yet.
+            try await Task.sleep(for: .milliseconds(2))
+            #expect(await fixture.push(#"{"url":"http://h/1","id":"j1"}"#).status == 202)
+            #expect(try await cancel(#"{"state":"queued"}"#).requested == 1)
+            let paused = #"{"action":"pause","where":{"state":"queued"},"limit":10}"#
+            #expect(await fixture.ask("POST", WebFixture.control, paused).json?["more"] == .bool(true))
+        }
+    }
+
     @Test("ids, URLs and defaults of the description are those of an element")
     func newJob() throws {
         let page = try JSON(PageFiles.all.first { $0.name.hasSuffix("openapi.json") }!.bytes)
@@ -468,11 +499,13 @@ import Testing
         #expect(await fixture.get(WebFixture.jobs + "?older=-1").status == 400)
         #expect(await ids("state=queued&older=3600") == [])
         #expect(await ids("state=queued&older=0").count == 2)
-        for (place, count) in [
-            (#"{"url":"http://h/f?sig=1"}"#, 2), (#"{"url":"http://h/f?sig=1","state":"running"}"#, 1),
-            (#"{"url":"http://h/f?sig=3"}"#, 0), (#"{"state":"running","older":3600}"#, 0),
-        ] as [(String, Int64)] {
-            let answer = await fixture.ask("POST", WebFixture.control, #"{"action":"pause","where":\#(place)}"#)
+        for (action, place, count) in [
+            ("pause", #"{"url":"http://h/f?sig=1"}"#, 2),
+            ("cancel", #"{"url":"http://h/f?sig=1","state":"running"}"#, 1),
+            ("pause", #"{"url":"http://h/f?sig=3"}"#, 0), ("pause", #"{"state":"running","older":3600}"#, 0),
+        ] as [(String, String, Int64)] {
+            let body = #"{"action":"\#(action)","where":\#(place)}"#
+            let answer = await fixture.ask("POST", WebFixture.control, body)
             #expect(answer.status == 202 && answer.json?["requested"]?.integer == count, "\(place): \(answer.text)")
         }
         for place in [#"{"host":"h"}"#, #"{"url":"h","older":-1}"#, #"{"url":"http://h/","state":"asleep"}"#] {

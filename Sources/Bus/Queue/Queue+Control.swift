@@ -1,4 +1,4 @@
-import HaulContract
+package import HaulContract
 package import HaulRedis
 
 /// What an operator wants to happen to a job.
@@ -30,6 +30,42 @@ extension Queue {
             for reply in try await redis.pipeline(hints) { _ = try reply.get() }
         }
         return timestamp
+    }
+
+    /// Those of `jobs` for which an operation does not wait yet, neither in `want` nor in the job's hash. A waiting job
+    /// whose push is newer than the operation is among them, because the operation does not stop that push.
+    package func jobs(
+        _ jobs: [ListedJob], in state: JobState, without operation: ControlOperation
+    ) async throws(RedisError) -> [ListedJob] {
+        var result: [ListedJob] = []
+        for page in jobs.chunks(ofCount: 500) {
+            // In this order, because a tick may move an operation from `want` to the hash in between.
+            let requested = try await requested(page.map(\.id))
+            let known = try await fields(["want", "want_at"], of: page.map(\.id))
+            for ((job, text), fields) in zip(zip(page, requested), known) {
+                let words = (text ?? "").split(separator: " ").map(String.init)
+                let given = [(words.first, words.last), (fields["want"], fields["want_at"])]
+                let isWaiting = given.contains { word, time in
+                    guard word == operation.rawValue else { return false }
+                    guard state == .queued, let pushed = job.timestamp, let time = time.flatMap({ Int64($0) }) else {
+                        return true
+                    }
+                    return time >= pushed
+                }
+                if !isWaiting { result.append(job) }
+            }
+        }
+        return result
+    }
+
+    /// The texts of `want` for `ids`. nil if there is none, or if this user may not read them.
+    private func requested(_ ids: [String]) async throws(RedisError) -> [String?] {
+        do throws(RedisError) {
+            return (try await redis.send(Command(arguments: ["HMGET", keys.want] + ids)).array ?? []).map(\.string)
+        } catch {
+            guard error.code == .noPermission else { throw error }
+            return ids.map { _ in nil }
+        }
     }
 
     /// Sets a field of the queue's settings; nil deletes it. The value is not checked.
