@@ -18,12 +18,30 @@ extension API {
         }
     }
 
+    /// The names of the parameters of a GET of `path`. A path that does not exist has none.
+    static func parameters(of path: [String]) -> [String] {
+        if path == ["live"] { return ["watch", "events"] }
+        guard path.first == "queues", path.count > 2 else { return [] }
+        switch (path[2], path.count) {
+        case ("jobs", 3): return ["state", "from", "limit"] + JobFilter.names
+        case ("jobs", 4): return ["line"]
+        case ("jobs", 5): return path[4] == "wait" ? ["timeout", "since"] : []
+        case ("batches", 3): return ["from", "limit"]
+        case ("facets", 3): return ["state"]
+        case ("history", 3): return ["minutes", "step"]
+        case ("changes", 3), ("rejected", 3): return ["limit"]
+        case ("events", 3): return ["id"]
+        default: return []
+        }
+    }
+
     /// Decides about a request for `path` from its head. Its method is one of the path's.
     func decide(
         _ request: ServerRequest, _ path: [String], _ caller: Caller
     ) async throws(APIError) -> HTTPServer.Decision {
-        guard request.method == "GET" || request.method == "HEAD" else { return try change(path, caller) }
-        let query = try Query(request.query)
+        let isRead = request.method == "GET" || request.method == "HEAD"
+        let query = try Query(request.query, of: isRead ? Self.parameters(of: path) : [])
+        guard isRead else { return try change(path, caller) }
         switch path {
         case ["session"]: return .respond(Self.json(200, session(caller)))
         case ["live"]: return .respond(try live(query, caller))

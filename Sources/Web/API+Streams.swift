@@ -16,8 +16,8 @@ extension API {
         for (name, value) in query.pairs where name == "watch" {
             let parts = value.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
             let path = (parts.first ?? "").split(separator: "/").map { Query.segment($0) ?? "" }
-            guard let resource = try resource(path, try Query(parts.count > 1 ? parts[1] : ""), caller, isWatched: true)
-            else {
+            let query = try Query(parts.count > 1 ? parts[1] : "", of: Self.parameters(of: path))
+            guard let resource = try resource(path, query, caller, isWatched: true) else {
                 throw APIError(400, .badRequest, "nothing that can be watched is at \(value)")
             }
             resources.append((value, resource))

@@ -21,7 +21,7 @@ struct JobFilter: Sendable, Hashable, CustomStringConvertible {
     var older: Int64 = 0
 
     /// The names of these values in a query and in JSON.
-    static let names: Set<String> = [
+    static let names = [
         "url", "q", "host", "error", "worker", "batch", "kind", "waiting", "retryable", "older",
     ]
 

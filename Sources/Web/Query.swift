@@ -1,18 +1,29 @@
 import HaulContract
 
-/// A request's decoded query (application/x-www-form-urlencoded). The first value of each name counts.
+/// A request's decoded query (application/x-www-form-urlencoded).
 struct Query: Sendable {
     let pairs: [(name: String, value: String)]
 
-    /// - Throws: `bad_request` for a broken escape or invalid UTF-8. A filter that cannot be read must not select
-    ///   everything.
-    init(_ text: String) throws(APIError) {
+    /// The only parameter that may be repeated: each value is a further resource.
+    private static let repeatable = "watch"
+
+    /// - Parameter names: The parameters that may be given.
+    /// - Throws: `bad_request` for a broken escape or invalid UTF-8, and for a parameter that is not known or is repeated.
+    ///   A filter that is ignored would select more than was meant.
+    init(_ text: String, of names: [String]) throws(APIError) {
         var pairs: [(name: String, value: String)] = []
         for part in text.split(separator: "&") {
             let sides = part.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
             guard let name = Self.decoded(sides[0], plusIsSpace: true),
                 let value = sides.count > 1 ? Self.decoded(sides[1], plusIsSpace: true) : ""
             else { throw APIError(400, .badRequest, "\(part) in the query is not percent-encoded UTF-8") }
+            guard names.contains(name) else {
+                let known = names.isEmpty ? "it has none" : "its parameters are \(names.joined(separator: ", "))"
+                throw APIError(400, .badRequest, "this path has no parameter \(JSON.quoted(name)): \(known)")
+            }
+            guard name == Self.repeatable || !pairs.contains(where: { $0.name == name }) else {
+                throw APIError(400, .badRequest, "the parameter \(name) is given more than once: give one value")
+            }
             pairs.append((name, value))
         }
         self.pairs = pairs

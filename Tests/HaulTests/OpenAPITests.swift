@@ -42,6 +42,16 @@ import Testing
         }
     }
 
+    @Test("the parameters of each path are those that the description lists") func parameters() throws {
+        let page = try JSON(Pages.text(Self.file))
+        for path in try #require(page["paths"]?.members) {
+            let words = path.name.split(separator: "/").map { String($0.hasPrefix("{") ? "x" : $0) }
+            guard let read = path.value["get"] else { continue }
+            let described = (read["parameters"]?.array ?? []).filter { $0["in"]?.string == "query" }
+            #expect(described.compactMap { $0["name"]?.string } == API.parameters(of: words), "\(path.name)")
+        }
+    }
+
     private static func object(_ members: [JSONMember], _ description: String) -> String {
         var properties = JSONObject()
         for member in members { properties.set(member.name, json: schema(member)) }

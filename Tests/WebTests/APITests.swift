@@ -433,6 +433,29 @@ import Testing
         }
     }
 
+    @Test("a parameter that a path does not have, or a repeated one, is refused and named, with those of the path")
+    func parameters() async throws {
+        let fixture = try await WebFixture()
+        let queue = "/api/queues/default"
+        for (target, words) in [
+            (queue + "/jobs?stat=failed", #"no parameter "stat": its parameters are state, from, limit, url"#),
+            (queue + "/jobs?state=failed&state=running", "parameter state is given more than once"),
+            (queue + "/jobs?host=a&host=a", "parameter host is given"), (queue + "/jobs?=a", #"no parameter """#),
+            (queue + "/batches?state=failed", "its parameters are from, limit"), (queue + "?x", "it has none"),
+            ("/api/queues?limit=1", "it has none"), ("/api/session?a=1", "it has none"),
+            (queue + "/events?ids=a", "its parameters are id"), (queue + "/history?minute=3", "minutes, step"),
+            ("/api/live?watch=queues/default/jobs%3Fstat%3Dfailed", #"no parameter "stat""#),
+            ("/api/live?events=default/a&events=default/b", "events is given"),
+        ] {
+            let answer = await fixture.get(target)
+            let message = answer.json?["message"]?.string ?? ""
+            #expect(answer.status == 400 && message.contains(words), "\(target): \(answer)")
+        }
+        let pushed = await fixture.ask("POST", WebFixture.jobs + "?state=paused", #"{"url":"http://h/"}"#)
+        #expect(pushed.status == 400 && pushed.json?["error"]?.string == "bad_request")
+        #expect(await fixture.get("/api/live?watch=queues/default&watch=queues").status == 200)
+    }
+
     @Test("a control of more waiting jobs than its limit comes to an end when it is repeated, though all wait on")
     func repeated() async throws {
         for ticks in [true, false] {
