@@ -21,7 +21,10 @@ package enum FieldFault: String, CaseIterable, Sendable {
     case ownPart = "own_part"
     case partTooLong = "part_too_long"
     case directory
+    case hostHeader = "host_header"
     case conditionalHeader = "conditional_header"
+    case headerName = "header_name"
+    case headerValue = "header_value"
     case methodOfDownload = "method_of_download"
     case methodOfUpload = "method_of_upload"
     case methodOfRequest = "method_of_request"
@@ -47,8 +50,11 @@ package enum FieldFault: String, CaseIterable, Sendable {
         case .ownPart: "must not have a part that begins with .haul, in any case"
         case .partTooLong: "must not have a part of more than 255 bytes"
         case .directory: "must be a file: it must not end with /"
+        case .hostHeader: "must not have the header host, because the URL names the host"
         case .conditionalHeader:
-            "must not have headers that begin with \(JobField.forbiddenPrefix), because the worker sets conditions itself"
+            "must not have headers that begin with \(JobField.forbiddenPrefix), because Haul sets conditions itself"
+        case .headerName: "must have names of visible ASCII characters, without spaces and colons"
+        case .headerValue: "must have values that are texts without line breaks and null characters"
         case .methodOfDownload: "must be a method in capital letters other than HEAD"
         case .methodOfUpload: "must be PUT, POST or PATCH"
         case .methodOfRequest: "must be a method in capital letters, such as POST"
@@ -103,7 +109,11 @@ extension JobField {
         for algorithm in Job.Checksum.Algorithm.allCases {
             let (name, count) = (algorithm.rawValue, algorithm.hexadecimalDigits)
             if bytes.starts(with: (name + ":").utf8) {
-                return "must have \(count) hexadecimal digits after \(name):, not \(bytes.count - name.utf8.count - 1)"
+                let digest = bytes.dropFirst(name.utf8.count + 1)
+                let rule = "must have \(count) hexadecimal digits after \(name):, "
+                guard digest.count == count else { return rule + "not \(digest.count)" }
+                let digits = digest.prefix { 48...57 ~= $0 || 97...102 ~= $0 | 32 }
+                return rule + "but character \(digits.count + 1) of them is not one"
             }
             if digits.count == count, bytes.count == count {
                 return "must name its algorithm: write \(name): before the \(count) digits"
@@ -117,9 +127,11 @@ extension JobField {
         let names = members.map(\.name.lowercasedASCII)
         let forbidden = job == .download ? forbiddenHeaders : forbiddenInRequests
         if let name = names.filter(forbidden.contains).min() {
-            return "must not have the header \(name), because the worker sets it itself"
+            return name == "host"
+                ? FieldFault.hostHeader.text : "must not have the header \(name), because Haul sets it itself"
         }
         let isConditional = job == .download && names.contains { $0.utf8.starts(with: forbiddenPrefix.utf8) }
-        return isConditional ? FieldFault.conditionalHeader.text : nil
+        if isConditional { return FieldFault.conditionalHeader.text }
+        return names.allSatisfy(isHeaderName) ? FieldFault.headerValue.text : FieldFault.headerName.text
     }
 }

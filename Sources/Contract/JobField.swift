@@ -215,6 +215,10 @@ package struct JobField: Sendable {
 
     package static func isFile(_ text: String) -> Bool { isPath(text) && text.utf8.last != UInt8(ascii: "/") }
 
+    static func isHeaderName(_ name: String) -> Bool {
+        !name.isEmpty && name.utf8.allSatisfy { $0 > 32 && $0 < 127 && $0 != UInt8(ascii: ":") }
+    }
+
     private static func areHeaders(_ members: [JSON.Member], of job: Job.Kind) -> Bool {
         members.count <= maxHeaders
             && members.allSatisfy { member in
@@ -223,7 +227,7 @@ package struct JobField: Sendable {
                     return false
                 }
                 let name = member.name.lowercasedASCII
-                return !name.isEmpty && name.utf8.allSatisfy { $0 > 32 && $0 < 127 && $0 != UInt8(ascii: ":") }
+                return isHeaderName(name)
                     && (job == .download
                         ? !forbiddenHeaders.contains(name) && !name.hasPrefix(forbiddenPrefix)
                         : !forbiddenInRequests.contains(name))

@@ -1,4 +1,5 @@
 import Glibc
+import HaulContract
 
 /// The environment variables of this process.
 package enum Environment {
@@ -16,5 +17,28 @@ package enum NamedValue {
             throw ExitStatus.printing(.usage, "\"\(text)\" must have the form NAME=VALUE")
         }
         return (String(text[..<equals]), String(text[text.index(after: equals)...]))
+    }
+
+    /// The pairs as a JSON object of texts.
+    ///
+    /// - Throws: `ExitStatus.usage` if a name is there twice, because a job has one value of each; the reason has been
+    ///   printed. `advice` is its end.
+    package static func object(_ pairs: [(String, String)], of option: String, _ advice: String) throws -> String {
+        var known: Set<String> = []
+        for (name, value) in pairs where !known.insert(name).inserted {
+            let first = pairs.first { $0.0 == name }?.1 ?? ""
+            throw ExitStatus.printing(
+                .usage, "\(option) gives \(name) twice, as \(JSON.quoted(first)) and \(JSON.quoted(value)): \(advice)")
+        }
+        return JSON.object(pairs.map { ($0.0, JSON.quoted($0.1)) })
+    }
+
+    /// The same for header fields. Of a name that no job may have, the first value is enough to refuse it.
+    package static func headers(_ pairs: [(String, String)], of option: String) throws -> String {
+        var known: Set<String> = []
+        let kept = pairs.filter { name, _ in
+            known.insert(name).inserted || !JobField.forbiddenInRequests.contains(name.lowercased())
+        }
+        return try object(kept, of: option, "give all values in one header, separated by commas")
     }
 }

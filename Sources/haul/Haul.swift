@@ -54,7 +54,7 @@ struct Haul: AsyncParsableCommand {
         } catch {
             let isUsage = exitCode(for: error) == .validationFailure || exitCode(for: error).rawValue == 64
             guard isUsage else { exit(withError: error) }
-            let message = UsageError.message(fullMessage(for: error))
+            let message = UsageError.message(fullMessage(for: error), words: CommandLine.arguments)
             Terminal.printError(message + ExitStatus.sources(of: message))
             ExitStatus.usage.leave()
         }
@@ -107,8 +107,10 @@ struct Haul: AsyncParsableCommand {
 /// The messages of the argument parser in the form that all messages of the command have: "haul: ", the cause, and the
 /// way out.
 enum UsageError {
-    /// - Parameter message: The parser's text: the cause, perhaps help about an argument, and the usage.
-    static func message(_ message: String) -> String {
+    /// - Parameters:
+    ///   - message: The parser's text: the cause, perhaps help about an argument, and the usage.
+    ///   - words: The words of the command line.
+    static func message(_ message: String, words: [String]) -> String {
         var lines = message.split(separator: "\n").map(String.init)
         guard !lines.isEmpty else { return "haul: \(message)" }
         var cause = lines.removeFirst()
@@ -117,11 +119,38 @@ enum UsageError {
         // Names of options and words in capitals keep their case.
         let first = cause.prefix { $0 != " " }
         if first.dropFirst().allSatisfy(\.isLowercase) { cause = cause.prefix(1).lowercased() + cause.dropFirst() }
+        if let sentence = choice(cause, lines) ?? option(cause, words) { return "haul: \(sentence)\(help(lines))" }
         // A sentence of ours names the way out. The parser's own names only the cause.
         if cause.contains(": ") || cause.hasSuffix("?") { return "haul: \(cause)" }
         let isMissing = cause.hasPrefix("missing expected argument")
         let usage = isMissing ? lines.first { $0.hasPrefix("Usage: ") }.map { "\n" + $0 } ?? "" : ""
         return "haul: \(cause)\(help(lines))\(usage)"
+    }
+
+    /// The sentence about a value that is not one of a few: the parser lists these in one of two forms.
+    private static func choice(_ cause: String, _ lines: [String]) -> String? {
+        let form = /the value '(.*)' is invalid for '([^ ']*).*?'\. Please provide one of (.*)/
+        guard let match = cause.wholeMatch(of: form) else { return nil }
+        let listed = lines.filter { $0.hasPrefix("  - ") }.map { String($0.dropFirst(4)) }
+        let choices =
+            listed.isEmpty
+            ? match.3.replacing("'", with: "").replacing(" and ", with: " or ")
+            : listed.dropLast().joined(separator: ", ") + " or " + listed[listed.count - 1]
+        return "\(match.2) must be \(choices), not \"\(match.1)\""
+    }
+
+    /// The sentence about a value that begins with "-", which the parser takes for an option.
+    private static func option(_ cause: String, _ words: [String]) -> String? {
+        if let match = cause.wholeMatch(of: /missing value for '([^ ']*).*'/) {
+            guard let place = words.lastIndex(of: String(match.1)), place + 1 < words.count else { return nil }
+            let (name, value) = (words[place], words[place + 1])
+            let form = name.hasPrefix("--") ? "\(name)=\(value)" : "\(name)\(value)"
+            return
+                "\(name) has no value, because \(value) begins with - like an option: write \(form) if it is the value"
+        }
+        guard cause.hasPrefix("missing expected argument"), let number = words.first(where: { Double($0) ?? 0 < 0 })
+        else { return nil }
+        return "\(cause), because \(number) begins with - like an option: write -- before it if it is the argument"
     }
 
     /// "; see haul get --help", from the parser's last line.

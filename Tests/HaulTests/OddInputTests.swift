@@ -26,6 +26,50 @@ import Testing
         #expect(try await bench.server.cli("KEYS", "*") == "")
     }
 
+    @Test("a refused option or value is named in the message, with the way out, and nothing is pushed")
+    func messages() async throws {
+        let bench = try await CommandBench()
+        let url = "http://h/"
+        let digits = String(repeating: "0", count: 64)
+        for (arguments, words) in [
+            (["list", "--by", "foo"], "--by must be error, host, worker, state, kind or batch, not \"foo\""),
+            (["list", "--sort", "foo"], "not \"foo\"; see haul list --help"),
+            (["get", url, "--if-exists", "foo"], "--if-exists must be reuse, overwrite, rename, fail or skip, not"),
+            (["worker", "--durability", "foo"], "--durability must be disk or process, not \"foo\""),
+            (["push", url, "--delay", "-1"], "because -1 begins with - like an option: write --delay=-1"),
+            (["push", url, "--delay=-1"], "delay: must be a number of seconds from 0"),
+            (["queue", "limit", "-1"], "because -1 begins with - like an option: write -- before it"),
+            (["queue", "limit", "--", "-1"], "none, not \"-1\""),
+            (["push", "-H", "Content-Length: 3", "-H", "Content-Length: 4", url], "content-length, because Haul sets"),
+            (["call", "-H", "Content-Length: 3", "-H", "Content-Length: 4", url], "content-length, because Haul sets"),
+            (["push", "-H", "Host: a", url], "host, because the URL names the host"),
+            (
+                ["push", "-H", "X: 1", "-H", "X: 2", url],
+                "--header gives X twice, as \"1\" and \"2\": give all values in one"
+            ),
+            (["push", "-H", "X Y: 1", url], "headers: must have names of visible ASCII characters"),
+            (["call", "-H", "X: a\rb", url], "headers: must have values that are texts without line breaks"),
+            (["call", "--query", "a=1", "--query", "a=2", url], "--query gives a twice"),
+            (["put", "/etc/hostname", "--field", "a=1", "--field", "a=2", url], "--field gives a twice"),
+            (["get", "-H", "Content-Length: 3", url], "-H \"Content-Length\": haul sets this header itself"),
+            (["get", "-H", "X Y: 3", url], "-H \"X Y\": a header's name has only visible ASCII characters"),
+            (["push", "--checksum", "sha256:\(digits.dropLast())z", url], "but character 64 of them is not one"),
+            (["push", "--checksum", "sha256:\(digits)0", url], "after sha256:, not 65"),
+            (["queue", "set", "default.nope", "3"], "nope can have no default. haul queue set --help names all"),
+            (["queue", "set", "default.retrie", "3"], "Did you mean default.retries?"),
+            (["queue", "set", "retries", "3"], "retries is not a setting. Did you mean default.retries?"),
+        ] {
+            let process = try bench.start(arguments)
+            #expect(try await process.wait() == 2, "\(arguments)")
+            #expect(process.standardError.contains(words), "\(arguments): \(process.standardError)")
+        }
+        let lines = try await bench.haul("push", "-", input: "# c\nhttp://h/1\nhello world\n")
+        #expect(lines.status == 2 && lines.err.contains(#"line 3: "hello world" is neither a URL nor"#), "\(lines)")
+        #expect(try await bench.server.cli("KEYS", "*") == "")
+        let commented = try await bench.haul("push", "-", input: "# c\n  # d\nhttp://h/1\n")
+        #expect(commented.status == 0 && commented.out.split(separator: "\n").count == 1, "\(commented)")
+    }
+
     @Test("an invalid line is reported by its number, and nothing is pushed") func lines() async throws {
         let bench = try await CommandBench()
         for bad in [

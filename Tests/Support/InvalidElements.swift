@@ -222,6 +222,12 @@ package struct InvalidElements: Sendable, CustomStringConvertible {
             .init(
                 #"{"url":"http://h/","headers":{"# + (0...256).map { "\"h\($0)\":\"\"" }.joined(separator: ",") + "}}",
                 "headers"),
+            .init(#"{"url":"http://h/","headers":{"X Y":"a"}}"#, "headers"),
+            .init(#"{"url":"http://h/","headers":{"\u00fc":"a","":"b"}}"#, "headers"),
+            .init(#"{"url":"http://h/","headers":{"X Y":"a","Host":"b"}}"#, "headers"),
+            .init(#"{"url":"http://h/","headers":{"X Y":"a","If-A":"b"}}"#, "headers"),
+            .init(#"{"url":"http://h/","checksum":"md5:x123456789abcdef0123456789abcdef"}"#, "checksum"),
+            .init(#"{"url":"http://h/","checksum":"md5:0123456789abcdef0123456789abcd\u00e9"}"#, "checksum"),
             .init(#"{"url":"http://h/","urls":{}}"#, "urls"),
             .init(#"{"url":"http://h/","checksum":":md5:"# + digest, "checksum"),
             .init(#"{"url":"http://h/","meta":[ "# + String(repeating: " ", count: 4096) + "]}", "meta"),

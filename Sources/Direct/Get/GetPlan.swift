@@ -268,11 +268,18 @@ struct GetPlan {
                         ("url", "\"http://h/\""), ("headers", JSON.object([(name, JSON.quoted(value))])),
                     ])))
         } catch {
-            let way =
-                name.lowercased() == "host"
-                ? "the URL says it, and --connect-to or --resolve sends the request to another server"
-                : "haul sets this header itself, or it has characters that cannot be sent"
-            throw ExitStatus.printing(.usage, "-H \(name): \(way)")
+            let lower = name.lowercased()
+            let isOwn = JobField.forbiddenHeaders.contains(lower) || lower.hasPrefix(JobField.forbiddenPrefix)
+            let reason =
+                switch true {
+                case lower == "host":
+                    "the URL says it, and --connect-to or --resolve sends the request to another server"
+                case isOwn: "haul sets this header itself, so leave it out"
+                case name.utf8.contains(where: { $0 <= 32 || $0 >= 127 }):
+                    "a header's name has only visible ASCII characters, and no spaces"
+                default: "a header's value has no line breaks and no null characters"
+                }
+            throw ExitStatus.printing(.usage, "-H \(JSON.quoted(name)): \(reason)")
         }
         return (name, value)
     }

@@ -49,7 +49,8 @@ struct PutPlan {
         if options.tus { add("protocol", JSON.quoted(Job.Upload.Method.tus.rawValue)) }
         add("content_digest", options.contentDigest.map(JSON.quoted))
         if !options.field.isEmpty {
-            add("form", JSON.object(try options.field.map(NamedValue.parts).map { ($0.0, JSON.quoted($0.1)) }))
+            let pairs = try options.field.map(NamedValue.parts)
+            add("form", try NamedValue.object(pairs, of: "--field", "a form of Haul has each name once"))
         }
         var job: Job
         do { job = try Job(json: try JSON(JSON.object(members))) } catch {

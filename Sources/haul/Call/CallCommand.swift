@@ -302,9 +302,10 @@ struct CallCommand: AsyncParsableCommand {
         case .bytes(_, let type): addField("Content-Type", type)
         case .json, .fields, nil: break
         }
-        if !fields.isEmpty { add("headers", JSON.object(fields.map { ($0.0, JSON.quoted($0.1)) })) }
+        if !fields.isEmpty { add("headers", try NamedValue.headers(fields, of: "--header")) }
         if !query.isEmpty {
-            add("query", JSON.object(try query.map(NamedValue.parts).map { ($0.0, JSON.quoted($0.1)) }))
+            let pairs = try query.map(NamedValue.parts)
+            add("query", try NamedValue.object(pairs, of: "--query", "write the second one into the URL"))
         }
         add(
             "expect",

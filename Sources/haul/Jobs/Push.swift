@@ -8,7 +8,10 @@ import HaulTerminal
 struct Push: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "push", abstract: "Queue downloads and print their ids.",
-        discussion: "With - the jobs come on standard input: a URL or a JSON object on each line.")
+        discussion: """
+            With - the jobs come on standard input: a URL or a JSON object on each line. Lines that begin with # are \
+            comments.
+            """)
 
     @OptionGroup var common: CommonOptions
     @Argument(help: "URLs, or - for standard input.") var urls: [String]
@@ -89,13 +92,19 @@ struct Push: AsyncParsableCommand {
         while let line = readLine() {
             number += 1
             let text = line.drop { $0 == " " || $0 == "\t" }
-            guard !text.isEmpty else { continue }
+            guard !text.isEmpty, !text.hasPrefix("#") else { continue }
             let place = "line \(number): "
             // `readLine` replaces bytes that are not UTF-8 by this character. The job would have another URL.
             guard !text.unicodeScalars.contains("\u{FFFD}") else {
                 throw ExitStatus.printing(.usage, "\(place)is not UTF-8 text. Nothing was pushed.")
             }
             guard text.hasPrefix("{") else {
+                guard text.contains("://") else {
+                    throw ExitStatus.printing(
+                        .usage,
+                        "\(place)\(JSON.quoted(String(text.prefix(80)))) is neither a URL nor a JSON object. Nothing was pushed."
+                    )
+                }
                 jobs.append(([("url", JSON.quoted(String(text)))], place))
                 continue
             }
@@ -135,7 +144,8 @@ struct Push: AsyncParsableCommand {
             }
             return element
         } catch let error as Job.Invalid {
-            let url = error.field == "url" ? json["url"]?.string.map { " (\(MaskedURL.shown($0)))" } ?? "" : ""
+            let shown = error.field == "url" ? MaskedURL.shown(json["url"]?.string ?? "") : ""
+            let url = shown.isEmpty ? "" : " (\(shown))"
             throw ExitStatus.printing(.usage, "\(place)\(error)\(url). Nothing was pushed.")
         }
     }
@@ -171,9 +181,9 @@ struct Push: AsyncParsableCommand {
                     throw ExitStatus.printing(
                         .usage, "--header must be \"Name: value\", not \"\(line)\". Nothing was pushed.")
                 }
-                return (String(parts[0]), JSON.quoted(String(parts[1].drop { $0 == " " })))
+                return (String(parts[0]), String(parts[1].drop { $0 == " " }))
             }
-            add("headers", JSON.object(fields))
+            add("headers", try NamedValue.headers(fields, of: "--header"))
         }
         return result
     }

@@ -38,9 +38,18 @@ enum QueueEntry {
         QueueSetting.fixed.map(\.name) + QueueDefault.all.map { QueueEntry.ofJobs($0).name }
     }
 
+    /// "Did you mean …?", if a name is near. A prefix that both names have makes no two names alike.
+    private static func nearest(to name: String) -> String? {
+        let fields = QueueDefault.all.dropFirst().map(\.name)
+        let near =
+            name.hasPrefix(prefix)
+            ? Suggestion.nearest(to: String(name.dropFirst(prefix.count)), among: fields).map { prefix + $0 }
+            : fields.contains(name) ? prefix + name : Suggestion.nearest(to: name, among: names)
+        return near.map { "Did you mean \($0)?" }
+    }
+
     private static func unknown(_ name: String, _ reason: String) -> ExitStatus {
-        let nearest = Suggestion.nearest(to: name, among: names).map { "Did you mean \($0)?" }
-        return .printing(.usage, "\(reason). \(nearest ?? "haul queue set --help names all")")
+        return .printing(.usage, "\(reason). \(nearest(to: name) ?? "haul queue set --help names all")")
     }
 
     var name: String {

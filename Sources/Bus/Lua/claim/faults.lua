@@ -64,7 +64,10 @@ do
     if type(value) ~= 'string' then return nil end
     local named = string.match(value, '^(%w+):')
     if KIND.digits[named] then
-      return 'must have ' .. KIND.digits[named] .. ' hexadecimal digits after ' .. named .. ':, not ' .. #value - #named - 1
+      local count, given = KIND.digits[named], #value - #named - 1
+      local rule = 'must have ' .. count .. ' hexadecimal digits after ' .. named .. ':, '
+      if given ~= count then return rule .. 'not ' .. given end
+      return rule .. 'but character ' .. string.find(value, '%X', #named + 2) - #named - 1 .. ' of them is not one'
     end
     if not string.find(value, '^%x+$') then return nil end
     for algorithm, count in pairs(KIND.digits) do
@@ -74,17 +77,20 @@ do
 
   function REASONS.headers(value, kind)
     if type(value) ~= 'table' then return nil end
-    local first, isConditional, n = nil, false, 0
+    local first, isConditional, has_wrong_name, n = nil, false, false, 0
     for name in pairs(value) do
       n = n + 1
       if n > LARGEST.headers or type(name) ~= 'string' then return nil end
+      has_wrong_name = has_wrong_name or not string.find(name, '^[!-9;-~]+$')
       name = string.lower(name)
       local forbidden = kind == 'download' and OWN_HEADERS or KIND.not_in_requests
       if forbidden[name] and (not first or name < first) then first = name end
       if kind == 'download' and string.sub(name, 1, #OWN_PREFIX) == OWN_PREFIX then isConditional = true end
     end
-    if first then return 'must not have the header ' .. first .. ', because the worker sets it itself' end
-    return isConditional and KIND.faults.conditional_header or nil
+    if first == 'host' then return KIND.faults.host_header end
+    if first then return 'must not have the header ' .. first .. ', because Haul sets it itself' end
+    if isConditional then return KIND.faults.conditional_header end
+    return has_wrong_name and KIND.faults.header_name or KIND.faults.header_value
   end
 
   function REASONS.method(_, kind) return KIND.faults['method_of_' .. kind] end
