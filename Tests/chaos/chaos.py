@@ -12,6 +12,7 @@ import signal
 import subprocess
 import threading
 import time
+import traceback
 from collections import Counter
 
 import origin as origin_module
@@ -50,7 +51,7 @@ class Run:
         else:
             self.topology = Single(directory, options.lease, options.seed)
         self.origin = Origin(directory, blob)
-        self.retired, self.died, self.made = [], Counter(), 0
+        self.retired, self.died, self.made, self.broken = [], Counter(), 0, []
         self.workers = [self.worker(f"w{n + 1}") for n in range(options.workers)]
         self.kinds = Kinds(options, self.store, self.blob, random.Random(options.seed + 3))
         self.batches = Batches(self.topology, options.batches / 100, random.Random(options.seed + 4))
@@ -166,6 +167,14 @@ class Run:
                 self.died[worker.child.returncode] += 1
                 worker.start()
 
+    def guard(self, body):
+        """Runs the body of a thread. Without it the run would find nothing wrong, so its end by an error counts."""
+        try:
+            body()
+        except BaseException:
+            self.broken.append(traceback.format_exc())
+            raise
+
     # The run.
 
     def go(self):
@@ -180,7 +189,7 @@ class Run:
             while redis.call("ZCARD", Q + "workers") < len(self.workers):
                 time.sleep(0.05)
             mutate(redis, self.options.without)
-        threads = [threading.Thread(target=body, daemon=True)
+        threads = [threading.Thread(target=self.guard, args=(body,), daemon=True)
                    for body in (self.produce, lambda: control(self), self.watch, self.inspect,
                                 lambda: self.batches.steer(self.producing))]
         for thread in threads:

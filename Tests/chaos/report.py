@@ -14,6 +14,7 @@ def report(run, check):
     left, unswept = run.store.leftovers(run, figures["unfinished"])
     violations["left after a sweep"] = unswept
     violations["faults that did not end"] = run.faults.broken
+    violations["threads of this run that broke"] = run.broken
     violations["fetched again beyond the bound"] = run.ledger.refetched.beyond
     violations["SIGTERM not obeyed in time"] = ["…"] * run.faults.overdue
     if run.drained is None:

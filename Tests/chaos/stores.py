@@ -281,7 +281,7 @@ class Bucket:
     def check(self, jobs):
         """Checks that each named object is complete, as soon as it exists."""
         listed = self.s3.list("in/d")
-        by_path = {"in/" + job.path: job for job in list(jobs.values())}
+        by_path = {"in/" + job.path: job for job in list(jobs.values()) if job.path}
         for key, size, etag in listed:
             if self.seen.get(key) == (size, etag):
                 continue
