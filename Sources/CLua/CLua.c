@@ -36,6 +36,7 @@ static const char functions[] = {
 #embed "../Bus/Lua/limits/permits.lua" suffix(, '\n', )
 #embed "../Bus/Lua/limits/starts.lua" suffix(, '\n', )
 #embed "../Bus/Lua/limits/hosts.lua" suffix(, '\n', )
+#embed "../Bus/Lua/limits/groups.lua" suffix(, '\n', )
 #embed "../Bus/Lua/limits/rates.lua" suffix(, '\n', )
 #embed "../Bus/Lua/settle/announcements.lua" suffix(, '\n', )
 #embed "../Bus/Lua/settle/reports.lua" suffix(, '\n', )

@@ -117,6 +117,7 @@ extension Job {
         case "deadline": deadline = value.double.map { .seconds($0) }
         case "reply_to": replyTo = value.string
         case "batch": batch = Batch(value)
+        case "group": group = value.string
         case "notify":
             notify = Notify(value)
             isSilent = notify == nil

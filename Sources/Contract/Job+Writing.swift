@@ -39,6 +39,7 @@ extension Job {
         object.set("deadline", json: deadline?.decimalSeconds)
         object.set("reply_to", replyTo)
         object.set("batch", json: batch?.text)
+        object.set("group", group)
         object.set("notify", json: notify?.text ?? (isSilent ? "false" : nil))
         for list in StepList.allCases { object.set(list.rawValue, json: Step.json(list.steps(of: self))) }
         object.set("meta", json: meta)

@@ -102,6 +102,8 @@ public struct Job: Sendable, Equatable {
     public var replyTo: String?
     /// The batch to which the job belongs.
     public var batch: Batch?
+    /// The group, such as a tenant, with which the job takes turns for slots. Jobs without one are a group as well.
+    public var group: String?
     /// Signed requests that report the job's end.
     public var notify: Notify?
     /// Whether the job has no webhooks even if the queue's defaults have some.

@@ -140,6 +140,7 @@ package struct JobField: Sendable {
         JobField("deadline", .number(0...maxSeconds), seconds),
         JobField("reply_to", .id, "must be 1 to 128 of the characters A-Z a-z 0-9 . _ : -"),
         JobField("batch", .batch, Job.Batch.rule),
+        JobField("group", .id, "must be 1 to 128 of the characters A-Z a-z 0-9 . _ : -"),
         JobField("notify", .notify, Job.Notify.rule),
         JobField("then", .steps, Job.Step.rule),
         JobField("else", .steps, Job.Step.rule),

@@ -20,17 +20,23 @@ public struct JobList: AsyncSequence, Sendable {
         public var worker: String?
         /// The name of a batch to which the job belongs.
         public var batch: String?
+        /// The group with which the job takes turns.
+        public var group: String?
 
         /// The filter with these values. Without any all jobs pass.
-        public init(error: ErrorCode? = nil, host: String? = nil, worker: String? = nil, batch: String? = nil) {
+        public init(
+            error: ErrorCode? = nil, host: String? = nil, worker: String? = nil, batch: String? = nil,
+            group: String? = nil
+        ) {
             (self.error, self.host, self.worker, self.batch) = (error, host, worker, batch)
+            self.group = group
         }
 
         /// The fields of a job's hash that decide.
         fileprivate var fields: [String] {
             [
                 error.map { _ in "error" }, host.map { _ in "url" }, worker.map { _ in "worker" },
-                batch.map { _ in "batch" },
+                batch.map { _ in "batch" }, group.map { _ in "group" },
             ].compactMap(\.self)
         }
 
@@ -39,6 +45,7 @@ public struct JobList: AsyncSequence, Sendable {
             if let host, job["url"].flatMap(MaskedURL.host) != host { return false }
             if let worker, job["worker"] != worker { return false }
             if let batch, !(job["batch"] ?? "").split(separator: " ").contains(batch[...]) { return false }
+            if let group, job["group"] != group { return false }
             return true
         }
     }

@@ -93,10 +93,12 @@ public struct QueueSettings: Sendable, Equatable {
     }
 }
 
-/// The limits of the whole fleet for one host: docs/operate/queues.md. nil means that there is no limit.
+/// The limits of the whole fleet for one host or one group: docs/operate/queues.md. nil means that there is no limit.
 public struct HostLimits: Sendable, Equatable {
-    /// The maximum number of jobs that run on the host at once.
+    /// The maximum number of jobs that run on the host at once. A group has ``running`` instead.
     public var connections: Int?
+    /// The maximum number of a group's jobs that run at once. A host has ``connections`` instead.
+    public var running: Int?
     /// How many jobs may start on the host per second, minute or hour: `10/s`, `30/min` or `5/h`.
     public var starts: String?
     /// The limit of received and sent body bytes per second.
@@ -114,6 +116,7 @@ public struct HostLimits: Sendable, Equatable {
     }
 
     init(_ value: JSON?) {
+        running = value?["running"]?.integer.map { Int($0) }
         connections = value?["connections"]?.integer.map { Int($0) }
         // A plain number means jobs per second.
         starts = value?["starts"].flatMap { $0.string ?? $0.integer.map { String($0) } }
@@ -126,6 +129,7 @@ public struct HostLimits: Sendable, Equatable {
     var json: String {
         var object = JSONObject()
         object.set("connections", connections.map { Int64($0) })
+        object.set("running", running.map { Int64($0) })
         object.set("starts", starts)
         object.set("rate", rate.map { Int64($0) })
         object.set("max_seconds", maxSeconds.map { Int64($0) })
@@ -215,28 +219,28 @@ extension HaulQueue {
     /// - Throws: ``HaulError/Code-swift.struct/invalidSetting`` if `url` is not an absolute http or https URL.
     public func setBase(_ url: String?) async throws(HaulError) { try await set(.base, to: url.map(JSON.quoted)) }
 
-    /// The limits of single hosts, by `host` or `host:port`. Leaves out limits without an effect.
+    /// The limits of single hosts, by `host` or `host:port`, and of groups, by `group:name`. Leaves out limits without an effect.
     public func hostLimits() async throws(HaulError) -> [String: HostLimits] {
         let found = try await mappingErrors { () throws(RedisError) in try await queue.configuration() }.limits
         var result: [String: HostLimits] = [:]
-        for (host, text) in found where HostLimit.isHost(host) && HostLimit.accepts(text) {
+        for (host, text) in found where HostLimit.accepts(text, of: host) {
             result[host] = HostLimits(try? JSON(text))
         }
         return result
     }
 
-    /// Sets the limits of the fleet for a host.
+    /// Sets the limits of the fleet for a host or a group.
     ///
     /// - Parameters:
-    ///   - limits: They replace all limits of the host. nil removes the limits.
-    ///   - host: The host in lower case. `host:port` is for this port only.
+    ///   - limits: They replace all limits of the host or the group. nil removes the limits.
+    ///   - host: The host in lower case. `host:port` is for this port only. `group:acme` is the group `acme`.
     /// - Throws: ``HaulError/Code-swift.struct/invalidSetting`` if the host or the limits are not valid.
     public func setLimits(_ limits: HostLimits?, of host: String) async throws(HaulError) {
-        guard HostLimit.isHost(host) else {
-            throw HaulError(setting: "limits", "\(host) is not a host name in lower case, optionally with a port")
+        guard HostLimit.isName(host) else {
+            throw HaulError(setting: "limits", "\(host) is not \(HostLimit.nameRule)")
         }
         let text = limits?.json
-        if let text, !HostLimit.accepts(text) {
+        if let text, !HostLimit.accepts(text, of: host) {
             throw HaulError(setting: "limits", "the limits of \(host): \(HostLimit.rule)")
         }
         try await mappingErrors { () throws(RedisError) in try await queue.setLimit(of: host, to: text) }

@@ -38,6 +38,7 @@ RULES = {
     "query": ITEMS,
     "expect": 'must be a list of 1 to 16 statuses from 100 to 599, or ranges of them like "200-299"',
     "files": "must be a list of 1 to 64 objects with file, and perhaps name, type and filename",
+    "group": ID,
     "batch": f"{ID}, or an object of a name, and perhaps size (from 1 to 100000) and reply_to",
     "webhook": "must be the name of a secret: 1 to 128 of the characters A-Z a-z 0-9 . _ : -",
     "notify": "must be False, or an object of url (at most 2048 bytes), secret (a name) and perhaps events (a list of "

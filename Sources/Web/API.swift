@@ -194,7 +194,7 @@ struct API: Sendable {
         }
         let key = [
             key, state.rawValue, "\(start)", "\(limit)", "\(reach.limit)", filter.text, filter.host, filter.error,
-            filter.worker, filter.batch, filter.kind, filter.waiting, filter.retryable, "\(filter.older)",
+            filter.worker, filter.batch, filter.group, filter.kind, filter.waiting, filter.retryable, "\(filter.older)",
         ]
         return Resource(key: key.joined(separator: "\u{0}"), isSearch: !filter.isEmpty, age: .milliseconds(900)) {
             try await reader.list(state, filter, from: start, limit: limit, reach)

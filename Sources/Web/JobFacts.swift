@@ -5,13 +5,15 @@ import HaulContract
 struct JobFacts: Sendable {
     /// The fields of a job's hash that are read for it.
     static let fields = [
-        "speed", "url", "worker", "waiting", "started", "kind", "batch", "received", "total", "error", "retryable",
+        "speed", "url", "worker", "waiting", "started", "kind", "batch", "group", "received", "total", "error",
+        "retryable",
     ]
 
     let host: String
     let worker: String?
     let kind: String
     let batches: [String]
+    let group: String?
     let waiting: String?
     let error: String?
     let retryable: Bool?
@@ -26,6 +28,7 @@ struct JobFacts: Sendable {
         worker = fields["worker"]
         kind = fields["kind"] ?? "download"
         batches = (fields["batch"] ?? job?.batch ?? "").split(separator: " ").map(String.init)
+        group = fields["group"] ?? job?.group
         waiting = fields["waiting"] ?? job?.waitReason
         error = fields["error"]
         retryable = fields["retryable"].map { $0 == "1" }

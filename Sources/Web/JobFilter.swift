@@ -11,6 +11,8 @@ struct JobFilter: Sendable, Hashable, CustomStringConvertible {
     var worker = ""
     /// The name of a batch.
     var batch = ""
+    /// The group with which a job takes turns.
+    var group = ""
     /// `download`, or another kind of job.
     var kind = ""
     /// What a running job waits for, as its record says it; `none` for one that waits for nothing.
@@ -22,7 +24,7 @@ struct JobFilter: Sendable, Hashable, CustomStringConvertible {
 
     /// The names of these values in a query and in JSON.
     static let names = [
-        "url", "q", "host", "error", "worker", "batch", "kind", "waiting", "retryable", "older",
+        "url", "q", "host", "error", "worker", "batch", "group", "kind", "waiting", "retryable", "older",
     ]
 
     var isEmpty: Bool { self == JobFilter() }
@@ -31,7 +33,7 @@ struct JobFilter: Sendable, Hashable, CustomStringConvertible {
     var description: String {
         [
             ("url", MaskedURL.text(url)), ("q", text), ("host", host), ("error", error), ("worker", worker),
-            ("batch", batch), ("kind", kind), ("waiting", waiting), ("retryable", retryable),
+            ("batch", batch), ("group", group), ("kind", kind), ("waiting", waiting), ("retryable", retryable),
             ("older", older > 0 ? "\(older)" : ""),
         ]
         .filter { !$0.1.isEmpty }.map { "\($0.0)=\($0.1)" }.joined(separator: " ")
@@ -40,6 +42,7 @@ struct JobFilter: Sendable, Hashable, CustomStringConvertible {
     /// What is wrong with the filter; nil if nothing is.
     var problem: String? {
         if !batch.isEmpty, !JobField.isID(batch) { return "batch must be a batch's name, not \(JSON.quoted(batch))" }
+        if !group.isEmpty, !JobField.isID(group) { return "group must be a group's name, not \(JSON.quoted(group))" }
         if !kind.isEmpty, Job.Kind(rawValue: kind) == nil {
             return "kind must be \(Job.Kind.allCases.map(\.rawValue).joined(separator: ", ")), not \(JSON.quoted(kind))"
         }
@@ -76,6 +79,7 @@ struct JobFilter: Sendable, Hashable, CustomStringConvertible {
         error = value("error") ?? ""
         worker = value("worker") ?? ""
         batch = value("batch") ?? ""
+        group = value("group") ?? ""
         kind = value("kind") ?? ""
         waiting = value("waiting") ?? ""
         retryable = value("retryable") ?? ""

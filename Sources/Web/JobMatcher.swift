@@ -20,7 +20,9 @@ struct JobMatcher: Sendable {
         self.filter = filter
         latest = filter.older > 0 ? now - min(filter.older, JobField.maxInteger / 1000) * 1000 : nil
         needle = filter.text.utf8.allSatisfy { $0 < 0x80 } ? Needle(filter.text, ignoresCase: true) : nil
-        traces = [filter.text, filter.host, filter.batch.lowercased()].filter(Self.leavesTrace).map {
+        traces = [filter.text, filter.host, filter.batch.lowercased(), filter.group.lowercased()].filter(
+            Self.leavesTrace
+        ).map {
             Needle($0, ignoresCase: true)
         }
         var fields: [String] = []
@@ -28,6 +30,7 @@ struct JobMatcher: Sendable {
         if !filter.error.isEmpty { fields.append("error") }
         if !filter.worker.isEmpty { fields.append("worker") }
         if !filter.batch.isEmpty { fields.append("batch") }
+        if !filter.group.isEmpty { fields.append("group") }
         if !filter.kind.isEmpty { fields.append("kind") }
         if !filter.waiting.isEmpty { fields.append("waiting") }
         if !filter.retryable.isEmpty { fields.append("retryable") }
@@ -52,6 +55,10 @@ struct JobMatcher: Sendable {
         if !filter.error.isEmpty, !Self.isSame(rest.popFirst() ?? nil, filter.error) { return false }
         if !filter.worker.isEmpty, !Self.isSame(rest.popFirst() ?? nil, filter.worker) { return false }
         if !filter.batch.isEmpty, !isMember(job, rest.popFirst() ?? nil) { return false }
+        if !filter.group.isEmpty {
+            let group = (rest.popFirst() ?? nil) ?? job.group.map { Array($0.utf8) }
+            if !Self.isSame(group, filter.group) { return false }
+        }
         if !filter.kind.isEmpty, !Self.isSame(rest.popFirst() ?? nil, filter.kind, else: Job.Kind.download.rawValue) {
             return false
         }

@@ -107,6 +107,7 @@ extension QueueReaderCache {
         json.set("worker", json: Ranking(all.compactMap(\.worker)).json())
         json.set("kind", json: Ranking(all.map(\.kind)).json())
         json.set("batch", json: Ranking(all.flatMap(\.batches)).json())
+        json.set("group", json: Ranking(all.compactMap(\.group)).json())
         json.set("waiting", json: Ranking(all.compactMap(\.waiting)).json())
         json.set("error", json: Ranking(all.compactMap(\.error)).json())
         json.set(
@@ -162,7 +163,9 @@ extension QueueReaderCache {
         }
         let sampled = sample.values.reduce(0) { $0 + $1.count }
         let notDeferred = max(0, lists.count - deferred.values.reduce(0, +))
-        let limits = try await queue.configuration().limits.filter { HostLimit.accepts($0.value) }
+        let limits = try await queue.configuration().limits.filter {
+            HostLimit.group($0.key) == nil && HostLimit.accepts($0.value)
+        }
         var names = Set(running.keys).union(deferred.keys).union(limits.keys).union(sample.keys)
         for (host, jobs) in failed where jobs.contains(where: { ($0.key.timestamp ?? 0) > now - 3_600_000 }) {
             names.insert(host)

@@ -35,7 +35,7 @@ enum SettingsJSON {
         }
         var limits = JSONObject()
         for (host, value) in found.limits.sorted(by: { $0.key < $1.key }) {
-            if HostLimit.isHost(host), HostLimit.accepts(value) {
+            if HostLimit.accepts(value, of: host) {
                 limits.set(host, json: value)
             } else {
                 ignored.append("limits.\(host)")
@@ -160,11 +160,11 @@ enum SettingsJSON {
     }
 
     private static func ofHost(_ host: String, _ value: JSON) throws(APIError) -> Change {
-        guard HostLimit.isHost(host) else {
-            throw refusal("limits: \(host) is not a host name in lower case, optionally with a port")
+        guard HostLimit.isName(host) else {
+            throw refusal("limits: \(host) is not \(HostLimit.nameRule)")
         }
         if value == .null { return .ofHost(host, nil) }
-        guard HostLimit.accepts(value.text) else { throw refusal("limits of \(host): \(HostLimit.rule)") }
+        guard HostLimit.accepts(value.text, of: host) else { throw refusal("limits of \(host): \(HostLimit.rule)") }
         return .ofHost(host, value.text)
     }
 }

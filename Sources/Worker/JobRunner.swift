@@ -119,6 +119,9 @@ struct JobRunner: Sendable {
         assignment.mayOverwrite = mayOverwrite
         assignment.limits = [queueServer.rates.bucket]
         assignment.hostBuckets = queueServer.rates.hosts
+        if let group = job.group {
+            assignment.limits.append(queueServer.rates.hosts.bucket(named: HostLimit.name(ofGroup: group)))
+        }
         return assignment
     }
 

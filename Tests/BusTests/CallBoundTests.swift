@@ -362,6 +362,50 @@ struct CallBoundTests {
         #expect(try await f.redis.send(Command("ZSCORE", f.queue.keys[.deferredHosts], "good")) == .null)
     }
 
+    @Test(
+        "sorting elements by their groups is short calls, whatever the elements and however many groups",
+        arguments: RedisServer.Kind.installed)
+    func groups(server: RedisServer.Kind) async throws {
+        let count = Self.isExact ? 100_000 : 5000
+        let long = String(repeating: "x", count: 15_000)
+        let shapes: [(name: String, element: (Int) -> String)] = [
+            ("one group", { #"{"id":"j\#($0)","url":"http://h/\#($0)","group":"a"}"# }),
+            ("a group each", { #"{"id":"j\#($0)","url":"http://h/\#($0)","group":"g\#($0)"}"# }),
+            ("meta", { #"{"id":"j\#($0)","url":"http://h/\#($0)","meta":{"group":[1]},"group":"a"}"# }),
+            ("continuations", { #"{"id":"j\#($0)","at":1763712000000}"# }),
+            ("long", { #"{"id":"j\#($0)","url":"http://h/\#(long)","group":"a"}"# }),
+            ("long meta", { #"{"id":"j\#($0)","url":"http://h/","meta":{"a":"\#(long)"},"group":"a"}"# }),
+            ("nested", { _ in #"{"group":"# + String(repeating: #"{"group":"#, count: 1700) }),
+            ("names", { _ in "{\"a\":{\"\" " + String(repeating: #","group":1"#, count: 1500) + "}}" }),
+            ("escapes", { _ in "{\"group\"" + String(repeating: #",\"":{}"#, count: 2500) }),
+            ("open", { _ in #"{"group""# + String(repeating: "[", count: 15_000) }),
+        ]
+        for (name, element) in shapes {
+            let f = try await QueueFixture(on: server)
+            let meter = try await Meter(f.redis)
+            try await push(f, [#"{"id":"first","url":"http://h/","group":"first"}"#])
+            let first = try #require(try await f.claim())
+            for start in stride(from: 0, to: element(0).utf8.count > 1000 ? min(count, 2000) : count, by: 1000) {
+                try await push(f, (start..<start + 1000).map(element))
+            }
+            let costs = try await ticks(f, meter, limit: 100) {
+                try await f.redis.send(Command("LLEN", f.queue.keys.jobs)).int ?? 0 < 2
+            }
+            expectShort("ticks that sort elements (\(name))", meter, costs)
+            try await f.settle(first, QueueFixture.done)
+            var claims: [Double] = []
+            for _ in 0..<100 {
+                var replies: [ClaimReply] = []
+                claims.append(
+                    try await meter.cost {
+                        replies = try await f.queue.claim(f.worker, tokens: (0..<16).map { _ in Token.make() })
+                    })
+                for case .job(let claim) in replies { try await f.settle(claim, QueueFixture.done) }
+            }
+            expectShort("claims that sort elements (\(name))", meter, claims)
+        }
+    }
+
     @Test("cancels of any number of jobs are short calls", arguments: RedisServer.Kind.installed)
     func cancels(server: RedisServer.Kind) async throws {
         let f = try await QueueFixture(on: server)

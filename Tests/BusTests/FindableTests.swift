@@ -28,9 +28,10 @@ import Testing
                 let kind = FindableTests.kinds.randomElement(using: &random)!
                 let more = ["", #","delay":1000"#, #","batch":"b""#, #","reply_to":"me""#, #","deadline":1000"#]
                     .randomElement(using: &random)!
+                let group = ["", "", #","group":"g0""#, #","group":"g1""#].randomElement(using: &random)!
                 let at = try await f.queue.timestamp()
                 try await f.push(
-                    #"{"id":"\#(id)","at":\#(at),"url":"http://h\#(number(0..<3))/\#(id)"\#(kind)\#(more)}"#)
+                    #"{"id":"\#(id)","at":\#(at),"url":"http://h\#(number(0..<3))/\#(id)"\#(kind)\#(more)\#(group)}"#)
             case 5:
                 let at = try await f.queue.timestamp()
                 // An invalid element counts as queued until a worker rejects it.
@@ -60,7 +61,9 @@ import Testing
                     for claim in all { try await f.settle(claim, .released(why: "crash")) }
                 }
                 try await f.redis.send(
-                    Command("HSET", f.queue.keys.limits, "h1", #"{"connections":\#(number(0..<2))}"#))
+                    Command(
+                        "HSET", f.queue.keys.limits, "h1", #"{"connections":\#(number(0..<2))}"#, "group:g1",
+                        #"{"running":\#(number(0..<2))}"#))
             default: running = try await applyOperations(running)
             }
         }
@@ -90,7 +93,7 @@ import Testing
             guard let (name, subject) = KeyName.read(key.dropFirst(f.queue.keys.prefix.count)) else { continue }
             switch name {
             case .job, .spec, .offsets: ids.insert(subject)
-            case .jobs, .held, .deferredHost, .deferredKind:
+            case .jobs, .held, .deferredHost, .deferredKind, .deferredGroup:
                 let elements = try await f.redis.send(Command("LRANGE", key, 0, -1)).array?.compactMap(\.bytes) ?? []
                 for element in elements {
                     let job: ListedJob? = Queue.listed(element)
@@ -102,7 +105,7 @@ import Testing
             case .members, .want:
                 let fields = try await f.redis.send(Command("HGETALL", key)).dictionary.keys
                 ids.formUnion(fields.filter { !$0.hasPrefix("batch/") })
-            case .busy:
+            case .busy, .busyGroup:
                 ids.formUnion(try await f.redis.send(Command("SMEMBERS", key)).array?.compactMap(\.string) ?? [])
             default: break
             }

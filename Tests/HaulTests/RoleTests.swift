@@ -65,13 +65,15 @@ import Testing
         worker.kill(SIGTERM)
         #expect(try await worker.wait(within: .seconds(20)) == 0)
         _ = try await roles.cli("producer", ["LPUSH", Roles.prefix + "jobs", #"{"url":"http://h/","id":"waiting"}"#])
-        // Elements that wait for a host, for a kind and at a worker.
+        // Elements that wait for a host, for a kind, for the turn of their group and at a worker.
         for command in [
             ["HSET", Roles.prefix + "limits", "slow", #"{"connections":0}"#],
             ["HSET", Roles.prefix + "hosts", "line slow", "1", "waiting", "1"],
             ["LPUSH", Roles.prefix + "deferred_host:slow", #"{"url":"http://slow/","id":"deferred"}"#],
             ["HSET", Roles.prefix + "deferred_kinds", "later", "1"],
             ["LPUSH", Roles.prefix + "deferred_kind:later", #"{"url":"http://h/","id":"later","kind":"later"}"#],
+            ["ZADD", Roles.prefix + "deferred_groups", "0", "acme"],
+            ["LPUSH", Roles.prefix + "deferred_group:acme", #"{"url":"http://h/","id":"turn","group":"acme"}"#],
             ["LPUSH", Roles.prefix + "held:w", #"{"url":"http://h/","id":"taken"}"#],
         ] { try await roles.admin.send(Command(arguments: command)) }
     }

@@ -173,7 +173,8 @@ package struct InvalidElements: Sendable, CustomStringConvertible {
             #"{"kind":"upload","url":"http://h/","files":["#
                 + Array(repeating: #"{"file":"a"}"#, count: 65).joined(separator: ",") + "]}", "files"),
         .init(#"{"url":"http://h/","content_type":""}"#, "content_type"),
-        .init(#"{"url":"http://h/","batch":""}"#, "batch"),
+        .init(#"{"url":"http://h/","batch":""}"#, "batch"), .init(#"{"url":"http://h/","group":"a b"}"#, "group"),
+        .init(#"{"url":"http://h/","group":["a"]}"#, "group"), .init(#"{"url":"http://h/","group":""}"#, "group"),
         .init(#"{"url":"http://h/","batch":["b"]}"#, "batch"),
         .init(#"{"url":"http://h/","batch":[]}"#, "batch"),
         .init(#"{"url":"http://h/","batch":{"size":1}}"#, "batch"),

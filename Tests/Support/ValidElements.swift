@@ -29,7 +29,7 @@ package enum ValidElements {
             #"{"url":"http://h/","content_type":"text/html ; charset=\"utf-8\""}"#,
             #"{"url":"http://h/","content_type":"application/vnd.a+b-c.d_e;"}"#,
             #"{"url":"http://h/","checksum":"md5:0123456789ABCDEF0123456789abcdef"}"#,
-            #"{"url":"http://h/","batch":"A.b_c:d-1"}"#,
+            #"{"url":"http://h/","batch":"A.b_c:d-1"}"#, #"{"url":"http://h/","group":"A.b_c:d-1"}"#,
             #"{"url":"http://h/","batch":{"name":"b","size":1e2,"reply_to":"r"}}"#,
             #"{"url":"http://h/","kind":"download"}"#, #"{"kind":"request","url":"http://h/","method":"HEAD"}"#,
             #"{"kind":"request","url":"http://h/","headers":{"If-Match":"x","Range":"bytes=0-1","X":""}}"#,

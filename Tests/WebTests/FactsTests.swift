@@ -27,7 +27,7 @@ import Testing
                 "url", "http://\(number < 4 ? "a" : "b").example/\(number)", "worker", "w\(number % 2)", "total", "100",
                 "received", "40", "speed", "7", "started", "\(now - 1000)",
             ]
-            if number == 5 { fields += ["waiting", "host", "kind", "upload", "batch", "night day"] }
+            if number == 5 { fields += ["waiting", "host", "kind", "upload", "batch", "night day", "group", "acme"] }
             try await Self.write(fixture, "j\(number)", .running, score: now + 60_000, fields)
         }
         let answer = try #require(await fixture.get("/api/queues/default/facets?state=running").json)
@@ -36,15 +36,17 @@ import Testing
         #expect(answer["worker"]?.text == #"[["w0",3],["w1",3]]"#)
         #expect(answer["kind"]?.text == #"[["download",5],["upload",1]]"#)
         #expect(answer["batch"]?.text == #"[["day",1],["night",1]]"#)
+        #expect(answer["group"]?.text == #"[["acme",1]]"#)
         #expect(answer["waiting"]?.text == #"[["host",1]]"#)
         #expect(answer["speed"]?.integer == 42 && answer["left"]?.integer == 360)
         for (filter, number) in [
             ("kind=upload", 1), ("kind=download", 5), ("waiting=host", 1), ("waiting=none", 5), ("host=a.example", 4),
+            ("group=acme", 1), ("group=bolt", 0),
         ] {
             let page = await fixture.get(WebFixture.jobs + "?state=running&\(filter)").json
             #expect(page?["jobs"]?.array?.count == number, "\(filter)")
         }
-        for filter in ["kind=film", "retryable=maybe"] {
+        for filter in ["kind=film", "retryable=maybe", "group=a%20b"] {
             #expect(await fixture.get(WebFixture.jobs + "?state=running&\(filter)").status == 400, "\(filter)")
         }
     }

@@ -38,6 +38,26 @@ struct HostRateTests {
         }
     }
 
+    @Test("a group's rate is kept at every host, and jobs of others are not slowed")
+    func group() async throws {
+        let fleet = try await Fleet()
+        let bytes = FileBytes(seed: 9, count: 3_000_000)
+        let origin = try OriginServer { OriginReply.file(bytes, to: $0) }
+        try await fleet.queue.setLimit(of: "group:acme", to: #"{"rate":1000000}"#)
+        let begun = ContinuousClock.now
+        try await fleet.withWorker("one") {
+            for number in 0..<2 {
+                let url = origin.url("/\(number)").replacing("127.0.0.1", with: number == 0 ? "127.0.0.1" : "localhost")
+                try await fleet.push(#"{"url":"\#(url)","id":"\#(number)","group":"acme"}"#)
+            }
+            try await fleet.push(#"{"url":"\#(origin.url("/fast"))","id":"fast","group":"bolt"}"#)
+            try await fleet.wait("fast", for: .completed)
+            #expect(ContinuousClock.now - begun < .seconds(3))
+            for number in 0..<2 { try await fleet.wait("\(number)", for: .completed) }
+            #expect(ContinuousClock.now - begun > .seconds(4.5))
+        }
+    }
+
     private func received(_ fleet: Fleet) async throws -> Int {
         var sum = 0
         for number in 0..<4 {

@@ -20,6 +20,7 @@ from batches import Batches
 from bench import carry_out
 from control import control
 from faults import Faults
+from groups import Groups
 from kinds import KINDS, Kinds
 from ledger import Job, Ledger, Q
 from mutations import OF_BATCHES, mutate
@@ -57,7 +58,8 @@ class Run:
         self.batches = Batches(self.topology, options.batches / 100, random.Random(options.seed + 4))
         self.rivals = Rivals(self.store, self.blob, options.rivals / 100 if "download" in options.kinds else 0)
         self.steps = Steps(options.steps / 100, self.origin, random.Random(options.seed + 5))
-        self.ledger = Ledger(self.topology, self.store, options.lease, self.kinds, self.batches, self.rivals, self.steps)
+        self.groups = Groups(options.groups / 100, random.Random(options.seed + 6))
+        self.ledger = Ledger(self.topology, self.store, options.lease, self.kinds, self.batches, self.rivals, self.steps, self.groups)
         self.faults = Faults(self)
         self.random = random.Random(options.seed)
         self.producing, self.ending = threading.Event(), threading.Event()
@@ -75,7 +77,7 @@ class Run:
         recent = []
         while self.producing.is_set():
             try:
-                if redis.call("LLEN", Q + "jobs") + redis.call("ZCARD", Q + "leases") > self.options.load:
+                if redis.call("LLEN", Q + "jobs") + redis.call("ZCARD", Q + "leases") + self.groups.waiting(redis) > self.options.load:
                     time.sleep(0.05)
                     continue
             except (ConnectionError, RedisError):
@@ -112,6 +114,7 @@ class Run:
         if not job.pair:
             self.batches.join(pick, job, spec)
             self.steps.give(job, spec, self.ledger)
+        self.groups.give(spec)
         job.element = json.dumps(spec)
         return job
 
@@ -149,6 +152,7 @@ class Run:
                     self.ledger.sample_offsets(redis, id)
                 self.store.check(self.ledger.jobs)
                 self.rivals.check(redis)
+                self.groups.check(redis)
                 now = time.time() * 1000
                 for id in redis.call("ZRANGEBYSCORE", Q + "completed", since - 5000, "+inf"):
                     job = self.ledger.jobs[id]
@@ -177,11 +181,20 @@ class Run:
 
     # The run.
 
+    def limit_groups(self):
+        redis = Redis(self.topology.locate)
+        while True:
+            try:
+                return self.topology.surely(redis, *self.groups.limits)
+            except (ConnectionError, RedisError):
+                time.sleep(0.05)
+
     def go(self):
         self.topology.start()
         self.origin.start()
         self.store.start()
         self.kinds.start()
+        self.limit_groups()
         for worker in self.workers:
             worker.start()
         if self.options.without:
@@ -230,7 +243,7 @@ class Run:
                     for id in redis.call("ZRANGE", Q + index, 0, -1):
                         self.ledger.jobs[id].goings_on += 1
                         redis.call("HSET", Q + "want", id, "running")
-                rest = redis.call("LLEN", Q + "jobs") + redis.call("HLEN", Q + "want") + sum(
+                rest = redis.call("LLEN", Q + "jobs") + redis.call("HLEN", Q + "want") + self.groups.waiting(redis) + sum(
                     redis.call("ZCARD", Q + index) for index in ("leases", "paused", "scheduled")) + sum(
                     redis.call("LLEN", key) for key in redis.call("KEYS", Q + "held:*"))
                 if not rest and self.batches.conclude(redis, self.send):
@@ -273,6 +286,7 @@ def main():
     parser.add_argument("--small", type=float, default=0, help="percent of the jobs that are at most 64 KiB, unpaced")
     parser.add_argument("--rivals", type=float, default=5, help="percent of the pushes that begin a pair of jobs for one name")
     parser.add_argument("--steps", type=float, default=15, help="percent of the jobs that are followed by a request")
+    parser.add_argument("--groups", type=float, default=40, help="percent of the jobs that are in one of three groups")
     parser.add_argument("--batches", type=float, default=20, help="percent of the jobs that belong to batches")
     parser.add_argument("--slots", type=int, default=8, help="of each worker")
     parser.add_argument("--lease", type=float, default=8)

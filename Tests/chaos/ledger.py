@@ -12,7 +12,7 @@ Q = "haul:{default}:"
 # Keys without an expiry, as listed in docs/reference/keys.md: small, bounded, or trimmed by the tick.
 PERMANENT = {Q + name for name in (
     "tick", "workers", "completed", "failed", "cancelled", "rejected", "settings", "deadlines", "permits",
-    "epoch", "totals", "responses", "response_bytes", "reply_bytes", "batches", "urls")}
+    "epoch", "totals", "responses", "response_bytes", "reply_bytes", "batches", "urls", "limits")}
 
 
 class Job:
@@ -48,9 +48,9 @@ class Job:
 
 
 class Ledger:
-    def __init__(self, topology, store, lease, kinds, batches, rivals, steps):
+    def __init__(self, topology, store, lease, kinds, batches, rivals, steps, groups):
         self.topology, self.store, self.lease, self.kinds, self.batches = topology, store, lease, kinds, batches
-        self.rivals, self.steps = rivals, steps
+        self.rivals, self.steps, self.groups = rivals, steps, groups
         self.lock, self.checking = threading.Lock(), threading.Lock()
         # When the first event of each unfinished job arrived.
         self.begun = {}
@@ -225,13 +225,14 @@ class Ledger:
         left = [key for key in redis.call("KEYS", "*") if not self.may_stay(redis, key)]
         return {
             "lost": lost, "wrong": self.wrong, "steps doubled or missing": self.steps.wrong(ends), "not as asked": unasked, "batches counted wrong": counts.wrong,
+            "limits of a group exceeded": self.groups.wrong,
             f"offsets ahead of {self.store.NAME}": self.ahead, "names given before the file was whole": self.store.early,
             "keys left behind": left, **self.sent_twice(twice),
         }, {
             "kinds": by_kind, "again": again, "twice": len(twice), "crashed": crashed,
             "accepted": len(accepted), "states": states, "excess": excess, "unfinished": unfinished,
             "batches": (len(self.batches.all), counts.members, counts.rounds, self.batches.requests),
-            "pairs": len(self.rivals.all), "steps": len(self.steps.parents),
+            "pairs": len(self.rivals.all), "steps": len(self.steps.parents), "groups": (self.groups.count, self.groups.most),
             "bytes": sum(job.size for job in accepted if job.id in excess),
         }
 

@@ -34,6 +34,7 @@ def report(run, check):
     line("  of each kind", ", ".join(f"{count} {kind}" for kind, count in figures["kinds"].most_common()))
     line("pairs of jobs for one name", figures["pairs"])
     line("jobs that are followed by a request", figures["steps"])
+    line("jobs in groups, most of the limited one", ", ".join(map(str, figures["groups"])))
     line("batches, members, ends, operations", ", ".join(map(str, figures["batches"])))
     line("final states", ", ".join(f"{count} {state}" for state, count in figures["states"].most_common()))
     for kind, found in violations.items():

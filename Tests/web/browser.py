@@ -300,7 +300,7 @@ def test_defaults_and_limits_of_hosts(bench):
     bench.fill("Its default", "2")
     bench.press("Save", "dialog")
     bench.shows("retries", "Base of relative URLs", "https://example.org/films/")
-    bench.press("Add a host")
+    bench.press("Add a host or a group")
     bench.fill("Host, perhaps", "slow.example")
     bench.fill("Jobs at once", "3")
     bench.fill("Starts", "30")

@@ -51,6 +51,8 @@ extension Inspection {
             "control operations for jobs that wait for a host or a kind are applied only when the jobs are claimed",
         .urls: "jobs that are claimed are not found by their URLs",
         .removed: "what killed workers left of removed jobs stays for 8 days",
+        .groups: "workers write it again by themselves",
+        .deferredGroups: "groups take no turns, and jobs that wait for one stay there",
         .deferredKinds: "jobs of a kind that some workers do not do are not claimed by others",
     ]
 
@@ -285,15 +287,15 @@ extension Inspection {
         return findings
     }
 
-    /// Checks for elements that wait for a host or for a kind of which no worker knows that something waits.
+    /// Checks for elements that wait for a host, a kind or a group of which no worker knows that something waits.
     func checkDeferred(repairing: Bool) async throws(RedisError) -> [Finding] {
         let now = try await queue.timestamp()
-        let (hosts, kinds) = (queue.keys[.deferredHosts], queue.keys.deferredKinds)
+        let (hosts, kinds, groups) = (queue.keys[.deferredHosts], queue.keys.deferredKinds, queue.keys[.deferredGroups])
         var findings: [Finding] = []
-        for name in [KeyName.deferredHost, .deferredKind] {
+        for name in [KeyName.deferredHost, .deferredKind, .deferredGroup] {
             for list in try await lists(name) {
                 let owner = String(list.dropFirst(queue.keys[name].count))
-                let index = name == .deferredHost ? hosts : kinds
+                let index = name == .deferredHost ? hosts : name == .deferredKind ? kinds : groups
                 // In one call, because a worker may return the elements meanwhile.
                 let replies = try await queue.redis.pipeline(
                     [.command(Command("LLEN", list))]
@@ -303,14 +305,18 @@ extension Inspection {
                                 .command(Command("ZSCORE", hosts, owner)),
                                 .command(Command("HGET", queue.keys.hosts, "line " + owner)),
                             ]
-                            : [.command(Command("HGET", kinds, owner))]))
+                            : name == .deferredKind
+                                ? [.command(Command("HGET", kinds, owner))]
+                                : [.command(Command("ZSCORE", groups, owner))]))
                 if case .error = replies[0] {
                     findings.append(Finding(list, "it must be a list", "rename or delete it"))
                 } else if replies[0].int ?? 0 > 0, replies.dropFirst().allSatisfy({ $0 == .null }) {
                     if repairing {
                         try await queue.redis.send(
-                            name == .deferredHost
-                                ? Command("ZADD", hosts, now, owner) : Command("HSET", kinds, owner, now))
+                            name == .deferredKind
+                                ? Command("HSET", kinds, owner, now)
+                                // The score of a group says whose turn it is, and 0 is the next one.
+                                : Command("ZADD", index, "NX", name == .deferredHost ? now : 0, owner))
                     }
                     findings.append(
                         Finding(

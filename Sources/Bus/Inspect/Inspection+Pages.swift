@@ -21,8 +21,9 @@ extension Inspection {
 
     func continuations() async throws(RedisError) -> Continuations {
         var known = Continuations()
-        let deferred = try await lists(.deferredHost) + lists(.deferredKind)
-        for list in [queue.keys.jobs] + deferred + (try await heldLists()) {
+        let deferred = try await lists(.deferredHost) + lists(.deferredKind) + lists(.deferredGroup)
+        // An element may move from `jobs` to the list of its group, and back.
+        for list in [queue.keys.jobs] + deferred + [queue.keys.jobs] + (try await heldLists()) {
             for start in stride(from: 0, to: Int.max, by: Self.elementPageSize) {
                 // Pushes come at the left end and move the other elements to the right, so that reading from the left
                 // skips none. A key of another type counts as empty.

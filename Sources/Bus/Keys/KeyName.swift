@@ -3,7 +3,7 @@
 enum KeyName: String, CaseIterable {
     case jobs, want, tick, leases, scheduled, paused, completed, failed, cancelled, deadlines, rejected, workers
     case settings, permits, unannounced, epoch, totals, defaults, limits, hosts, starts, responses, batches,
-        removed, recheck, pacer, changes, schedules, log
+        removed, recheck, pacer, changes, schedules, log, groups
     case scheduleDue = "schedule_due"
     case urls
     case responseBytes = "response_bytes"
@@ -12,6 +12,7 @@ enum KeyName: String, CaseIterable {
     case owedSteps = "owed_steps"
     case deferredHosts = "deferred_hosts"
     case deferredKinds = "deferred_kinds"
+    case deferredGroups = "deferred_groups"
     case rateLeases = "rate_leases"
     case backoff
     // One key for each job, worker, machine, name, store, hour or kind, which follows the colon.
@@ -36,6 +37,9 @@ enum KeyName: String, CaseIterable {
     case deferredHost = "deferred_host:"
     case hostRateLeases = "rate_leases:"
     case hostBackoff = "backoff:"
+    // One key for each group.
+    case busyGroup = "busy_group:"
+    case deferredGroup = "deferred_group:"
     // One key for each schedule.
     case schedule = "schedule:"
 
@@ -43,18 +47,18 @@ enum KeyName: String, CaseIterable {
     var type: String {
         switch self {
         case .jobs, .rejected, .changes, .permits, .held, .reply, .undeliveredReplies, .deletions, .deferredKind,
-            .deferredHost:
+            .deferredHost, .deferredGroup:
             "list"
         case .want, .settings, .totals, .job, .spec, .offsets, .worker, .host, .history, .deferredKinds, .defaults,
             .limits,
             .hosts, .rateLeases, .starts, .hostRateLeases, .responseBytes, .replyBytes, .batch, .members, .deleting,
             .recheck, .urls, .url, .owedSteps, .schedules, .schedule:
             "hash"
-        case .busy: "set"
+        case .busy, .busyGroup: "set"
         case .log: "stream"
-        case .tick, .epoch, .backoff, .pacer, .hostBackoff: "string"
+        case .tick, .epoch, .backoff, .pacer, .hostBackoff, .groups: "string"
         case .leases, .scheduled, .paused, .completed, .failed, .cancelled, .deadlines, .workers, .unannounced,
-            .responses, .batches, .removed, .deferredHosts, .scheduleDue:
+            .responses, .batches, .removed, .deferredHosts, .deferredGroups, .scheduleDue:
             "zset"
         }
     }

@@ -72,7 +72,8 @@ enum LuaHead {
         "Call", "Isolation", "History", "Events", "Jobs", "Settings", "Replies", "ReplyBytes", "Responses",
         "UrlIndex", "Rejections", "Deletions", "Webhooks", "States", "Json", "Raw", "Urls", "Faults", "Gate",
         "Defaults", "Kinds", "Envelopes", "Pushes", "Order", "Batches", "BatchOperations", "Permits", "Starts", "Hosts",
-        "Rates", "Announcements", "Reports", "Steps", "Claims", "Budget", "Losses", "Colocated", "Workers", "Control",
+        "Groups", "Rates", "Announcements", "Reports", "Steps", "Claims", "Budget", "Losses", "Colocated", "Workers",
+        "Control",
         "Runs", "Due", "Rechecks", "Schedules", "Pacer",
     ]
 
@@ -136,7 +137,7 @@ enum LuaHead {
         .number("settled_until"), .text("token"), .number("next_push"), .text("worker"), .count("crashes"),
         .count("attempt"), .text("meta"), .text("reply_to"), .number("deadline_at", as: "deadline"), .text("waiting"),
         .count("seq"), .number("pushed"), .text("active_token"), .number("ahead"), .number("resumed"), .text("kind"),
-        .text("host"), .text("batch"), .number("retried"), .text("url_digests"), .text("notify"),
+        .text("host"), .text("batch"), .number("retried"), .text("url_digests"), .text("notify"), .text("group"),
     ]
 
     /// What decides about the end of a run.
@@ -144,6 +145,7 @@ enum LuaHead {
         .text("state"), .text("token"), .text("want"), .number("want_at"), .text("want_next"), .text("next_push"),
         .text("active_token"), .text("waiting"), .text("speed"), .text("meta"), .text("reply_to"),
         .number("deadline_at", as: "deadline"), .count("seq"), .text("host"), .text("batch"), .text("notify"),
+        .text("group"),
     ]
 
     /// What decides about a run that goes on. It is read each second for each run.

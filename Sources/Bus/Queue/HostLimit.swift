@@ -1,7 +1,7 @@
 import HaulContract
 package import HaulRedis
 
-/// A field of `haul:{NAME}:limits`: the limits that the whole fleet obeys for one host.
+/// A field of `haul:{NAME}:limits`: the limits that the whole fleet obeys for one host or one group.
 package enum HostLimit {
     static let maxCount = 1_000_000
 
@@ -11,21 +11,42 @@ package enum HostLimit {
             && !text.contains("?") && !text.contains("#")
     }
 
+    /// Whether the hash may have a field of this name: a host, or a group as `group:acme`.
+    package static func isName(_ text: String) -> Bool { group(text) != nil || isHost(text) }
+
+    package static let nameRule =
+        "a host name in lower case, optionally with a port, or group: and the name of a group"
+
+    /// The name of the group whose limits a field has: `group:acme`. nil for a host.
+    package static func group(_ name: String) -> String? {
+        guard name.hasPrefix("group:") else { return nil }
+        let group = String(name.dropFirst(6))
+        return JobField.isID(group) ? group : nil
+    }
+
+    /// The name of the field with the limits of a group.
+    package static func name(ofGroup group: String) -> String { "group:" + group }
+
     package static let rule =
         "must be a JSON object like {\"connections\":4,\"starts\":\"10/s\"}; "
-        + "connections is a whole number from 0 to \(maxCount), rate one of bytes per second, 1 or more, starts \(StartLimit.rule); "
+        + "connections, and running for a group, is a whole number from 0 to \(maxCount), rate one of bytes per second, 1 or more, starts \(StartLimit.rule); "
         + "max_seconds, min_speed and max_bytes are whole numbers, 1 or more"
 
-    package static func accepts(_ value: String) -> Bool { faults(of: "h", value).isEmpty }
+    package static func accepts(_ value: String, of name: String = "h") -> Bool { faults(of: name, value).isEmpty }
 
     /// What is wrong with a field of the hash and its value, as ends of sentences; empty if nothing is.
     package static func faults(of host: String, _ value: String) -> [String] {
         var faults: [String] = []
-        if !isHost(host) { faults.append("must be a host in lower case, perhaps with a port") }
-        guard let members = (try? JSON(value))?.members else {
-            return faults + ["must be a JSON object like {\"connections\":4}, not \(value.prefix(100))"]
+        let isGroup = group(host) != nil
+        if !isGroup, !isHost(host) {
+            faults.append("must be \(nameRule)")
         }
-        return faults + members.compactMap(fault)
+        guard let members = (try? JSON(value))?.members else {
+            return faults + [
+                "must be a JSON object like {\"\(isGroup ? "running" : "connections")\":4}, not \(value.prefix(100))"
+            ]
+        }
+        return faults + members.compactMap { fault(of: $0, isGroup: isGroup) }
     }
 
     private static func positive(_ value: JSON) -> Int64? {
@@ -35,11 +56,12 @@ package enum HostLimit {
     /// Whether a value of the hash has a valid rate limit, by the rules of Lua/limits/hosts.lua.
     static func hasRate(_ value: String) -> Bool { (try? JSON(value))?["rate"].flatMap(positive) != nil }
 
-    /// What is wrong with one limit of a host; nil if nothing is.
-    private static func fault(of member: JSON.Member) -> String? {
+    /// What is wrong with one limit; nil if nothing is.
+    private static func fault(of member: JSON.Member, isGroup: Bool) -> String? {
+        let jobs = isGroup ? "running" : "connections"
         let isFine: Bool, rule: String
         switch member.name {
-        case "connections":
+        case jobs:
             isFine = member.value.integer.map { 0...Int64(maxCount) ~= $0 } ?? false
             rule = "must be a whole number from 0 to \(maxCount)"
         case "rate":
@@ -53,14 +75,14 @@ package enum HostLimit {
             rule = StartLimit.rule
         default:
             return
-                "\(member.name) is not a limit: the limits are connections, starts, rate, max_seconds, min_speed and max_bytes"
+                "\(member.name) is not a limit of a \(isGroup ? "group" : "host"): the limits are \(jobs), starts, rate, max_seconds, min_speed and max_bytes"
         }
         return isFine ? nil : "\(member.name) \(rule), not \(member.raw.prefix(100))"
     }
 }
 
 extension Queue {
-    /// The hosts that have a rate limit, and sentences about limits of hosts that are invalid.
+    /// The hosts, and groups as `group:acme`, that have a rate limit, and sentences about limits that are invalid.
     package func hostRates() async throws(RedisError) -> (limited: Set<String>, faults: [String]) {
         let limits = try await redis.pipeline([.command(Command("HGETALL", keys.limits))])[0].dictionary
         let faults = limits.sorted { $0.key < $1.key }.flatMap { host, value in
@@ -78,7 +100,7 @@ extension Queue {
         return Dictionary(times) { $1 }
     }
 
-    /// Sets the limits of a host, JSON as in `haul:{NAME}:limits`; nil removes them. The value is not checked.
+    /// Sets the limits of a host or a group, JSON as in `haul:{NAME}:limits`; nil removes them. The value is not checked.
     package func setLimit(of host: String, to value: String?) async throws(RedisError) {
         if let value {
             try await redis.send(Command("HSET", keys.limits, host, value))

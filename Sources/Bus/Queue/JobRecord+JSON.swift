@@ -23,6 +23,7 @@ extension JobRecord {
         JSONMember("file", .text, "The path of the file, relative to the workers' root or prefix."),
         JSONMember("content_type", .text, "The media type that the job asks for."),
         JSONMember("batch", .text, "The names of its batches, with blanks between them."),
+        JSONMember("group", .id, "The group with which it takes turns for slots."),
         JSONMember("reply_to", .text, "The names of its reply lists, with blanks between them."),
         JSONMember(
             "steps", .text, "The ids of the jobs that its end has pushed (`then` or `else`), with blanks between them."),

@@ -18,7 +18,9 @@ package struct JobRecord: Sendable {
         job: ListedJob, state: JobState, fields: [String: String], offsets: ByteIntervals = ByteIntervals()
     ) {
         var fields = fields
-        for (name, value) in [("url", job.maskedURL), ("batch", job.batch), ("waiting", job.waitReason)]
+        for (name, value) in [
+            ("url", job.maskedURL), ("batch", job.batch), ("group", job.group), ("waiting", job.waitReason),
+        ]
         where fields[name] == nil { fields[name] = value }
         self.init(
             id: job.id, state: fields["state"].flatMap(JobState.init) ?? state, fields: fields, offsets: offsets)

@@ -12,13 +12,18 @@ package struct ListedJob: Sendable, Hashable {
     package var timestamp: Int64?
     /// The batch that the element of a queued job names.
     package var batch: String?
+    /// The group that the element of a queued job names.
+    package var group: String?
     /// What a queued job waits for besides its turn, for people; nil for others.
     package var waitReason: String?
     /// Those of the wanted URLs that a queued job's element has: `Queue.ids(ofURLs:)`.
     var urls: Set<String> = []
 
-    package init(id: String, maskedURL: String? = nil, timestamp: Int64? = nil, batch: String? = nil) {
+    package init(
+        id: String, maskedURL: String? = nil, timestamp: Int64? = nil, batch: String? = nil, group: String? = nil
+    ) {
         (self.id, self.maskedURL, self.timestamp, self.batch) = (id, maskedURL, timestamp, batch)
+        self.group = group
     }
 }
 
@@ -26,7 +31,7 @@ extension Queue {
     /// Fields of a job's hash for a line about the job.
     package static let summaryFields = [
         "state", "url", "path", "file", "received", "total", "speed", "attempt", "worker", "error", "message",
-        "waiting", "created", "started", "updated", "finished", "batch", "kind",
+        "waiting", "created", "started", "updated", "finished", "batch", "kind", "group",
     ]
     /// How many ids or hashes one call reads.
     private static let pageSize = 500
@@ -112,7 +117,8 @@ extension Queue {
         let json = try? JSON(element)
         if let json, let element = try? Element(json) {
             return ListedJob(
-                id: element.id, maskedURL: element.maskedURL, timestamp: element.timestamp, batch: element.batch)
+                id: element.id, maskedURL: element.maskedURL, timestamp: element.timestamp, batch: element.batch,
+                group: element.group)
         }
         let id = json?["id"]?.string.flatMap { JobField.isID($0) ? $0 : nil }
         var job = ListedJob(id: id ?? String(SHA1.hex(element).prefix(16)), timestamp: json?["at"]?.integer)

@@ -9,6 +9,8 @@ package struct Element: Sendable {
     package let maskedURL: String
     /// The batch that the job joins.
     package let batch: String?
+    /// The group with which the job takes turns.
+    package let group: String?
     /// The field `at`, unix ms.
     package let timestamp: Int64?
     /// Fields of its steps that the contract does not know.
@@ -20,6 +22,7 @@ package struct Element: Sendable {
         let job = try Job(json: json)
         timestamp = job.at
         batch = job.batch?.name
+        group = job.group
         text = json.text
         try Job.checkSize(text.utf8)
         unknownStepFields = try job.checkSteps()

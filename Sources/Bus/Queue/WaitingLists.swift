@@ -9,12 +9,15 @@ package enum WaitingLocation: Sendable, Hashable {
     case held(worker: String)
     /// The limit of the element's host is reached.
     case host(String)
+    /// The element waits for the turn of its group. The name is empty for jobs without a group, and `*` for elements
+    /// that were deferred for a host and are next.
+    case group(String)
     /// The worker that claimed the element does not do its kind.
     case kind(String)
 }
 
-/// All lists in which elements wait, at one point in time: what workers hold, the queue, then what waits for hosts and
-/// for workers of a kind. Every count, list, search and check of queued jobs reads these lists, so that nothing that is
+/// All lists in which elements wait, at one point in time: what workers hold, the queue, what waits for the turn of its
+/// group, then what waits for hosts and for workers of a kind. Every count, list, search and check of queued jobs reads these lists, so that nothing that is
 /// counted is missing elsewhere.
 package struct WaitingLists: Sendable {
     package struct List: Sendable {
@@ -37,7 +40,7 @@ package struct WaitingLists: Sendable {
         var some = self
         some.lists = lists.filter {
             switch $0.location {
-            case .queue, .held: false
+            case .queue, .held, .group: false
             case .host, .kind: true
             }
         }
@@ -91,6 +94,7 @@ extension Queue {
             .command(Command("ZRANGE", keys.workers, 0, -1)), .command(Command("HGETALL", keys.hosts)),
             .command(Command("HGETALL", keys.deferredKinds)), .command(Command("ZRANGE", keys[.deferredHosts], 0, -1)),
         ])
+        let groups = try await deferredGroups()
         // A worker of an earlier version records hosts in the hash.
         let legacyHosts = names[1].dictionary.keys.compactMap { $0.hasPrefix("line ") ? String($0.dropFirst(5)) : nil }
         let waitingHosts = Set(legacyHosts + (names[3].array?.compactMap(\.string) ?? [])).sorted()
@@ -99,6 +103,11 @@ extension Queue {
             found.lists.append(WaitingLists.List(location: .held(worker: name), key: keys.held(name)))
         }
         found.lists.append(WaitingLists.List(location: .queue, key: keys.jobs))
+        for (group, isLimited) in groups {
+            let reason = isLimited ? "a limit of the group \(group)" : nil
+            found.lists.append(
+                WaitingLists.List(location: .group(group), key: keys[.deferredGroup] + group, reason: reason))
+        }
         for host in waitingHosts {
             found.lists.append(WaitingLists.List(location: .host(host), key: keys[.deferredHost] + host))
         }
@@ -106,14 +115,34 @@ extension Queue {
             let reason = "a worker that does jobs of the kind \(kind)"
             found.lists.append(WaitingLists.List(location: .kind(kind), key: keys.deferredKind(kind), reason: reason))
         }
-        let lengths = try await redis.pipeline(found.lists.map { .command(Command("LLEN", $0.key)) })
-        for (index, length) in lengths.enumerated() { found.lists[index].length = length.int ?? 0 }
+        // Redis serves no other client during a pipeline, and there may be thousands of groups.
+        for start in stride(from: 0, to: found.lists.count, by: 500) {
+            let part = start..<min(start + 500, found.lists.count)
+            let lengths = try await redis.pipeline(part.map { .command(Command("LLEN", found.lists[$0].key)) })
+            for (index, length) in zip(part, lengths) { found.lists[index].length = length.int ?? 0 }
+        }
         let reasons = try await reasons(for: waitingHosts)
         for index in found.lists.indices {
             if case .host(let host) = found.lists[index].location { found.lists[index].reason = reasons[host] }
         }
         found.lists.removeAll { $0.length == 0 }
         return found
+    }
+
+    /// The groups with elements that wait for their turn, the next one first, and whether a limit stops them.
+    private func deferredGroups() async throws(RedisError) -> [(group: String, isLimited: Bool)] {
+        var groups: [(group: String, isLimited: Bool)] = []
+        var known: Set<String> = []
+        for start in stride(from: 0, to: Int.max, by: 1000) {
+            let range = Command("ZRANGE", keys[.deferredGroups], start, start + 999, "WITHSCORES")
+            let page = (try await redis.pipeline([.command(range)])[0].array ?? []).map { $0.string ?? "" }
+            for index in stride(from: 0, to: page.count - 1, by: 2) where known.insert(page[index]).inserted {
+                // Lua/limits/groups.lua tells the limits apart in the score.
+                groups.append((page[index], Double(page[index + 1]) ?? 0 >= 1e17))
+            }
+            if page.count < 2000 { break }
+        }
+        return groups
     }
 
     /// Why elements wait for hosts, for people.

@@ -23,6 +23,9 @@ package final class HostBuckets: Sendable {
     /// limit of the host.
     package func bucket(for url: WebURL) -> TokenBucket { bucket(host: url.host, port: url.hostAndPort) }
 
+    /// The bucket of something else that has a rate limit, such as a group of jobs.
+    package func bucket(named name: String) -> TokenBucket { bucket(host: name, port: name) }
+
     func bucket(host: String, port: String) -> TokenBucket {
         state.withLock { state in
             let name = state.limited.contains(port) ? port : host

@@ -116,6 +116,9 @@ class Download:
     reply_to: Optional[str] = None
     #: The set of jobs with which this one is counted.
     batch: Optional[Union[str, Batch]] = None
+    #: The group, such as a tenant, with which the job takes turns for slots: docs/guides/groups.md. All jobs without
+    #: one are one more group.
+    group: Optional[str] = None
     #: A webhook: a signed request that reports the job's end. false: none, even if the queue's defaults have one.
     #: docs/guides/webhooks.md says how it is sent and verified.
     notify: Optional[Union[Literal[False], Notify]] = None
@@ -201,6 +204,9 @@ class Request:
     reply_to: Optional[str] = None
     #: The set of jobs with which this one is counted.
     batch: Optional[Union[str, Batch]] = None
+    #: The group, such as a tenant, with which the job takes turns for slots: docs/guides/groups.md. All jobs without
+    #: one are one more group.
+    group: Optional[str] = None
     #: A webhook: a signed request that reports the job's end. false: none, even if the queue's defaults have one.
     #: docs/guides/webhooks.md says how it is sent and verified.
     notify: Optional[Union[Literal[False], Notify]] = None
@@ -287,6 +293,9 @@ class Upload:
     reply_to: Optional[str] = None
     #: The set of jobs with which this one is counted.
     batch: Optional[Union[str, Batch]] = None
+    #: The group, such as a tenant, with which the job takes turns for slots: docs/guides/groups.md. All jobs without
+    #: one are one more group.
+    group: Optional[str] = None
     #: A webhook: a signed request that reports the job's end. false: none, even if the queue's defaults have one.
     #: docs/guides/webhooks.md says how it is sent and verified.
     notify: Optional[Union[Literal[False], Notify]] = None
@@ -316,21 +325,23 @@ FIELDS: Dict[str, FrozenSet[str]] = {
         {
             'url', 'urls', 'id', 'path', 'if_exists', 'fresh_for', 'checksum', 'size', 'content_type', 'method',
             'headers', 'body', 'connections', 'limit_rate', 'max_bytes', 'min_speed', 'retries', 'connect_timeout',
-            'stall_timeout', 'delay', 'deadline', 'reply_to', 'batch', 'notify', 'then', 'else', 'meta', 'at',
+            'stall_timeout', 'delay', 'deadline', 'reply_to', 'batch', 'group', 'notify', 'then', 'else', 'meta',
+            'at',
         }
     ),
     "request": frozenset(
         {
             'url', 'id', 'fresh_for', 'method', 'headers', 'body', 'json', 'form', 'body_base64', 'query', 'expect',
             'max_response', 'idempotent', 'webhook', 'limit_rate', 'retries', 'connect_timeout', 'stall_timeout',
-            'delay', 'deadline', 'reply_to', 'batch', 'notify', 'then', 'else', 'meta', 'at',
+            'delay', 'deadline', 'reply_to', 'batch', 'group', 'notify', 'then', 'else', 'meta', 'at',
         }
     ),
     "upload": frozenset(
         {
             'url', 'id', 'method', 'headers', 'form', 'query', 'expect', 'max_response', 'idempotent', 'file',
             'files', 'each', 'protocol', 'content_digest', 'limit_rate', 'retries', 'connect_timeout',
-            'stall_timeout', 'delay', 'deadline', 'reply_to', 'batch', 'notify', 'then', 'else', 'meta', 'at',
+            'stall_timeout', 'delay', 'deadline', 'reply_to', 'batch', 'group', 'notify', 'then', 'else', 'meta',
+            'at',
         }
     ),
 }
@@ -538,6 +549,10 @@ RULES: Dict[str, Tuple[Dict[str, Any], str]] = {
                                    'size': {'type': 'integer', 'minimum': 1, 'maximum': 100000},
                                    'reply_to': {'type': 'string', 'pattern': '^[A-Za-z0-9._:-]{1,128}$(?!\\n)'}}}]},
         'must be 1 to 128 of the characters A-Z a-z 0-9 . _ : -, or an object of a name, and perhaps size (from 1 to 100000) and reply_to',
+    ),
+    'group': (
+        {'type': 'string', 'pattern': '^[A-Za-z0-9._:-]{1,128}$(?!\\n)'},
+        'must be 1 to 128 of the characters A-Z a-z 0-9 . _ : -',
     ),
     'notify': (
         {'anyOf': [{'const': False},

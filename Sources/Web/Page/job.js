@@ -283,6 +283,7 @@ export function job(context) {
       ["Kind", data.kind ? [nameOf(data.kind), data.method ? ` (${data.method})` : ""] : null],
       ["Worker", data.worker ? link(path("jobs", ["running"], { worker: data.worker }), data.worker) : null],
       ["Batch", batches.length ? batches.flatMap((name) => [link(path("batches", [name]), name), " "]) : null],
+      ["Group", data.group ? link(path("jobs", ["running"], { group: data.group }), data.group) : null],
       ["Next", steps.length ? steps.flatMap((step) => [link(path("job", [step]), step), " "]) : null],
       ["Retries", data.attempt ? `${count(data.attempt)} in a row used; progress gives them back` : null],
       ["Pushed", data.created ? time(data.created, `${age((now - data.created) / 1000)} ago`) : null],
@@ -290,7 +291,7 @@ export function job(context) {
       ["Check", data.checksum ? [el("code", { class: "any" }, data.checksum), copier("Copy the checksum", () => data.checksum)] : null],
       ["Id", [el("code", { class: "any" }, id), copier("Copy the id", () => id)]],
     ].filter(([, content]) => content);
-    redraw(facts, [url, data.file, data.path, data.worker, data.batch, data.steps, data.attempt, deadline, data.checksum, data.kind, data.method, Math.floor((now - data.created) / 60_000)], () => list.flatMap(([name, content]) => [el("dt", {}, name), el("dd", {}, content)]));
+    redraw(facts, [url, data.file, data.path, data.worker, data.batch, data.group, data.steps, data.attempt, deadline, data.checksum, data.kind, data.method, Math.floor((now - data.created) / 60_000)], () => list.flatMap(([name, content]) => [el("dt", {}, name), el("dd", {}, content)]));
     meta.fold.hidden = data.meta === undefined;
     if (data.meta !== undefined) {
       const text = JSON.stringify(data.meta);

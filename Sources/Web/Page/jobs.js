@@ -18,11 +18,11 @@ const WHOLE = 500;
 const PAGE = 100;
 const MORE_ROWS = 8;
 const GONE = 3000;
-export const filterNames = ["q", "host", "error", "worker", "batch", "kind", "waiting", "retryable"];
-const facetTitles = { error: "Reason", host: "Host", worker: "Worker", waiting: "Waits for", retryable: "A retry", kind: "Kind", batch: "Batch" };
+export const filterNames = ["q", "host", "error", "worker", "batch", "group", "kind", "waiting", "retryable"];
+const facetTitles = { error: "Reason", host: "Host", worker: "Worker", waiting: "Waits for", retryable: "A retry", kind: "Kind", batch: "Batch", group: "Group" };
 const facetsOf = {
-  running: ["host", "worker", "waiting", "kind", "batch"], queued: ["host", "waiting", "kind", "batch"], scheduled: ["host", "error", "kind", "batch"],
-  paused: ["host", "kind", "batch"], failed: ["error", "host", "retryable", "kind", "batch", "worker"], completed: ["host", "worker", "kind", "batch"], cancelled: ["host", "kind", "batch"],
+  running: ["host", "worker", "waiting", "kind", "group", "batch"], queued: ["host", "waiting", "kind", "group", "batch"], scheduled: ["host", "error", "kind", "group", "batch"],
+  paused: ["host", "kind", "group", "batch"], failed: ["error", "host", "retryable", "kind", "group", "batch", "worker"], completed: ["host", "worker", "kind", "group", "batch"], cancelled: ["host", "kind", "group", "batch"],
 };
 export const facetValue = (name, value) => (name === "waiting" ? waitName(value) : name === "retryable" ? (value === "true" ? "may help" : "will not help") : name === "kind" ? nameOf(value) : value);
 
@@ -151,7 +151,7 @@ export function jobs(context) {
   // The states
   const tabs = new Map(states.map((name) => {
     const number = el("span", { class: "number" });
-    const item = link(path("jobs", [name], { q: filter.q, host: filter.host, kind: filter.kind, batch: filter.batch, worker: filter.worker }), icon(name, tones[name]), el("span", {}, nameOf(name)), number);
+    const item = link(path("jobs", [name], { q: filter.q, host: filter.host, kind: filter.kind, batch: filter.batch, group: filter.group, worker: filter.worker }), icon(name, tones[name]), el("span", {}, nameOf(name)), number);
     if (name === state) item.setAttribute("aria-current", "page");
     return [name, { item, number }];
   }));

@@ -121,6 +121,7 @@ const rounded = (number) => (number < 100 ? number : Number(number.toPrecision(2
 export function limitWords(own, settings = {}) {
   const words = [];
   if (own.connections !== undefined) words.push(plural(own.connections, "job"));
+  else if (own.running !== undefined) words.push(plural(own.running, "job"));
   else if (settings.host_connections !== undefined) words.push(`${plural(settings.host_connections, "job")}, as any host`);
   if (own.rate) words.push(speed(own.rate));
   if (own.starts) words.push(`${String(own.starts).includes("/") ? String(own.starts).replace("/", " starts/") : `${own.starts} starts/s`}`);

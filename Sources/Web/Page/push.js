@@ -79,6 +79,7 @@ const fields = {
   deadline: ["Deadline, seconds", () => number("any"), asNumber],
   batch: ["Batch", () => text({ pattern: "[A-Za-z0-9._:\\-]{1,128}" }), asText],
   batch_size: ["Jobs of the batch in all", number, asNumber],
+  group: ["Group, such as a tenant, with which it takes turns", () => text({ pattern: "[A-Za-z0-9._:\\-]{1,128}" }), asText],
   reply_to: ["Reply list", text, asText],
   then: ["After it has completed: a job or a list of jobs, JSON", area, asJSON("What follows"), true],
   else: ["After it has failed, JSON", area, asJSON("What follows a failure"), true],
@@ -91,11 +92,11 @@ const folds = [
   ["Server", "method, headers, query, body", ["method", "upload_method", "headers", "query", "json", "form", "upload_form", "body", "content_digest", "protocol"]],
   ["Speed and retries", "connections, retries, limit", ["connections", "retries", "limit_rate", "idempotent"]],
   ["Checks", "checksum, size, what if the file exists", ["checksum", "max_bytes", "if_exists", "expect", "max_response", "fresh_for"]],
-  ["When", "now, no deadline", ["delay", "deadline"]],
+  ["When", "now, no deadline, no group", ["delay", "deadline", "group"]],
   ["Who hears of it", "batch size, reply list, webhook, meta", ["batch_size", "reply_to", "notify", "meta"]],
   ["What follows", "then, else", ["then", "else"]],
 ];
-const shared = ["limit_rate", "retries", "delay", "deadline", "batch", "batch_size", "reply_to", "notify", "then", "else", "headers", "meta"];
+const shared = ["limit_rate", "retries", "delay", "deadline", "batch", "batch_size", "group", "reply_to", "notify", "then", "else", "headers", "meta"];
 /// The fields of each kind of job. A new kind needs a line here.
 const kinds = {
   download: ["path", "checksum", "if_exists", "connections", "max_bytes", ...shared],

@@ -135,10 +135,10 @@ export function settings({ queue, live, body, title, header, isOperator, ready }
 
   // Hosts
   const lines = el("tbody");
-  const noHosts = el("p", { class: "padded dim" }, "No host has a limit of its own.");
-  const hostBox = el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Limits of hosts" }, el("table", { class: "wide-rows" }, el("caption", { class: "hidden" }, "Limits of hosts"),
-    el("thead", {}, el("tr", {}, [["Host", ""], ["Limits", ""], ["Now", "less"], ...(isOperator ? [["Change", ""]] : [])].map(([text, kind]) => el("th", { scope: "col", class: kind }, text === "Change" ? el("span", { class: "hidden" }, text) : text)))), lines));
-  const hosts = card("Limits of hosts", { note: "over the whole fleet", side: isOperator ? el("button", { type: "button", class: "small", onclick: () => editHost("") }, icon("plus"), "Add a host") : null }, hostBox, noHosts);
+  const noHosts = el("p", { class: "padded dim" }, "No host and no group has a limit of its own.");
+  const hostBox = el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Limits of hosts and groups" }, el("table", { class: "wide-rows" }, el("caption", { class: "hidden" }, "Limits of hosts and groups"),
+    el("thead", {}, el("tr", {}, [["Host or group", ""], ["Limits", ""], ["Now", "less"], ...(isOperator ? [["Change", ""]] : [])].map(([text, kind]) => el("th", { scope: "col", class: kind }, text === "Change" ? el("span", { class: "hidden" }, text) : text)))), lines));
+  const hosts = card("Limits of hosts and groups", { note: "over the whole fleet", side: isOperator ? el("button", { type: "button", class: "small", onclick: () => editHost("") }, icon("plus"), "Add a host or a group") : null }, hostBox, noHosts);
   const fillHosts = rows(lines, (host) => {
     const [words, mark, text, tools] = [el("td", { class: "any" }), el("span"), el("span"), el("td", { class: "tools-cell" })];
     return {
@@ -147,7 +147,9 @@ export function settings({ queue, live, body, title, header, isOperator, ready }
         write(words, limitWords(own));
         const waiting = (found?.deferred ?? 0) + (found?.waiting ?? 0);
         const isFull = own.connections !== undefined && (found?.running ?? 0) >= own.connections;
-        const [shape, tone, about] = own.connections === 0 ? ["paused", "quiet", `Stopped: no job begins here.${waiting ? ` ${count(waiting)} wait.` : " Nothing waits."}`]
+        // What a group has at work is in the list of jobs.
+        const [shape, tone, about] = isGroup(host) ? (own.running === 0 ? ["paused", "quiet", "Stopped: no job of the group begins."] : ["completed", "green", "Kept"])
+          : own.connections === 0 ? ["paused", "quiet", `Stopped: no job begins here.${waiting ? ` ${count(waiting)} wait.` : " Nothing waits."}`]
           : isFull ? ["waits", "amber", `At its limit; ${waiting ? `${count(waiting)} ${waiting === 1 ? "waits" : "wait"}` : "nothing waits"}`] : ["completed", "green", `${count(found?.running ?? 0)} at work${found?.speed ? ` at ${speed(found.speed)}` : ""}${waiting ? `; ${count(waiting)} wait` : ""}`];
         redraw(mark, [shape, tone], () => icon(shape, tone));
         write(text, about);
@@ -156,21 +158,24 @@ export function settings({ queue, live, body, title, header, isOperator, ready }
       },
     };
   });
+  /// Limits of a group have `group:` and its name where those of a host have the host.
+  const isGroup = (host) => host.startsWith("group:");
   function editHost(host, own = {}) {
-    open("Limits of a host", (close) => {
+    open("Limits of a host or a group", (close) => {
       const name = el("input", { autocomplete: "off", required: true, placeholder: "example.org", value: host, readonly: Boolean(host) });
       const inputs = Object.fromEntries([["connections", "Jobs at once", [["jobs", 1]]], ["rate", "Bytes a second", speeds], ["starts", "Starts", limits.starts[2]], ["max_bytes", "Largest file", sizes], ["min_speed", "Slowest speed allowed", speeds], ["max_seconds", "Longest run", times]]
-        .map(([what, label, units]) => { const input = unitField(what, label, units, "none", () => {}); input.write(own[what] ?? null); return [what, { label, input }]; }));
+        .map(([what, label, units]) => { const input = unitField(what, label, units, "none", () => {}); input.write((what === "connections" ? own.connections ?? own.running : own[what]) ?? null); return [what, { label, input }]; }));
       const answer = el("p", { class: "red", role: "status" });
-      const form = el("form", {}, el("div", { class: "dialog-body" }, el("h2", {}, host ? `Limits of ${host}` : "Limits of a host"), el("p", { class: "dim" }, "The whole fleet keeps to them. 0 jobs at once stops the host."),
-        el("div", { class: "fields" }, field("Host, perhaps with a port", name, true), Object.values(inputs).map(({ label, input }) => el("div", { class: "field" }, el("span", {}, label), input.box))), answer),
+      const form = el("form", {}, el("div", { class: "dialog-body" }, el("h2", {}, host ? `Limits of ${host}` : "Limits of a host or a group"), el("p", { class: "dim" }, "The whole fleet keeps to them. 0 jobs at once stops the host or the group."),
+        el("div", { class: "fields" }, field("Host, perhaps with a port, or group:name", name, true), Object.values(inputs).map(({ label, input }) => el("div", { class: "field" }, el("span", {}, label), input.box))), answer),
       el("div", { class: "dialog-foot" }, el("span", { class: "grow" }), el("button", { type: "button", onclick: () => close() }, "Close"), el("button", { class: "main" }, "Save")));
       form.addEventListener("submit", async (event) => {
         event.preventDefault();
         try {
           const values = Object.fromEntries(Object.entries(inputs).map(([what, { input }]) => [what, input.read()]).filter(([, value]) => value !== null));
-          if (!Object.keys(values).length) throw new Error("Give at least one limit, or remove the host's limits.");
+          if (!Object.keys(values).length) throw new Error("Give at least one limit, or remove these limits.");
           const place = name.value.trim();
+          if (isGroup(place) && "connections" in values) { values.running = values.connections; delete values.connections; }
           const saved = await set(queue, { limits: { [place]: values } }, `The limits of ${place} are saved.`, { limits: { [place]: now?.limits?.[place] ?? null } });
           if (saved) { close(); take(saved); }
         } catch (error) { answer.textContent = error.message; }

@@ -47,6 +47,7 @@ struct JobPage {
         add("ended", timestamp("finished"))
         add("deadline", integer("deadline_at").map { Age.date($0) })
         add("request", record["want"].map { "\($0) is requested, but no worker has applied it yet" })
+        add("group", record["group"])
         add("reply to", record["reply_to"])
         add("meta", record["meta"])
         return facts

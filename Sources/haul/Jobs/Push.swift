@@ -36,6 +36,7 @@ struct Push: AsyncParsableCommand {
     @Option(help: "The batch that the jobs belong to.") var batch: String?
     @Option(help: "How many jobs the batch has. [as many as are pushed now]") var batchSize: Int?
     @Option(help: "Also push the batch's final event onto this reply list.") var batchReplyTo: String?
+    @Option(help: "The group, like a tenant, with which they take turns for slots.") var group: String?
     @Option(help: "Any JSON up to 4 KiB, echoed in events.") var meta: String?
     @Flag(help: "Wait until the jobs have ended.") var wait = false
     @OptionGroup var display: ProgressOption
@@ -168,6 +169,7 @@ struct Push: AsyncParsableCommand {
             add(name, seconds.map { String($0) })
         }
         add("reply_to", replyTo.map(JSON.quoted))
+        add("group", group.map(JSON.quoted))
         if let meta {
             guard (try? JSON(meta)) != nil else {
                 throw ExitStatus.printing(.usage, "--meta must be JSON. Nothing was pushed.")

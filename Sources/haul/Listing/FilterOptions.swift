@@ -19,6 +19,7 @@ struct FilterOptions: ParsableArguments {
         completion: Completer.workers)
     var worker: [String] = []
     @Option(help: "Jobs of this batch.", completion: Completer.batches) var batch: String?
+    @Option(parsing: .singleValue, help: "Jobs of this group. May be repeated.") var group: [String] = []
     @Option(help: "Jobs that have been in their state for so long: 90s, 10m, 2h, 7d.") var older: String?
     @Option(help: "Jobs whose id, URL or file contains this text; * and ? are wildcards.") var match: String?
 
@@ -35,13 +36,13 @@ struct FilterOptions: ParsableArguments {
     /// The conditions besides the states.
     var conditions: ListFilter {
         ListFilter(
-            errors: error, hosts: host, workers: worker, batch: batch, older: older.flatMap(Age.milliseconds),
-            match: match)
+            errors: error, hosts: host, workers: worker, batch: batch, groups: group,
+            older: older.flatMap(Age.milliseconds), match: match)
     }
 
     /// The filters as they were given, for the list of changes.
     var text: String {
-        let lists = [("state", state), ("error", error), ("host", host), ("worker", worker)]
+        let lists = [("state", state), ("error", error), ("host", host), ("worker", worker), ("group", group)]
         let single = [("batch", batch), ("older", older), ("match", match)]
         let all =
             lists.flatMap { name, values in values.map { (name, $0) } }

@@ -4,7 +4,7 @@ import HaulTerminal
 
 /// Counts jobs by a property.
 struct JobGroups {
-    enum Key: String, CaseIterable, ExpressibleByArgument { case error, host, worker, state, kind, batch }
+    enum Key: String, CaseIterable, ExpressibleByArgument { case error, host, worker, state, kind, batch, group }
 
     struct Group {
         var count = 0
@@ -24,6 +24,7 @@ struct JobGroups {
         case .worker: add(row, to: row.worker)
         case .state: add(row, to: row.state.rawValue)
         case .kind: add(row, to: row.kind)
+        case .group: add(row, to: row.group)
         // A job may be in several batches.
         case .batch:
             let names = row.batch.split(separator: " ")

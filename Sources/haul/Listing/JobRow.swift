@@ -19,6 +19,8 @@ struct JobRow: Sendable, Equatable {
     var kind = ""
     /// The names of its batches, with blanks between them.
     var batch = ""
+    /// The group with which it takes turns.
+    var group = ""
     var error = ""
     var message = ""
     /// What the job waits for.
@@ -49,6 +51,7 @@ struct JobRow: Sendable, Equatable {
         // A job that no worker has claimed has no hash, and so no kind.
         kind = fields["kind"] ?? (fields["state"] == nil ? "" : Job.Kind.download.rawValue)
         batch = fields["batch"] ?? listed?.batch ?? ""
+        group = fields["group"] ?? listed?.group ?? ""
         (error, message, waiting) = (text("error"), text("message"), fields["waiting"] ?? listed?.waitReason ?? "")
         since =
             state == .running

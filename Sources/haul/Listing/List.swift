@@ -21,7 +21,10 @@ struct List: AsyncParsableCommand {
     @Option(help: "The maximum number of jobs of each state.") var limit = 1000
     @Option(help: "Begin after this job, the last of an earlier list. Needs one --state.", completion: Completer.jobs)
     var after: String?
-    @Option(help: "Count jobs by error, host, worker, state, kind or batch; only failed jobs, unless --state is given.")
+    @Option(
+        help:
+            "Count jobs by error, host, worker, state, kind, batch or group; only failed jobs, unless --state is given."
+    )
     var by: JobGroups.Key?
     @Flag(help: "With --state rejected: print the elements as they were pushed, with their secrets.") var all = false
 

@@ -9,6 +9,7 @@ struct ListFilter: Sendable {
     var workers: [String] = []
     /// The name of a batch.
     var batch: String?
+    var groups: [String] = []
     /// The minimum time in milliseconds since the job entered its state.
     var older: Int64?
     /// A part of an id, a URL or a file name. Case does not count. With a `*` or a `?` it is a pattern for the whole
@@ -16,7 +17,8 @@ struct ListFilter: Sendable {
     var match: String?
 
     var isEmpty: Bool {
-        errors.isEmpty && hosts.isEmpty && workers.isEmpty && batch == nil && older == nil && match == nil
+        errors.isEmpty && hosts.isEmpty && workers.isEmpty && batch == nil && groups.isEmpty
+            && older == nil && match == nil
     }
 
     /// - Parameter now: Redis' clock, Unix ms.
@@ -34,6 +36,7 @@ struct ListFilter: Sendable {
         }
         if !workers.isEmpty, !workers.contains(row.worker) { return false }
         if let batch, !row.batch.split(separator: " ").contains(batch[...]) { return false }
+        if !groups.isEmpty, !groups.contains(row.group) { return false }
         if let older {
             guard let since = row.since, now - since >= older else { return false }
         }

@@ -4,7 +4,7 @@ import HaulContract
 import HaulRedis
 import HaulTerminal
 
-/// A setting of a queue, a default of its jobs, or the limits of a host, by its name on the command line.
+/// A setting of a queue, a default of its jobs, or the limits of a host or a group, by its name on the command line.
 enum QueueEntry {
     case setting(QueueSetting)
     case ofJobs(QueueDefault)
@@ -18,8 +18,8 @@ enum QueueEntry {
             self = .ofJobs(.base)
         } else if name.hasPrefix(Self.hostPrefix) {
             let host = String(name.dropFirst(Self.hostPrefix.count))
-            guard HostLimit.isHost(host) else {
-                throw Self.unknown(name, "\(host) is not a host name in lower case, optionally with a port")
+            guard HostLimit.isName(host) else {
+                throw Self.unknown(name, "\(host) is not \(HostLimit.nameRule)")
             }
             self = .ofHost(host)
         } else if name.hasPrefix(Self.prefix) {
@@ -77,7 +77,7 @@ enum QueueEntry {
             if field.accepts(value) { return value }
             let text = JSON.quoted(value)
             return field.accepts(text) ? text : nil
-        case .ofHost: return HostLimit.accepts(value) ? value : nil
+        case .ofHost(let host): return HostLimit.accepts(value, of: host) ? value : nil
         }
     }
 
@@ -103,7 +103,7 @@ extension QueueCommand {
                 "Settings: \(QueueSetting.fixed.map(\.name).joined(separator: ", ")). Defaults: base, and default.FIELD with a "
                 + "field of a job: "
                 + QueueDefault.all.dropFirst().map(\.name).joined(separator: ", ")
-                + ". Limits: limits.HOST with a value like {\"connections\":4,\"rate\":5000000,\"starts\":\"10/s\"}, and max_seconds, min_speed and max_bytes as of the queue. A default is JSON; a string needs no quotes. Jobs that are claimed from now on follow a default."
+                + ". Limits: limits.HOST with a value like {\"connections\":4,\"rate\":5000000,\"starts\":\"10/s\"}, and max_seconds, min_speed and max_bytes as of the queue. limits.group:NAME are those of a group, with running instead of connections. A default is JSON; a string needs no quotes. Jobs that are claimed from now on follow a default."
         )
         @OptionGroup var common: CommonOptions
         @Argument(help: "Its name, like keep_failed, default.retries or base.") var name: String
@@ -153,7 +153,7 @@ extension QueueCommand {
                 rows.append((shown, value, known?.accepts(value) ?? false))
             }
             for (host, value) in found.limits {
-                let isValid = HostLimit.isHost(host) && HostLimit.accepts(value)
+                let isValid = HostLimit.accepts(value, of: host)
                 rows.append((QueueEntry.hostPrefix + host, value, isValid))
             }
             let sorted = rows.sorted { $0.name < $1.name }

@@ -16,12 +16,16 @@ struct FleetLimits {
 
     /// The name of the queue's own limits.
     static let ofQueue = "*"
-    static let names = [ofQueue, "h0", "h1"]
+    static let names = [ofQueue, "h0", "h1"] + groups.map { "group:" + $0 }
+    /// The groups of some of the jobs. The first one may have limits.
+    static let groups = ["g0", "g1", "g2"]
 
     /// Jobs per second.
     var starts: [String: Limit] = [:]
     /// Bytes per second.
     var rates: [String: Limit] = [:]
+    /// How many jobs of a group may run, by `group:` and its name.
+    var running: [String: Int] = [:]
     /// The defaults that each claim should have.
     var defaults: [String: String] = [:]
     /// When jobs began, by the name of the limit.
@@ -45,9 +49,11 @@ struct FleetLimits {
     }
 
     /// Records that a job begins. Returns what is wrong if more jobs have begun than a limit allows.
-    mutating func begin(on host: String, at now: Int64) -> String? {
+    ///
+    /// - Parameter names: The host of the job and, if it has one, its group.
+    mutating func begin(on names: [String], at now: Int64) -> String? {
         var wrong: String?
-        for name in [Self.ofQueue, host] {
+        for name in [Self.ofQueue] + names {
             begun[name, default: []].append(now)
             begun[name]?.removeAll { $0 < now - 10_000 }
             guard let limit = starts[name] else { continue }

@@ -23,7 +23,7 @@ extension Simulation {
 
     func waitingIDs() async throws -> Set<String> {
         var names: [String] = []
-        for pattern in [queue.keys.held("*"), queue.keys[.deferredHost] + "*"] {
+        for pattern in [queue.keys.held("*"), queue.keys[.deferredHost] + "*", queue.keys[.deferredGroup] + "*"] {
             names += try await redis.send(Command("KEYS", pattern)).array?.compactMap(\.string) ?? []
         }
         let lists = ([queue.keys.jobs] + names).map { Call.command(Command("LRANGE", $0, 0, -1)) }
@@ -55,15 +55,16 @@ extension Simulation {
         }
     }
 
-    /// Checks that the jobs counted at each host are those that run and name it, and that the elements that wait for
+    /// Checks that the jobs counted at each host and in each group are those that run and name it, and that the elements that wait for
     /// hosts are counted.
     mutating func checkHosts() async throws {
         let running =
             try await redis.send(Command("ZRANGE", queue.keys.leases, 0, -1)).array?.compactMap(\.string) ?? []
-        var counted: [String: Set<String>] = [:]
+        var (counted, grouped): ([String: Set<String>], [String: Set<String>]) = ([:], [:])
         for id in running {
-            guard let host = try await redis.send(Command("HGET", queue.keys.job(id), "host")).string else { continue }
-            counted[host, default: []].insert(id)
+            let names = try await redis.send(Command("HMGET", queue.keys.job(id), "host", "group")).array ?? []
+            if let host = names[0].string { counted[host, default: []].insert(id) }
+            if let group = names[1].string { grouped[group, default: []].insert(id) }
         }
         var waiting = 0
         for host in ["h0", "h1"] {
@@ -78,6 +79,15 @@ extension Simulation {
             ledger.recordViolation("\(reported) are counted as waiting for hosts, and \(waiting) wait")
         }
         if waiting > 0 { record("waited for a host") }
+        for group in FleetLimits.groups {
+            let busy = try await redis.send(Command("SMEMBERS", queue.keys[.busyGroup] + group)).array
+            let running = Set(busy?.compactMap(\.string) ?? [])
+            if running != grouped[group] ?? [] {
+                ledger.recordViolation("\(group): \(running) are counted, and not \(grouped[group] ?? [])")
+            }
+            let length = try await redis.send(Command("LLEN", queue.keys[.deferredGroup] + group)).int ?? 0
+            if length > 0 { record("waited for a turn") }
+        }
     }
 
     /// Checks that the bytes of the responses add up to their sum. Notes whether responses were kept, and dropped.

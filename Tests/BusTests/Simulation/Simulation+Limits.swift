@@ -42,6 +42,15 @@ extension Simulation {
             of: random.chance(50) ? "h0" : "h1", to: values.randomElement(using: &random)!)
     }
 
+    mutating func limitGroup() async throws {
+        let values = [
+            #"{"running":0}"#, #"{"running":1}"#, #"{"running":2,"starts":"3/s"}"#, #"{"starts":"2/s"}"#,
+            #"{"rate":70000}"#, #"{"running":"x"}"#, nil,
+        ]
+        try await queue.setLimit(of: "group:g0", to: values.randomElement(using: &random)!)
+        record("limits of a group")
+    }
+
     mutating func liftLimits() async throws {
         try await queue.set(.rate, to: nil)
         try await queue.set(.starts, to: nil)
@@ -58,6 +67,7 @@ extension Simulation {
         for name in FleetLimits.names {
             let own = found.limits[name].flatMap { try? JSON($0) }
             let isQueue = name == FleetLimits.ofQueue
+            limits.running[name] = own?["running"]?.integer.map { Int($0) }
             let starts = isQueue ? found.settings["starts"] : own?["starts"]?.string ?? own?["starts"].map { $0.text }
             let rate = isQueue ? found.settings["rate"] : own?["rate"].map { $0.text }
             if afterLoss {
@@ -88,12 +98,28 @@ extension Simulation {
             let spoken = [claim.renewal, claim.spec].lazy.compactMap { $0.flatMap { try? JSON($0) }?["url"]?.string }
             guard let url = spoken.first else { continue }
             let host = url.contains("//h0/") ? "h0" : "h1"
-            if let wrong = limits.begin(on: host, at: ledger.now) {
+            if let wrong = limits.begin(
+                on: [host] + (Self.group(of: claim).map { ["group:" + $0] } ?? []), at: ledger.now)
+            {
                 ledger.recordViolation("\(claim.run.id): \(wrong)")
             }
             let reported = Dictionary(claim.defaults.map { ($0.name, $0.text) }) { $1 }
             if reported != limits.defaults { ledger.recordViolation("\(claim.run.id) has the defaults \(reported)") }
             if !limits.starts.isEmpty { record("began under a limit") }
+        }
+    }
+
+    private static func group(of claim: Claim) -> String? {
+        (try? JSON(claim.spec))?["group"]?.string
+    }
+
+    /// Checks that a claimed job has not exceeded the limit of its group.
+    mutating func checkGroups(of claims: [Claim]) async throws {
+        for group in Set(claims.compactMap(Self.group)) {
+            record("took turns")
+            guard let limit = limits.running["group:" + group] else { continue }
+            let running = try await redis.send(Command("SCARD", queue.keys[.busyGroup] + group)).int ?? 0
+            if running > limit { ledger.recordViolation("\(group): \(running) jobs run, and \(limit) may") }
         }
     }
 

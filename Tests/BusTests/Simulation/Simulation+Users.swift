@@ -51,6 +51,7 @@ extension Simulation {
             let more = random.chance(30) ? #","size":\#(Self.batchSize)"# : ""
             members.append(#""batch":{"name":"\#(batchName())"\#(more)}"#)
         }
+        if random.chance(40) { members.append("\"group\":\"\(FleetLimits.groups.randomElement(using: &random)!)\"") }
         let text = "{" + members.joined(separator: ",") + "}"
         var story = Story(element: text, isTimed: isTimed)
         story.periods = periods
@@ -125,10 +126,11 @@ extension Simulation {
 
     mutating func setting() async throws {
         try await advance(1)
-        switch Int.random(in: 0..<13, using: &random) {
+        switch Int.random(in: 0..<14, using: &random) {
         case 10: try await limitFleet()
         case 11: try await limitHost()
         case 12: try await changeDefaults()
+        case 13: try await limitGroup()
         case 6, 7: try await queue.set(.hostConnections, to: String(Int.random(in: 0...3, using: &random)))
         case 8:
             let most = Int.random(in: 0...2, using: &random)
@@ -145,7 +147,7 @@ extension Simulation {
         try await queue.setSetting("paused", to: nil)
         try await queue.setSetting("max_running", to: nil)
         try await queue.set(.hostConnections, to: nil)
-        for host in ["h0", "h1"] { try await queue.setLimit(of: host, to: nil) }
+        for host in ["h0", "h1", "group:g0"] { try await queue.setLimit(of: host, to: nil) }
     }
 
     /// Pushes invalid elements and continuations of unknown jobs, and makes an invalid operation.

@@ -31,6 +31,7 @@ extension Simulation {
         try await observe(.claim)
         let claims = replies.compactMap { if case .job(let claim) = $0 { claim } else { nil } }
         checkStart(of: claims)
+        try await checkGroups(of: claims)
         if claims.count > 1 { record("claimed together") }
         if !claims.isEmpty, random.chance(4) {
             record("claims unheard")
@@ -160,7 +161,9 @@ extension Simulation {
         let before = try await traces(of: ends)
         let reply = try await queue.settle(runEnds, worker: worker, next: next)
         let answers = try reply.isOurs.map { try $0.get() }
-        checkStart(of: reply.next.compactMap { if case .job(let claim) = $0 { claim } else { nil } })
+        let begun = reply.next.compactMap { if case .job(let claim) = $0 { claim } else { nil } }
+        checkStart(of: begun)
+        try await checkGroups(of: begun)
         if !isAnyOurs, next.isEmpty {
             // A run that is answered with "done" was settled before, as far as Redis knows.
             for isOurs in answers { record(isOurs ? "settled before" : "fenced settles") }

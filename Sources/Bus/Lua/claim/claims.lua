@@ -1,6 +1,6 @@
 -- Claims the next elements: those that this worker holds, else those of the queue. A settle does the same (settles.lua).
 --
--- Uses: Batches, Call, Defaults, Envelopes, Events, History, Hosts, Isolation, Jobs, Kinds, Order, Permits, Pushes,
+-- Uses: Batches, Call, Defaults, Envelopes, Events, Groups, History, Hosts, Isolation, Jobs, Kinds, Order, Permits, Pushes,
 -- Rejections, Settings, States.
 -- Calls ahead: Workers.
 -- Writes: job:<id>, jobs, held:<worker>, worker:<worker>, leases, want.
@@ -39,8 +39,10 @@ do
     if is_begun then Pushes.set_deadline(c, job, push) end
     local is_late = not stop and job.deadline and tonumber(job.deadline) <= c.now
     local runs = not stop and not is_late and due <= c.now
-    local rule
+    local rule, group
+    if is_begun then group = push.group else group = job.group end
     if runs then
+      if not Groups.admits(c, group, push.element) then return end
       local admitted
       admitted, rule = Hosts.admits(c, push)
       if not admitted then return end
@@ -65,6 +67,7 @@ do
     States.leave_state(c, id, job)
     History.count(c, 'claimed')
     local is_limited = Hosts.count_start(c, id, rule)
+    Groups.count_start(c, id, group)
     if is_limited then set('host', rule.host) end
     local n = #fields
     fields[n + 1], fields[n + 2], fields[n + 3], fields[n + 4] = 'state', 'running', 'token', token
@@ -81,7 +84,7 @@ do
     local function add(name, value)
       if value and #value > 0 then claim[#claim + 1], claim[#claim + 2] = name, value end
     end
-    add('spec', pushed[1]) add('renewed', pushed[2]) add('hash', known) add('limits', Hosts.limits_of_run(c, rule))
+    add('spec', pushed[1]) add('renewed', pushed[2]) add('hash', known) add('limits', Hosts.limits_of_run(c, rule, Groups.run_limits(c, group)))
     add('defaults', Defaults.as_list(c))
     if is_limited then add('is_limited', '1') end
     if previous then
@@ -141,6 +144,11 @@ do
   -- Takes the next element from its list. Returns it and the key of the list; nil if none waits. held, waiting: see
   -- claim_jobs().
   local function take_element(c, held, waiting)
+    if Groups.are_used(c) then
+      local element, list = Groups.take(c)
+      if element then return element, list end
+      return Kinds.claim_deferred(c)
+    end
     local list, element = held and c.HELD or c.JOBS, held or waiting
     if element == nil then element = call('RPOP', list)
     -- RPOP would copy a large element once more, into its reply.
@@ -165,6 +173,11 @@ do
     while bytes + c.produced + c.ended_count * COST.job_end < COST.max do
       -- No round of this loop leaves more in the `held` list than it found.
       if held == nil then held = call('LINDEX', c.HELD, -1) end
+      if held and Groups.are_used(c) then
+        -- It is sorted with the others.
+        States.return_elements(c, c.HELD, 1000)
+        held = false
+      end
       local closed = c.settings.is_quiet and 'quiet' or Permits.closed_by(c)
       if closed then
         if not held then return ended(closed) end
@@ -172,7 +185,7 @@ do
         call('RPOP', c.HELD)
       else
         local element, list = take_element(c, held, waiting)
-        if not element then return ended('empty') end
+        if not element then return ended(c.is_queue_sorted == false and 'more' or 'empty') end
         turn.element, turn.list = element, list
         bytes = bytes + #element + COST.element
         local fine, claim = Isolation.run(c, claim_element, c, element, has_operations, worker, token, lease)
@@ -255,6 +268,7 @@ do
       return { { 'answer', 'stale' } }
     end
     local claims = Claims.claim(c, ARGV[2], { unpack(ARGV, 8) }, tonumber(ARGV[4]), held, waiting)
+    Groups.offer(c)
     -- If this worker was the only one that waited at the queue, another one has to wait there now.
     if Permits.are_limited(c) then Permits.offer(c, has_job(claims) or c.settings.is_quiet) end
     return Events.publish(c, claims)

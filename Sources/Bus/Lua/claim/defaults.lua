@@ -6,12 +6,12 @@
 --
 -- Uses: Events, Gate, Json, Raw, Urls.
 do
-  -- Whether the queue has any defaults or limits of hosts. It is read once in a call.
+  -- Whether the queue has any defaults or limits of hosts, or uses groups. It is read once in a call.
   function Defaults.or_limits_exist(c)
     local prefix = c.PREFIX
     if c.has_defaults_or_limits == nil then
       c.has_defaults_or_limits = call('EXISTS', prefix .. KEY.defaults, prefix .. KEY.limits, prefix .. KEY.hosts,
-        prefix .. KEY.deferredHosts, prefix .. KEY.backoff) > 0
+        prefix .. KEY.deferredHosts, prefix .. KEY.backoff, prefix .. KEY.groups, prefix .. KEY.deferredGroups) > 0
     end
     return c.has_defaults_or_limits
   end

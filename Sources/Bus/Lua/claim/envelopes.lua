@@ -14,6 +14,7 @@
 --     delay, deadline      in ms after the push, or nil
 --     notify               what reports its end: a table, false or nil
 --     is_webhook           whether it is a signed request, which has no defaults
+--     group                or nil
 --     batch, batch_size, batch_reply_to   what the push says of its batch, or nil
 --
 -- In all files `push` is an envelope. That of an element that is not a valid push has what could be read of `id`, `at`,
@@ -42,7 +43,7 @@ do
       ticket = parsed.t, kind = parsed.kind ~= 'download' and parsed.kind or nil, url = url and Urls.mask(url),
       url_digests = url and UrlIndex.digests(parsed), path = parsed.path, reply_to = parsed.reply_to,
       meta = parsed.meta ~= nil and Raw.member(element, 'meta') or nil, delay = parsed.delay and parsed.delay * 1000,
-      deadline = parsed.deadline and parsed.deadline * 1000, notify = parsed.notify, is_webhook = parsed.webhook ~= nil }
+      deadline = parsed.deadline and parsed.deadline * 1000, notify = parsed.notify, group = parsed.group, is_webhook = parsed.webhook ~= nil }
     if parsed.batch ~= nil then set_batch(push, parsed.batch) end
     return push
   end

@@ -97,6 +97,8 @@ do
         job.meta = push.meta
         set('created', c.NOW)
         if push.path then set('path', push.path) end
+        if push.group then set('group', push.group) end
+        job.group = push.group
         local kind = push.kind
         if kind ~= job.kind then
           if job.state then call('HDEL', job_key, 'kind', unpack(RESULTS)) end
@@ -124,7 +126,8 @@ do
       if job.state == 'cancelled' then call('HDEL', job_key, 'generation', 'store_state') end
       if is_begun then
         call('HDEL', spec_key, 'renewed')
-        call('HDEL', job_key, not push.path and 'path' or '-', not job.meta and 'meta' or '-')
+        call('HDEL', job_key, not push.path and 'path' or '-', not job.meta and 'meta' or '-',
+          not push.group and 'group' or '-')
       end
     end
     return fields, set

@@ -1,7 +1,7 @@
 -- The state transitions of a job, with the indexes, times to live and events that belong to them.
 --
 -- Uses: Call, Deletions, Events, Responses, UrlIndex, Webhooks.
--- Calls ahead: Announcements, Batches, Hosts, Order, Rechecks, Steps.
+-- Calls ahead: Announcements, Batches, Groups, Hosts, Order, Rechecks, Steps.
 -- Writes: job:<id>, spec:<id>, offsets:<id>, jobs, leases, scheduled, paused, completed, failed, cancelled, deadlines,
 -- unannounced, worker:<worker>, held:<worker>, removed.
 do
@@ -23,12 +23,13 @@ do
   end
 
   -- Puts a continuation into the queue. It is valid only while its ticket is the current one of the job. front: whether
-  -- it is claimed next.
-  function States.enqueue(c, id, front)
+  -- it is claimed next. group: the job's, or nil.
+  function States.enqueue(c, id, front, group)
     c.ticket_count = (c.ticket_count or 0) + 1
     local ticket = c.NONCE .. c.ticket_count
     call('HSET', c.JOB .. id, 'ticket', ticket)
-    call(front and 'RPUSH' or 'LPUSH', c.JOBS, '{"id":"' .. id .. '","t":"' .. ticket .. '"}')
+    local element = '{"id":"' .. id .. '","t":"' .. ticket .. '"}'
+    if not Groups.enqueue(c, group, element, front) then call(front and 'RPUSH' or 'LPUSH', c.JOBS, element) end
   end
 
   -- Moves up to `max` elements that a worker holds and did not claim back to the front of the queue, in their order.
@@ -54,6 +55,7 @@ do
       -- The worker's hash may be of another type, which the calls of that worker report.
       if job.token and job.worker then try('HDEL', c.PREFIX .. KEY.worker .. job.worker, job.token) end
       if job.host then Hosts.release(c, id, job.host) end
+      Groups.release(c, id, job.group)
     end
     if job.state == 'completed' or job.state == 'failed' or job.state == 'cancelled' then
       -- The event of the job's end must come before the events of what follows.
@@ -231,6 +233,7 @@ do
     if event and job.notify then Webhooks.report(c, id, job, event) end
     if job.steps then Steps.push(c, job.steps) end
     if job.host then Hosts.release(c, id, job.host) end
+    Groups.release(c, id, job.group)
     -- Most runs have none of these fields, so the command is saved.
     if job.active_token or job.waiting or job.speed or job.want or job.want_next or job.next_push or job.deadline then
       clear_run(c, id)
@@ -285,7 +288,7 @@ do
     States.leave_state(c, id, job)
     call('HSET', job_key, 'state', 'queued', 'updated', c.NOW)
     call('HDEL', job_key, 'token', 'worker', 'want', 'want_at', 'waiting', 'speed', 'active_token')
-    States.enqueue(c, id, front)
+    States.enqueue(c, id, front, job.group)
     Events.emit(c, id, job, 'requeued', ',"why":"' .. why .. '"')
   end
 

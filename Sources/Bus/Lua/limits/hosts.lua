@@ -16,7 +16,8 @@
 -- A rule is the table that read_rule() returns.
 --
 -- Uses: Defaults, Json, Starts.
--- Writes: job:<id>, busy:<host>, hosts, deferred_hosts, deferred_host:<host>, jobs, backoff, backoff:<host>.
+-- Calls ahead: Groups.
+-- Writes: job:<id>, busy:<host>, hosts, deferred_hosts, deferred_host:<host>, backoff, backoff:<host>.
 do
   -- What reading the limits and the state of a host counts in the budget of a call (claims.lua).
   local BYTES_OF_CHECK = 200
@@ -53,6 +54,7 @@ do
     local fine, own = pcall(Json.decode, type(text) == 'string' and text or '')
     if not fine or type(own) ~= 'table' then own = {} end
     local rule = { host = host, max = bounded(own.connections, 0, 1000000) or c.max_connections or nil,
+      running = bounded(own.running, 0, 1000000),
       interval = Starts.interval(own.starts), rate = bounded(own.rate, 1, 99999999999999) }
     for _, name in ipairs(Hosts.run_limit_names) do rule[name] = bounded(own[name], 1, 99999999999999) end
     return rule
@@ -60,6 +62,13 @@ do
 
   -- The limit of rate of a host, or of a host and port, in bytes per second; nil without one.
   function Hosts.rate_of(c, host) return read_rule(c, host, try('HGET', c.PREFIX .. KEY.limits, host)).rate end
+
+  -- The limits of a group, which are in the same hash; nil if it has none. The hash of starts uses the name `host` as well.
+  function Hosts.rule_of_group(c, group)
+    local name = 'group:' .. group
+    local text = try('HGET', c.PREFIX .. KEY.limits, name)
+    return type(text) == 'string' and read_rule(c, name, text) or nil
+  end
 
   local function limit_of(c, host)
     are_limited(c)
@@ -131,13 +140,14 @@ do
     return true, rule
   end
 
-  -- The limits of a run that its job cannot lift, the stricter ones of the queue and of the host: a list of name,
-  -- value, … rule: from Hosts.admits().
-  function Hosts.limits_of_run(c, rule)
+  -- The limits of a run that its job cannot lift, the strictest ones of the queue, the host and the group: a list of name,
+  -- value, … rule: from Hosts.admits(). group_rule: the limits of the job's group, or nil.
+  function Hosts.limits_of_run(c, rule, group_rule)
     local limits = {}
     for _, name in ipairs(Hosts.run_limit_names) do
-      local value, of_host = c.settings.run_limits[name], rule and rule[name]
-      if of_host then value = (name == 'min_speed' and math.max or math.min)(value or of_host, of_host) end
+      local value, stricter = c.settings.run_limits[name], name == 'min_speed' and math.max or math.min
+      if rule and rule[name] then value = stricter(value or rule[name], rule[name]) end
+      if group_rule and group_rule[name] then value = stricter(value or group_rule[name], group_rule[name]) end
       if value then limits[#limits + 1], limits[#limits + 2] = name, integer_text(value) end
     end
     return limits
@@ -161,7 +171,7 @@ do
     local deferred, hosts_key = c.PREFIX .. KEY.deferredHost .. host, c.PREFIX .. KEY.hosts
     local elements = try('LRANGE', deferred, -max, -1)
     if elements.err or #elements == 0 then return 0 end
-    call('RPUSH', c.JOBS, unpack(elements))
+    Groups.return_first(c, elements)
     call('LTRIM', deferred, 0, -1 - #elements)
     local count = 0
     for _, element in ipairs(elements) do if element ~= VOID then count = count + 1 end end
@@ -186,7 +196,7 @@ do
 
   -- Whether the element that was returned last is still the next in the queue. Further elements would overtake it.
   local function is_returned_element_next(c, rule)
-    local front = try('LINDEX', c.JOBS, -1)
+    local front = Groups.first_returned(c) or try('LINDEX', c.JOBS, -1)
     if type(front) ~= 'string' then return false end
     if try('HGET', c.PREFIX .. KEY.hosts, 'returned ' .. rule.host) == redis.sha1hex(front) then return true end
     return rule.interval and Starts.reserved(c, rule) > 0 and is_of(c, front, rule.host)

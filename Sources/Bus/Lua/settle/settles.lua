@@ -14,8 +14,8 @@
 -- that is sent again returns 'done' again. An error concerns one run; the other runs are settled. If `ends` has fewer
 -- entries than there are runs, the last runs are not settled yet, and nothing is claimed.
 --
--- Uses: Batches, Call, Claims, Events, Hosts, Isolation, Jobs, Order, Permits, Rejections, Replies, Reports, Responses,
--- Settings, States, UrlIndex.
+-- Uses: Batches, Call, Claims, Events, Groups, Hosts, Isolation, Jobs, Order, Permits, Rejections, Replies, Reports,
+-- Responses, Settings, States, UrlIndex.
 -- Calls ahead: Workers.
 -- Writes: job:<id>, spec:<id>, offsets:<id>, worker:<worker>, leases, deadlines, scheduled, paused, completed, failed,
 -- cancelled.
@@ -183,6 +183,7 @@ do
       claims = not may_claim and { { 'answer', 'stale' } } or #replies < #runs and { { 'answer', 'more' } }
         or Claims.claim(c, worker, { unpack(ARGV, next_argument) }, lease, held, waiting)
     end
+    Groups.offer(c)
     if Permits.are_limited(c) then Permits.offer(c, left and left <= 0) end
     return Events.publish(c, Call.named { ends = replies, claims = claims })
   end)

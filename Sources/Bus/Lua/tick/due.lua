@@ -21,7 +21,7 @@ do
       if job.state == 'scheduled' then
         call('HSET', c.JOB .. id, 'state', 'queued', 'updated', c.NOW)
         call('HDEL', c.JOB .. id, 'waiting')
-        States.enqueue(c, id, false)
+        States.enqueue(c, id, false, job.group)
         Events.emit(c, id, job, 'queued', '')
       end
     end, function() end)

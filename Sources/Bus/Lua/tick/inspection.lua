@@ -116,7 +116,7 @@ do
     if check.job.state ~= 'queued' then return end
     local element = '{"id":"' .. check.id .. '","t":"' .. (check.job.ticket or '') .. '"}'
     -- The new ticket makes the old element void, in case it is in the queue after all.
-    if element == check.missed then check.found('no element', function() States.enqueue(c, check.id, true) end) end
+    if element == check.missed then check.found('no element', function() States.enqueue(c, check.id, true, check.job.group) end) end
     check.queued[#check.queued + 1], check.queued[#check.queued + 2] = check.id, element
   end
 
@@ -153,6 +153,8 @@ do
   Call.define('inspect', { 'allow-oom' }, function(c)
     local ARGV = c.ARGV
     Settings.read(c, nil, 3)
+    -- What is repaired goes to the front of `jobs`, and is sorted from there. So this needs fewer rights.
+    c.are_groups_used = false
     local is_repairing, findings, queued = ARGV[2] == 'repair', {}, {}
     for n = 6, #ARGV, 2 do
       local id = ARGV[n]

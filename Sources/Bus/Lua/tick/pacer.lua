@@ -1,9 +1,10 @@
--- Between two ticks: promotes delayed jobs that are due, finds schedules that are due, and lets jobs start that wait for
--- a limit of starts. One worker of the fleet is appointed for it, the pacer, so that the others make no calls.
+-- Between two ticks: promotes delayed jobs that are due, finds schedules that are due, lets jobs start that wait for a
+-- limit of starts, and sorts the queue by groups. One worker of the fleet is appointed for it, the pacer, so that the
+-- others make no calls.
 --
 -- The key `pacer` says until when (ms) the others rely on its process: LATE ms after its next call. Then it expires.
 --
--- Uses: Call, Due, Events, Hosts, Permits, Schedules, Settings, Starts.
+-- Uses: Call, Due, Events, Groups, Hosts, Permits, Schedules, Settings, Starts.
 -- Writes: pacer.
 do
   local LATE = 250
@@ -38,7 +39,10 @@ do
     Settings.read(c, c.ARGV[2])
     Due.promote(c, { left = 20 })
     local schedules = Schedules.find(c, false)
-    local wait = Pacer.appoint(c, c.ARGV[3], Hosts.return_startable(c, 500))
+    local host_wait = Hosts.return_startable(c, 500)
+    local _, group_wait = Groups.maintain(c, false)
+    Groups.offer(c)
+    local wait = Pacer.appoint(c, c.ARGV[3], group_wait and math.min(host_wait or group_wait, group_wait) or host_wait)
     local reply = wait and integer_text(wait) or ''
     return Events.publish(c, #schedules > 0 and { reply, schedules } or reply)
   end)

@@ -1,13 +1,13 @@
--- Checks the elements that wait for a host or for a worker of a kind, after a control operation or a deadline may have
--- ended the wait of some of them. No worker claims these elements before they may start, and a cancel must not wait for
--- that.
+-- Checks the elements that wait for a host, for a worker of a kind or for the limit of a group, after a control operation
+-- or a deadline may have ended the wait of some of them. No worker claims these elements before they may start, and a
+-- cancel must not wait for that.
 --
 -- The hash `recheck` has `asked`, when a round was needed last (ms). During a round it also has for each list how many
--- of its elements, counted from its front, are still to be checked. `scan` is the cursor of the next hosts whose lists
--- belong to the round.
+-- of its elements, counted from its front, are still to be checked. `scan` and `scan groups` are the cursors of the next
+-- hosts and groups whose lists belong to the round.
 --
--- Uses: Batches, Claims, Envelopes, Isolation, Jobs, Kinds, Order, Pushes, States.
--- Writes: recheck, hosts, deferred_host:<host>, deferred_kind:<kind>.
+-- Uses: Batches, Claims, Envelopes, Groups, Isolation, Jobs, Kinds, Order, Pushes, States.
+-- Writes: recheck, hosts, deferred_host:<host>, deferred_kind:<kind>, deferred_group:<group>.
 do
   -- What one call may cost. Reading an element as JSON costs READ times as much as finding its id. PAGE elements are
   -- taken from a list at once, so that a call takes few more of them than it can check, however large they are.
@@ -16,7 +16,8 @@ do
   -- Asks for a round.
   function Rechecks.request(c)
     -- Nothing waits yet, but this call may still defer an element.
-    if c.is_recheck_requested or call('EXISTS', c.PREFIX .. KEY.deferredHosts, c.PREFIX .. KEY.deferredKinds) == 0 then return end
+    if c.is_recheck_requested or call('EXISTS', c.PREFIX .. KEY.deferredHosts, c.PREFIX .. KEY.deferredKinds,
+      c.PREFIX .. KEY.deferredGroups) == 0 then return end
     c.is_recheck_requested = true
     call('HSET', c.PREFIX .. KEY.recheck, 'asked', c.NOW)
   end
@@ -27,21 +28,27 @@ do
     if type(length) == 'number' and length > 0 then call('HSET', recheck, list, length) end
   end
 
-  -- Adds the lists of the next hosts to the round. cursor: of ZSCAN.
-  local function add_hosts(c, recheck, cursor)
-    local name = c.PREFIX .. KEY.deferredHosts
+  -- The indexes of which a round takes the lists: the field of the cursor, the key and the names of the lists. Only
+  -- groups with limits belong to it, because the elements of the others come soon.
+  local INDEXES = { { 'scan', KEY.deferredHosts, KEY.deferredHost }, { 'scan groups', KEY.deferredGroups, KEY.deferredGroup } }
+
+  -- Adds the next lists of an index to the round. cursor: of ZSCAN.
+  local function add_lists(c, recheck, index, cursor)
+    local name = c.PREFIX .. index[2]
     local page = try('ZSCAN', name, cursor, 'COUNT', HOSTS)
     -- Roles of an earlier version lack this right. A key of another type has no hosts.
     if page.err then page = { '0', try('ZRANGE', name, 0, -1, 'WITHSCORES') } end
-    for n = 1, #page[2], 2 do add(c, recheck, KEY.deferredHost .. page[2][n]) end
-    if page[1] == '0' then call('HDEL', recheck, 'scan') else call('HSET', recheck, 'scan', page[1]) end
+    for n = 1, #page[2], 2 do
+      if index[1] == 'scan' or Groups.has_limit(c, page[2][n]) then add(c, recheck, index[3] .. page[2][n]) end
+    end
+    if page[1] == '0' then call('HDEL', recheck, index[1]) else call('HSET', recheck, index[1], page[1]) end
   end
 
   -- Begins a round with all lists.
   local function begin_round(c, recheck)
     call('DEL', recheck)
     for _, kind in ipairs(Kinds.deferred_kinds(c)) do add(c, recheck, KEY.deferredKind .. kind) end
-    add_hosts(c, recheck, '0')
+    for _, index in ipairs(INDEXES) do add_lists(c, recheck, index, '0') end
   end
 
   -- Cancels a job of a kind that this library cannot read, if a control operation ends it. Returns whether it did.
@@ -56,7 +63,7 @@ do
   end
 
   -- Applies a push that starts nothing, as a claim would. Returns whether its element is done.
-  local function do_push(c, element)
+  function Rechecks.do_push(c, element)
     local push, reason = Envelopes.read(c, element)
     local id = push and push.id
     if not id or Jobs.size(c.JOB .. id) == 0 or Jobs.wrong_type(c, id) then return false end
@@ -82,7 +89,7 @@ do
   end
 
   -- Whether an element may be done: its job is known, or only reading it shows its id. Returns also what that costs.
-  local function may_be_done(c, element)
+  function Rechecks.may_be_done(c, element)
     local id, ticket = string.match(element, '^{"id":"([%w._:-]+)","t":"([^"]*)"}$')
     if id then
       local known = try('HMGET', c.JOB .. id, 'state', 'ticket')
@@ -106,10 +113,10 @@ do
       if n % PAGE == 0 then page = call('LRANGE', name, n - first, math.min(n - first + PAGE, 0) - 1) end
       n = n + 1
       local element = page[(n - 1) % PAGE + 1]
-      local may_be, cost, is_void = may_be_done(c, element)
+      local may_be, cost, is_void = Rechecks.may_be_done(c, element)
       spent = spent + cost + #element / 256
       local fine, is_done = true, is_void
-      if may_be and not is_void then fine, is_done = Isolation.run(c, do_push, c, element) end
+      if may_be and not is_void then fine, is_done = Isolation.run(c, Rechecks.do_push, c, element) end
       if may_be and fine and is_done then
         -- Roles of an earlier version may lack these two rights.
         try('LSET', name, n - 1 - first, VOID)
@@ -133,7 +140,7 @@ do
     c.is_recheck_requested = true
     for n = 1, #all, 2 do
       local list = all[n]
-      if list == 'scan' then is_under_way = true
+      if list == 'scan' or list == 'scan groups' then is_under_way = true
       elseif budget > 0 and list ~= 'asked' and string.sub(list, 1, 5) ~= 'done ' then
         is_under_way = true
         local left, spent = scan_list(c, list, tonumber(all[n + 1]) or 0, budget)
@@ -147,8 +154,11 @@ do
       end
     end
     c.is_recheck_requested = was_due
-    local cursor = call('HGET', recheck, 'scan')
-    if cursor then add_hosts(c, recheck, cursor) elseif not is_under_way then begin_round(c, recheck) end
+    for _, index in ipairs(INDEXES) do
+      local cursor = call('HGET', recheck, index[1])
+      if cursor then add_lists(c, recheck, index, cursor) end
+    end
+    if not is_under_way then begin_round(c, recheck) end
     if call('EXISTS', recheck) == 1 then tick.more = true end
   end
 end

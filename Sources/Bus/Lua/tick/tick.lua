@@ -1,7 +1,7 @@
 -- The tick: what every worker does once a second. Its tasks are in the other files of this folder.
 --
--- Uses: Announcements, Call, Colocated, Control, Defaults, Deletions, Due, Events, History, Hosts, Kinds, Losses, Pacer,
--- Permits, Rechecks, Replies, ReplyBytes, Responses, Runs, Schedules, Settings, Steps, Workers.
+-- Uses: Announcements, Call, Colocated, Control, Defaults, Deletions, Due, Events, Groups, History, Hosts, Kinds, Losses,
+-- Pacer, Permits, Rechecks, Replies, ReplyBytes, Responses, Runs, Schedules, Settings, Steps, Workers.
 do
   -- The names of limits among the settings that have invalid values, and so no effect.
   local function ignored(c)
@@ -48,7 +48,7 @@ do
   Call.define('tick', { 'allow-oom' }, function(c)
     local ARGV = c.ARGV
     local known, received = unpack(call('HMGET', c.WORKER, 'instance', 'received'))
-    Settings.read(c, ARGV[2], 5)
+    local _, front = Settings.read(c, ARGV[2], 5)
     local tick = { worker = ARGV[2], instance = ARGV[3], lease = tonumber(ARGV[4]),
       crash_limit = tonumber(ARGV[8]), store = ARGV[9],
       host_identity = ARGV[11], process = ARGV[12],
@@ -89,11 +89,15 @@ do
         Steps.hand_out(c, tick)
         tick.schedules = Schedules.find(c, true)
       end
-      tick.pace = Pacer.appoint(c, tick.instance, Hosts.return_startable(c, 500))
+      local wait = Hosts.return_startable(c, 500)
+      local has_unsorted, group_wait = Groups.maintain(c, true, front)
+      tick.more = tick.more or has_unsorted
+      tick.pace = Pacer.appoint(c, tick.instance, group_wait and math.min(wait or group_wait, group_wait) or wait)
       -- If the limit was removed, nothing else wakes the workers that waited for a permit under it.
       if Permits.are_limited(c) or ARGV[10] == '1' then Permits.offer(c, true) end
       Colocated.register(c, tick)
     end
+    Groups.offer(c)
     local has_limits = Defaults.or_limits_exist(c) and call('EXISTS', c.PREFIX .. KEY.limits) == 1
     local gate = c.settings.is_quiet and 'quiet' or Permits.closed_by(c) or 'open'
     local reply = Events.publish(c, Call.named { gate = gate, more = tick.more and '1', rate = c.settings.has_rate and '1',
