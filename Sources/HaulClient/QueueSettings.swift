@@ -241,7 +241,7 @@ extension HaulQueue {
         }
         let text = limits?.json
         if let text, !HostLimit.accepts(text, of: host) {
-            throw HaulError(setting: "limits", "the limits of \(host): \(HostLimit.rule)")
+            throw HaulError(setting: "limits", "the limits of \(host): \(HostLimit.rule(of: host))")
         }
         try await mappingErrors { () throws(RedisError) in try await queue.setLimit(of: host, to: text) }
     }

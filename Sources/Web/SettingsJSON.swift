@@ -164,7 +164,9 @@ enum SettingsJSON {
             throw refusal("limits: \(host) is not \(HostLimit.nameRule)")
         }
         if value == .null { return .ofHost(host, nil) }
-        guard HostLimit.accepts(value.text, of: host) else { throw refusal("limits of \(host): \(HostLimit.rule)") }
+        guard HostLimit.accepts(value.text, of: host) else {
+            throw refusal("limits of \(host): \(HostLimit.rule(of: host))")
+        }
         return .ofHost(host, value.text)
     }
 }

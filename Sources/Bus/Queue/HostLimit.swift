@@ -27,10 +27,13 @@ package enum HostLimit {
     /// The name of the field with the limits of a group.
     package static func name(ofGroup group: String) -> String { "group:" + group }
 
-    package static let rule =
-        "must be a JSON object like {\"connections\":4,\"starts\":\"10/s\"}; "
-        + "connections, and running for a group, is a whole number from 0 to \(maxCount), rate one of bytes per second, 1 or more, starts \(StartLimit.rule); "
-        + "max_seconds, min_speed and max_bytes are whole numbers, 1 or more"
+    /// The rule for the value of a field of this name.
+    package static func rule(of name: String) -> String {
+        let jobs = group(name) == nil ? "connections" : "running"
+        return "must be a JSON object like {\"\(jobs)\":4,\"starts\":\"10/s\"}; "
+            + "\(jobs) is a whole number from 0 to \(maxCount), rate one of bytes per second, 1 or more, starts "
+            + "\(StartLimit.rule); max_seconds, min_speed and max_bytes are whole numbers, 1 or more"
+    }
 
     package static func accepts(_ value: String, of name: String = "h") -> Bool { faults(of: name, value).isEmpty }
 

@@ -35,12 +35,13 @@ package struct WaitingLists: Sendable {
     /// How many elements wait in all.
     package var count: Int { lists.reduce(0) { $0 + $1.length } }
 
-    /// The lists of elements that wait for a host or for a worker of a kind.
+    /// The lists of elements that wait for a host, for a worker of a kind or for a limit of their group.
     package var deferred: WaitingLists {
         var some = self
         some.lists = lists.filter {
             switch $0.location {
-            case .queue, .held, .group: false
+            case .queue, .held: false
+            case .group: $0.reason != nil
             case .host, .kind: true
             }
         }
@@ -52,6 +53,14 @@ package struct WaitingLists: Sendable {
         lists.compactMap { list in
             guard case .host(let host) = list.location, list.length > 0 else { return nil }
             return (host, list.length, list.reason ?? "")
+        }
+    }
+
+    /// How many elements wait for a limit of their group, and for which, by group.
+    package var limitedGroups: [(group: String, count: Int, reason: String)] {
+        lists.compactMap { list in
+            guard case .group(let group) = list.location, list.length > 0 else { return nil }
+            return list.reason.map { (group, list.length, $0) }
         }
     }
 

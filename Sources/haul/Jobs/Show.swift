@@ -74,6 +74,7 @@ struct Show: AsyncParsableCommand {
         let state = job.waitReason.map { "queued, waits for \($0)" } ?? "queued; no worker has seen it yet"
         Terminal.line("  state  \(state)".printable)
         if let url = job.maskedURL { Terminal.line("  url    \(url)".printable) }
+        if let group = job.group { Terminal.line("  group  \(group)".printable) }
         return true
     }
 }

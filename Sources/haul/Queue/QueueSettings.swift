@@ -65,7 +65,7 @@ enum QueueEntry {
         switch self {
         case .setting(let setting): setting.rule
         case .ofJobs(let field): field.rule
-        case .ofHost: HostLimit.rule
+        case .ofHost(let host): HostLimit.rule(of: host)
         }
     }
 

@@ -31,11 +31,13 @@ struct Stats: AsyncParsableCommand {
             ]
             let aside = stats.deferred.sorted { $0.key < $1.key }.map { ($0.key, String($0.value)) }
             let hosts = stats.waiting.hosts.map { ($0.host, String($0.count)) }
+            let groups = stats.waiting.limitedGroups.map { ($0.group, String($0.count)) }
             return Terminal.line(
                 JSON.object(
                     state + counts.map { ($0, String($1)) } + limit
                         + (aside.isEmpty ? [] : [("deferred", JSON.object(aside))])
-                        + (hosts.isEmpty ? [] : [("waiting_for_hosts", JSON.object(hosts))])))
+                        + (hosts.isEmpty ? [] : [("waiting_for_hosts", JSON.object(hosts))])
+                        + (groups.isEmpty ? [] : [("waiting_for_groups", JSON.object(groups))])))
         }
         var table = Table([
             .init(title: "STATE"), .init(title: "JOBS", isNumber: true), .init(title: "OLDEST", isNumber: true),
@@ -49,7 +51,8 @@ struct Stats: AsyncParsableCommand {
         } else if workers == 0 {
             Terminal.printError("haul: \(Self.unserved(queue))")
         }
-        printHosts(stats.waiting.hosts)
+        print(stats.waiting.hosts.map { ($0.host, $0.count, $0.reason) }, "hosts")
+        print(stats.waiting.limitedGroups.map { ($0.group, $0.count, $0.reason) }, "groups")
         for (kind, count) in stats.deferred.sorted(by: { $0.key < $1.key }) {
             let jobs = count == 1 ? "1 job waits" : "\(count) jobs wait"
             Terminal.line("\(jobs) for a worker that does jobs of the kind \(kind)".printable)
@@ -63,15 +66,15 @@ struct Stats: AsyncParsableCommand {
         if let limit = stats.maxRunning { Terminal.line("at most \(limit) run at once") }
     }
 
-    /// Names the hosts for which most jobs wait, and why.
-    private func printHosts(_ hosts: [(host: String, count: Int, reason: String)]) {
-        let sorted = hosts.sorted { ($1.count, $0.host) < ($0.count, $1.host) }
+    /// Names the hosts or groups for which most jobs wait, and why.
+    private func print(_ lists: [(name: String, count: Int, reason: String)], _ what: String) {
+        let sorted = lists.sorted { ($1.count, $0.name) < ($0.count, $1.name) }
         for (_, count, reason) in sorted.prefix(Self.maxHosts) {
             Terminal.line("\(count == 1 ? "1 job waits" : "\(count) jobs wait") for \(reason)".printable)
         }
         let rest = sorted.dropFirst(Self.maxHosts)
         guard !rest.isEmpty else { return }
-        Terminal.line("\(rest.reduce(0) { $0 + $1.count }) jobs wait for \(rest.count) other hosts")
+        Terminal.line("\(rest.reduce(0) { $0 + $1.count }) jobs wait for \(rest.count) other \(what)")
     }
 
     /// The age of the oldest job of each state.

@@ -17,22 +17,30 @@ extension Simulation {
         }
         let ends = names.map { Call.command(Command("PEXPIRETIME", $0)) }
         let places = keys.indexes.map { Call.command(Command("ZSCORE", $0, id)) }
-        let others = try await redis.pipeline(ends + places + [.command(Command("LRANGE", keys.jobs, 0, -1))])
-        return hashes + others.map { "\($0)" }
+        let others = try await redis.pipeline(ends + places)
+        // Any call may move an element between `jobs` and the list of its group.
+        let elements = try await elements(in: [keys[.deferredGroup] + "*"]).filter { Self.id(of: $0) == id }
+        return hashes + others.map { "\($0)" } + elements.map { String(decoding: $0, as: UTF8.self) }.sorted()
+    }
+
+    /// The elements in `jobs` and in the lists of these patterns.
+    private func elements(in patterns: [String]) async throws -> [[UInt8]] {
+        var names = [queue.keys.jobs]
+        for pattern in patterns {
+            names += try await redis.send(Command("KEYS", pattern)).array?.compactMap(\.string) ?? []
+        }
+        let lists = names.map { Call.command(Command("LRANGE", $0, 0, -1)) }
+        return try await redis.pipeline(lists).flatMap { $0.array ?? [] }.compactMap(\.bytes)
+    }
+
+    private static func id(of element: [UInt8]) -> String? {
+        guard let json = try? JSON(element) else { return nil }
+        return json["id"]?.string ?? (try? Element(json))?.id
     }
 
     func waitingIDs() async throws -> Set<String> {
-        var names: [String] = []
-        for pattern in [queue.keys.held("*"), queue.keys[.deferredHost] + "*", queue.keys[.deferredGroup] + "*"] {
-            names += try await redis.send(Command("KEYS", pattern)).array?.compactMap(\.string) ?? []
-        }
-        let lists = ([queue.keys.jobs] + names).map { Call.command(Command("LRANGE", $0, 0, -1)) }
-        let elements = try await redis.pipeline(lists).flatMap { $0.array ?? [] }.compactMap(\.bytes)
-        return Set(
-            elements.compactMap { element in
-                guard let json = try? JSON(element) else { return nil }
-                return json["id"]?.string ?? (try? Element(json))?.id
-            })
+        let patterns = [queue.keys.held("*"), queue.keys[.deferredHost] + "*", queue.keys[.deferredGroup] + "*"]
+        return Set(try await elements(in: patterns).compactMap(Self.id))
     }
 
     mutating func expect(_ before: [String], _ id: String, _ what: String) async throws {
