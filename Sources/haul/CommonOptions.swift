@@ -48,14 +48,12 @@ struct CommonOptions: ParsableArguments {
     /// The queue, after connecting to Redis.
     ///
     /// - Parameter hint: Printed behind the reason if Redis cannot be reached.
-    /// - Throws: `ExitStatus`; the reason has been printed.
+    /// - Throws: `RedisError`, which `Haul.main` prints, or an `ExitStatus` whose reason has been printed.
     func connect(hint: String = "") async throws -> Queue {
         let redis = Redis(try url(), name: "haul-cli")
         let queue = Queue(try queueName(), redis: redis)
-        try await printingErrors { () throws(RedisError) in
-            do throws(RedisError) { try await redis.connect(timeout: .seconds(2)) } catch {
-                throw error.code == .unreachable ? RedisError(error.code, error.message + hint) : error
-            }
+        do throws(RedisError) { try await redis.connect(timeout: .seconds(2)) } catch {
+            throw error.code == .unreachable ? RedisError(error.code, error.message + hint) : error
         }
         return queue
     }
@@ -69,16 +67,6 @@ struct CommonOptions: ParsableArguments {
             throw ExitStatus.printing(.usage, "\(variable) names the file \(path), which cannot be read: \(reason)")
         }
         return SettingsFile.trimmed(text)
-    }
-}
-
-/// Runs `body`. Prints an error of Redis and throws the `ExitStatus` for it; a cancellation becomes a
-/// `CancellationError`.
-@discardableResult
-func printingErrors<T>(_ body: () async throws(RedisError) -> T) async throws -> T {
-    do { return try await body() } catch {
-        if error.code == .cancelled { throw CancellationError() }
-        throw ExitStatus.printing(error)
     }
 }
 

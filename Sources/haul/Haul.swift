@@ -1,6 +1,7 @@
 import ArgumentParser
 import HaulContract
 import HaulDirect
+import HaulRedis
 import HaulTerminal
 import Synchronization
 
@@ -51,6 +52,8 @@ struct Haul: AsyncParsableCommand {
             }
         } catch let status as ExitStatus {
             status.leave()
+        } catch let error as RedisError where error.code != .cancelled {
+            ExitStatus.printing(error).leave()
         } catch {
             let isUsage = exitCode(for: error) == .validationFailure || exitCode(for: error).rawValue == 64
             guard isUsage else { exit(withError: error) }

@@ -1,7 +1,6 @@
 import ArgumentParser
 import HaulBus
 import HaulContract
-import HaulRedis
 import HaulTerminal
 
 struct CacheCommand: AsyncParsableCommand {
@@ -42,9 +41,9 @@ struct CacheFilter: ParsableArguments {
 
     /// The selected responses, the newest last.
     func responses(in queue: Queue) async throws -> [Response] {
-        let now = try await printingErrors { () throws(RedisError) in try await queue.time() }
-        let ids = try await printingErrors { () throws(RedisError) in try await queue.ids(in: .completed, since: 0) }
-        let all = try await printingErrors { () throws(RedisError) in try await queue.fields(Self.fields, of: ids) }
+        let now = try await queue.time()
+        let ids = try await queue.ids(in: .completed, since: 0)
+        let all = try await queue.fields(Self.fields, of: ids)
         return zip(ids, all).compactMap { id, fields in
             guard let status = fields["status"], !status.isEmpty, let address = fields["url"] else { return nil }
             let validated = fields["validated"].flatMap { Int64($0) } ?? now
@@ -99,7 +98,7 @@ private struct ShowCache: AsyncParsableCommand {
 
     func run() async throws {
         let queue = try await common.connect()
-        let record = try await printingErrors { () throws(RedisError) in try await queue.job(id) }
+        let record = try await queue.job(id)
         if let record, let sentence = record.droppedResponse {
             throw ExitStatus.printing(.jobFailed, "\(id): \(sentence)")
         }
@@ -123,7 +122,7 @@ private struct SizeCache: AsyncParsableCommand {
         let queue = try await filter.common.connect()
         let sizes = try await filter.responses(in: queue).compactMap(\.bytes)
         let bytes = sizes.reduce(0, +)
-        let kept = try await printingErrors { () throws(RedisError) in try await queue.keptResponses() }
+        let kept = try await queue.keptResponses()
         if filter.common.json {
             return Terminal.line(
                 JSON.object([
@@ -149,9 +148,7 @@ private struct ClearCache: AsyncParsableCommand {
         if filter.isEmpty, !responses.isEmpty {
             try Prompt.confirm("Forget all \(responses.count) responses of \(queue.name)?", isConfirmed: yes)
         }
-        try await printingErrors { () throws(RedisError) in
-            try await queue.request(.removed, of: responses.map(\.id))
-        }
+        try await queue.request(.removed, of: responses.map(\.id))
         if filter.common.json {
             return Terminal.line(JSON.object([("cleared", String(responses.count))]))
         }

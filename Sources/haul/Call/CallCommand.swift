@@ -98,9 +98,9 @@ struct CallCommand: AsyncParsableCommand {
         let queue = try await common.connect(
             hint: " With a queue haul call requires Redis and a running worker; --direct does not")
         if bus.wait {
-            _ = try await printingErrors { () throws(RedisError) in try await queue.jobs(elements.map(\.id)) }
+            _ = try await queue.jobs(elements.map(\.id))
         }
-        let pushed = try await printingErrors { () throws(RedisError) in try await queue.push(now: elements) }
+        let pushed = try await queue.push(now: elements)
         guard bus.wait else {
             for element in elements { Terminal.line(element.id) }
             return

@@ -1,6 +1,5 @@
 import HaulBus
 import HaulContract
-import HaulRedis
 import HaulTerminal
 
 /// Waits for the ends of calls.
@@ -56,12 +55,12 @@ struct CallEnds {
             if case .rejected(let id, let reason) = input { ends[id] = .failure(.rejected(reason)) }
             await notice.refresh()
             let open = pushed.filter { ends[$0.key] == nil }
-            for record in try await printingErrors({ () throws(RedisError) in try await queue.jobs(Array(open.keys)) })
+            for record in try await queue.jobs(Array(open.keys))
             where record.hasEnded(since: open[record.id] ?? 0) {
                 ends[record.id] = .success(record)
             }
             let left = open.filter { ends[$0.key] == nil }
-            for id in try await printingErrors({ () throws(RedisError) in try await queue.removed(left) }) {
+            for id in try await queue.removed(left) {
                 ends[id] = .failure(.removed)
             }
             if ends.count == pushed.count { break }

@@ -1,7 +1,6 @@
 import ArgumentParser
 import HaulBus
 import HaulContract
-import HaulRedis
 import HaulTerminal
 
 struct Batches: AsyncParsableCommand {
@@ -23,12 +22,8 @@ struct Batches: AsyncParsableCommand {
 
     func run() async throws {
         let queue = try await common.connect()
-        let records = try await printingErrors { () throws(RedisError) in
-            if names.isEmpty { return try await queue.batches(limit: limit) }
-            var records: [BatchRecord] = []
-            for name in names { if let record = try await queue.batch(name) { records.append(record) } }
-            return records
-        }
+        var records = names.isEmpty ? try await queue.batches(limit: limit) : []
+        for name in names { if let record = try await queue.batch(name) { records.append(record) } }
         if common.json {
             for record in records { Terminal.line(Self.json(record)) }
         } else if !records.isEmpty {

@@ -1,7 +1,6 @@
 import ArgumentParser
 import HaulBus
 import HaulContract
-import HaulRedis
 import HaulTerminal
 
 /// The options that select the jobs of a command.
@@ -49,9 +48,7 @@ struct Selection: ParsableArguments {
         var change = ChangeRecord(byUser: command.name)
         change.select(ids)
         if jobs.isEmpty { change.filter = all ? "--all" : filter.text }
-        change.at = try await printingErrors { () throws(RedisError) in
-            try await queue.request(command.operation, of: ids)
-        }
+        change.at = try await queue.request(command.operation, of: ids)
         await queue.record(change)
     }
 
@@ -67,9 +64,7 @@ struct Selection: ParsableArguments {
         }
         var change = ChangeRecord(byUser: command.name)
         change.batch = name
-        change.at = try await printingErrors { () throws(RedisError) in
-            try await queue.request(request, ofBatch: name)
-        }
+        change.at = try await queue.request(request, ofBatch: name)
         await queue.record(change)
         if common.json {
             Terminal.line("{\"batch\":\(JSON.quoted(name)),\"requested\":\"\(request.rawValue)\"}")

@@ -9,7 +9,7 @@ struct KnownJobs {
 
     static func find(_ ids: [String], in queue: Queue) async throws -> KnownJobs {
         var known = KnownJobs()
-        let fields = try await printingErrors { () throws(RedisError) in try await queue.fields(["state"], of: ids) }
+        let fields = try await queue.fields(["state"], of: ids)
         for (id, fields) in zip(ids, fields) { known.states[id] = fields["state"].flatMap(JobState.init) }
         let missing = Set(ids.filter { known.states[$0] == nil })
         guard !missing.isEmpty else { return known }

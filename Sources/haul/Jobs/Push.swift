@@ -2,7 +2,6 @@ import ArgumentParser
 import HaulBus
 import HaulContract
 import HaulHTTP
-import HaulRedis
 import HaulTerminal
 
 struct Push: AsyncParsableCommand {
@@ -45,8 +44,8 @@ struct Push: AsyncParsableCommand {
         let elements = try elements()
         let queue = try await common.connect()
         // Without permission to read jobs the command fails here, before it has pushed anything.
-        if wait { _ = try await printingErrors { () throws(RedisError) in try await queue.jobs(elements.map(\.id)) } }
-        let pushed = try await printingErrors { () throws(RedisError) in try await queue.push(now: elements) }
+        if wait { _ = try await queue.jobs(elements.map(\.id)) }
+        let pushed = try await queue.push(now: elements)
         for element in elements { Terminal.line(common.json ? "{\"id\":\(JSON.quoted(element.id))}" : element.id) }
         guard wait else { return }
         try await Follower(queue, elements, json: common.json, progress: display.progress, pushed: pushed).follow()

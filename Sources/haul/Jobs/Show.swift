@@ -1,7 +1,6 @@
 import ArgumentParser
 import HaulBus
 import HaulContract
-import HaulRedis
 import HaulTerminal
 
 struct Show: AsyncParsableCommand {
@@ -40,7 +39,7 @@ struct Show: AsyncParsableCommand {
 
     /// Returns whether the job is known.
     private func show(_ id: String, of queue: Queue) async throws -> Bool {
-        guard let record = try await printingErrors({ () throws(RedisError) in try await queue.job(id) }) else {
+        guard let record = try await queue.job(id) else {
             return try await showWaiting(id, in: queue)
         }
         if common.json {
@@ -48,7 +47,7 @@ struct Show: AsyncParsableCommand {
         } else if all {
             Terminal.line(JobView(record: record).text)
         } else {
-            let now = try await printingErrors { () throws(RedisError) in try await queue.time() }
+            let now = try await queue.time()
             let page = JobPage(
                 record: record, now: now, waitReason: await reason(of: record, in: queue),
                 stoppedBy: (try? await queue.changeThatStopped(record))?.author)

@@ -1,7 +1,6 @@
 import ArgumentParser
 import HaulBus
 import HaulContract
-import HaulRedis
 import HaulTerminal
 
 /// The options that select jobs by what is known of them. All of those that are given must be met.
@@ -80,13 +79,11 @@ struct FilterOptions: ParsableArguments {
         var (ids, known): ([String], Set<String>) = ([], [])
         let conditions = conditions
         let lister = JobLister(queue: queue, filter: conditions)
-        let now = try await printingErrors { () throws(RedisError) in try await queue.time() }
+        let now = try await queue.time()
         for state in states {
-            try await printingErrors { () throws(RedisError) in
-                try await lister.forEachRow(state) { row in
-                    guard conditions.accepts(row, now: now), known.insert(row.id).inserted else { return }
-                    ids.append(row.id)
-                }
+            try await lister.forEachRow(state) { row in
+                guard conditions.accepts(row, now: now), known.insert(row.id).inserted else { return }
+                ids.append(row.id)
             }
         }
         return ids
@@ -110,7 +107,7 @@ enum JobArguments {
         let urls = Set(arguments.filter(isURL))
         let found =
             urls.isEmpty
-            ? [:] : try await printingErrors { () throws(RedisError) in try await queue.ids(ofURLs: urls) }
+            ? [:] : try await queue.ids(ofURLs: urls)
         var (ids, unknown, known): ([String], [String], Set<String>) = ([], [], [])
         for argument in arguments {
             let named = isURL(argument) ? found[argument] ?? [] : [argument]

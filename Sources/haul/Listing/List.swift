@@ -48,7 +48,7 @@ struct List: AsyncParsableCommand {
         if listsRejected { return try await listRejected(of: queue) }
         var lister = JobLister(queue: queue, order: sort, isReversed: reverse, limit: limit, after: after)
         lister.filter = filter.conditions
-        let now = try await printingErrors { () throws(RedisError) in try await queue.time() }
+        let now = try await queue.time()
         if let by { return try await group(by, states, lister, now) }
         var (rows, rests): ([JobRow], [String]) = ([], [])
         for state in states {
@@ -111,7 +111,7 @@ struct List: AsyncParsableCommand {
     private func printJSON(_ rows: [JobRow], _ queue: Queue) async throws {
         for start in stride(from: 0, to: rows.count, by: 200) {
             let rows = rows[start..<min(start + 200, rows.count)]
-            let records = try await printingErrors { () throws(RedisError) in try await queue.jobs(rows.map(\.id)) }
+            let records = try await queue.jobs(rows.map(\.id))
             let known = Dictionary(records.map { ($0.id, $0) }) { one, _ in one }
             for row in rows {
                 // No worker has claimed a job without a hash.
@@ -124,8 +124,8 @@ struct List: AsyncParsableCommand {
     }
 
     private func listRejected(of queue: Queue) async throws {
-        let texts = try await printingErrors { () throws(RedisError) in try await queue.rejected(limit: limit) }
-        let now = try await printingErrors { () throws(RedisError) in try await queue.time() }
+        let texts = try await queue.rejected(limit: limit)
+        let now = try await queue.time()
         let elements = texts.compactMap(RejectedElement.init)
         if common.json {
             for element in elements { Terminal.line(element.json(isWhole: all)) }
@@ -136,7 +136,7 @@ struct List: AsyncParsableCommand {
                 Terminal.line(line)
             }
         }
-        let count = try await printingErrors { () throws(RedisError) in try await queue.stats().rejected }
+        let count = try await queue.stats().rejected
         if count > texts.count { Terminal.printError("haul: \(count - texts.count) more elements: --limit \(count)") }
     }
 }

@@ -2,7 +2,6 @@ import ArgumentParser
 import Glibc
 import HaulBus
 import HaulContract
-import HaulRedis
 import HaulTerminal
 import HaulWorker
 
@@ -59,10 +58,10 @@ extension QueueCommand {
 
         func run() async throws {
             let queue = try await common.connect()
-            let changes = try await printingErrors { () throws(RedisError) in try await queue.changes(limit: limit) }
+            let changes = try await queue.changes(limit: limit)
             if common.json { return changes.forEach { Terminal.line($0.json) } }
             if changes.isEmpty { return Terminal.line("no change of the queue \(queue.name) is recorded") }
-            let now = try await printingErrors { () throws(RedisError) in try await queue.time() }
+            let now = try await queue.time()
             var table = Table([
                 .init(title: "AGE", isNumber: true), .init(title: "BY"), .init(title: "ACTION"), .init(title: "OF"),
             ])

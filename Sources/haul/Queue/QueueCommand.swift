@@ -18,7 +18,7 @@ struct QueueCommand: AsyncParsableCommand {
         @OptionGroup var common: CommonOptions
         func run() async throws {
             let queue = try await common.connect()
-            try await printingErrors { () throws(RedisError) in try await queue.setSetting("paused", to: "1") }
+            try await queue.setSetting("paused", to: "1")
             await queue.record(ChangeRecord(setting: "paused=1"))
             Terminal.line(common.json ? "{\"paused\":true}" : "the queue \(queue.name) is paused")
         }
@@ -29,7 +29,7 @@ struct QueueCommand: AsyncParsableCommand {
         @OptionGroup var common: CommonOptions
         func run() async throws {
             let queue = try await common.connect()
-            try await printingErrors { () throws(RedisError) in try await queue.setSetting("paused", to: nil) }
+            try await queue.setSetting("paused", to: nil)
             await queue.record(ChangeRecord(setting: "paused=none"))
             Terminal.line(common.json ? "{\"paused\":false}" : "the queue \(queue.name) is open")
         }
@@ -47,9 +47,7 @@ struct QueueCommand: AsyncParsableCommand {
                     .usage, "the limit must be a whole number, 0 or more, or none, not \"\(limit)\"")
             }
             let queue = try await common.connect()
-            try await printingErrors { () throws(RedisError) in
-                try await queue.setSetting("max_running", to: count.map(String.init))
-            }
+            try await queue.setSetting("max_running", to: count.map(String.init))
             await queue.record(ChangeRecord(setting: "max_running=\(limit)"))
             if common.json { return Terminal.line("{\"max_running\":\(count.map(String.init) ?? "null")}") }
             Terminal.line(
@@ -67,7 +65,7 @@ struct QueueCommand: AsyncParsableCommand {
             let queue = try await common.connect()
             var hasComplained = false
             while true {
-                let stats = try await printingErrors { () throws(RedisError) in try await queue.stats() }
+                let stats = try await queue.stats()
                 let left = [JobState.queued, .scheduled, .running].reduce(0) { $0 + (stats.counts[$1] ?? 0) }
                 if left == 0 { break }
                 if !hasComplained, stats.isPaused || stats.maxRunning.map({ $0 <= 0 }) ?? false {
@@ -92,7 +90,7 @@ struct LoadFunctions: AsyncParsableCommand {
 
     func run() async throws {
         let queue = try await common.connect()
-        let count = try await printingErrors { () throws(RedisError) in try await queue.loadFunctions() }
+        let count = try await queue.loadFunctions()
         let name = queue.nameOfFunctions
         if common.json {
             return Terminal.line(JSON.object([("library", JSON.quoted(name)), ("servers", String(count))]))

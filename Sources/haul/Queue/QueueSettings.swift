@@ -82,12 +82,10 @@ enum QueueEntry {
     }
 
     func set(to value: String?, in queue: Queue) async throws {
-        try await printingErrors { () throws(RedisError) in
-            switch self {
-            case .setting(let setting): try await queue.set(setting, to: value)
-            case .ofJobs(let field): try await queue.set(field, to: value)
-            case .ofHost(let host): try await queue.setLimit(of: host, to: value)
-            }
+        switch self {
+        case .setting(let setting): try await queue.set(setting, to: value)
+        case .ofJobs(let field): try await queue.set(field, to: value)
+        case .ofHost(let host): try await queue.setLimit(of: host, to: value)
         }
         // A default of jobs may hold a secret.
         if case .ofJobs = self { return await queue.record(ChangeRecord(setting: name)) }
@@ -142,7 +140,7 @@ extension QueueCommand {
 
         func run() async throws {
             let queue = try await common.connect()
-            let found = try await printingErrors { () throws(RedisError) in try await queue.configuration() }
+            let found = try await queue.configuration()
             var rows: [(name: String, value: String, isValid: Bool)] = []
             for (name, value) in found.settings {
                 rows.append((name, value, QueueSetting(name: name)?.accepts(value) ?? false))

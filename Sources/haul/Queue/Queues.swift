@@ -13,7 +13,7 @@ struct Queues: AsyncParsableCommand {
 
     func run() async throws {
         let first = try await common.connect()
-        let names = try await printingErrors { () throws(RedisError) in try await QueueName.all(on: first.redis) }
+        let names = try await QueueName.all(on: first.redis)
         guard !names.isEmpty || common.json else { return Terminal.printError("haul: this Redis has no queue") }
         var table = Table(
             [.init(title: "QUEUE", minWidth: 8, rank: 10)]

@@ -1,7 +1,6 @@
 import ArgumentParser
 import HaulBus
 import HaulContract
-import HaulRedis
 import HaulTerminal
 
 struct ScheduleCommand: AsyncParsableCommand {
@@ -37,16 +36,16 @@ struct ScheduleCommand: AsyncParsableCommand {
         func run() async throws {
             let schedule = try schedule()
             let queue = try await common.connect()
-            let count = try await printingErrors { () throws(RedisError) in try await queue.scheduleCount() }
+            let count = try await queue.scheduleCount()
             guard count < Schedule.maxCount else {
                 throw ExitStatus.printing(
                     .usage,
                     "the queue \(queue.name) has \(count) schedules, and no more than \(Schedule.maxCount) are allowed")
             }
-            try await printingErrors { () throws(RedisError) in try await queue.add(schedule, as: name) }
+            try await queue.add(schedule, as: name)
             await queue.record(ChangeRecord(byUser: "add", ofSchedule: name))
             let next = try schedule.next(
-                after: try await printingErrors { () throws(RedisError) in try await queue.time() })
+                after: try await queue.time())
             if common.json {
                 var object = JSONObject()
                 object.set("schedule", name)
@@ -100,9 +99,7 @@ struct ScheduleCommand: AsyncParsableCommand {
 
         func run() async throws {
             let queue = try await common.connect()
-            let (records, now) = try await printingErrors { () throws(RedisError) in
-                (try await queue.schedules(), try await queue.time())
-            }
+            let (records, now) = (try await queue.schedules(), try await queue.time())
             if common.json { return records.forEach { Terminal.line($0.json) } }
             if records.isEmpty { return Terminal.printError("haul: the queue \(queue.name) has no schedule") }
             var table = Table([
@@ -164,7 +161,7 @@ struct ScheduleCommand: AsyncParsableCommand {
         func run() async throws {
             let queue = try await common.connect()
             let schedule = try await ScheduleCommand.schedule(name, in: queue)
-            let time = try await printingErrors { () throws(RedisError) in try await queue.runSchedule(name) }
+            let time = try await queue.runSchedule(name)
             await queue.record(ChangeRecord(byUser: "run", ofSchedule: name))
             let id = schedule.id(ofRun: time, of: name)
             Terminal.line(common.json ? "{\"id\":\(JSON.quoted(id))}" : id)
@@ -180,7 +177,7 @@ struct ScheduleCommand: AsyncParsableCommand {
         func run() async throws {
             try ScheduleCommand.check(name)
             let queue = try await common.connect()
-            let isRemoved = try await printingErrors { () throws(RedisError) in try await queue.removeSchedule(name) }
+            let isRemoved = try await queue.removeSchedule(name)
             guard isRemoved else { throw ScheduleCommand.unknown(name, in: queue) }
             await queue.record(ChangeRecord(byUser: "remove", ofSchedule: name))
             Terminal.line(
@@ -200,7 +197,7 @@ struct ScheduleCommand: AsyncParsableCommand {
 
     private static func schedule(_ name: String, in queue: Queue) async throws -> Schedule {
         try check(name)
-        let text = try await printingErrors { () throws(RedisError) in try await queue.scheduleDefinition(name) }
+        let text = try await queue.scheduleDefinition(name)
         guard let text else { throw unknown(name, in: queue) }
         do { return try Schedule(text) } catch {
             throw ExitStatus.printing(.usage, "the schedule \(name) is not valid: \(error)")
@@ -212,7 +209,7 @@ struct ScheduleCommand: AsyncParsableCommand {
         var schedule = try await schedule(name, in: queue)
         schedule.isPaused = isPaused
         let changed = schedule
-        try await printingErrors { () throws(RedisError) in try await queue.add(changed, as: name) }
+        try await queue.add(changed, as: name)
         await queue.record(ChangeRecord(byUser: isPaused ? "pause" : "resume", ofSchedule: name))
         Terminal.line(
             common.json

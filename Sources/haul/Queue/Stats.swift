@@ -1,7 +1,6 @@
 import ArgumentParser
 import HaulBus
 import HaulContract
-import HaulRedis
 import HaulTerminal
 
 struct Stats: AsyncParsableCommand {
@@ -20,7 +19,7 @@ struct Stats: AsyncParsableCommand {
     func run() async throws {
         let queue = try await common.connect()
         if history { return try await StatsHistory.print(queue, json: common.json) }
-        let stats = try await printingErrors { () throws(RedisError) in try await queue.stats() }
+        let stats = try await queue.stats()
         let workers = stats.workers
         let counts = JobState.allCases.map { ($0.rawValue, stats.counts[$0] ?? 0) } + [("rejected", stats.rejected)]
         if common.json {
@@ -79,8 +78,8 @@ struct Stats: AsyncParsableCommand {
 
     /// The age of the oldest job of each state.
     private func oldest(in queue: Queue) async throws -> [String: String] {
-        let now = try await printingErrors { () throws(RedisError) in try await queue.time() }
-        let timestamps = try await printingErrors { () throws(RedisError) in try await queue.oldest() }
+        let now = try await queue.time()
+        let timestamps = try await queue.oldest()
         return Dictionary(uniqueKeysWithValues: timestamps.map { ($0.key.rawValue, Age.text(now - $0.value)) })
     }
 }

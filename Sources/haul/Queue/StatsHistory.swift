@@ -1,12 +1,11 @@
 import HaulBus
 import HaulContract
-import HaulRedis
 import HaulTerminal
 
 /// `haul stats --history`: the last hour by the minute, and two days by the hour.
 enum StatsHistory {
     static func print(_ queue: Queue, json: Bool) async throws {
-        let (minutes, now) = try await printingErrors { () throws(RedisError) in try await queue.history() }
+        let (minutes, now) = try await queue.history()
         if json {
             for minute in minutes { Terminal.line(line(minute, of: queue)) }
             return

@@ -16,7 +16,7 @@ struct WorkerSelection: ParsableArguments {
         common.redis = common.redis ?? worker.redis
         common.queue = common.queue ?? worker.queue.last
         let queue = try await common.connect()
-        let known = try await printingErrors { () throws(RedisError) in try await queue.workers() }
+        let known = try await queue.workers()
         for name in names where !known.contains(where: { $0.name == name }) {
             let near = Suggestion.nearest(to: name, among: known.map(\.name)).map { " Did you mean \($0)?" } ?? ""
             throw ExitStatus.printing(
@@ -24,7 +24,7 @@ struct WorkerSelection: ParsableArguments {
                 "no worker \(name) serves the queue \(queue.name).\(near) haul workers lists them.".printable)
         }
         for name in names {
-            try await printingErrors { () throws(RedisError) in try await queue.setQuiet(name, isQuiet) }
+            try await queue.setQuiet(name, isQuiet)
             await queue.record(ChangeRecord(setting: "quiet:\(name)=\(isQuiet)"))
             let running = known.first { $0.name == name }?.fields["running"] ?? "0"
             if common.json {

@@ -1,7 +1,6 @@
 import ArgumentParser
 import HaulBus
 import HaulContract
-import HaulRedis
 import HaulTerminal
 
 struct Workers: AsyncParsableCommand {
@@ -16,8 +15,8 @@ struct Workers: AsyncParsableCommand {
 
     func run() async throws {
         let queue = try await common.connect()
-        let workers = try await printingErrors { () throws(RedisError) in try await queue.workers() }
-        let now = try await printingErrors { () throws(RedisError) in try await queue.time() }
+        let workers = try await queue.workers()
+        let now = try await queue.time()
         let rows = workers.map { WorkerRow(name: $0.name, fields: $0.fields, now: now) }.sorted(by: WorkerRow.precedes)
         if common.json {
             let fields = Dictionary(workers.map { ($0.name, $0.fields) }) { one, _ in one }

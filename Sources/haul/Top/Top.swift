@@ -35,7 +35,7 @@ struct Top: AsyncParsableCommand {
     private func printOnce(_ queue: Queue) async throws {
         var model = TopModel(queue: queue.name.text)
         let reader = TopReader(queue)
-        let data = try await printingErrors { () throws(RedisError) in try await reader.read(TopReader.Focus()) }
+        let data = try await reader.read(TopReader.Focus())
         model.apply(data)
         await reader.close()
         // Without keys nothing can be selected.

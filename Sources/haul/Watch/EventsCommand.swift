@@ -24,15 +24,11 @@ struct EventsCommand: AsyncParsableCommand {
             age = milliseconds
         }
         let queue = try await common.connect()
-        let (limit, now) = try await printingErrors { () throws(RedisError) in
-            (try await queue.eventStream(), try await queue.time())
-        }
+        let (limit, now) = (try await queue.eventStream(), try await queue.time())
         var start = age.map { "\(max(0, now - $0))" } ?? "-"
         var last: String?
         while true {
-            let events = try await printingErrors { [start] () throws(RedisError) in
-                try await queue.loggedEvents(from: start)
-            }
+            let events = try await queue.loggedEvents(from: start)
             events.forEach(show)
             guard let entry = events.last?.entry else { break }
             (last, start) = (entry, "(" + entry)
@@ -47,9 +43,7 @@ struct EventsCommand: AsyncParsableCommand {
         // Whatever came after the reading above is later than its last entry, or than its beginning.
         var next = last ?? "\(now)-0"
         while true {
-            let events = try await printingErrors { [next] () throws(RedisError) in
-                try await queue.nextLoggedEvents(after: next, block: .seconds(5), on: waiter)
-            }
+            let events = try await queue.nextLoggedEvents(after: next, block: .seconds(5), on: waiter)
             events.forEach(show)
             next = events.last?.entry ?? next
         }

@@ -121,7 +121,7 @@ struct Follower {
         await course.notice.refresh()
         if ids.isEmpty, let count = try? await queue.count(in: .running) { course.display.record(running: count) }
         let asked = Array(course.open)
-        let records = try await printingErrors { () throws(RedisError) in try await queue.jobs(asked) }
+        let records = try await queue.jobs(asked)
         for record in records where pushed[record.id].map(record.hasEnded(since:)) ?? record.hasEnded {
             course.open.remove(record.id)
             if record.state != .completed { course.hasFailed = true }
@@ -133,7 +133,7 @@ struct Follower {
         }
         let unknown = course.open.subtracting(records.map(\.id))
         let waited = pushed.filter { unknown.contains($0.key) }
-        for id in try await printingErrors({ () throws(RedisError) in try await queue.removed(waited) }) {
+        for id in try await queue.removed(waited) {
             course.open.remove(id)
             course.hasFailed = true
             if json {
