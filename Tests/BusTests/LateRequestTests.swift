@@ -20,7 +20,18 @@ import Testing
         }
     }
 
-    private static func later(_ f: QueueFixture) async throws -> Int64 { UnixTime.milliseconds - 60_000 }
+    /// A run that began at the timestamp `start`, and an operation 100 ms later of which it does not know.
+    private func run(asked request: ControlOperation) async throws -> (f: QueueFixture, start: Int64, claim: Claim) {
+        let (f, start) = (try await QueueFixture(), Self.start)
+        try await act(.push(0), start, f)
+        let claim = try #require(try await f.claim())
+        try await act(.ask(request, 100), start, f)
+        try await f.tick()
+        return (f, start, claim)
+    }
+
+    /// A minute ago.
+    private static var start: Int64 { UnixTime.milliseconds - 60_000 }
 
     private func act(_ act: Act, _ start: Int64, _ f: QueueFixture) async throws {
         switch act {
@@ -38,7 +49,7 @@ import Testing
         ] as [(ControlOperation, ControlOperation, JobState?)])
     func lowered(_ newer: ControlOperation, _ older: ControlOperation, _ end: JobState?) async throws {
         let f = try await QueueFixture()
-        let start = try await Self.later(f)
+        let start = Self.start
         try await act(.push(0), start, f)
         let claim = try #require(try await f.claim())
         for request in [Act.ask(newer, 1600), .ask(older, 400)] {
@@ -58,12 +69,7 @@ import Testing
 
     @Test("a cancel ends a kept push that is older, even if a newer continuation is kept with it")
     func between() async throws {
-        let f = try await QueueFixture()
-        let start = try await Self.later(f)
-        try await act(.push(0), start, f)
-        let claim = try #require(try await f.claim())
-        try await act(.ask(.paused, 100), start, f)
-        try await f.tick()
+        let (f, start, claim) = try await run(asked: .paused)
         try await act(.push(200), start, f)
         try await f.push(#"{"id":"1","at":\#(start + 400)}"#)
         #expect(try await f.claim() == nil)
@@ -77,12 +83,7 @@ import Testing
 
     @Test("a push behind a cancel is done, even if a newer continuation was claimed before the push")
     func overtaken() async throws {
-        let f = try await QueueFixture()
-        let start = try await Self.later(f)
-        try await act(.push(0), start, f)
-        let claim = try #require(try await f.claim())
-        try await act(.ask(.cancelled, 100), start, f)
-        try await f.tick()
+        let (f, start, claim) = try await run(asked: .cancelled)
         try await f.push(#"{"id":"1","at":\#(start + 400)}"#)
         #expect(try await f.claim() == nil)
         try await f.push(#"{"url":"http://h/2","id":"1","at":\#(start + 300),"size":4}"#)
@@ -94,12 +95,7 @@ import Testing
 
     @Test("a cancel between two kept pushes leaves the newer one, which restarts the job")
     func betweenPushes() async throws {
-        let f = try await QueueFixture()
-        let start = try await Self.later(f)
-        try await act(.push(0), start, f)
-        let claim = try #require(try await f.claim())
-        try await act(.ask(.removed, 100), start, f)
-        try await f.tick()
+        let (f, start, claim) = try await run(asked: .removed)
         try await act(.push(200), start, f)
         try await f.push(#"{"url":"http://h/2","id":"1","at":\#(start + 400),"size":4}"#)
         #expect(try await f.claim() == nil)
@@ -112,12 +108,7 @@ import Testing
 
     @Test("a push that waited behind a cancel shows the URL of the newer push that renews it")
     func renewed() async throws {
-        let f = try await QueueFixture()
-        let start = try await Self.later(f)
-        try await act(.push(0), start, f)
-        let claim = try #require(try await f.claim())
-        try await act(.ask(.cancelled, 100), start, f)
-        try await f.tick()
+        let (f, start, claim) = try await run(asked: .cancelled)
         try await act(.push(200), start, f)
         try await f.push(#"{"url":"http://h/2","id":"1","at":\#(start + 300)}"#)
         #expect(try await f.claim() == nil)
@@ -168,7 +159,7 @@ import Testing
         ] as [([Act], JobState)])
     func stopped(_ acts: [Act], _ end: JobState) async throws {
         let f = try await QueueFixture()
-        let start = try await Self.later(f)
+        let start = Self.start
         for each in acts {
             try await act(each, start, f)
             // The push is claimed. If it would run, the job is requeued.
