@@ -20,6 +20,8 @@ struct Aria2: Sendable {
     /// Jobs that one call lists or changes.
     private static let maxJobs = 1000
     private static let maxChanged: Int64 = 10_000
+    /// The option that names the failed job to retry; the name is not aria2's, whose jobs are retried by adding them again.
+    private static let retryOption = "haul-retry"
 
     // MARK: JSON-RPC 2.0
 
@@ -148,9 +150,7 @@ struct Aria2: Sendable {
         case "getPeers", "getServers":
             _ = try Self.gid(params)
             return "[]"
-        case "getOption":
-            _ = try await status(try Self.gid(params), [])
-            return "{}"
+        case "getOption": return try await options(of: try Self.gid(params))
         case "getGlobalOption": return try await globalOptions()
         case "tellActive":
             let ids = try await queue.runningIDs().prefix(Self.maxJobs)
@@ -179,6 +179,20 @@ struct Aria2: Sendable {
         }
         guard let job = try await queue.waiting(for: id) else { throw Failure("GID \(id) is not found") }
         return Self.download(job, .queued, [:], keys: keys)
+    }
+
+    /// The options of a job that a client shows. AriaNg retries a failed download by adding it with these options and the
+    /// URLs of its record, which have lost their query, and without its headers and checksum. So a failed job has the
+    /// option ``retryOption``, by which ``apply(_:_:_:)`` recognizes the retry.
+    private func options(of id: String) async throws -> String {
+        let fields = try await queue.fields(Self.fields, of: [id])[0]
+        if fields["state"] == nil { _ = try await status(id, []) }
+        var json = JSONObject()
+        let path = fields["path"].map { $0.split(separator: "/", omittingEmptySubsequences: false) } ?? []
+        if path.count > 1 { json.set("dir", path.dropLast().joined(separator: "/")) }
+        if let name = path.last, !name.isEmpty { json.set("out", String(name)) }
+        if fields["state"] == JobState.failed.rawValue { json.set(Self.retryOption, id) }
+        return json.text
     }
 
     private func member(_ name: String, of id: String) async throws -> String {
@@ -260,6 +274,7 @@ struct Aria2: Sendable {
     private func apply(_ name: String, _ params: [JSON], _ change: inout ChangeRecord) async throws -> String {
         switch name {
         case "addUri":
+            if params.count > 1, let id = params[1][Self.retryOption]?.string { return try await retry(id, &change) }
             let uris = (params.first?.array ?? []).compactMap(\.string)
             guard !uris.isEmpty else { throw Failure("URI is not provided.") }
             let element = try Self.element(uris, params.count > 1 ? params[1] : nil)
@@ -274,8 +289,7 @@ struct Aria2: Sendable {
             return JSON.quoted(element.id)
         case "remove", "forceRemove", "pause", "forcePause", "unpause", "removeDownloadResult":
             let id = try Self.gid(params)
-            let text = try await status(id, ["status"])
-            let isStopped = ["complete", "error", "removed"].contains(try JSON(text)["status"]?.string ?? "")
+            let isStopped = try await isStopped(id)
             guard isStopped == (name == "removeDownloadResult") else {
                 throw Failure(isStopped ? "GID \(id) has stopped" : "GID \(id) has not stopped yet")
             }
@@ -296,6 +310,27 @@ struct Aria2: Sendable {
         default: try await changeOptions(params.first, &change)
         }
         return "\"OK\""
+    }
+
+    /// Retries the failed job `id` as `haul retry` does, with everything that its push has said. Its gid stays the same.
+    private func retry(_ id: String, _ change: inout ChangeRecord) async throws -> String {
+        let id = try Self.gid([JSON(JSON.quoted(id))])
+        guard try await queue.fields(["state"], of: [id])[0]["state"] == JobState.failed.rawValue else {
+            throw Failure("GID \(id) has not failed, so it is not retried")
+        }
+        change.ids = [id]
+        change.at = try await queue.request(.running, of: [id])
+        return JSON.quoted(id)
+    }
+
+    /// Whether the job has ended, and is not about to be retried. AriaNg can be set to remove a result right after its retry.
+    private func isStopped(_ id: String) async throws -> Bool {
+        guard let state = try await queue.fields(["state"], of: [id])[0]["state"].flatMap(JobState.init) else {
+            _ = try await status(id, [])
+            return false
+        }
+        guard state.isFinal else { return false }
+        return try await queue.pendingOperation(of: id) != .running
     }
 
     private func request(

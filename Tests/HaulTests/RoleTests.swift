@@ -268,6 +268,8 @@ import Testing
         }
         let added = #"{"jsonrpc":"2.0","id":1,"method":"aria2.addUri","params":[["http://h/by-aria2"],{},0]}"#
         #expect(try await ask("/jsonrpc", body, added).contains("result"))
+        let removed = #"{"jsonrpc":"2.0","id":1,"method":"aria2.removeDownloadResult","params":["done"]}"#
+        #expect(try await ask("/jsonrpc", body, removed).contains("OK"))
         for (request, answer) in [
             (#"{"action":"add","name":"s","schedule":{"every":3600,"job":{"url":"http://h/s"}}}"#, "next"),
             (#"{"action":"pause","name":"s"}"#, "schedule"), (#"{"action":"run","name":"s"}"#, "id"),

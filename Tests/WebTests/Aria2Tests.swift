@@ -73,6 +73,31 @@ import Testing
         #expect(try await bench.message("aria2.tellStatus", "[\"\(gid)\"]")?.contains("is not found") == true)
     }
 
+    /// AriaNg asks for the options of a failed download, and adds it again with them and with the URLs of its record.
+    @Test("a retry by AriaNg retries the job itself, so that its query, headers and checksum are kept")
+    func retry() async throws {
+        let bench = try await Bench()
+        let checksum = "sha-256=\(String(repeating: "a", count: 64))"
+        let options = #"{"out":"a.bin","dir":"films/new","checksum":"\#(checksum)","header":["A: b"],"max-tries":"1"}"#
+        let gid = try #require(
+            try await bench.result("aria2.addUri", #"[["http://h/film.bin?sig=1"],\#(options)]"#).string)
+        let claim = try #require(try await bench.fixture.claim())
+        #expect(try await bench.result("aria2.getOption", "[\"\(gid)\"]").text == #"{"dir":"films/new","out":"a.bin"}"#)
+        try await bench.fixture.settle(claim, .failed(Failure(.http(404), "gone"), retryable: false, received: 0))
+        let known = try await bench.result("aria2.getOption", "[\"\(gid)\"]").text
+        let retry = #"[["http://h/film.bin?[masked]"],\#(known)]"#
+        #expect(try await bench.result("aria2.addUri", retry).string == gid)
+        // AriaNg removes the old result at once if it is set so. The retry is not lost.
+        let refusal = try await bench.message("aria2.removeDownloadResult", "[\"\(gid)\"]")
+        #expect(refusal?.contains("has not stopped yet") == true)
+        try await bench.fixture.tick()
+        let again = try #require(try await bench.fixture.claim())
+        let job = try again.job()
+        #expect(again.run.id == gid && job.path == "films/new/a.bin" && job.checksum != nil)
+        #expect(job.urls.first == "http://h/film.bin?sig=1" && job.headers.contains { $0.name == "A" })
+        #expect(try await bench.message("aria2.addUri", retry)?.contains("has not failed") == true)
+    }
+
     @Test("what has no counterpart is an error of aria2, and calls may come together") func errors() async throws {
         let bench = try await Bench()
         #expect(try await bench.message("aria2.addTorrent", #"["AA=="]"#) == "No such method: aria2.addTorrent")

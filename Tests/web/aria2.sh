@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# aria2p, a client of aria2, uses the JSON-RPC of a real `haul web` with a real worker, over HTTP and through a WebSocket.
+# Clients of aria2 use the JSON-RPC of a real `haul web` with a real worker: aria2p over HTTP, and the requests of AriaNg's
+# pages, as its sources make them, through a WebSocket.
 #
 #     Tests/web/aria2.sh [HAUL]
 set -euo pipefail

@@ -11,6 +11,10 @@ import urllib.parse
 HOSTILE = '"><img src=x onerror=window.hacked=1><script>window.hacked=1</script>'
 
 
+# Paths below /second that have been asked for: each is found from the second request on.
+ASKED = set()
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
@@ -21,6 +25,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         parts = urllib.parse.urlsplit(self.path)
         query = urllib.parse.parse_qs(parts.query)
         if parts.path.startswith("/missing"):
+            return self.fail(404)
+        if parts.path.startswith("/second") and self.path not in ASKED:
+            ASKED.add(self.path)
             return self.fail(404)
         if parts.path.startswith("/bytes"):
             return self.tell(b"\x00\xff\x01")

@@ -68,6 +68,12 @@ extension Queue {
         }
     }
 
+    /// The control operation of a job that no worker has applied yet.
+    package func pendingOperation(of id: String) async throws(RedisError) -> ControlOperation? {
+        let text = try await requested([id])[0]
+        return text?.split(separator: " ").first.flatMap { ControlOperation(rawValue: String($0)) }
+    }
+
     /// Sets a field of the queue's settings; nil deletes it. The value is not checked.
     package func setSetting(_ name: String, to value: String?) async throws(RedisError) {
         if let value {

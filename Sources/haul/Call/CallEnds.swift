@@ -1,5 +1,6 @@
 import HaulBus
 import HaulContract
+import HaulRedis
 import HaulTerminal
 
 /// Waits for the ends of calls.
