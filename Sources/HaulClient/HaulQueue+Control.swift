@@ -2,7 +2,7 @@ import HaulBus
 import HaulRedis
 
 // Control operations are written to Redis, and take effect within 3 seconds, whatever the state of a job. An operation
-// for an unknown job is kept for an hour, because the push may arrive after it. docs/reference/ordering.md
+// for an unknown job is kept for a day, because the push may arrive after it. docs/reference/ordering.md
 // says what each of them does.
 extension HaulQueue {
     /// Pauses jobs. What they have downloaded is kept.

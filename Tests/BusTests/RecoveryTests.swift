@@ -387,6 +387,20 @@ import Testing
         #expect((all - 3_600_000...all).contains(left))
     }
 
+    @Test("a cancel of an element that no worker has taken is kept for a day, so a paused queue does not forget it")
+    func keptCancel() async throws {
+        let f = try await QueueFixture()
+        try await f.queue.setSetting("paused", to: "1")
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        try await f.queue.request(.cancelled, of: ["1"])
+        try await f.tick()
+        let left = try await f.redis.send(Command("PTTL", f.queue.keys.job("1"))).int ?? 0
+        #expect((82_800_000...86_400_000).contains(left))
+        try await f.queue.setSetting("paused", to: nil)
+        #expect(try await f.claim() == nil)
+        #expect(try await f.queue.job("1")?.state == .cancelled)
+    }
+
     @Test("ended jobs expire with their index entries, and only documented keys are left")
     func retention() async throws {
         let f = try await QueueFixture { $0.keepCompleted = .seconds(4) }

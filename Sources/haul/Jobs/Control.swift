@@ -9,7 +9,7 @@ struct Selection: ParsableArguments {
     @Argument(help: "Ids or whole URLs of jobs.", completion: Completer.jobs) var jobs: [String] = []
     @Flag(help: "All jobs in a state that the command applies to.") var all = false
     @OptionGroup var filter: FilterOptions
-    @Flag(help: "Accept unknown jobs: the operation applies if they are pushed within an hour.")
+    @Flag(help: "Accept unknown jobs: the operation applies if they are pushed within a day.")
     var waitFor = false
 
     func validate() throws {

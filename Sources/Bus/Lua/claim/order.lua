@@ -238,9 +238,10 @@ do
       if want == 'running' then
         revoke(c, id, job, operation_at)
       elseif operation_at >= tonumber(job.settled_until or 0) then
-        -- An operation may come before its job. A tombstone keeps it.
+        -- An operation may come before its job, or before a worker takes the job's element. A tombstone keeps it as long
+        -- as cancelled jobs are kept, and at least for an hour.
         set_want(c, id, job, want, operation_at)
-        call('PEXPIRE', job_key, 3600000)
+        call('PEXPIRE', job_key, integer_text(math.max(3600000, tonumber(c.retention and c.retention.cancelled) or 0)))
       end
     elseif state == 'running' then
       if want == 'running' then revoke(c, id, job, operation_at) else set_want(c, id, job, want, operation_at) end
