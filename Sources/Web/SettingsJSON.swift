@@ -30,7 +30,7 @@ enum SettingsJSON {
             if field == .base {
                 json.set(name, isOperator ? read.string : read.string.map(MaskedURL.text))
             } else {
-                defaults.set(name, json: isOperator || !secret.contains(name) ? value : masked(read))
+                defaults.set(name, json: isOperator ? value : secret.contains(name) ? masked(read) : maskingURLs(read))
             }
         }
         var limits = JSONObject()
@@ -60,6 +60,17 @@ enum SettingsJSON {
 
     private static func masked(_ value: JSON) -> String {
         (value.members ?? []).reduce(into: JSONObject()) { $0.set($1.name, "[masked]") }.text
+    }
+
+    /// A default as a viewer sees it: whatever field it belongs to, its URLs have no secrets.
+    private static func maskingURLs(_ value: JSON) -> String {
+        switch value {
+        case .string(let text): JSON.quoted(text.contains("://") ? MaskedURL.text(text) : text)
+        case .array(let elements): "[\(elements.map(maskingURLs).joined(separator: ","))]"
+        case .object(let members):
+            members.reduce(into: JSONObject()) { $0.set($1.name, json: maskingURLs($1.value)) }.text
+        default: value.text
+        }
     }
 
     /// A value to set; nil removes it.

@@ -279,14 +279,14 @@ import Testing
         }
     }
 
-    @Test("a viewer sees no values of default header fields and queries, and no secrets of the base")
+    @Test("a viewer sees no values of default header fields and queries, and no secrets of URLs among the settings")
     func maskedDefaults() async throws {
         let hash = PasswordHash(password: "p", cost: 4).text
         let accounts = try Accounts("v viewer \(hash)\no operator \(hash)")
         let fixture = try await WebFixture { $0.accounts = accounts }
         let path = "/api/queues/default/settings"
         let body = #"""
-            {"base":"http://me:planted@h/?planted","defaults":{"headers":{"X-Key":"planted"},"query":{"key":"planted"},"retries":2}}
+            {"base":"http://me:planted@h/?planted","defaults":{"headers":{"X-Key":"planted"},"query":{"key":"planted"},"retries":2,"notify":{"url":"https://me:planted@hooks.example/h?token=planted","secret":"billing","events":["failed"]}}}
             """#
         let operating = [(name: "authorization", value: "Basic bzpw")]
         let viewer = [(name: "authorization", value: "Basic djpw")]
@@ -296,6 +296,8 @@ import Testing
         #expect(viewed.status == 200 && !viewed.text.contains("planted"), "\(viewed.text)")
         #expect(viewed.json?.at("defaults", "headers", "X-Key")?.string == "[masked]")
         #expect(viewed.json?.at("defaults", "retries")?.integer == 2)
+        #expect(viewed.json?.at("defaults", "notify", "url")?.string == "https://hooks.example/h?[masked]")
+        #expect(viewed.json?.at("defaults", "notify", "events")?.text == #"["failed"]"#)
         let whole = await fixture.ask("GET", path, fields: operating)
         #expect(whole.json?.at("defaults", "headers", "X-Key")?.string == "planted")
     }
