@@ -52,4 +52,38 @@ import Testing
         #expect(try header("http://h.test/") == "a=5")
         #expect(throws: StoredCookie.Unreadable.self) { try StoredCookie(line: "no cookie") }
     }
+
+    @Test(
+        "a cookie for a part of an IP address is refused, and one for the whole address goes only there",
+        arguments: [
+            ("127.0.0.1", "127.9.0.1", ["0.1", ".0.1", "0.0.1"]),
+            ("[::ffff:10.0.0.1]", "[::ffff:10.9.0.1]", [".0.1]", "0.0.1]"]),
+        ])
+    func address(_ own: String, _ foreign: String, _ parts: [String]) throws {
+        let (own, foreign) = (try #require(WebURL("http://\(own)/a")), try #require(WebURL("http://\(foreign)/a")))
+        for part in parts {
+            #expect(StoredCookie(field: "a=1; Domain=\(part); Path=/", from: own, at: 1) == nil)
+            let read = try #require(try StoredCookie(line: ".\(part)\tTRUE\t/\tFALSE\t0\ta\t1"))
+            #expect(!read.isFor(own) && !read.isFor(foreign))
+        }
+        for attribute in ["", "; Domain=\(own.host)", "; Domain=.\(own.host)"] {
+            let cookie = try #require(StoredCookie(field: "a=1; Path=/\(attribute)", from: own, at: 1))
+            #expect(cookie.isFor(own) && !cookie.isFor(foreign))
+            #expect(cookie.line == "\(own.host)\tFALSE\t/\tFALSE\t0\ta\t1")
+        }
+        let read = try #require(try StoredCookie(line: ".\(own.host)\tTRUE\t/\tFALSE\t0\ta\t1"))
+        #expect(read.isFor(own) && !read.isFor(foreign))
+    }
+
+    @Test("a cookie for a domain is accepted from a host beneath it, but not for a top-level domain")
+    func domain() throws {
+        func isAccepted(_ domain: String, from host: String) throws -> Bool {
+            StoredCookie(field: "a=1; Domain=\(domain)", from: try #require(WebURL("http://\(host)/")), at: 1) != nil
+        }
+        #expect(try isAccepted("h.test", from: "www.h.test"))
+        #expect(try isAccepted("1.test", from: "0.0.1.test"))
+        #expect(try !isAccepted("test", from: "www.h.test"))
+        #expect(try !isAccepted("test.", from: "www.h.test."))
+        #expect(try !isAccepted("other.test", from: "www.h.test"))
+    }
 }

@@ -48,12 +48,13 @@ package struct StoredCookie: Sendable, Equatable {
         let attributes = Dictionary(
             parts.map { ($0[0].lowercased(), $0.count > 1 ? String($0[1]) : "") }, uniquingKeysWith: { $1 })
         let given = String((attributes["domain"] ?? "").lowercased().drop { $0 == "." })
-        // A cookie for a whole top-level domain would go to strangers.
-        guard given.isEmpty || given == url.host || given.contains(".") && url.host.hasSuffix("." + given) else {
-            return nil
-        }
+        // A cookie for a whole top-level domain would go to strangers. That domain may end with a dot.
+        guard
+            given.isEmpty || given == url.host
+                || given.dropLast().contains(".") && Self.isSubdomain(url.host, of: given)
+        else { return nil }
         (name, value) = (String(pair[0]), String(pair[1]))
-        (domain, isForSubdomains) = (given.isEmpty ? url.host : given, !given.isEmpty)
+        (domain, isForSubdomains) = (given.isEmpty ? url.host : given, !given.isEmpty && !Self.isAddress(url.host))
         let folder = url.path.lastIndex(of: "/").map { String(url.path[..<$0]) } ?? ""
         path = attributes["path"].flatMap { $0.hasPrefix("/") ? $0 : nil } ?? (folder.isEmpty ? "/" : folder)
         (isSecure, isHTTPOnly) = (attributes["secure"] != nil, attributes["httponly"] != nil)
@@ -85,10 +86,18 @@ package struct StoredCookie: Sendable, Equatable {
 
     /// Whether a request to `url` carries the cookie (RFC 6265 section 5.4).
     func isFor(_ url: WebURL) -> Bool {
-        guard url.host == domain || isForSubdomains && url.host.hasSuffix("." + domain) else { return false }
+        guard url.host == domain || isForSubdomains && Self.isSubdomain(url.host, of: domain) else { return false }
         guard !isSecure || url.scheme == "https" else { return false }
         let asked = url.path.isEmpty ? "/" : url.path
         return asked.hasPrefix(path)
             && (path.hasSuffix("/") || asked == path || asked.dropFirst(path.count).first == "/")
     }
+
+    /// Whether `host` is beneath `domain` (RFC 6265 section 5.1.3). An IP address is beneath no domain, because the
+    /// addresses that end with the same numbers have different owners.
+    private static func isSubdomain(_ host: String, of domain: String) -> Bool {
+        host.hasSuffix("." + domain) && !isAddress(host)
+    }
+
+    private static func isAddress(_ host: String) -> Bool { host.hasPrefix("[") || IPAddress(host) != nil }
 }
