@@ -17,6 +17,9 @@ def control(run):
             if ids and run.producing.is_set() and pick.random() < 0.5:
                 id = pick.choice(ids)
                 want = pick.choice(["paused", "paused", "cancelled"])
+                # A step that is cancelled could not be told from one that was lost.
+                if id in run.steps.parents:
+                    want = "paused"
                 job = run.ledger.jobs[id]
                 job.is_asked_for = True
                 if want == "cancelled":
