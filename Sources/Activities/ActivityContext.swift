@@ -26,6 +26,8 @@ package struct ActivityContext: Sendable {
     /// Takes the bodies of responses to requests and uploads; nil keeps them in memory.
     package var receiver: (any ResponseReceiver)?
     package var authentication = Authentication.atOnce
+    /// Sees each file before it gets its name; nil if the operator has set none.
+    package var gate: Gate?
 
     package init(
         store: any Store, engine: TransferEngine, hosts: HostLimits, connections: Int, connectTimeout: Duration,

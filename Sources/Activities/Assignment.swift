@@ -9,6 +9,8 @@ package struct Assignment: Sendable {
     package let token: String
     /// sha1 of the queue and the job's id, 40 hexadecimal digits.
     package let key: String
+    /// The job's id and the name of its queue; empty for a job of no queue.
+    package var (id, queue) = ("", "")
     package var resume: ResumePoint?
     package var completed: CompletedFile?
     /// The server's response when the job was completed before.

@@ -24,9 +24,12 @@ extension RetryPolicy {
     ) -> Verdict {
         let isRetryable =
             (isWebhook ? isRetryableForWebhook(failure) : isRetryable(failure)) && result.isRepeatable
-        // The bytes of a file that has changed are useless. An attempt below `min_speed` brings bytes all the time, and
+        // The bytes of a file that has changed are useless. A gate that fails may do so each time, although the file has
+        // arrived. An attempt below `min_speed` brings bytes all the time, and
         // would be repeated until the file is complete, however slow it is.
-        let countsBytes = failure.code != .remoteChanged && (failure.code != .tooSlow || isOvertime)
+        let countsBytes =
+            ![.remoteChanged, .gateFailed].contains(failure.code)
+            && (failure.code != .tooSlow || isOvertime)
         let isFurther = countsBytes && result.hasMadeProgress
         let attempt = isFurther ? 1 : failed + 1
         guard isRetryable, isFurther || attempt <= retries else { return .end(isRetryable: isRetryable) }

@@ -23,7 +23,7 @@ package enum RetryPolicy {
     package static func isRetryable(_ code: ErrorCode) -> Bool {
         switch code {
         case .dns, .connect, .tls, .proxy, .stalled, .incomplete, .badResponse, .tooSlow, .io, .localLimit,
-            .remoteChanged:
+            .remoteChanged, .gateFailed:
             true
         case .http(408), .http(423), .http(425), .http(429), .http(500), .http(502), .http(503), .http(504): true
         default: false

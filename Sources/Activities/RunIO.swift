@@ -23,6 +23,8 @@ package protocol RunHost: Sendable {
     func markSent() async -> Bool
     /// The file is durable under its final name.
     func recordCommit(took: Duration)
+    /// The gate has judged the file.
+    func recordGate(_ verdict: Gate.Verdict, took: Duration)
 }
 
 // The defaults, for commands that run without Redis: their lock lasts as long as their process.
@@ -33,6 +35,7 @@ extension RunHost {
     package func activityChanged() async {}
     package func markSent() async -> Bool { true }
     package func recordCommit(took: Duration) {}
+    package func recordGate(_ verdict: Gate.Verdict, took: Duration) {}
 }
 
 /// What an activity may do besides its own work while it runs.
@@ -57,6 +60,8 @@ package final class RunIO: Sendable {
     package func markSent() async -> Bool { await host.markSent() }
 
     package func recordCommit(took: Duration) { host.recordCommit(took: took) }
+
+    func recordGate(_ verdict: Gate.Verdict, took: Duration) { host.recordGate(verdict, took: took) }
 
     /// The run has opened a new partial file, or created an upload at a server. A run that has ended by the next pass
     /// over all runs need not report it, so that a short run costs no call.

@@ -53,6 +53,15 @@ public struct ErrorCode: RawRepresentable, Hashable, Sendable, Codable, CustomSt
     ///
     /// Choose another `path` or `if_exists`.
     public static let fileExists = ErrorCode(rawValue: "file_exists")
+    /// The gate of the worker (`--gate`) could not judge the file: it ended with another status than 0 and 1, took too
+    /// long, or could not be run. The job waits half a minute or more, and the gate sees the file again.
+    ///
+    /// Look at the command of `--gate` and at what it needs, such as a scanner that must run; then retry the job.
+    public static let gateFailed = ErrorCode(rawValue: "gate_failed")
+    /// The gate of the worker (`--gate`) refused the file. The message is the last line that its command wrote.
+    ///
+    /// Look at the message. If the gate is wrong, change it and retry the job, which fetches the file again.
+    public static let gateRefused = ErrorCode(rawValue: "gate_refused")
     /// The connection ended before the file was complete, or without TLS' close_notify where only that marks the end.
     /// The job continues from its offsets.
     ///

@@ -32,14 +32,15 @@ struct FileCommit: Sendable {
 
     enum End: Sendable {
         case ended(CommitOutcome)
-        /// By our own clock the lease may have expired, so Redis must be asked before the file gets its name.
+        /// By our own clock the lease may have expired, so Redis must be asked before the file gets its name. Or the
+        /// operator's gate must see it first.
         case unsure(Written)
     }
 
     let durability: Durability
     /// Writes all bytes to the file, and checks them. Blocks.
     let write: @Sendable () throws(TransferError) -> Written
-    /// Whether the lease is certainly valid.
+    /// Whether the lease is certainly valid, and there is no gate.
     let mayName: @Sendable () -> Bool
     /// Gives the file its name. Blocks.
     let name: @Sendable (Written) throws(TransferError) -> Named

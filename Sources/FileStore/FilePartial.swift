@@ -155,38 +155,77 @@ final class FilePartial: Partial {
 
     func commit(_ whole: WholeFile) async throws(TransferError) -> CommitOutcome {
         await opened?.output.waitForDigest()
-        let commit = fileCommit(of: whole.size) { () throws(TransferError) in
+        let commit = fileCommit(of: whole) { () throws(TransferError) in
             guard let opened = self.opened else { throw .cancelled }
             try opened.output.truncate(to: whole.size)
             return try self.check(whole, opened)
         }
-        return try await finish(commit, try await store.onDisk { () throws(TransferError) in try commit.run() })
+        return try await finish(commit, whole, try await store.onDisk { () throws(TransferError) in try commit.run() })
     }
 
     func put(_ bytes: [UInt8], _ whole: WholeFile) async throws(TransferError) -> CommitOutcome {
-        let commit = fileCommit(of: whole.size) { () throws(TransferError) in
+        let commit = fileCommit(of: whole) { () throws(TransferError) in
             let opened = try self.create(
                 try self.target(), total: whole.size, hashing: whole.checksum?.algorithm, with: bytes)
             return try self.check(whole, opened)
         }
-        return try await finish(commit, try await store.commits.run(commit))
+        return try await finish(commit, whole, try await store.commits.run(commit))
     }
 
     private func fileCommit(
-        of size: Int64, _ write: @escaping @Sendable () throws(TransferError) -> FileCommit.Written
+        of whole: WholeFile, _ write: @escaping @Sendable () throws(TransferError) -> FileCommit.Written
     ) -> FileCommit {
-        FileCommit(durability: store.options.durability, write: write, mayName: request.lease.isHeld) {
-            (file) throws(TransferError) in try self.name(file, size)
-        }
+        let (size, isGated, lease) = (whole.size, whole.gate != nil, request.lease)
+        return FileCommit(
+            durability: store.options.durability, write: write, mayName: { !isGated && lease.isHeld() },
+            name: { (file) throws(TransferError) in try self.name(file, size) })
     }
 
-    private func finish(_ commit: FileCommit, _ end: FileCommit.End) async throws(TransferError) -> CommitOutcome {
+    private func finish(
+        _ commit: FileCommit, _ whole: WholeFile, _ end: FileCommit.End
+    ) async throws(TransferError) -> CommitOutcome {
         switch end {
         case .ended(let outcome): return outcome
         case .unsure(let written):
+            if let gate = whole.gate {
+                do throws(TransferError) { try await pass(gate, written) } catch {
+                    guard case .failed(let failure) = error, failure.code == .gateRefused else { throw error }
+                    // A run that has taken the file over has given it another name, and may be reading it.
+                    guard await request.lease.confirm() else { return .fenced }
+                    await unlinkHidden()
+                    throw error
+                }
+            }
             guard await request.lease.confirm() else { return .fenced }
             return try await store.onDisk { () throws(TransferError) in try commit.finish(written) }
         }
+    }
+
+    /// Lets the operator's gate see the file.
+    private func pass(
+        _ gate: @Sendable (GatedFile) async throws(TransferError) -> Void, _ written: FileCommit.Written
+    ) async throws(TransferError) {
+        guard let opened else { throw .cancelled }
+        let (target, root) = (opened.target, store.root)
+        // The gate gets a descriptor of its own, which cannot write and has its own position.
+        let (descriptor, full) = try await store.onDisk { () throws(TransferError) in
+            let descriptor = Glibc.open("/proc/self/fd/\(opened.output.descriptor)", O_RDONLY | O_CLOEXEC)
+            guard descriptor >= 0 else { throw TransferError(file: "the file cannot be read for the gate", errno) }
+            let resolved = realpath(root, nil)
+            defer { free(resolved) }
+            return (descriptor, resolved.map { String(cString: $0) } ?? root)
+        }
+        defer { close(descriptor) }
+        try await gate(
+            GatedFile(
+                name: target.path, checksum: written.checksum,
+                contents: .file(
+                    descriptor: descriptor, path: "\(full)/\(target.folder)\(opened.hidden.name)", root: full)))
+    }
+
+    private func unlinkHidden() async {
+        guard let hidden = opened?.hidden else { return }
+        await store.diskWriter.blocking.run { hidden.directory.unlink(hidden.name) }
     }
 
     /// Compares the file with what it must be, and sets its attributes. Blocks.

@@ -63,7 +63,12 @@ extension Metric {
     package static let checkpointDuration = histogram(
         "haul_checkpoint_duration_seconds", help: "The time to write the bytes of a checkpoint to the disk.")
     package static let commitDuration = histogram(
-        "haul_commit_duration_seconds", help: "From the last byte of a file until it is durable under its name.")
+        "haul_commit_duration_seconds",
+        help: "From the last byte of a file until it is durable under its name, without the gate.")
+    package static let gateDuration = histogram(
+        "haul_gate_duration_seconds", by: "queue", "result", buckets: jobDurations,
+        help: "The command of --gate, by its result: \"accepted\", \"refused\" or \"failed\". The time that a file "
+            + "waits for its turn does not count.")
     package static let loopDelay = histogram(
         "haul_loop_delay_seconds", by: "loop",
         help: "How long work waits before a loop starts it: \"transfers\", \"redis\", and Swift's "
@@ -100,7 +105,8 @@ extension Metric {
         runDuration, fenced, receivedBytes, sentBytes, refetchedBytes, transfers, connections, connectionsWaiting,
         hostBackoffs,
         hostsBackedOff, hostConnectionLimit, claimDuration, settleDuration, tickDuration, checkpointDuration,
-        commitDuration, loopDelay, redisRoundTrips, redisConnects, redisFailures, lastTick, storeFree, storeSize,
+        commitDuration, gateDuration, loopDelay, redisRoundTrips, redisConnects, redisFailures, lastTick, storeFree,
+        storeSize,
         poolBytes, processCPU, processMemory, processDescriptors, processDescriptorLimit, processStart,
     ]
 }

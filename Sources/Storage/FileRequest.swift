@@ -20,6 +20,9 @@ package struct FileRequest: Sendable {
     /// The file that the job finished before.
     package let completed: CompletedFile?
     package let lease: RunLease
+    /// The file is going to pass the operator's gate. So a store must not give its name by the same step that makes it
+    /// whole.
+    package var isGated = false
 
     package init(
         key: String, run: String, isNew: Bool, path: String?, ifExists: Job.IfExists, completed: CompletedFile?,

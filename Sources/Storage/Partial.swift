@@ -91,6 +91,9 @@ package struct WholeFile: Sendable {
     package let authority: String
     /// The date of HTTP that the server sent (RFC 9110 section 5.6.7).
     package let lastModified: String?
+    /// Called once the file is verified and before it gets its name. Throws if it must not get one. nil: there is no
+    /// gate.
+    package var gate: (@Sendable (GatedFile) async throws(TransferError) -> Void)?
 
     package init(size: Int64, checksum: Job.Checksum?, authority: String, lastModified: String?) {
         (self.size, self.checksum, self.authority, self.lastModified) = (size, checksum, authority, lastModified)
@@ -123,4 +126,29 @@ package struct StoredFile: Sendable {
             file, bytes, identity, modified, checksum
         )
     }
+}
+
+/// A whole file that has no name yet, as the operator's gate sees it.
+package struct GatedFile: Sendable {
+    /// Calls its argument with piece after piece, until it returns false or no bytes are left.
+    package typealias Stream =
+        @Sendable (_ consume: @escaping @Sendable ([UInt8]) async -> Bool) async throws(TransferError) -> Void
+
+    package enum Contents: Sendable {
+        /// The file is open for reading, and has this path until it gets its name. `root` is the store's directory.
+        case file(descriptor: Int32, path: String, root: String)
+        case stream(Stream)
+    }
+
+    /// The path in the store that the file is going to have, unless it turns out to be taken.
+    package let name: String
+    /// `algorithm:hex` if one was required and found right.
+    package let checksum: String?
+    package let contents: Contents
+
+    package init(name: String, checksum: String?, contents: Contents) {
+        (self.name, self.checksum, self.contents) = (name, checksum, contents)
+    }
+
+    package var descriptor: Int32? { if case .file(let descriptor, _, _) = contents { descriptor } else { nil } }
 }

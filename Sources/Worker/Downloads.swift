@@ -33,6 +33,7 @@ final class Downloads: Sendable {
         context.maxFileSize = configuration.maxFileSize
         context.speedWindow = configuration.speedWindow
         context.webhookKeys = (try? Self.webhookKeys(configuration)) ?? [:]
+        context.gate = configuration.gateSettings.map(Gate.init)
         state = Mutex(State(context: context, configuration: configuration))
     }
 
@@ -67,6 +68,9 @@ final class Downloads: Sendable {
             state.context.connections = new.connections
             state.context.maxFileSize = new.maxFileSize
             state.context.webhookKeys = keys
+            if state.context.gate?.settings != new.gateSettings {
+                state.context.gate = new.gateSettings.map(Gate.init)
+            }
             let limit = state.context.limit
             if limit == nil || new.limitRate == nil {
                 state.context.limit = new.limitRate.map { TokenBucket(bytesPerSecond: $0) }

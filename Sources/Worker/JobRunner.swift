@@ -113,6 +113,7 @@ struct JobRunner: Sendable {
         var assignment = Assignment(
             job: job, token: claim.run.token, key: PartialKey.of(claim.run.id, in: queueServer.queue.name),
             clock: claim.clock)
+        (assignment.id, assignment.queue) = (claim.run.id, "\(queueServer.queue.name)")
         (assignment.resume, assignment.completed) = (claim.resume, claim.completed)
         (assignment.storedResponse, assignment.wasSent) = (claim.storedResponse, claim.wasSent)
         (assignment.isNew, assignment.isSettled) = (claim.previous == nil, claim.previous == .completed)

@@ -72,6 +72,11 @@ final class QueueMetrics: Sendable {
         counter.increment()
     }
 
+    /// A gate has judged a file. A worker without a gate has no such metric.
+    func judged(_ result: String, took: Duration) {
+        CoreMetrics.Timer(.gateDuration, [("queue", queue), ("result", result)], in: registry).record(took)
+    }
+
     func recordTickStart() { tickTimes.withLock { $0.started = .now } }
 
     func recordTickReply() { tickTimes.withLock { $0.replied = .now } }

@@ -79,6 +79,8 @@ final class RunningJob: RunHost {
 
     func recordCommit(took: Duration) { queueServer.metrics.commits.record(took) }
 
+    func recordGate(_ verdict: Gate.Verdict, took: Duration) { queueServer.metrics.judged(verdict.name, took: took) }
+
     // MARK: Reports to Redis
 
     func announce(_ event: Announcement) { pendingReport.withLock { $0.announce(event) } }

@@ -11,6 +11,7 @@ extension WorkerConfiguration {
         result.certificateAuthorities = new.certificateAuthorities
         result.clientCertificate = new.clientCertificate
         result.webhookSecrets = new.webhookSecrets
+        (result.gate, result.gateLimit, result.gateTimeout) = (new.gate, new.gateLimit, new.gateTimeout)
         return result
     }
 
@@ -27,7 +28,7 @@ extension WorkerConfiguration {
         "queues": "queue", "fileMode": "file-mode", "keepsRemoteTime": "remote-time", "addressPolicy": "allow-address",
         "policy": "lease", "graceTime": "grace", "settleReplicas": "settle-replicas", "limitRate": "limit-rate",
         "certificateAuthorities": "ca", "clientCertificate": "client-cert", "webhookSecrets": "webhook-secret",
-        "maxFileSize": "max-file-size",
+        "maxFileSize": "max-file-size", "gateLimit": "gate-limit", "gateTimeout": "gate-timeout",
         "bucket": "store", "storeMemory": "store-memory", "uploadFrom": "upload-from",
         "forbidsOverwrite": "no-overwrite",
         "minFree": "keep-free", "connectionsPerHost": "connections-per-host", "exportsQueues": "export-queues",

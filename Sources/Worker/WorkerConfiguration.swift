@@ -1,3 +1,4 @@
+import HaulActivities
 package import HaulBus
 package import HaulContract
 package import HaulFileStore
@@ -50,6 +51,13 @@ package struct WorkerConfiguration: Sendable {
     package var maxFileSize: Int64?
     /// The seconds over which `min_speed` is measured. No option sets it.
     package var speedWindow = 30.0
+    /// A command of the shell that sees each downloaded file before it gets its name; nil: files are not examined.
+    package var gate: String?
+    /// Commands of the gate at once.
+    package var gateLimit = 4
+    package var gateTimeout: Duration = .seconds(300)
+    /// `Gate.Settings.retryAfter`. No option sets it.
+    package var gateRetryAfter: Duration = .seconds(30)
     /// Bytes of the disk that downloads leave free.
     package var minFree = Stores.minFree
     /// The maximum number of connections for one file, unless its job says otherwise.
@@ -72,6 +80,17 @@ package struct WorkerConfiguration: Sendable {
     package init(redis: RedisURL, bucket: BucketAddress, name: String) {
         self.init(redis: redis, root: "", name: name)
         self.bucket = bucket
+    }
+}
+
+extension WorkerConfiguration {
+    var gateSettings: Gate.Settings? {
+        gate.map { command in
+            var settings = Gate.Settings(command: command)
+            (settings.limit, settings.timeout) = (gateLimit, gateTimeout)
+            settings.retryAfter = gateRetryAfter
+            return settings
+        }
     }
 }
 

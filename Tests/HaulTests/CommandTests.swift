@@ -50,6 +50,11 @@ struct CommandBench {
             (["worker", "--root", "/tmp", "--queue", "a:x/=2", "--queue", "b"], "could reach x/, the folder of a"),
             (["worker", "--root", "/tmp", "--queue", "a:x/y/", "--queue", "b:x/"], "is beneath x/, the folder of b"),
             (["worker", "--root", "/tmp", "--file-mode", "0888"], "--file-mode"),
+            (["worker", "--root", "/tmp", "--gate", " "], "--gate must be a command of the shell"),
+            (
+                ["worker", "--root", "/tmp", "--gate", "true", "--gate-limit", "0"],
+                "--gate-limit must be from 1 to 256"
+            ),
             (["worker", "--root", "/tmp", "--proxy", "ftp://h"], "socks5h"),
             (["get", "http://127.0.0.1:1/", "-o", bench.root.path + "/", "--proxy", "socks9://h"], "socks5h"),
             (["worker", "--root", "/tmp", "--file-mode", "4755"], "--file-mode"),

@@ -38,9 +38,13 @@ import Testing
         let gate = Latch()
         let policy: Policy
         let kind: Kind
+        /// The gates of the workers that are stopped, and of the one that takes over; nil if they have none.
+        let gates: (first: String, second: String)?
 
-        init(_ policy: Policy, _ kind: Kind, isLinkless: Bool = false) async throws {
-            (self.policy, self.kind) = (policy, kind)
+        init(
+            _ policy: Policy, _ kind: Kind, isLinkless: Bool = false, gates: (first: String, second: String)? = nil
+        ) async throws {
+            (self.policy, self.kind, self.gates) = (policy, kind, gates)
             server = try await RedisServer()
             steps = try await CommitSteps()
             origin = try OriginServer { [isNew, gate] request in
@@ -72,6 +76,7 @@ import Testing
                     "worker", "--root", root.path, "--name", name, "--allow-address", "127.0.0.0/8", "--lease", "2",
                     "--redis", server.url, "--slots", "16", "--connections", "1",
                 ] + queues.flatMap { ["--queue", "q\($0)"] }
+                + (gates.map { ["--gate", name == "two" ? $0.second : $0.first] } ?? [])
             return try mount?.start("haul", arguments, environment: environment)
                 ?? ChildProcess("haul", arguments, environment: environment)
         }
@@ -240,6 +245,54 @@ import Testing
         arguments: [(Policy.overwrite, Kind.small), (.rename, .small), (.reuse, .continued), (.fail, .changed)])
     func killedOnFuse(_ policy: Policy, _ kind: Kind) async throws {
         try await expectNeitherLostNorDoubled(try await Bench(policy, kind, isLinkless: true), .lockedRenames)
+    }
+
+    @Test(
+        "a worker that is killed before any step has named no file that its gate has not accepted",
+        arguments: [
+            (Place.links, Kind.small), (.links, .continued), (.exclusiveRenames, .small),
+            (.exclusiveRenames, .continued),
+        ])
+    func killedWithGate(_ place: Place, _ kind: Kind) async throws {
+        let notes = TemporaryDirectory()
+        let bench = try await Bench(
+            .reuse, kind,
+            gates: (
+                "echo $GATE_QUEUE >>\(notes.file("accepted"))",
+                "echo $GATE_QUEUE >>\(notes.file("refused")); echo no; exit 1"
+            ))
+        let deniesLinks = place == .exclusiveRenames
+        let met = try await bench.meet(SIGKILL, deniesLinks: deniesLinks)
+        #expect(met.count >= 4, "a commit has at least four steps")
+        let second = try bench.startSecond(deniesLinks)
+        func has(_ name: String, _ step: Int) -> Bool {
+            String(decoding: notes.contents(name) ?? [], as: UTF8.self).split(separator: "\n").contains("q\(step)")
+        }
+        var (named, refused) = (0, 0)
+        for (step, _) in met {
+            try await eventually("step \(step) to end", within: .seconds(60), every: .milliseconds(50)) {
+                ["completed", "failed"].contains(try await bench.state(step))
+            }
+            if try await bench.state(step) == "completed" {
+                #expect(has("accepted", step) && !has("refused", step), "step \(step)")
+                bench.expectOne(step)
+                named += 1
+            } else {
+                // Redis may not know of a file that the first worker has named, so that it is fetched again.
+                let isNamed = !bench.visible(step).isEmpty
+                #expect(has("refused", step) && (!isNamed || has("accepted", step)), "step \(step)")
+                if isNamed {
+                    bench.expectOne(step)
+                    named += 1
+                    continue
+                }
+                #expect(try await bench.server.cli("HGET", "haul:{q\(step)}:job:j", "error") == "gate_refused")
+                refused += 1
+            }
+            try await eventually("hidden files to be removed", every: .milliseconds(50)) { bench.hidden(step).isEmpty }
+        }
+        #expect(named > 0 && refused > 0, "\(named) named, \(refused) refused")
+        try await bench.end([second])
     }
 
     private func expectNeitherLostNorDoubled(_ bench: Bench, _ place: Place) async throws {

@@ -16,7 +16,8 @@ import Testing
         }
         var options = 0
         for (page, command) in try Self.commands() {
-            let words = command.split(separator: " ").dropFirst().map(String.init)
+            // A quoted argument may be a command with options of its own.
+            let words = command.replacing(/'[^']*'/, with: "''").split(separator: " ").dropFirst().map(String.init)
             var path: [String] = []
             var text = try await help([]) ?? ""
             for word in words.prefix(2) where !word.hasPrefix("-") {

@@ -182,7 +182,9 @@ class Worker(Process):
         environment |= {"LD_PRELOAD": shim, "CHAOS_CLOCK": self.clock} if shim else {}
         super().__init__(
             [*place.prefix, haul, "worker", "--redis", redis, *place.options(number), "--name", name,
-             "--slots", str(slots), "--lease", str(lease), "--allow-address", "127.0.0.0/8"],
+             "--slots", str(slots), "--lease", str(lease), "--allow-address", "127.0.0.0/8",
+             # Some workers are killed while their gate runs.
+             *(["--gate", "sleep 0.2", "--gate-limit", "8"] if number % 4 == 0 else [])],
             os.path.join(directory, name + ".log"), env=environment)
 
     def set_clock(self, seconds):

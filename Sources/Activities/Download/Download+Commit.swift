@@ -11,7 +11,7 @@ extension Download {
         try check(total)
         try await assignment.existing?.checkReplacement(by: generation.partial)
         let begun = ContinuousClock.now
-        return end(try await generation.partial.commit(whole(total, generation.entity)), of: generation, since: begun)
+        return end(try await generation.partial.commit(whole(total, generation)), of: generation, since: begun)
     }
 
     /// The same for a small file that is still in memory. Several of them may be committed as a group.
@@ -20,7 +20,7 @@ extension Download {
         try check(total)
         let begun = ContinuousClock.now
         return end(
-            try await generation.partial.put(bytes, whole(total, generation.entity)), of: generation, since: begun)
+            try await generation.partial.put(bytes, whole(total, generation)), of: generation, since: begun)
     }
 
     private func check(_ total: Int64) throws(TransferError) {
@@ -30,11 +30,30 @@ extension Download {
         if let limit = sizeLimit, total > limit { throw .failed(tooLarge(limit)) }
     }
 
-    private func whole(_ total: Int64, _ entity: Entity) -> WholeFile {
-        WholeFile(
-            size: total, checksum: expectedDigest(of: entity),
+    private func whole(_ total: Int64, _ generation: Generation) -> WholeFile {
+        var file = WholeFile(
+            size: total, checksum: expectedDigest(of: generation.entity),
             authority: job.checksum == nil ? "the server" : "the job",
-            lastModified: entity.lastModified)
+            lastModified: generation.entity.lastModified)
+        if let gate = context.gate {
+            let url = String(generation.source.prefix { $0 != "?" })
+            let subject = Gate.Subject(id: assignment.id, queue: assignment.queue, url: url, bytes: total)
+            file.gate = { [self] (file) throws(TransferError) in try await pass(gate, file, subject) }
+        }
+        return file
+    }
+
+    private func pass(_ gate: Gate, _ file: GatedFile, _ subject: Gate.Subject) async throws(TransferError) {
+        io.trace?("the gate examines the file")
+        let (verdict, took) = try await gate.judge(file, subject)
+        state.withLock { $0.gated = took }
+        io.recordGate(verdict, took: took)
+        switch verdict {
+        case .accepted: break
+        case .refused(let words): throw TransferError(.gateRefused, words)
+        case .failed(let why):
+            throw .failed(Failure(.gateFailed, why, retryAfter: gate.settings.retryAfter))
+        }
     }
 
     private func end(
@@ -44,8 +63,8 @@ extension Download {
         case .fenced: return .fenced
         case .storeIsGone: return .parked(context.store.waitsFor)
         case .stored(let file):
-            io.recordCommit(took: .now - begun)
-            let seconds = state.withLock { $0.received.seconds }
+            let (seconds, gated) = state.withLock { ($0.received.seconds, $0.gated) }
+            io.recordCommit(took: .now - begun - gated)
             return .completed(
                 record(file, generation.entity, generation.source), seconds: seconds, unchanged: false)
         }

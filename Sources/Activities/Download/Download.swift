@@ -29,6 +29,8 @@ package final class Download: Activity, RunRemainder {
         var completeness = Completeness.length
         /// For a finished file that is reused: what an earlier run has left to prove that the file is the job's own.
         var proof: PartialLocation?
+        /// How long the gate took, which is no part of the commit.
+        var gated = Duration.zero
     }
 
     /// The maximum number of new generations in one run of a job with one URL; each further URL allows one more. If
@@ -242,7 +244,11 @@ package final class Download: Activity, RunRemainder {
     // MARK: Used by the extensions
 
     /// The job and the run, as the store needs them.
-    var file: FileRequest { assignment.file(under: io.lease) }
+    var file: FileRequest {
+        var request = assignment.file(under: io.lease)
+        request.isGated = context.gate != nil
+        return request
+    }
 
     /// Waits until the host may have one more connection. False if the task was cancelled meanwhile.
     func enter(_ host: String) async -> Bool { await io.waitForHost { await context.hosts.enter(host) } }

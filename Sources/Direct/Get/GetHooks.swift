@@ -1,4 +1,3 @@
-import Glibc
 import HaulExecutors
 import HaulTerminal
 import Synchronization
@@ -36,35 +35,10 @@ final class GetHooks: Sendable {
 
     /// Returns the exit status; 128 and the number of the signal that ended it.
     private static func run(_ command: String, _ input: String) -> Int32 {
-        var ends: [Int32] = [-1, -1]
-        guard pipe(&ends) == 0 else { return 126 }
-        for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
-        var actions = posix_spawn_file_actions_t()
-        posix_spawn_file_actions_init(&actions)
-        defer { posix_spawn_file_actions_destroy(&actions) }
-        posix_spawn_file_actions_adddup2(&actions, ends[0], STDIN_FILENO)
-        // Standard output may be JSON for a program.
-        posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO)
-        var attributes = posix_spawnattr_t()
-        posix_spawnattr_init(&attributes)
-        defer { posix_spawnattr_destroy(&attributes) }
-        // This process ignores failed writes, and a shell would inherit that.
-        var signals = sigset_t()
-        sigemptyset(&signals)
-        sigaddset(&signals, SIGPIPE)
-        posix_spawnattr_setsigdefault(&attributes, &signals)
-        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGDEF))
-        let words: [String] = ["/bin/sh", "-c", command]
-        var arguments: [UnsafeMutablePointer<CChar>?] = words.map { strdup($0) } + [nil]
-        defer { for argument in arguments { free(argument) } }
-        var process: pid_t = 0
-        let code = posix_spawn(&process, "/bin/sh", &actions, &attributes, &arguments, environ)
-        close(ends[0])
-        if code == 0 { _ = input.withCString { write(ends[1], $0, strlen($0)) } }
-        close(ends[1])
-        guard code == 0 else { return 127 }
-        var status: Int32 = 0
-        while waitpid(process, &status, 0) < 0, errno == EINTR {}
-        return status & 0x7F == 0 ? status >> 8 & 0xFF : 128 + status & 0x7F
+        guard let command = try? ShellCommand(command) else { return 127 }
+        _ = command.write(Array(input.utf8))
+        command.closeInput()
+        guard case .exited(let status) = command.wait() else { return 127 }
+        return status
     }
 }

@@ -13,10 +13,18 @@ extension ObjectPartial {
             let first = state.storeState.formula.range(of: 1)
             return (state.storeState.upload == nil && whole.size <= first.upperBound, state.isAssembled)
         }
-        if !isSingle, !isAssembled { try await uploadRest(whole.size) }
+        if isSingle { return try await commitAtOnce(whole) }
+        if !isAssembled { try await uploadRest(whole.size) }
+        guard let gate = whole.gate else {
+            return try await ignoringCancellation { () throws(TransferError) in try await self.complete(whole) }
+        }
+        // The gate ends at once with its task, unlike the steps around it.
+        let verified = try await ignoringCancellation { () throws(TransferError) in
+            try await self.completeHidden(whole)
+        }
+        guard let verified, try await passes(gate, verified, whole.size) else { return .fenced }
         return try await ignoringCancellation { () throws(TransferError) in
-            if isSingle { return try await self.commitAtOnce(whole) }
-            return try await self.complete(whole)
+            try await self.copyToName(verified, whole)
         }
     }
 
@@ -25,10 +33,10 @@ extension ObjectPartial {
 
     /// Runs `body`, and cancels it only `grace` after this task was cancelled. A request that gives the final name
     /// would otherwise be cut off, and the object would exist while its job counts as stopped.
-    func ignoringCancellation(
-        _ body: @escaping @Sendable () async throws(TransferError) -> CommitOutcome
-    ) async throws(TransferError) -> CommitOutcome {
-        let task = Task(executorPreference: client.engine.executor) { () -> Result<CommitOutcome, TransferError> in
+    func ignoringCancellation<T: Sendable>(
+        _ body: @escaping @Sendable () async throws(TransferError) -> T
+    ) async throws(TransferError) -> T {
+        let task = Task(executorPreference: client.engine.executor) { () -> Result<T, TransferError> in
             do throws(TransferError) { return .success(try await body()) } catch { return .failure(error) }
         }
         let result = await withTaskCancellationHandler {
@@ -47,19 +55,53 @@ extension ObjectPartial {
     private func commitAtOnce(_ whole: WholeFile) async throws(TransferError) -> CommitOutcome {
         guard whole.size > 0 else {
             let nothing = RequestMemory([])
-            let checksum = try await judge(nothing.bytes, whole, keeping: nothing)
-            return try await putInOneRequest(nothing, whole, checksum: checksum)
+            return try await verifyAndPut(nothing, whole)
         }
         let buffer = try await buffer(for: 1)
         try await fill(buffer, 0..<whole.size)
-        let body = buffer.body(0..<whole.size)
-        let checksum = try await judge(body.bytes, whole, keeping: body)
-        let hasHidden = state.withLock { $0.hasHidden }
-        if hasHidden, try await !isStillOwner() { return .fenced }
-        let outcome = try await putInOneRequest(body, whole, checksum: checksum)
+        let outcome = try await verifyAndPut(buffer.body(0..<whole.size), whole)
         state.withLock { $0.buffers[1] = nil }
         store.memory.release(buffer.reservation)
         return outcome
+    }
+
+    /// Verifies bytes that are all in memory, and puts them as an object under its final name.
+    func verifyAndPut(_ body: RequestMemory, _ whole: WholeFile) async throws(TransferError) -> CommitOutcome {
+        let checksum = try await judge(body.bytes, whole, keeping: body)
+        if let gate = whole.gate {
+            let isPassed = try await passes(gate, checksum) { (consume) throws(TransferError) in
+                for start in stride(from: 0, to: body.bytes.count, by: 1 << 20) {
+                    let end = min(body.bytes.count, start + 1 << 20)
+                    guard await consume(Array(body.bytes[start..<end])) else { return }
+                }
+            }
+            guard isPassed else { return .fenced }
+        }
+        return try await ignoringCancellation { () throws(TransferError) in
+            if self.state.withLock({ $0.hasHidden }), try await !self.isStillOwner() { return .fenced }
+            return try await self.putInOneRequest(body, whole, checksum: checksum)
+        }
+    }
+
+    /// Lets the operator's gate see the bytes that `send` sends. False if another run has the job.
+    ///
+    /// - Throws: What the gate throws. If it refuses the file, the partial file is discarded first.
+    func passes(
+        _ gate: @Sendable (GatedFile) async throws(TransferError) -> Void, _ checksum: String?,
+        _ send: @escaping GatedFile.Stream
+    ) async throws(TransferError) -> Bool {
+        let name = state.withLock { $0.name.path }
+        do throws(TransferError) {
+            try await gate(GatedFile(name: name, checksum: checksum, contents: .stream(send)))
+            return true
+        } catch {
+            guard case .failed(let failure) = error, failure.code == .gateRefused else { throw error }
+            // A run that has taken over the hidden objects goes on with them.
+            guard await mayName() else { return false }
+            if state.withLock({ $0.hasHidden }), try await !isStillOwner() { return false }
+            await discard(soon: false)
+            throw error
+        }
     }
 
     func isStillOwner() async throws(TransferError) -> Bool {

@@ -27,44 +27,76 @@ extension ObjectPartial {
     }
 
     func complete(_ whole: WholeFile) async throws(TransferError) -> CommitOutcome {
-        let (upload, key, isHidden) = state.withLock { state in
-            (state.storeState.upload ?? "", client.address.key(self.uploadKey(state)), state.storeState.isHidden)
-        }
-        var checksum: String?
-        var isJudged = whole.checksum == nil
-        if let wanted = whole.checksum, let digest = state.withLock({ $0.digest?.result(of: whole.size) }) {
-            guard digest == wanted.digest else { throw await mismatch(digest, whole) }
-            (checksum, isJudged) = ("\(wanted.algorithm.rawValue):\(digest)", true)
-        }
+        guard state.withLock({ $0.storeState.isHidden }) else { return try await completeUnderName(whole) }
+        guard let verified = try await completeHidden(whole) else { return .fenced }
+        return try await copyToName(verified, whole)
+    }
+
+    private func completeUnderName(_ whole: WholeFile) async throws(TransferError) -> CommitOutcome {
+        let (upload, name) = state.withLock { ($0.storeState.upload ?? "", $0.name) }
+        let key = client.address.key(state.withLock { self.uploadKey($0) })
+        let checksum = try await verifiedChecksum(whole)
         guard await mayName() else { return .fenced }
         guard try await isStillOwner() else { return .fenced }
-        if !isHidden {
-            let name = state.withLock { $0.name }
-            let naming: Naming
-            do throws(TransferError) {
-                naming = try await claiming(name) { (claim) throws(TransferError) in
-                    try await self.assemble(upload, key, whole.size, name, claim)
-                }
-            } catch {
-                if case .failed(let failure) = error, failure.code == .fileExists { await discard(soon: false) }
-                throw error
+        let naming: Naming
+        do throws(TransferError) {
+            naming = try await claiming(name) { (claim) throws(TransferError) in
+                try await self.assemble(upload, key, whole.size, name, claim)
             }
-            switch naming {
-            case .placed(let head): return stored(head, checksum: checksum)
-            case .fenced: return .fenced
-            case .renumber: throw await taken()
-            }
+        } catch {
+            if case .failed(let failure) = error, failure.code == .fileExists { await discard(soon: false) }
+            throw error
         }
+        switch naming {
+        case .placed(let head): return stored(head, checksum: checksum)
+        case .fenced: return .fenced
+        case .renumber: throw await taken()
+        }
+    }
+
+    /// The digest of the bytes that have arrived in order; nil if none is required, or if they did not.
+    ///
+    /// - Throws: `checksum_mismatch`. The partial file is discarded first.
+    private func verifiedChecksum(_ whole: WholeFile) async throws(TransferError) -> String? {
+        guard let wanted = whole.checksum, let digest = state.withLock({ $0.digest?.result(of: whole.size) }) else {
+            return nil
+        }
+        guard digest == wanted.digest else { throw await mismatch(digest, whole) }
+        return "\(wanted.algorithm.rawValue):\(digest)"
+    }
+
+    /// A whole and verified object that has no name yet.
+    struct HiddenObject: Sendable {
+        let key: String
+        let checksum: String?
+    }
+
+    /// Completes the upload under its hidden key, and verifies the object. nil if another run has the job.
+    func completeHidden(_ whole: WholeFile) async throws(TransferError) -> HiddenObject? {
+        let upload = state.withLock { $0.storeState.upload ?? "" }
+        let key = client.address.key(state.withLock { self.uploadKey($0) })
+        var checksum = try await verifiedChecksum(whole)
+        guard await mayName() else { return nil }
+        guard try await isStillOwner() else { return nil }
         if !state.withLock({ $0.isAssembled }) {
-            guard case .placed = try await assemble(upload, key, whole.size, nil, nil) else { return .fenced }
+            guard case .placed = try await assemble(upload, key, whole.size, nil, nil) else { return nil }
             state.withLock { $0.isAssembled = true }
         }
-        if !isJudged, let wanted = whole.checksum {
+        if checksum == nil, let wanted = whole.checksum {
             let digest = try await readBack(key, wanted.algorithm, whole.size)
             guard digest == wanted.digest else { throw await mismatch(digest, whole) }
             checksum = "\(wanted.algorithm.rawValue):\(digest)"
         }
-        return try await copyToName(key, whole, checksum: checksum)
+        return HiddenObject(key: key, checksum: checksum)
+    }
+
+    /// Lets the operator's gate see the object. False if another run has the job.
+    func passes(
+        _ gate: @Sendable (GatedFile) async throws(TransferError) -> Void, _ object: HiddenObject, _ size: Int64
+    ) async throws(TransferError) -> Bool {
+        try await passes(gate, object.checksum) { (consume) throws(TransferError) in
+            try await self.read(object.key, size) { bytes, _ in await consume(bytes) }
+        }
     }
 
     /// Ceph locks an upload for ten minutes if its gateway dies during the completion. A wait costs less than fetching
@@ -201,6 +233,17 @@ extension ObjectPartial {
         _ key: String, _ algorithm: Job.Checksum.Algorithm, _ size: Int64
     ) async throws(TransferError) -> String {
         let digest = InOrderDigest(algorithm)
+        try await read(key, size) { bytes, start in
+            await self.store.threads.run { bytes.withUnsafeBytes { digest.update($0, at: start) } }
+            return true
+        }
+        return digest.result(of: size) ?? ""
+    }
+
+    /// Reads an object in pieces, until `consume` returns false.
+    private func read(
+        _ key: String, _ size: Int64, _ consume: @Sendable ([UInt8], _ start: Int64) async -> Bool
+    ) async throws(TransferError) {
         let step: Int64 = 8 << 20
         for start in stride(from: Int64(0), to: size, by: Int(step)) {
             let memory = try await reserve(Int(step))
@@ -214,9 +257,8 @@ extension ObjectPartial {
             guard let bytes, Int64(bytes.count) == end - start else {
                 throw await damaged("the object cannot be read back")
             }
-            await store.threads.run { bytes.withUnsafeBytes { digest.update($0, at: start) } }
+            guard await consume(bytes, start) else { return }
         }
-        return digest.result(of: size) ?? ""
     }
 
     /// Memory for bytes that are read back. Polls for as long as there is none.
@@ -232,9 +274,8 @@ extension ObjectPartial {
 
     /// Copies the verified object to its final name, on the server. An upload of copied parts does that: its completion
     /// can have a condition, and its abort is a fence.
-    private func copyToName(
-        _ source: String, _ whole: WholeFile, checksum: String?
-    ) async throws(TransferError) -> CommitOutcome {
+    func copyToName(_ object: HiddenObject, _ whole: WholeFile) async throws(TransferError) -> CommitOutcome {
+        let (source, checksum) = (object.key, object.checksum)
         let chosen = state.withLock { $0.name }
         for number in 0...ObjectName.maxNumber {
             let name = chosen.numbered(number)

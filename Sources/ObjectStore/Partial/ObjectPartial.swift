@@ -110,7 +110,7 @@ final class ObjectPartial: Partial {
         }
         state.withLock { state in
             state.phase = .open
-            state.storeState.isHidden = digest != nil && !formula.isSingle
+            state.storeState.isHidden = (digest != nil || request.isGated) && !formula.isSingle
             state.digest = formula.isSingle ? nil : digest.map(InOrderDigest.init)
         }
         let sink = sink(at: 0) { true }
@@ -153,10 +153,7 @@ final class ObjectPartial: Partial {
         try prepare(total: whole.size)
         state.withLock { $0.phase = .open }
         let body = RequestMemory(bytes)
-        let checksum = try await judge(body.bytes, whole, keeping: body)
-        return try await ignoringCancellation { () throws(TransferError) in
-            try await self.putInOneRequest(body, whole, checksum: checksum)
-        }
+        return try await verifyAndPut(body, whole)
     }
 
     // MARK: Discarding

@@ -77,6 +77,11 @@ extension ObjectStore: DurableStore, SourceFolder {
         guard var storeState = PartsRecord(resume.storeState), storeState.total == resume.entity.total,
             storeState.offsets == resume.offsets
         else { return nil }
+        if request.isGated, !storeState.formula.isSingle {
+            // An upload that began without a gate gives the object its name as soon as it is complete.
+            guard storeState.isHidden || storeState.upload == nil else { return nil }
+            storeState.isHidden = true
+        }
         let sizes = Dictionary(objects.map { ($0.key, $0.size) }) { $1 }
         storeState.tails.removeAll { sizes[client.address.key(hidden.tail($0.name))] != $0.bytes.count }
         guard let upload = storeState.upload else {

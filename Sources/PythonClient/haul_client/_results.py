@@ -32,7 +32,7 @@ Advice = Literal[
 _ADVICE: Dict[str, Advice] = {
     "http_401": "sign_again", "http_403": "sign_again", "http_404": "gone", "http_410": "gone",
     "checksum_mismatch": "not_as_ordered", "size_mismatch": "not_as_ordered", "wrong_content_type": "not_as_ordered",
-    "too_large": "not_as_ordered", "outcome_unknown": "ask_server", "deadline": "too_late",
+    "too_large": "not_as_ordered", "gate_refused": "not_as_ordered", "gate_failed": "alert_operator", "outcome_unknown": "ask_server", "deadline": "too_late",
     "crash_loop": "alert_operator", "local_limit": "alert_operator", "io": "alert_operator", "proxy": "alert_operator",
 }
 

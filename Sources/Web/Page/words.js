@@ -22,6 +22,8 @@ const errors = {
   deadline: ["The deadline has passed", "has jobs that were too late", "Push it again with a later deadline if it is still wanted."],
   dns: ["The name of the host does not resolve", "has a name that does not resolve", "Check the name in the URL, and the resolver of the worker."],
   file_exists: ["Another file has this name", "has files whose names are taken", "Choose another path, or let the job overwrite it."],
+  gate_failed: ["The gate could not judge the file", "has files that the gate cannot judge", "Look at the command of --gate and at what it needs."],
+  gate_refused: ["The gate refused the file", "sends files that the gate refuses", "Look at the message; the file was removed."],
   incomplete: ["The connection ended early", "ends connections early", "A retry goes on from the bytes on disk."],
   io: ["The worker’s disk failed", "has jobs that cannot be written", "Look at the disk of the worker; its log says more."],
   local_limit: ["A limit of the worker was reached", "has jobs that reach a worker’s limit", "Raise the limit that the log of the worker names."],

@@ -35,6 +35,7 @@ extension WorkerCommand {
         result.minFree = keepFree.bytes
         result.limitRate = limitRate?.bytes
         result.maxFileSize = maxFileSize?.bytes
+        (result.gate, result.gateLimit, result.gateTimeout) = (gate, gateLimit, .seconds(gateTimeout))
         result.connections = connections
         result.connectionsPerHost = connectionsPerHost
         result.proxy = proxy ?? Environment.text("HAUL_PROXY")
@@ -146,6 +147,15 @@ extension WorkerCommand {
         }
         guard (0...100).contains(settleReplicas) else {
             throw ExitStatus.printing(.usage, "--settle-replicas must be from 0 to 100, not \(settleReplicas)")
+        }
+        guard gate?.allSatisfy(\.isWhitespace) != true else {
+            throw ExitStatus.printing(.usage, "--gate must be a command of the shell, and is empty")
+        }
+        guard (1...256).contains(gateLimit), gateTimeout >= 1, gateTimeout <= 86_400 else {
+            throw ExitStatus.printing(
+                .usage,
+                "--gate-limit must be from 1 to 256, and --gate-timeout from 1 to 86400 seconds, not \(gateLimit) and \(gateTimeout)"
+            )
         }
         let sizes = 1...JobField.maxInteger
         guard [limitRate, maxFileSize].compactMap(\.self).allSatisfy({ sizes.contains($0.bytes) }) else {

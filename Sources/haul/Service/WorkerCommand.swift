@@ -71,6 +71,13 @@ struct WorkerCommand: AsyncParsableCommand {
         completion: .file())
     var webhookSecret: [String] = []
     @Option(help: "The maximum size of a file, in bytes or like 20G.") var maxFileSize: ByteCount?
+    @Option(
+        help:
+            "A command of the shell that sees each downloaded file before it gets its name, and refuses it by exit status 1."
+    )
+    var gate: String?
+    @Option(help: "Commands of --gate at once.") var gateLimit = 4
+    @Option(help: "Seconds after which a command of --gate is killed and counts as failed.") var gateTimeout = 300.0
     @Option(help: "Space on the disk that downloads leave free, in bytes or like 1G.") var keepFree = ByteCount(
         20_000_000)
     @Option(

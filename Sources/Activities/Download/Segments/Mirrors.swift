@@ -72,7 +72,8 @@ struct Mirrors: Sendable {
     static func isToBlame(for code: ErrorCode) -> Bool {
         switch code {
         case .dns, .connect, .tls, .stalled, .incomplete, .badResponse, .tooManyRedirects, .redirectForbidden,
-            .remoteChanged, .checksumMismatch, .sizeMismatch, .wrongContentType, .tooSlow, .addressForbidden:
+            .remoteChanged, .checksumMismatch, .sizeMismatch, .wrongContentType, .tooSlow, .addressForbidden,
+            .gateRefused:
             true
         default: code.rawValue.hasPrefix("http_")
         }
