@@ -1,5 +1,6 @@
 import Glibc
 import HaulContract
+import HaulHTTP
 import HaulStorage
 import HaulTestSupport
 import Testing
@@ -131,6 +132,39 @@ import Testing
         #expect(await task.value.file == nil)
         await second.discard()
         #expect(bench.directory.names == ["a"])
+    }
+
+    @Test(
+        "a file whose date was weak is fetched again, although the server says that nothing has changed",
+        arguments: [0, 1, 59, 60], [nil, "W/\"v1\""])
+    func weakDate(_ age: Int64, _ etag: String?) async throws {
+        let bench = try DownloadBench()
+        let modified: Int64 = 784_111_777
+        let now = Shared(modified + age)
+        let (old, new) = (Self.bytes, FileBytes(seed: 83, count: Self.bytes.count))
+        let isNew = Shared(false)
+        let origin = try OriginServer { request in
+            let headers = [("Date", HTTPDate.text(now.value)), ("Last-Modified", HTTPDate.text(modified))]
+            if request.headers["if-modified-since"] != nil { return OriginReply(304, headers: headers) }
+            let tag = etag.map { isNew.value ? $0.replacing("1", with: "2") : $0 }
+            return .file(isNew.value ? new : old, etag: tag, headers: headers, to: request)
+        }
+        let first = try #require(await bench.run(job(origin.url("/a"))).file)
+        // Only the Date of the response that brought the bytes counts.
+        isNew.value = true
+        now.value = modified + 1000
+        let again = await bench.run(job(origin.url("/a")), completed: first)
+        guard age < 60 || etag != nil else {
+            guard case .completed(_, _, unchanged: true) = again else { Issue.record("\(again)"); return }
+            return
+        }
+        guard case .completed(let second, _, unchanged: false) = again else { Issue.record("\(again)"); return }
+        #expect(bench.directory.holds("a", new))
+        // This time the date was strong.
+        guard case .completed(_, _, unchanged: true) = await bench.run(job(origin.url("/a")), completed: second) else {
+            Issue.record("the file was fetched a third time")
+            return
+        }
     }
 
     @Test("a method other than GET is sent once per push, and its response is never reused") func post() async throws {

@@ -159,6 +159,48 @@ import Testing
         #expect(bench.files.holds("x", Self.bytes) && bench.names == ["x"])
     }
 
+    /// A server that knows only dates, and responds as one whose file changes twice within a second.
+    private func dated(_ modified: Int64, _ body: Shared<String>) throws -> OriginServer {
+        try OriginServer { request in
+            let headers = [
+                ("Date", HTTPDate.text(UnixTime.seconds)), ("Last-Modified", HTTPDate.text(modified)),
+            ]
+            let since = request.headers["if-modified-since"].flatMap(HTTPDate.parse)
+            if let since, since >= modified { return OriginReply(304, headers: headers) }
+            return OriginReply(headers: headers, body: Array(body.value.utf8))
+        }
+    }
+
+    @Test(
+        "a downloaded file is fetched again if its date was weak, and the server would still say 304",
+        arguments: [[], ["-N"], ["-R"], ["-N", "-R"]])
+    func weak(_ options: [String]) async throws {
+        let (bench, body) = (GetBench(), Shared("one"))
+        let origin = try dated(UnixTime.seconds, body)
+        for text in ["one", "two"] {
+            body.value = text
+            let get = try bench.start(options + [origin.url("/x")])
+            #expect(try await get.wait() == 0 && get.standardOutput.hasPrefix("completed"), "\(get.standardOutput)")
+            #expect(bench.files.contents("x") == Array(text.utf8))
+        }
+    }
+
+    @Test("-N replaces a file of the same second whose length differs, and keeps one of the same length")
+    func sameSecond() async throws {
+        let now = UnixTime.seconds
+        let origin = try dated(now, Shared("three"))
+        for (there, after, what) in [("one", "three", "completed"), ("seven", "seven", "unchanged")] {
+            let bench = GetBench()
+            bench.write("x", there)
+            // Another program has left it, with the server's date.
+            let times = [timespec](repeating: timespec(tv_sec: Int(now), tv_nsec: 0), count: 2)
+            #expect(utimensat(AT_FDCWD, bench.files.file("x"), times, 0) == 0)
+            let get = try await bench.get("-N", origin.url("/x"))
+            #expect(get.status == 0 && get.out.hasPrefix(what), "\(get)")
+            #expect(bench.files.contents("x") == Array(after.utf8))
+        }
+    }
+
     @Test("a downloaded file is revalidated, and replaced if the server has another version") func own() async throws {
         let bench = GetBench()
         let version = Shared("\"v1\"")

@@ -1,5 +1,6 @@
 import HaulBus
 import HaulContract
+import HaulHTTP
 import HaulRedis
 import HaulTestSupport
 import Synchronization
@@ -215,6 +216,31 @@ struct RequestTests {
             // Without `fresh_for` the request has no condition.
             _ = try await ask("")
             #expect(origin.requests.last?.headers["if-none-match"] == nil)
+        }
+    }
+
+    @Test(
+        "a kept response is confirmed by its date only if the date was a minute old", arguments: [59, 60])
+    func date(_ age: Int64) async throws {
+        let modified: Int64 = 784_111_777
+        let origin = try OriginServer { request in
+            let headers = [("Date", HTTPDate.text(modified + age)), ("Last-Modified", HTTPDate.text(modified))]
+            if request.headers["if-modified-since"] != nil { return OriginReply(304, headers: headers) }
+            return OriginReply(headers: headers, body: Array("v\(request.number)".utf8))
+        }
+        let fleet = try await Fleet()
+        try await fleet.withWorker("w") {
+            for number in 1...2 {
+                try await fleet.push(#"{"kind":"request","id":"c","url":"\#(origin.url("/a"))","fresh_for":0}"#)
+                try await eventually("the next end of the job") {
+                    let hasEnded = try await fleet.queue.job("c")?.hasEnded
+                    return origin.requests.count == number && hasEnded == true
+                }
+            }
+            try await eventually("the body") {
+                try await fleet.queue.job("c")?["body"] == (age < 60 ? "v2" : "v1")
+            }
+            #expect(try await fleet.queue.job("c")?["unchanged"] == (age < 60 ? nil : "1"))
         }
     }
 

@@ -102,9 +102,11 @@ package final class Call: Activity {
 
     private var conditions: [HeaderField] {
         guard let stored = conditionalResponse else { return [] }
+        // A 304 to a weak date would also be sent for a later version of the same second.
+        let isDated = Entity.isStrong(stored["last-modified"], sentAt: stored["date"])
         return [
             stored["etag"].flatMap { $0.isEmptyTag ? nil : HeaderField("If-None-Match", $0) },
-            stored["last-modified"].map { HeaderField("If-Modified-Since", $0) },
+            stored["last-modified"].flatMap { isDated ? HeaderField("If-Modified-Since", $0) : nil },
         ].compactMap(\.self)
     }
 

@@ -56,8 +56,10 @@ extension Download {
             && (job.contentType == nil || job.contentType.map(MediaType.essence) == file.contentType)
     }
 
+    /// A weak date alone gives no condition. The server would confirm it for a later version of the same second, too.
     private static func conditions(_ entity: Entity) -> [HeaderField] {
-        [
+        guard entity.etag != nil || entity.lastModifiedIsStrong else { return [] }
+        return [
             entity.etag.map { HeaderField("If-None-Match", $0) },
             entity.lastModified.map { HeaderField("If-Modified-Since", $0) },
         ].compactMap(\.self)

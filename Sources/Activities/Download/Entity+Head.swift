@@ -38,12 +38,16 @@ extension Entity {
             lastModified: identifiesVersion ? head.headers["last-modified"] : nil, total: total,
             encoding: head.encoding, digest: DigestFields.checksum(head),
             resource: resource)
-        if strongETag == nil, let modified = lastModified.flatMap(HTTPDate.parse),
-            let date = head.headers["date"].flatMap(HTTPDate.parse)
-        {
-            // RFC 9110 section 8.8.2.2 requires one second; clocks and file systems are coarser than that.
-            lastModifiedIsStrong = date - modified >= 60
+        lastModifiedIsStrong = strongETag == nil && Self.isStrong(lastModified, sentAt: head.headers["date"])
+    }
+
+    /// Whether a Last-Modified in a response of this Date proves a version. One that is younger may stay the same when
+    /// the file changes once more (RFC 9110 section 8.8.2.2 requires one second; clocks and file systems are coarser).
+    static func isStrong(_ lastModified: String?, sentAt date: String?) -> Bool {
+        guard let modified = lastModified.flatMap(HTTPDate.parse), let date = date.flatMap(HTTPDate.parse) else {
+            return false
         }
+        return date - modified >= 60
     }
 
     /// The validators of this version, as a sentence for a person.

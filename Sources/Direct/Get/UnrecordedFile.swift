@@ -55,10 +55,11 @@ final class UnrecordedFile: ExistingFile {
     }
 
     /// The date of the file that has the likely name; nil if there is none. A file that aria2 has not finished was never
-    /// the server's file, so its date says nothing.
+    /// the server's file, so its date says nothing. Nor does the date of a server that was less than a minute old when
+    /// the file got it: the server would answer 304 for a later version of the same second, whose length tells more.
     private static func date(of item: GetItem) -> String? {
         guard let path = item.likelyPath.map({ item.root + "/" + $0 }), let status = status(path), status.isFile,
-            access(path + Aria2Control.suffix, F_OK) != 0
+            access(path + Aria2Control.suffix, F_OK) != 0, !status.hasWeakServerDate
         else { return nil }
         return HTTPDate.text(status.seconds)
     }
@@ -301,6 +302,11 @@ final class UnrecordedFile: ExistingFile {
         let nanoseconds: Int64
         let inode: UInt64
         let isFile: Bool
+        /// When the inode was changed last: seconds since 1970.
+        let changed: Int64
+
+        /// The file has a date of whole seconds, as HTTP sends it, and got it within a minute of that date.
+        var hasWeakServerDate: Bool { nanoseconds == seconds * 1_000_000_000 && changed - seconds < 60 }
 
         /// Whether this is the file as it was recorded. A store without lasting inodes records a substitute for them,
         /// whose highest bit is set.
@@ -331,6 +337,6 @@ final class UnrecordedFile: ExistingFile {
         return Status(
             size: Int64(status.st_size), seconds: seconds,
             nanoseconds: seconds * 1_000_000_000 + Int64(status.st_mtim.tv_nsec), inode: UInt64(status.st_ino),
-            isFile: status.st_mode & S_IFMT == S_IFREG)
+            isFile: status.st_mode & S_IFMT == S_IFREG, changed: Int64(status.st_ctim.tv_sec))
     }
 }
