@@ -22,6 +22,14 @@ extension Download {
 
     /// Fetches the file from the start (`.begin`), or its missing bytes (`.go`), and commits it.
     func fetch(_ step: Step) async throws(TransferError) -> Step {
+        if case .go = step, let generation, let total = generation.entity.total, job.checksum == nil,
+            generation.partial.written.contains(0..<total)
+        {
+            // Only the name was missing. No request for bytes would show that the remote file has changed since.
+            guard try await isUnchanged(generation.entity) else {
+                return .restart(why: "the remote file has changed, or nothing proves that it has not")
+            }
+        }
         var first: FirstResponse?
         if case .begin = step {
             let response: FirstResponse

@@ -27,15 +27,17 @@ extension Download {
 
     /// Asks the server whether it still has this version. Some servers repeat the ETag of a file that has changed. So
     /// if a 304 to the ETag has no Last-Modified, a second request asks by the date.
-    private func isUnchanged(_ entity: Entity) async throws(TransferError) -> Bool {
-        let conditions = Self.conditions(entity)
-        for condition in conditions {
+    func isUnchanged(_ entity: Entity) async throws(TransferError) -> Bool {
+        var requests = Self.conditions(entity).map { [$0] }
+        // The head of a response without a condition repeats the digest.
+        if requests.isEmpty, entity.digest != nil { requests = [[]] }
+        for conditions in requests {
             let (transfer, finalURL) = try await follower.send(
-                mirrors[mirrors.current], [condition, .identity])
+                mirrors[mirrors.current], conditions + [.identity])
             defer { transfer.cancel() }
             let expectation = ResponseExpectation(kind: .changed(entity), isProven: false, resource: finalURL.resource)
             switch expectation.decision(on: transfer.head) {
-            case .unchanged where finalURL.resource != entity.resource: return false
+            case .unchanged where finalURL.resource != entity.resource || conditions.isEmpty: return false
             case .unchanged:
                 if transfer.head.hasUnusableValidators { return false }
                 guard let modified = transfer.head.headers["last-modified"] else { continue }
@@ -45,7 +47,7 @@ extension Download {
             default: return false
             }
         }
-        return !conditions.isEmpty
+        return !requests.isEmpty
     }
 
     /// Whether a file of an earlier push can be what this push requests. Only a GET without a body can use it again.

@@ -72,6 +72,7 @@ extension Entity {
         guard resource == other.resource, encoding == other.encoding, total == other.total,
             !contradicts(other.digest), !isModified(other.lastModified)
         else { return false }
+        if let digest, digest == other.digest { return true }
         if let mine = strongETag { return mine == other.strongETag }
         guard lastModifiedIsStrong, let mine = lastModified else { return false }
         // A weak ETag cannot prove equality, but a different one shows a change.

@@ -13,7 +13,8 @@ enum Verification {
         case .size: return "size and date"
         case nil: break
         }
-        if isUnchanged { return file.entity.etag != nil ? "same ETag" : "same date" }
+        if isUnchanged, file.entity.etag != nil { return "same ETag" }
+        if isUnchanged, file.entity.lastModifiedIsStrong { return "same date" }
         if let checksum = job.checksum { return "\(checksum.algorithm.rawValue) (given)" }
         if let digest = file.entity.digest { return "\(digest.algorithm.rawValue) (server's)" }
         if job.size != nil { return "size (given)" }
