@@ -52,6 +52,60 @@ import Testing
         #expect(isRestarted)
     }
 
+    /// The excess of a chunk, and the length of the file. With 6 and 65,545 the chunk also has the framing of the next
+    /// one, and all that follows is right.
+    static let wrongSizes: [(excess: Int, count: Int64)] = [
+        (1, 765_537), (2, 765_537), (3, 765_537), (6, 765_537), (3, 2_000_000), (65_545, 2_000_000),
+    ]
+
+    @Test("a part whose chunks have wrong sizes leaves no byte", arguments: wrongSizes, [1, 4])
+    func wrongChunk(_ wrong: (excess: Int, count: Int64), _ connections: Int) async throws {
+        let bench = try DownloadBench()
+        let latch = Latch()
+        let bytes = FileBytes(seed: 75, count: wrong.count)
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(bytes, to: request)
+            if request.number == 1 { reply.hold = (700_000, latch) }
+            if reply.status == 206 { reply.framing = .chunked }
+            if request.number == 2 { reply.chunkExcess = wrong.excess }
+            return reply
+        }
+        var job = Job(id: "j", urls: [origin.url("/a")])
+        job.connections = connections
+        let resume = try #require(try await bench.begin(job, until: 700_000))
+        #expect(resume.offsets.count == 700_000)
+        latch.open()
+        #expect(await bench.run(job, resume: resume).file?.bytes == bytes.count)
+        #expect(bench.directory.holds("a", bytes))
+        #expect(bench.directory.names == ["a"])
+    }
+
+    @Test("if each part has a wrong chunk, the download fails, and later runs do not continue from such bytes")
+    func wrongChunks() async throws {
+        let bench = try DownloadBench()
+        let isRepaired = Shared(false)
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(Self.bytes, to: request)
+            if isRepaired.value { return reply }
+            if reply.status == 206 {
+                // Slowly, so that the bytes of a chunk reach the file before the next chunk shows the error.
+                (reply.framing, reply.chunkExcess, reply.pace) = (.chunked, 3, 2_000_000)
+            } else {
+                (reply.cut, reply.end) = (700_000, .fin)
+            }
+            return reply
+        }
+        var job = Job(id: "j", urls: [origin.url("/a")])
+        job.connections = 1
+        let first = bench.download(job)
+        let outcome = await first.outcome()
+        guard case .failed(let failure) = outcome else { Issue.record("\(outcome)"); return }
+        #expect(failure.message.contains("chunk"), "\(failure)")
+        isRepaired.value = true
+        #expect(await bench.run(job, resume: await first.finalCheckpoint()).file != nil)
+        #expect(bench.directory.holds("a", Self.bytes))
+    }
+
     @Test(
         "the ETag of one URL does not identify another URL's file, unless a checksum covers the whole",
         arguments: [false, true])

@@ -35,6 +35,8 @@ package struct OriginReply: Sendable {
     package var framing = Framing.length
     /// Overrides Content-Length, to lie about it.
     package var declaredLength: Int64?
+    /// The first chunk announces so many bytes more than it has, so that a client takes what follows as its bytes.
+    package var chunkExcess = 0
     /// Only so many bytes of the body are sent. Then `end` happens.
     package var cut: Int?
     package var end = End.whole

@@ -152,9 +152,10 @@ package final class OriginServer: Sendable {
                 if start < hold.after { end = min(end, hold.after) }
             }
             let piece = reply.body.piece(start..<end)
+            let announced = piece.count + (start == 0 ? reply.chunkExcess : 0)
             let framed =
                 reply.framing == .chunked
-                ? Array(String(piece.count, radix: 16).utf8) + [13, 10] + piece + [13, 10] : piece
+                ? Array(String(announced, radix: 16).utf8) + [13, 10] + piece + [13, 10] : piece
             guard client.send(framed) else { return false }
             state.withLock { $0.bodyBytes[path, default: 0] += Int64(piece.count) }
             if reply.pace != nil { usleep(20_000) }

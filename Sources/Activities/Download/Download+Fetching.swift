@@ -46,7 +46,14 @@ extension Download {
             var fetcher = SegmentFetcher(
                 self, generation, total: total,
                 refusesRanges: first?.transfer.head.headers["accept-ranges"]?.lowercased() == "none")
-            if case .restart(let why) = try await fetcher.run(first: first) { return .restart(why: why) }
+            switch try await fetcher.run(first: first) {
+            case .whole: break
+            case .restart(let why): return .restart(why: why)
+            case .damaged(let why):
+                // If this run gets no further, no other run may continue.
+                await generation.partial.discard(soon: false)
+                return .restart(why: why)
+            }
             first = nil
             if generation.partial.written.contains(0..<total) {
                 return .finished(try await commit(generation, total))

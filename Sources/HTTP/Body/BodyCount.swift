@@ -25,6 +25,10 @@ struct BodyCount: Equatable {
 
     /// The outcome of the body. libcurl has reported incomplete bodies as complete, so a known count decides.
     func result(_ end: TransferState.CurlEnd, isChunked: Bool) -> Result<TransferEnd, TransferError> {
+        // Then some of the accepted bytes may belong to the framing, although their number is right.
+        if isChunked, case .failed(let error) = end, case .failed(let failure) = error, failure.code == .badResponse {
+            return .failure(error)
+        }
         if let expected {
             return accepted < expected ? .failure(incomplete(end, of: expected)) : .success(self.end(.length))
         }

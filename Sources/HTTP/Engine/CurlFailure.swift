@@ -157,7 +157,8 @@ struct CurlFailure {
         case CURLE_OUT_OF_MEMORY:
             return (.badResponse, "\(server) sent a header line that is longer than 100 KB")
         case CURLE_RECV_ERROR, CURLE_SEND_ERROR, CURLE_PARTIAL_FILE:
-            return said.contains("chunk") && systemError == 0
+            // The errno may be that of an earlier attempt to connect.
+            return said.contains("chunk")
                 ? (.badResponse, "\(server) sent a broken chunk: \(said)")
                 : (.incomplete, "the connection to \(server) broke: \(reason)")
         default: return (.badResponse, "\(server): \(words)")

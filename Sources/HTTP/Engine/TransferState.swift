@@ -158,8 +158,13 @@ struct TransferState {
         switch phase {
         case .stopping(.failed(let error)): .failure(error)
         case .stopping(.shortened): .success(count.end(.shortened))
+        case .stopping(.complete) where isChunked && count.isOverlong:
+            // The sizes of the chunks are wrong, so some of the bytes may belong to the framing.
+            .failure(TransferError(.badResponse, "the server sent a broken chunk: the body is longer than announced"))
         case .stopping(.complete): .success(count.end(.length))
-        default: count.result(end, isChunked: head?.length == .chunked)
+        default: count.result(end, isChunked: isChunked)
         }
     }
+
+    private var isChunked: Bool { head?.length == .chunked }
 }

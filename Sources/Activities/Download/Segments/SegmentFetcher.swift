@@ -10,6 +10,8 @@ struct SegmentFetcher {
         case whole
         /// No mirror can supply the missing bytes of the known entity.
         case restart(why: String)
+        /// The partial file has bytes that are not the entity's.
+        case damaged(why: String)
     }
 
     enum Notice: Sendable {
