@@ -43,6 +43,10 @@ package protocol DurableStore: Store {
     /// the finished file is the job's own.
     func discardUnplaced(_ locations: [PartialLocation]) async
 
+    /// Deletes the finished file of a generation, unless it is `completed`. To be called by a run that has lost its
+    /// lease, once its job is cancelled: the run may have named the file after that.
+    func withdraw(_ location: PartialLocation, unless completed: FinishedIdentity?) async
+
     /// Deletes a finished file if it still has this identity: not if it was written to since, and not another file.
     func delete(_ file: String, _ identity: FinishedIdentity) async
 
@@ -58,6 +62,11 @@ package protocol DurableStore: Store {
 
 extension Store {
     package var waitsFor: String { "disk" }
+}
+
+extension DurableStore {
+    /// Nothing: in a directory, a run that has lost its lease gives no name.
+    package func withdraw(_ location: PartialLocation, unless completed: FinishedIdentity?) async {}
 }
 
 /// What earlier runs of a job have left in a store.

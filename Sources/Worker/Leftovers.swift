@@ -50,11 +50,13 @@ final class Leftovers: Sendable {
         case .responded: break
         case .cancelled: await remainder.discard(soon: false)
         case nil:
+            guard let location = remainder.partialLocation, let known = try? await queue.jobs([run.id]) else { return }
             // The other worker can continue only the generation that Redis knows. Any other one is of no use.
-            guard let location = remainder.partialLocation, let known = try? await queue.jobs([run.id]),
-                known.first?["generation"] != location.generation
-            else { return }
-            await store.discardUnplaced([location])
+            if known.first?["generation"] != location.generation { await store.discardUnplaced([location]) }
+            // A cancelled job continues no generation.
+            if let job = known.first, job.state == .cancelled {
+                await store.withdraw(location, unless: CompletedFile(hash: job.fields)?.identity)
+            }
         default: break
         }
     }

@@ -10,17 +10,21 @@ package final class LateGateway: Sendable {
         var isToPair: (@Sendable (String) -> Bool)?
         var apart: UInt32 = 0
         var paired = 0
+        var isToHold: (@Sendable (String) -> Bool)?
+        var isHolding = false
     }
 
     private let server: RawServer
     private let port: Int
     private let state: Shared<State>
+    private let gate: Latch
 
     /// - Parameter endpoint: `http://127.0.0.1:PORT`
     package init(to endpoint: String) {
         let port = URL(string: endpoint)!.port!
         let state = Shared(State())
-        (self.port, self.state) = (port, state)
+        let gate = Latch()
+        (self.port, self.state, self.gate) = (port, state, gate)
         server = RawServer { connection in
             while let head = connection.readRequest() {
                 let lines = head.components(separatedBy: "\r\n")
@@ -46,7 +50,14 @@ package final class LateGateway: Sendable {
                     if state.value.paired > 1 { usleep(state.value.apart) }
                     for _ in 0..<200 where state.value.paired < 2 { usleep(5000) }
                 }
-                if !isKept { connection.send(Self.exchange(request, port)) }
+                if !isKept {
+                    let response = Self.exchange(request, port)
+                    if state.value.isToHold?(head) ?? false {
+                        state.change { $0.isHolding = true }
+                        gate.wait()
+                    }
+                    connection.send(response)
+                }
                 return
             }
         }
@@ -65,6 +76,16 @@ package final class LateGateway: Sendable {
     package func pair(apart: UInt32, _ matches: @escaping @Sendable (String) -> Bool) {
         state.change { ($0.isToPair, $0.apart, $0.paired) = (matches, apart, 0) }
     }
+
+    /// Delivers requests whose head `matches`, but holds their responses back until `release()`.
+    package func holdResponses(to matches: @escaping @Sendable (String) -> Bool) {
+        state.change { $0.isToHold = matches }
+    }
+
+    /// Whether the response to a request that was executed is held back.
+    package var isHolding: Bool { state.value.isHolding }
+
+    package func release() { gate.open() }
 
     package var hasKept: Bool { !state.value.kept.isEmpty }
 

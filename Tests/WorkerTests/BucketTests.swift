@@ -15,9 +15,11 @@ import Testing
 struct BucketTests {
     /// Returns a change that configures a bucket of `server`. The server's keys are set in the environment of this
     /// process.
-    private func change(_ server: ObjectServer, _ prefix: String) throws -> (inout WorkerConfiguration) -> Void {
+    private func change(
+        _ server: ObjectServer, _ prefix: String, endpoint: String? = nil
+    ) throws -> (inout WorkerConfiguration) -> Void {
         for (name, value) in server.environment { setenv(name, value, 1) }
-        let bucket = try BucketAddress("s3://\(server.bucket)/\(prefix)", endpoint: server.endpoint)
+        let bucket = try BucketAddress("s3://\(server.bucket)/\(prefix)", endpoint: endpoint ?? server.endpoint)
         return { configuration in
             configuration.bucket = bucket
             configuration.uploadFrom = "\(bucket)"
@@ -117,6 +119,36 @@ struct BucketTests {
                 return job?.state == .completed && job?["unchanged"] == "1"
             }
         }
+    }
+
+    /// What another worker has done while this one waited for the response to its PUT.
+    enum Taken: String, CaseIterable, Sendable { case cancelled, running, completed }
+
+    @Test(
+        "a run that has lost its lease deletes the object of its cancelled job, and no other object",
+        arguments: ObjectServer.installed, Taken.allCases)
+    func fencedPut(_ kind: ObjectServer.Kind, _ taken: Taken) async throws {
+        let server = try await ObjectServer.shared(kind)
+        let fleet = try await Fleet()
+        let prefix = "w\(UInt64.random(in: 0...(.max)))"
+        let gateway = LateGateway(to: server.endpoint)
+        defer { gateway.release() }
+        gateway.holdResponses { $0.hasPrefix("PUT ") && $0.contains("/s/a") }
+        let file = FileBytes(seed: 16, count: 10_000)
+        let origin = try OriginServer { OriginReply.file(file, to: $0) }
+        try await fleet.withWorker("one", isOrderly: false, try change(server, prefix, endpoint: gateway.endpoint)) {
+            try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"j","path":"s/a"}"#)
+            try await eventually("the object", within: .seconds(30)) { gateway.isHolding }
+            #expect(try await server.object("\(prefix)/s/a") == file.all)
+            try await fleet.queue.redis.send(
+                Command("HSET", fleet.queue.keys.job("j"), "token", "another", "state", taken.rawValue))
+            gateway.release()
+            try await eventually("the run to end") {
+                try await fleet.queue.redis.send(Command("HGET", fleet.queue.keys.worker("one"), "running")).string
+                    == "0"
+            }
+        }
+        #expect(try await server.object("\(prefix)/s/a") == (taken == .cancelled ? nil : file.all))
     }
 
     @Test(

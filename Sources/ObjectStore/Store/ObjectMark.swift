@@ -37,6 +37,11 @@ struct ObjectMark: Sendable, Equatable {
 }
 
 extension ObjectHead {
+    /// Whether a run of this generation made the object, and it is not the one that its job has completed.
+    func isNamed(by hidden: HiddenKeys, unless completed: FinishedIdentity?) -> Bool {
+        mark?.job == hidden.job && mark?.generation == hidden.generation && completed.map { !matches($0) } ?? true
+    }
+
     func matches(_ identity: FinishedIdentity) -> Bool {
         guard let mark, mark.identity == identity.inode else { return false }
         return identity.bytes.map { $0 == size } ?? true && identity.modified.map { $0 == mark.time } ?? true

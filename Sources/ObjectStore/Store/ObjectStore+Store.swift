@@ -127,12 +127,15 @@ extension ObjectStore: DurableStore, SourceFolder {
     }
 
     /// Deletes objects of a generation that requests without a response still make.
-    func withdraw(_ keys: Set<String>, of hidden: HiddenKeys, until: ContinuousClock.Instant) {
+    func withdraw(
+        _ keys: Set<String>, of hidden: HiddenKeys, unless completed: FinishedIdentity? = nil,
+        until: ContinuousClock.Instant
+    ) {
         inBackground { [self] in
             var pause = Duration.milliseconds(200)
             repeat {
                 for key in keys {
-                    await deleteFinal(key) { $0.mark?.job == hidden.job && $0.mark?.generation == hidden.generation }
+                    await deleteFinal(key) { $0.isNamed(by: hidden, unless: completed) }
                 }
                 try? await Task.sleep(for: pause)
                 pause = min(.seconds(5), pause * 2)
@@ -141,6 +144,16 @@ extension ObjectStore: DurableStore, SourceFolder {
     }
 
     package func discardUnplaced(_ places: [PartialLocation]) async { for place in places { await discard(place) } }
+
+    /// A PUT or a Complete that was sent under the lease may be executed after it, and another run may have recorded the
+    /// cancel in between. A request without a response may still be executed now.
+    package func withdraw(_ location: PartialLocation, unless completed: FinishedIdentity?) async {
+        let (key, hidden) = (
+            client.address.key(location.file), HiddenKeys(job: location.key, generation: location.generation)
+        )
+        await deleteFinal(key) { $0.isNamed(by: hidden, unless: completed) }
+        withdraw([key], of: hidden, unless: completed, until: .now + ObjectPartial.executionLimit)
+    }
 
     package func delete(_ file: String, _ identity: FinishedIdentity) async {
         await deleteFinal(client.address.key(file)) { $0.matches(identity) }
