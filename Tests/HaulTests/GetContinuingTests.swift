@@ -38,6 +38,26 @@ import Testing
         }
     }
 
+    @Test(
+        "--continue gives a file a number only with rename, and replaces a file only with overwrite",
+        arguments: ["reuse", "overwrite", "rename", "fail", "skip"])
+    func continuedName(_ policy: String) async throws {
+        let (bench, gate) = (GetBench(), Latch())
+        let origin = try origin(gate)
+        for path in ["/a/x", "/b/x"] {
+            let get = try bench.start([origin.url(path), "-x1", "--if-exists", policy])
+            try await eventually("the download to begin") { origin.requests.contains { $0.path == path } }
+            get.kill(SIGINT)
+            #expect(try await get.wait() == 130)
+        }
+        gate.open()
+        let both = try await bench.get("--continue")
+        let isNamed = ["overwrite", "rename", "skip"].contains(policy)
+        #expect(both.status == (isNamed ? 0 : 1), "\(both)")
+        #expect(bench.names.filter { !$0.hasPrefix(".") } == (policy == "rename" ? ["x", "x (1)"] : ["x"]), "\(both)")
+        #expect(bench.files.holds("x", Self.bytes))
+    }
+
     @Test("get does only its own downloads, reports unfinished ones, and continues them with --continue")
     func others() async throws {
         let (bench, gate) = (GetBench(), Latch())

@@ -29,7 +29,7 @@ struct GetItem: Sendable {
     let root: String
     let ifExists: ExistingPolicy
     /// Download only if the server's file is newer than the local one.
-    var isOnlyNewer = false
+    let isOnlyNewer: Bool
     /// The members of the job that the record keeps: no headers, no credentials of options.
     var members: [(String, String)]
     /// The URL was given without a scheme, so https was assumed.
@@ -53,9 +53,13 @@ struct GetItem: Sendable {
     let likelyPath: String?
 
     /// - Parameter job: The job as given, without the headers and credentials of options.
-    init(job: Job, root: String, members: [(String, String)], ifExists: ExistingPolicy = .reuse) {
+    init(
+        job: Job, root: String, members: [(String, String)], ifExists: ExistingPolicy = .reuse,
+        isOnlyNewer: Bool = false
+    ) {
         (self.job, self.root, self.members, urls) = (job, root, members, job.urls)
-        self.ifExists = ifExists
+        (self.ifExists, self.isOnlyNewer) = (ifExists, isOnlyNewer)
+        self.job.ifExists = isOnlyNewer ? .overwrite : ifExists.ofJob
         let hasName = job.path.map { !$0.hasSuffix("/") } ?? false
         let name =
             hasName && ifExists != .rename ? ["path", job.path ?? ""] : ["urls", job.path ?? ""] + job.urls

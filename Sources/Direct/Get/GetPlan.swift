@@ -191,9 +191,7 @@ struct GetPlan {
         }
         var item = GetItem(
             job: job, root: root ?? self.root, members: entry.members.filter { $0.0 != "headers" && $0.0 != "body" },
-            ifExists: entry.ifExists ?? source.ifExists)
-        item.isOnlyNewer = entry.isOnlyNewer || source.newer
-        item.job.ifExists = item.isOnlyNewer ? .overwrite : item.ifExists.ofJob
+            ifExists: entry.ifExists ?? source.ifExists, isOnlyNewer: entry.isOnlyNewer || source.newer)
         // A list's server must not choose who gets the user's password.
         if entry.server.map({ RemoteList.isOrigin($0, ofAll: job.urls) }) ?? true {
             item.job.urls = job.urls.map(credentials.apply)

@@ -111,9 +111,9 @@ struct GetRecord: Sendable {
     /// The download to continue; nil if this version does not accept its job.
     var item: GetItem? {
         guard let json = try? JSON(job), let members = json.members, let job = try? Job(json: json) else { return nil }
-        var item = GetItem(job: job, root: root, members: members.map { ($0.name, $0.raw) }, ifExists: ifExists)
-        item.isOnlyNewer = isOnlyNewer
-        return item
+        return GetItem(
+            job: job, root: root, members: members.map { ($0.name, $0.raw) }, ifExists: ifExists,
+            isOnlyNewer: isOnlyNewer)
     }
 
     private static func object(_ fields: [(String, String)]) -> String {
