@@ -25,6 +25,18 @@ struct Placement {
 
     private var directory: Directory { partial.directory }
 
+    /// Gives the file the permissions of the file that it is about to replace, unless the operator has chosen some. Who
+    /// has made a file private expects that its next version is private, too. Blocks.
+    mutating func adoptPermissions(of old: stat) throws(TransferError) {
+        let mode = old.st_mode & 0o777
+        guard store.options.attributes.mode == nil, old.st_mode & S_IFMT == S_IFREG, status.st_mode & 0o777 != mode
+        else { return }
+        guard fchmod(partial.descriptor, mode) == 0, !isDurable || fsync(partial.descriptor) == 0 else {
+            throw TransferError(file: "the file's mode cannot be set", errno)
+        }
+        fstat(partial.descriptor, &status)
+    }
+
     /// Gives the file this name. False if the name exists and is not to be replaced. Blocks.
     mutating func take(_ name: String, replacing: Bool = false) throws(Target.NamingError) -> Bool {
         while true {

@@ -116,7 +116,10 @@ struct Target: Sendable {
     }
 
     private func replace(_ file: inout Placement, _ request: FileRequest) throws(NamingError) {
-        if directory.status(of: name)?.isDirectory == true { throw .failed(.failed(conflict(request))) }
+        if let old = directory.status(of: name) {
+            if old.isDirectory { throw .failed(.failed(conflict(request))) }
+            do throws(TransferError) { try file.adoptPermissions(of: old) } catch { throw .failed(error) }
+        }
         _ = try file.take(name, replacing: true)
     }
 

@@ -92,6 +92,30 @@ import Testing
         if policy == "skip" { #expect(get.out == "skipped  x\n") }
     }
 
+    @Test(
+        "a file that replaces another keeps its permissions, but no bit that lets others act as its owner",
+        arguments: [["--if-exists", "overwrite"], ["-N"], []], [0o600, 0o444, 0o777, 0o4755])
+    func permissions(_ options: [String], _ mode: Int) async throws {
+        let bench = GetBench()
+        let version = Shared(0)
+        let bytes = [Self.bytes, FileBytes(seed: 94, count: 100_000)]
+        let origin = try OriginServer { request in
+            .file(bytes[version.value], etag: "\"v\(version.value)\"", to: request)
+        }
+        // Without an option, only the command's own file is replaced.
+        if options.isEmpty {
+            #expect(try await bench.get(origin.url("/x")).status == 0)
+            version.change { $0 = 1 }
+        } else {
+            bench.write("x", "other")
+        }
+        #expect(chmod(bench.files.file("x"), mode_t(mode)) == 0)
+        let get = try bench.start(options + [origin.url("/x")])
+        #expect(try await get.wait() == 0 && bench.files.holds("x", bytes[version.value]), "\(get.standardError)")
+        var status = stat()
+        #expect(stat(bench.files.file("x"), &status) == 0 && status.st_mode & 0o7777 == mode_t(mode) & 0o777)
+    }
+
     @Test("a file with the right checksum is not requested, and a file with a wrong one is an error")
     func checksum() async throws {
         let (bench, origin) = (GetBench(), try origin())
