@@ -38,8 +38,10 @@ import Testing
             return try await fleet.end(id)
         }
 
-        /// How often the origin was asked for the job's file.
-        func requests(_ id: String) -> Int { origin.requests.count { $0.path.hasPrefix("/\(id)/") } }
+        /// How often the origin was asked for the bytes of the job's file, and not only whether it has changed.
+        func requests(_ id: String) -> Int {
+            origin.requests.count { $0.path.hasPrefix("/\(id)/") && $0.headers["if-none-match"] == nil }
+        }
 
         /// A gate that writes a line to `runs`, and then runs the shell's `command`.
         func gate(_ command: String) -> (inout WorkerConfiguration) -> Void {
