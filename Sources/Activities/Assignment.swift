@@ -2,7 +2,7 @@ package import HaulContract
 package import HaulHTTP
 import HaulStorage
 
-/// One run of one job, as an activity gets it: values only. What an activity may ask or tell is in `RunIO`.
+/// One run of one job, as an activity gets it: values only. Its calls during the run are in `RunIO`.
 package struct Assignment: Sendable {
     package let job: Job
     /// The token of the claim. It names the run and is its fencing token.
@@ -19,7 +19,7 @@ package struct Assignment: Sendable {
     package var wasSent = false
     /// It is certain that the job has had no earlier run.
     package var isNew = false
-    /// A log beside the files says that no earlier run has left anything.
+    /// The download log of `haul get` proves that no earlier run has left a partial file.
     package var hasNoLeftovers = false
     /// The last run has completed the job, so no earlier run can still be active.
     package var isSettled = false
@@ -44,7 +44,7 @@ package struct Assignment: Sendable {
     /// The job and the run, as the store needs them.
     func file(under lease: RunLease) -> FileRequest {
         var request = FileRequest(
-            key: key, run: token, isNew: isNew, path: job.path, ifExists: job.ifExists, completed: completed,
+            key: key, runToken: token, isNew: isNew, path: job.path, ifExists: job.ifExists, completed: completed,
             lease: lease)
         request.hasNoLeftovers = hasNoLeftovers
         request.mayOverwrite = mayOverwrite

@@ -4,6 +4,6 @@ package enum Authentication: Sendable {
     case atOnce
     /// Once the server has asked: as Digest, or as Basic if it offers nothing better.
     case whenAsked
-    /// Once the server has asked, and only as Digest, so that nobody on the way can read the password.
+    /// Once the server has asked, and only as Digest, so that no proxy or network on the way can read the password.
     case digestOnly
 }

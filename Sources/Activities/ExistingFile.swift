@@ -11,7 +11,7 @@ package protocol ExistingFile: Sendable {
     /// there is no file, or if it may be replaced.
     ///
     /// - Throws: `TransferError` if the download cannot go on.
-    func answer(to offer: Offer) async throws(TransferError) -> CompletedFile?
+    func completedFile(for offer: Offer) async throws(TransferError) -> CompletedFile?
 
     /// Whether `checkReplacement` compares the files.
     var isCompared: Bool { get }

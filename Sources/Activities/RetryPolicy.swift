@@ -12,8 +12,8 @@ package enum RetryPolicy {
 
     package static func isRetryable(_ failure: Failure) -> Bool { !failure.isFinal && isRetryable(failure.code) }
 
-    /// Whether a webhook is sent again after an error. Its receiver may have been misconfigured for hours, and so may this
-    /// worker. 410 says that nobody wants it any more.
+    /// Whether a webhook is sent again after an error. Its receiver may have been misconfigured for hours, and so may
+    /// this worker. 410 says that the resource is gone for good.
     package static func isRetryableForWebhook(_ failure: Failure) -> Bool {
         if let status = failure.code.httpStatus { return status != 410 }
         return isRetryable(failure.code) || failure.code == .badJob || failure.code == .tooLarge

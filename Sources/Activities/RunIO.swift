@@ -7,7 +7,7 @@ import Synchronization
 package protocol RunHost: Sendable {
     /// Asked before a file gets its final name.
     var runLease: RunLease { get }
-    /// Receives a sentence about each decision, without secrets. nil if nobody reads them.
+    /// Receives a sentence about each decision, without secrets. nil without `--verbose`.
     var trace: (@Sendable (String) -> Void)? { get }
     func report(_ event: ActivityEvent)
     /// Records where another run can continue. The next checkpoint waits for it.

@@ -38,7 +38,7 @@ extension Job {
         do { json = try JSON(bytes) } catch { throw Invalid(field: nil, reason: "must be a JSON object: \(error)") }
         guard var members = json.members else { throw Invalid(field: nil, reason: "must be a JSON object") }
         let kind = json["kind"]?.string.flatMap(Kind.init(rawValue:)) ?? .download
-        // A webhook goes to somebody else than the queue's other jobs, so their headers must not go there.
+        // A webhook goes to another server than the queue's other jobs, so their headers must not go there.
         for (name, text) in defaults where kind != .request || json["webhook"] == nil {
             guard let field = JobField.byName[name], field.kinds.contains(kind),
                 let value = field.defaultValue(text), field.accepts(value, raw: text, of: kind)

@@ -1,9 +1,8 @@
 /// URLs without secrets, for events, logs and messages.
 package enum MaskedURL {
-    /// `url` as it may be shown to the user who gave it: without a password, and with `[masked]` for the values of
-    /// query parameters that are signatures or tokens. Without the other parameters two URLs could not be
-    /// distinguished.
-    package static func shown(_ url: String) -> String {
+    /// For messages to the user who gave the URL: keeps the query, so that similar URLs can be told apart. Removes the
+    /// password, and replaces the values of parameters that are signatures or tokens by `[masked]`.
+    package static func keepingQuery(_ url: String) -> String {
         let parts = url.utf8.split(separator: UInt8(ascii: "#"), maxSplits: 1, omittingEmptySubsequences: false)
         let whole = parts[0].split(separator: UInt8(ascii: "?"), maxSplits: 1, omittingEmptySubsequences: false)
         let address = text(String(Substring(whole[0])))
@@ -34,7 +33,7 @@ package enum MaskedURL {
         return host.isEmpty ? nil : host.lowercased()
     }
 
-    /// `url` without credentials and fragment. `?[masked]` replaces the query.
+    /// For events and logs: removes the credentials and the fragment, and replaces the whole query by `?[masked]`.
     package static func text(_ url: String) -> String {
         // Compare bytes: Swift joins "@" and a following combining mark into one character.
         var rest = url[...].utf8

@@ -132,7 +132,7 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
     }
 
     /// Ends a watch of a descriptor that is likely to be watched again soon, for the same events. epoll keeps the
-    /// descriptor until it reports an event that nobody waits for. `forget` must be called before the descriptor is
+    /// descriptor until it reports an event that no task waits for. `forget` must be called before the descriptor is
     /// closed.
     package func rest(_ descriptor: Int32) {
         checkIsolated()

@@ -11,8 +11,8 @@ final class Directory: Sendable {
 
     deinit { close(descriptor) }
 
-    /// The directory at `path` beneath this one. Missing directories are made and synced. No link may lead out.
-    func descend(_ path: String) throws(TransferError) -> Directory {
+    /// Opens the directory at `path` below this one. Missing directories are created and synced. No link may lead out.
+    func openOrCreate(_ path: String) throws(TransferError) -> Directory {
         guard !path.isEmpty else { return self }
         let found = clinux_open_beneath(descriptor, path, O_RDONLY | O_DIRECTORY, 0)
         if found >= 0 { return Directory(owning: found) }
@@ -32,8 +32,8 @@ final class Directory: Sendable {
         return current
     }
 
-    /// The directory at `path` beneath this one, if it exists; "" is this one. No link may lead out.
-    func beneath(_ path: String) -> Directory? {
+    /// Opens the directory at `path` below this one, if it exists; "" is this one. No link may lead out.
+    func openExisting(_ path: String) -> Directory? {
         let next = clinux_open_beneath(descriptor, path.isEmpty ? "." : path, O_RDONLY | O_DIRECTORY, 0)
         return next < 0 ? nil : Directory(owning: next)
     }
@@ -70,7 +70,7 @@ final class Directory: Sendable {
     /// A name for a file that exists only briefly.
     static func probeName() -> String { "\(probePrefix)\(getpid())-\(UInt64.random(in: 0...(.max)))" }
 
-    /// Makes, writes, syncs and removes a test file. 0, or the errno of what failed. Blocks.
+    /// Creates, writes, syncs and removes a test file. Returns 0, or the errno of the call that failed. Blocks.
     func tryWriting() -> Int32 {
         let name = Self.probeName()
         let file = openat(descriptor, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
@@ -88,7 +88,7 @@ final class Directory: Sendable {
 
     /// The names in it, without `.` and `..`.
     ///
-    /// - Throws: The error that keeps it from being read, such as too many open files.
+    /// - Throws: The error of the directory, such as too many open files.
     func names() throws(TransferError) -> [String] { try entries().map(\.name) }
 
     /// The entries, and whether each is certainly a regular file.

@@ -110,10 +110,10 @@ final class FilePartial: Partial {
         _ target: Target, total: Int64?, hashing digest: Job.Checksum.Algorithm?, with bytes: [UInt8]
     ) throws(TransferError) -> Opened {
         let hidden = try HiddenFile.create(
-            in: target.directory, key: request.key, generation: generation, run: request.run,
+            in: target.directory, key: request.key, generation: generation, run: request.runToken,
             mode: store.options.attributes.modeWhileWriting,
             // The token names a run's first generation. A new job has no other files.
-            alone: request.isNew && generation == request.run)
+            alone: request.isNew && generation == request.runToken)
         let output = OutputFile(
             descriptor: hidden.descriptor, diskWriter: store.diskWriter, durability: store.options.durability,
             digest: digest)

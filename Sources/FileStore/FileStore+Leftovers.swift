@@ -11,7 +11,7 @@ extension FileStore {
         var found: [Leftover] = []
         var pending = [""]
         while let folder = pending.popLast() {
-            guard let subdirectory = directory.beneath(folder), let entries = try? subdirectory.entries() else {
+            guard let subdirectory = directory.openExisting(folder), let entries = try? subdirectory.entries() else {
                 continue
             }
             if !folder.isEmpty, entries.contains(where: { $0.name == Self.idName }) { continue }
@@ -85,7 +85,7 @@ extension FileStore {
 
     /// The directory of the path `file`, if it exists.
     private func folder(of file: String) -> Directory? {
-        directory.beneath(file.pathParts.dropLast().joined(separator: "/"))
+        directory.openExisting(file.pathParts.dropLast().joined(separator: "/"))
     }
 
     /// Deletes a finished file if it still has this identity: not if it was written to since, and not another file that

@@ -10,7 +10,7 @@ extension FileStore {
     /// that. Some may have been settled.
     package func placedKeys(in folder: String) async -> Set<String> {
         await diskWriter.blocking.run { [self] in
-            guard let directory = directory.beneath(folder), let names = try? directory.names() else { return [] }
+            guard let directory = directory.openExisting(folder), let names = try? directory.names() else { return [] }
             let hidden = names.compactMap(HiddenName.init).filter { name in
                 name.kind == .proof || directory.status(of: name.text).map { $0.st_nlink > 1 } == true
             }
@@ -23,7 +23,7 @@ extension FileStore {
     package func mayBelongToAnotherJob(_ path: String, besides key: String) async -> Bool {
         await self.diskWriter.blocking.run { [self] in
             guard let name = path.pathParts.last,
-                let directory = directory.beneath(path.pathParts.dropLast().joined(separator: "/")),
+                let directory = directory.openExisting(path.pathParts.dropLast().joined(separator: "/")),
                 let status = directory.status(of: name), status.st_nlink > 1 || naming(in: directory) != .link
             else { return false }
             return (try? directory.hasProof(of: name, status) { $0 != key }) ?? true
@@ -40,7 +40,7 @@ extension FileStore {
         _ key: String, in folder: String, by run: String, continuing generation: String?
     ) async throws(TransferError) -> (file: StoredFile, proof: PartialLocation)? {
         try await onDisk { () throws(TransferError) in
-            guard let directory = self.directory.beneath(folder) else { return nil }
+            guard let directory = self.directory.openExisting(folder) else { return nil }
             let left = try Takeover(of: key, in: directory, by: run, continuing: generation)
             guard let placed = left.placed.first else { return nil }
             // The run may have ended before it synced the name.

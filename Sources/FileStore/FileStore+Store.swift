@@ -17,7 +17,7 @@ extension FileStore: DurableStore {
         guard let target = try? await target(of: resume.file, for: request) else { return .nothing }
         return try await onDisk { () throws(TransferError) in
             let left = try Takeover(
-                of: request.key, in: target.directory, by: request.run, continuing: resume.generation)
+                of: request.key, in: target.directory, by: request.runToken, continuing: resume.generation)
             if let placed = left.placed.first(where: { $0.generation == resume.generation }) {
                 // The run that gave the name may have ended before it synced the name.
                 if self.options.durability == .disk { try target.directory.sync() }
@@ -42,7 +42,7 @@ extension FileStore: DurableStore {
         return await diskWriter.blocking.run { () -> HeldFile? in
             guard target.isOwn(file, store: self) else { return nil }
             guard fencing else { return HeldFile() }
-            guard let left = try? Takeover(of: request.key, in: target.directory, by: request.run) else {
+            guard let left = try? Takeover(of: request.key, in: target.directory, by: request.runToken) else {
                 return nil
             }
             return HeldFile(

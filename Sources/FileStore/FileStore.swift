@@ -50,7 +50,7 @@ package final class FileStore: Sendable {
             throw Self.refusal("the root \(base) cannot be used: make it a directory that this worker may write", errno)
         }
         let directory: Directory
-        do throws(TransferError) { directory = try Directory(owning: top).descend(folder) } catch {
+        do throws(TransferError) { directory = try Directory(owning: top).openOrCreate(folder) } catch {
             throw Self.refusal("the folder \(folder) of the root \(base) cannot be used", errno)
         }
         let (root, descriptor) = (folder.isEmpty ? base : "\(base)/\(folder)", directory.descriptor)
@@ -78,7 +78,7 @@ package final class FileStore: Sendable {
     /// Opens the root again after it was gone. False if it does not exist, or if it has another id.
     func reopen() -> Bool {
         let top = open(base, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        guard top >= 0, let directory = Directory(owning: top).beneath(folder) else { return false }
+        guard top >= 0, let directory = Directory(owning: top).openExisting(folder) else { return false }
         guard options.id == id || Self.readID(directory) == id else { return false }
         current.replace(with: directory)
         return true
@@ -155,7 +155,7 @@ package final class FileStore: Sendable {
     }
 
     /// Whether work that is to be done soon waits for the next files, or for `runDeferredWork`. Otherwise it is done at
-    /// once, and nobody waits for it.
+    /// once, and no run waits for it.
     package var defersWork: Bool { commits.groups }
 
     /// A lock to hold while the file of this path gets its name. Blocks.

@@ -11,23 +11,23 @@ import Synchronization
 final class GroupCommit: Sendable {
     private struct Entry: Sendable {
         let commit: FileCommit
-        let answer: CheckedContinuation<Result<FileCommit.End, TransferError>, Never>
+        let continuation: CheckedContinuation<Result<FileCommit.End, TransferError>, Never>
 
         /// Runs a step of the file; nil if the step failed. Then the caller has its result.
         func attempt<T>(_ body: () throws(TransferError) -> T) -> T? {
             do { return try body() } catch {
-                answer.resume(returning: .failure(error))
+                continuation.resume(returning: .failure(error))
                 return nil
             }
         }
 
         /// False if there is a failure. Then the caller has its result.
         func isSound(_ failure: TransferError?) -> Bool {
-            if let failure { answer.resume(returning: .failure(failure)) }
+            if let failure { continuation.resume(returning: .failure(failure)) }
             return failure == nil
         }
 
-        func end(_ end: FileCommit.End) { answer.resume(returning: .success(end)) }
+        func end(_ end: FileCommit.End) { continuation.resume(returning: .success(end)) }
     }
 
     private typealias Written = (entry: Entry, file: FileCommit.Written)
@@ -93,7 +93,7 @@ final class GroupCommit: Sendable {
         defer { state.withLock { $0.count -= 1 } }
         if isAlone { return try await blocking.run { () throws(TransferError) in try commit.run() } }
         return try await withCheckedContinuation { continuation in
-            let entry = Entry(commit: commit, answer: continuation)
+            let entry = Entry(commit: commit, continuation: continuation)
             if state.withLock({ $0.arrived.add(entry) }) { blocking.submit { self.write() } }
         }.get()
     }

@@ -27,7 +27,7 @@ package struct SourceDirectory: SourceFolder {
 
     package func source(_ path: String) async throws(TransferError) -> any SourceFile {
         try await Self.blocking.run { () throws(TransferError) in
-            guard let directory = try self.open().beneath(self.folder) else {
+            guard let directory = try self.open().openExisting(self.folder) else {
                 throw TransferError(
                     .sourceMissing, "the directory whose files may be read has no folder \(self.folder)")
             }

@@ -25,7 +25,7 @@ struct Target: Sendable {
         let parts = full.pathParts
         name = parts.last ?? "download"
         folder = parts.dropLast().map { $0 + "/" }.joined()
-        directory = try store.directory.descend(folder)
+        directory = try store.directory.openOrCreate(folder)
     }
 
     /// The target of a path that was chosen before.
@@ -34,7 +34,7 @@ struct Target: Sendable {
         name = parts.last ?? "download"
         folder = parts.dropLast().map { $0 + "/" }.joined()
         self.isGiven = isGiven
-        directory = try store.directory.descend(folder)
+        directory = try store.directory.openOrCreate(folder)
     }
 
     /// The record of the file that has this name now.

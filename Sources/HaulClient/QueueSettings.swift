@@ -22,9 +22,9 @@ public struct QueueSettings: Sendable, Equatable {
     public var maxBytes: Int?
     /// The maximum number of bytes of responses that Redis keeps. The default is 256 MiB.
     public var maxResponsesBytes: Int?
-    /// The maximum number of bytes of answers with responses in reply lists. The default is 256 MiB.
+    /// The maximum number of bytes of replies with responses in reply lists. The default is 256 MiB.
     public var maxRepliesBytes: Int?
-    /// How many events the queue's stream keeps, about: docs/guides/durable-events.md.
+    /// About how many events the queue's stream keeps: docs/guides/durable-events.md.
     public var eventStream: Int?
     /// For how long Redis keeps completed jobs, in whole seconds. The default is a day.
     public var keepCompleted: Duration?

@@ -26,7 +26,7 @@ public final class FakeHaulQueue: Sendable {
         case response(status: Int = 200, headers: [HeaderField] = [], body: [UInt8] = [])
         /// The job has failed.
         case failed(ErrorCode, message: String = "", isRetryable: Bool = false)
-        /// Somebody has cancelled the job.
+        /// The job was cancelled.
         case cancelled
     }
 
@@ -40,7 +40,7 @@ public final class FakeHaulQueue: Sendable {
     ///   - script: Says what becomes of a job that is pushed. Without it jobs stay running.
     public init(_ name: String = "default", script: (@Sendable (Job) -> Outcome)? = nil) {
         let store = FakeStore(name, script: script ?? { _ in .running })
-        let server = FakeRedis { [store] in store.answer($0, $1) }
+        let server = FakeRedis { [store] in store.respond($0, $1) }
         (self.store, self.server) = (store, server)
         store.publish = { [weak server] in server?.publish($0, on: $1) }
         do { queue = try HaulQueue(redis: server.url, queue: name) } catch { preconditionFailure("\(error)") }

@@ -109,15 +109,15 @@ final class FakeRedis: Sendable {
     private let state = Mutex(State())
     private let directory: String
     private let path: String
-    private let answer: @Sendable ([[UInt8]], Client) -> Reply?
+    private let respond: @Sendable ([[UInt8]], Client) -> Reply?
 
-    /// - Parameter answer: The reply to a command. nil if the command has sent its own.
-    init(answer: @escaping @Sendable ([[UInt8]], Client) -> Reply?) {
+    /// - Parameter respond: The reply to a command. nil if the command has sent its own.
+    init(respond: @escaping @Sendable ([[UInt8]], Client) -> Reply?) {
         var template = Array("/tmp/haul-fake-XXXXXX".utf8CString)
         precondition(mkdtemp(&template) != nil, "no directory can be made in /tmp")
         directory = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
         path = directory + "/redis"
-        self.answer = answer
+        self.respond = respond
         start()
     }
 
@@ -175,12 +175,12 @@ final class FakeRedis: Sendable {
             return state.listener != nil
         }
         if !isListening { client.disconnect() }
-        startThread(name: "fake-client") { [weak self, answer] in
+        startThread(name: "fake-client") { [weak self, respond] in
             var parser = Parser()
             while let bytes = client.receive() {
                 parser.bytes += bytes
                 while let command = parser.next() {
-                    if let reply = answer(command, client) { client.send(reply) }
+                    if let reply = respond(command, client) { client.send(reply) }
                 }
             }
             self?.state.withLock { _ = $0.clients.removeValue(forKey: ObjectIdentifier(client)) }

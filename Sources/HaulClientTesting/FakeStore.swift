@@ -73,7 +73,7 @@ final class FakeStore: Sendable {
 
     // MARK: Commands
 
-    func answer(_ command: [[UInt8]], _ client: FakeRedis.Client) -> FakeRedis.Reply? {
+    func respond(_ command: [[UInt8]], _ client: FakeRedis.Client) -> FakeRedis.Reply? {
         let words = command.map { String(decoding: $0, as: UTF8.self) }
         let verb = words.first?.uppercased() ?? ""
         switch verb {
@@ -81,7 +81,7 @@ final class FakeStore: Sendable {
             client.subscribe(verb.lowercased(), to: Array(words.dropFirst()))
             return nil
         case "BLMOVE": return wait(Array(words.dropFirst()), client)
-        default: return change { $0.answer(verb, Array(words.dropFirst()), command) }
+        default: return change { $0.respond(verb, Array(words.dropFirst()), command) }
         }
     }
 
@@ -107,7 +107,7 @@ final class FakeStore: Sendable {
 extension FakeStore.State {
     typealias Reply = FakeRedis.Reply
 
-    fileprivate mutating func answer(_ verb: String, _ words: [String], _ command: [[UInt8]]) -> Reply {
+    fileprivate mutating func respond(_ verb: String, _ words: [String], _ command: [[UInt8]]) -> Reply {
         let key = words.first ?? ""
         func slice<Element>(_ elements: [Element], _ first: String, _ last: String) -> [Element] {
             func index(_ text: String) -> Int {
@@ -314,8 +314,8 @@ extension FakeStore.State {
                 members.set("bytes", body.count)
                 members.set("seconds", 0.1)
             }
-            let answer = ["status": "\(status)", "headers": fieldsText.text, "received": "\(body.count)"]
-            fields.merge(answer) { $1 }
+            let response = ["status": "\(status)", "headers": fieldsText.text, "received": "\(body.count)"]
+            fields.merge(response) { $1 }
             fields.merge(["seconds": "0.1", "request_digest": "fake", "method": job.method]) { $1 }
             if let text = String(validating: body, as: UTF8.self), !body.contains(0) {
                 members.set("body", text)

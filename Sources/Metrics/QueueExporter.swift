@@ -26,18 +26,18 @@ package final class QueueExporter: Sendable {
 
     /// Reads all queues concurrently, and adds their samples.
     package func add(to exposition: inout Exposition) async {
-        let answers = await withTaskGroup(of: (Int, QueueReading?).self) { group in
+        let values = await withTaskGroup(of: (Int, QueueReading?).self) { group in
             for (index, reading) in readings.enumerated() {
-                group.addTask { (index, await reading.answer() ?? nil) }
+                group.addTask { (index, await reading.value() ?? nil) }
             }
-            var answers = [QueueReading?](repeating: nil, count: readings.count)
-            for await (index, answer) in group { answers[index] = answer }
-            return answers
+            var values = [QueueReading?](repeating: nil, count: readings.count)
+            for await (index, value) in group { values[index] = value }
+            return values
         }
-        for (queue, answer) in zip(queues, answers) {
+        for (queue, value) in zip(queues, values) {
             let label = [(name: "queue", value: "\(queue.name)")]
-            exposition.add(.queueUp, label, answer == nil ? 0 : 1)
-            answer?.add(to: &exposition, label)
+            exposition.add(.queueUp, label, value == nil ? 0 : 1)
+            value?.add(to: &exposition, label)
         }
     }
 }

@@ -1,37 +1,37 @@
 import Synchronization
 
 /// A query of something that may hang, such as a disk. At most one query runs at a time, and callers share it. No
-/// caller waits longer than `limit`; the query itself goes on.
-package final class SharedQuery<Answer: Sendable>: Sendable {
+/// caller waits longer than `limit`; the query itself continues.
+package final class SharedQuery<Value: Sendable>: Sendable {
     private let limit: Duration
-    private let ask: @Sendable () async -> Answer
-    private let current = Mutex<Task<Answer, Never>?>(nil)
+    private let query: @Sendable () async -> Value
+    private let current = Mutex<Task<Value, Never>?>(nil)
 
-    package init(limit: Duration = .seconds(5), _ ask: @escaping @Sendable () async -> Answer) {
-        (self.limit, self.ask) = (limit, ask)
+    package init(limit: Duration = .seconds(5), _ query: @escaping @Sendable () async -> Value) {
+        (self.limit, self.query) = (limit, query)
     }
 
     /// The result of the running query, or of a new one. nil if there is none within `limit`.
-    package func answer() async -> Answer? {
-        let question = current.withLock { current in
-            let question = current ?? Task { await self.settle() }
-            current = question
-            return question
+    package func value() async -> Value? {
+        let task = current.withLock { current in
+            let task = current ?? Task { await self.settle() }
+            current = task
+            return task
         }
-        let (answers, feed) = AsyncStream<Answer?>.makeStream()
-        Task { feed.yield(await question.value) }
+        let (values, feed) = AsyncStream<Value?>.makeStream()
+        Task { feed.yield(await task.value) }
         let timeout = Task {
             try? await Task.sleep(for: limit)
             feed.yield(nil)
         }
         defer { timeout.cancel() }
-        for await answer in answers { return answer }
+        for await value in values { return value }
         return nil
     }
 
-    private func settle() async -> Answer {
-        let answer = await ask()
+    private func settle() async -> Value {
+        let value = await query()
         current.withLock { $0 = nil }
-        return answer
+        return value
     }
 }

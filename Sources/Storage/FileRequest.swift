@@ -4,17 +4,17 @@ package import HaulContract
 package struct FileRequest: Sendable {
     /// Names the job's partial files: 40 hexadecimal digits, unique to the job and its queue.
     package let key: String
-    /// The token of the run.
-    package let run: String
-    /// The job certainly has had no earlier run that left anything but a completed file.
+    /// The fencing token of the run, which also names the files that the run makes.
+    package let runToken: String
+    /// According to Redis or the download log, no earlier run of the job has left anything but a finished file.
     package let isNew: Bool
     /// The path that the job gives; a directory if it ends with "/"; nil if the job gives none.
     package let path: String?
-    /// A log beside the files says that no earlier run has left anything. Redis cannot say so, because it may have lost
-    /// what it knew of a run.
+    /// The download log of `haul get` proves that no earlier run has left a partial file. Workers cannot be that
+    /// certain: Redis may have lost its records of a run.
     package var hasNoLeftovers = false
     /// The job's own `if_exists`.
-    private let wanted: Job.IfExists
+    private let requestedIfExists: Job.IfExists
     /// The operator allows jobs to replace files that are not theirs.
     package var mayOverwrite = true
     /// The file that the job finished before.
@@ -25,17 +25,17 @@ package struct FileRequest: Sendable {
     package var isGated = false
 
     package init(
-        key: String, run: String, isNew: Bool, path: String?, ifExists: Job.IfExists, completed: CompletedFile?,
+        key: String, runToken: String, isNew: Bool, path: String?, ifExists: Job.IfExists, completed: CompletedFile?,
         lease: RunLease
     ) {
-        (self.key, self.run, self.isNew, self.path) = (key, run, isNew, path)
-        (wanted, self.completed, self.lease) = (ifExists, completed, lease)
+        (self.key, self.runToken, self.isNew, self.path) = (key, runToken, isNew, path)
+        (requestedIfExists, self.completed, self.lease) = (ifExists, completed, lease)
     }
 
     /// What to do if a file with this name exists.
-    package var ifExists: Job.IfExists { isOverwriteRefused ? .fail : wanted }
+    package var ifExists: Job.IfExists { isOverwriteRefused ? .fail : requestedIfExists }
 
-    private var isOverwriteRefused: Bool { wanted == .overwrite && !mayOverwrite }
+    private var isOverwriteRefused: Bool { requestedIfExists == .overwrite && !mayOverwrite }
 
     /// The failure of a job whose file cannot have the name `path`, because another file has it.
     package func conflict(at path: String) -> Failure {
@@ -47,7 +47,7 @@ package struct FileRequest: Sendable {
             .fileExists, "\(path) exists and \(cause): choose another path, or \(choice)")
     }
 
-    /// Whether a number may be added to a name that is taken.
+    /// Whether a number may be added to the name if another file has it.
     package var mayNumber: Bool { ifExists == .rename || ifExists == .reuse && !givesName }
 
     /// Whether the path `file` is where the job puts its file.

@@ -54,7 +54,7 @@ package enum TextFile {
 
     /// The file's name for messages. A URL is shown without its secrets.
     package static func name(_ path: String) -> String {
-        path == "-" ? "standard input" : isURL(path) ? MaskedURL.shown(path) : path
+        path == "-" ? "standard input" : isURL(path) ? MaskedURL.keepingQuery(path) : path
     }
 
     private static func refusal(_ path: String) -> ExitStatus {

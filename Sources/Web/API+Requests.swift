@@ -4,7 +4,7 @@ import HaulHTTPServer
 import HaulRedis
 import Logging
 
-// The answers to requests.
+// The responses to requests.
 
 extension API {
     /// The methods of `path`, which is the part behind `/api`. A path that does not exist has those of a resource.

@@ -46,7 +46,7 @@ extension Aria2 {
         guard let key = request["sec-websocket-key"], request["sec-websocket-version"] == "13",
             let digest = Hexadecimal.bytes(SHA1.hex(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
         else { throw APIError(400, .badRequest, "the request does not begin a WebSocket of version 13 (RFC 6455)") }
-        // Nobody has signed in yet: the first call does.
+        // The client has not signed in yet: its first call does.
         let stranger = Caller(visitor: Visitor(name: nil, role: .viewer), client: request.client)
         guard let hold = streams.hold(number, for: stranger) else {
             throw APIError(429, .tooMany, "too many streams are open: close another page, or try again in some seconds")

@@ -89,7 +89,7 @@ final class QueueServer: Sendable {
         var next = wantsNext ? claims.beginNext() : nil
         while true {
             do {
-                let reply = try await settler.send(end, as: claims.identity, next: next)
+                let reply = try await settler.send(end, as: claims.identity, nextToken: next)
                 redisErrors.recordSuccess(of: .settling)
                 metrics.settling.record(since: begun)
                 if end.settlement.isCompleted { replicaWait?.record() }

@@ -2,7 +2,7 @@ import HaulBus
 import HaulRedis
 import Synchronization
 
-/// Settles runs in batches. While calls are in progress, runs that end are collected for the next one: the busier a
+/// Settles runs in batches. Runs that end while calls are in progress are collected for the next call. So the busier a
 /// worker is, the less each job costs Redis.
 final class Settler: Sendable {
     struct Reply: Sendable {
@@ -15,8 +15,8 @@ final class Settler: Sendable {
     private struct Entry: Sendable {
         let end: RunEnd
         let worker: WorkerIdentity
-        let next: String?
-        let answer: CheckedContinuation<Result<Reply, RedisError>, Never>
+        let nextToken: String?
+        let continuation: CheckedContinuation<Result<Reply, RedisError>, Never>
     }
 
     private struct State: Sendable {
@@ -25,7 +25,7 @@ final class Settler: Sendable {
         var calls = 0
     }
 
-    /// While Redis works on one, this worker works on the reply to the other.
+    /// Two, so that this worker can handle the reply to one call while Redis executes the other.
     private static let maxCalls = 2
 
     /// The maximum number of runs in one call. That takes Redis at most 2 ms, in which it serves no other client. A run
@@ -40,23 +40,23 @@ final class Settler: Sendable {
 
     init(_ queue: Queue) { self.queue = queue }
 
-    /// Settles a run, and claims a job for `worker` under the token `next`, if that is given.
-    func send(_ end: RunEnd, as worker: WorkerIdentity, next: String?) async throws(RedisError) -> Reply {
+    /// Settles a run. If there is a `nextToken`, the same call claims the next job for `worker` under this token.
+    func send(_ end: RunEnd, as worker: WorkerIdentity, nextToken: String?) async throws(RedisError) -> Reply {
         try await withCheckedContinuation { continuation in
-            let isCalling = state.withLock { state in
-                state.waiting.append(Entry(end: end, worker: worker, next: next, answer: continuation))
+            let mustDrain = state.withLock { state in
+                state.waiting.append(Entry(end: end, worker: worker, nextToken: nextToken, continuation: continuation))
                 guard state.calls < Self.maxCalls else { return false }
                 state.calls += 1
                 return true
             }
-            if isCalling { Task(executorPreference: Redis.executor) { await self.drain() } }
+            if mustDrain { Task(executorPreference: Redis.executor) { await self.drain() } }
         }.get()
     }
 
     private static func batch(of waiting: [Entry]) -> [Entry] {
         var (bytes, runs) = (0, 0)
         let count = waiting.prefix {
-            bytes += $0.end.weight
+            bytes += $0.end.estimatedBytes
             runs += $0.end.settlement.endsJob ? 1 : 3
             return bytes <= maxBytes && runs <= maxRuns
         }.count
@@ -80,22 +80,25 @@ final class Settler: Sendable {
         do throws(RedisError) {
             // All entries belong to this process. The claims are made under its last registration.
             let reply = try await queue.settle(
-                batch.map(\.end), worker: batch[batch.count - 1].worker, next: batch.compactMap(\.next))
-            // Claims come in the order of their tokens. The last reply says why there are no more.
+                batch.map(\.end), worker: batch[batch.count - 1].worker, next: batch.compactMap(\.nextToken))
+            // The claims are in the order of the tokens. If there are fewer claims than tokens, the last one says why,
+            // so it is the reply to all remaining tokens.
             var claims = reply.next[...]
             for (entry, isOurs) in zip(batch, reply.isOurs) {
-                let next = entry.next == nil ? nil : claims.count > 1 ? claims.popFirst() : claims.first
-                entry.answer.resume(returning: isOurs.map { Reply(isOurs: $0, next: next) })
+                let next = entry.nextToken == nil ? nil : claims.count > 1 ? claims.popFirst() : claims.first
+                entry.continuation.resume(returning: isOurs.map { Reply(isOurs: $0, next: next) })
             }
+            // Redis may settle only the first runs, if these are in many batches. The others are sent again.
             let rest = Array(batch.dropFirst(reply.isOurs.count))
             state.withLock { $0.waiting = rest + $0.waiting }
         } catch {
-            // If Redis itself has failed, the waiting entries fail, too. Call after call would exceed the grace time.
-            let behind = state.withLock { state in
+            // If Redis cannot be reached, the waiting entries fail as well. Trying a call for each batch would exceed
+            // the grace time.
+            let abandoned = state.withLock { state in
                 defer { if error.isTransient { state.waiting = [] } }
                 return error.isTransient ? state.waiting : []
             }
-            for entry in batch + behind { entry.answer.resume(returning: .failure(error)) }
+            for entry in batch + abandoned { entry.continuation.resume(returning: .failure(error)) }
         }
     }
 }

@@ -96,7 +96,7 @@ package final class Worker: Sendable {
 
     private var queueServers: [QueueServer] { queues.queueServers }
 
-    /// The answers of this worker over HTTP.
+    /// The responses of this worker over HTTP.
     package var page: WorkerPage { WorkerPage(metrics) }
 
     /// Works until the task is cancelled. Then puts every running job back with its offsets, within the grace time.

@@ -104,7 +104,7 @@ final class WorkerMetrics: Sendable {
         let clients = queueServers.flatMap { [$0.queue.redis, $0.waiter] }
         exposition.add(.redisRoundTrips, clients.reduce(0) { $0 + $1.traffic.roundTrips })
         exposition.add(.redisConnects, clients.reduce(0) { $0 + $1.traffic.connects })
-        if let space = await space.answer(), let space {
+        if let space = await space.value(), let space {
             exposition.add(.storeFree, space.free)
             exposition.add(.storeSize, space.size)
         }

@@ -1,9 +1,9 @@
 import HaulBus
 import HaulMetrics
 
-/// The answers of a worker over HTTP: docs/operate/metrics.md. It knows no sockets.
+/// The responses of a worker over HTTP: docs/operate/metrics.md. It knows no sockets.
 package struct WorkerPage: Sendable {
-    package struct Answer: Sendable {
+    package struct Response: Sendable {
         package let status: Int
         package let type: String
         package let text: String
@@ -37,18 +37,18 @@ package struct WorkerPage: Sendable {
     }
 
     /// nil if there is nothing at this path.
-    package func answer(_ path: String) async -> Answer? {
+    package func respond(to path: String) async -> Response? {
         switch path {
-        case "/healthz": return Self.answer(unhealthy)
-        case "/readyz": return Self.answer(await unready)
+        case "/healthz": return Self.response(unhealthy)
+        case "/readyz": return Self.response(await unready)
         case "/metrics":
-            return Answer(status: 200, type: Exposition.contentType, text: await metrics.exposition().text)
+            return Response(status: 200, type: Exposition.contentType, text: await metrics.exposition().text)
         default: return nil
         }
     }
 
-    private static func answer(_ reasons: [String]) -> Answer {
-        Answer(
+    private static func response(_ reasons: [String]) -> Response {
+        Response(
             status: reasons.isEmpty ? 200 : 503, type: "text/plain; charset=utf-8",
             text: reasons.isEmpty ? "ok\n" : reasons.map { $0 + "\n" }.joined())
     }
@@ -81,7 +81,7 @@ package struct WorkerPage: Sendable {
                 let isAnswered = queueServer.metrics.sinceTickReply.map { $0 <= Self.silence } ?? false
                 if !isAnswered { reasons.append("Redis does not answer for the queue \(queueServer.queue.name)") }
             }
-            switch await metrics.storeFault.answer() {
+            switch await metrics.storeFault.value() {
             case .some(.some(let fault)): reasons.append("the store cannot be used: \(fault)")
             case .some(.none):
                 if metrics.slots.isShort { reasons.append("the store had no space for a recent file") }

@@ -84,7 +84,7 @@ struct Haul: AsyncParsableCommand {
             return try check(words.dropFirst(), of: next, "\(path) \(word)")
         }
         if path == "haul", word.contains("://") || word.contains("/") && word.contains(".") {
-            let shown = MaskedURL.shown(word)
+            let shown = MaskedURL.keepingQuery(word)
             throw ExitStatus.printing(
                 .usage,
                 "a command is missing before \(shown): haul get \(shown) downloads it, and haul push URL queues it for workers"

@@ -195,7 +195,7 @@ struct RateLeaseTests {
         let fleet = try await Fleet("h")
         try await fleet.join(demand: nil)
         try await fleet.round()
-        // Nobody else asks for this host.
+        // No other worker requests a lease for this host.
         #expect(fleet.workers[0].inUse == Fleet.limit)
         let worker = fleet.workers[0]
         let reply = try await fleet.queue.leaseRates(

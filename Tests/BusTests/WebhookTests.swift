@@ -34,7 +34,7 @@ import Testing
         let record = try #require(try await f.queue.job("a"))
         let position = "\(record["epoch"] ?? "")-\(record["seq"] ?? "")"
         #expect(sent[0].job.id == "a.completed-\(position)")
-        // The URL may be secret, so nobody who reads the hash sees it, and with the job's spec it is gone.
+        // The URL may be secret, so the hash does not show it, and with the job's spec it is gone.
         #expect(record["notify"]?.contains("hook") == false)
         #expect(try await f.redis.send(Command("EXISTS", f.queue.keys.spec("a"))).int == 0)
         try await f.expectOrder()

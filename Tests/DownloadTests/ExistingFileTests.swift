@@ -77,7 +77,7 @@ import Testing
         let body: Judge
         let isCompared = false
         func checkReplacement(by partial: any Partial) {}
-        func answer(to offer: Offer) async throws(TransferError) -> CompletedFile? { try await body(offer) }
+        func completedFile(for offer: Offer) async throws(TransferError) -> CompletedFile? { try await body(offer) }
     }
 
     private struct Unexpected: Error {

@@ -17,7 +17,7 @@ import Testing
 
     private func request(_ ifExists: Job.IfExists = .reuse) -> FileRequest {
         FileRequest(
-            key: key, run: String(repeating: "1", count: 32), isNew: true, path: "file", ifExists: ifExists,
+            key: key, runToken: String(repeating: "1", count: 32), isNew: true, path: "file", ifExists: ifExists,
             completed: nil, lease: RunLease(isHeld: { true }, confirm: { true }))
     }
 
@@ -57,7 +57,7 @@ import Testing
             close(descriptor)
         }
         let request = request(ifExists)
-        let partial = store.begin(request, generation: request.run, suggested: "x")
+        let partial = store.begin(request, generation: request.runToken, suggested: "x")
         let size = Int64(Self.bytes.count)
         try await partial.open(total: size, hashing: nil, with: [])
         try await receive(0..<2_500_000, into: partial)
@@ -80,7 +80,7 @@ import Testing
     @Test("a file that can never fit leaves nothing behind") func tooLarge() async throws {
         let store = try FileStore(root: root.path)
         let request = request()
-        let partial = store.begin(request, generation: request.run, suggested: "x")
+        let partial = store.begin(request, generation: request.runToken, suggested: "x")
         let error = await thrown { () throws(TransferError) in
             try await partial.open(total: 1 << 60, hashing: nil, with: [])
         }

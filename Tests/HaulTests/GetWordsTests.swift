@@ -42,8 +42,8 @@ import Testing
         #expect(netrc.login(for: "c.test")?.user == "any")
     }
 
-    private func view(_ name: String, received: Int64 = 0, total: Int64? = nil, speed: Int64 = 0) -> GetRun.View {
-        var view = GetRun.View(name: name)
+    private func view(_ name: String, received: Int64 = 0, total: Int64? = nil, speed: Int64 = 0) -> TransferView {
+        var view = TransferView(name: name)
         (view.phase, view.progress.received, view.progress.total) = (.running, received, total)
         (view.progress.speed, view.progress.connections) = (speed, 1)
         return view
@@ -58,13 +58,13 @@ import Testing
         ]
         views[3].phase = .retrying(at: .now + .seconds(3), why: "http_503")
         for height in [3, 24] {
-            let totals = GetBars.Totals(done: 1, failed: 2, all: 10, doneBytes: 5)
-            let lines = GetBars.lines(views, totals, width: width, height: height)
+            let totals = TransferBars.Totals(done: 1, failed: 2, all: 10, doneBytes: 5)
+            let lines = TransferBars.lines(views, totals, width: width, height: height)
             #expect(lines.count <= height - 1 && lines.allSatisfy { Columns.of($0) < width }, "\(lines)")
             #expect(!lines.joined().contains("\u{1B}"))
         }
         if width == 80 {
-            let lines = GetBars.lines(views, GetBars.Totals(), width: 80, height: 24)
+            let lines = TransferBars.lines(views, TransferBars.Totals(), width: 80, height: 24)
             #expect(lines[0].hasPrefix("short") && lines[0].contains("  50% "), "\(lines[0])")
             #expect(lines[0].hasSuffix("    5.2/10.5 MB    1.0 MB/s      5s"), "\(lines[0])")
             // The columns are those of each other row, whatever its name and numbers.

@@ -210,7 +210,7 @@ import Testing
             let password = try #require(text.firstMatch(of: /user worker on >(\S+)/)).1
             let redis = Redis(try RedisURL("\(server.url)?user=worker&password=\(password)"), name: "test")
             #expect(try await Queue(.default, redis: redis).replayRights() == .sufficient, "\(file)")
-            // Nobody can use these rights.
+            // No process can use these rights.
             #expect(try await server.cli("PING").contains("NOAUTH"))
             #expect(try await server.cli("AUTH", "").contains("WRONGPASS"))
             await redis.close()

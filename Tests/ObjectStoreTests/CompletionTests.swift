@@ -151,7 +151,7 @@ import Testing
         let environment = ["AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"]
         let store = ObjectStore(address, environment: { environment[$0] }, isThere: { _ in false })
         let request = FileRequest(
-            key: String(repeating: "b", count: 40), run: "1", isNew: true, path: "film", ifExists: .reuse,
+            key: String(repeating: "b", count: 40), runToken: "1", isNew: true, path: "film", ifExists: .reuse,
             completed: nil, lease: RunLease(isHeld: { true }, confirm: { true }))
         let partial = store.begin(request, generation: "1", suggested: "x")
         try await partial.open(total: file.count, hashing: nil, with: [])

@@ -28,7 +28,8 @@ extension EpisodeTests {
         _ run: String, ifExists: Job.IfExists = .reuse, lease: RunLease = RunLease(isHeld: { true }, confirm: { true })
     ) -> FileRequest {
         FileRequest(
-            key: Self.key, run: run, isNew: false, path: "films/film", ifExists: ifExists, completed: nil, lease: lease)
+            key: Self.key, runToken: run, isNew: false, path: "films/film", ifExists: ifExists, completed: nil,
+            lease: lease)
     }
 
     func whole(_ checksum: Job.Checksum? = nil) -> WholeFile {

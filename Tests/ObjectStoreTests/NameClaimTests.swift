@@ -31,7 +31,7 @@ struct NameClaimTests: EpisodeTests {
             var partials: [any Partial] = []
             for run in ["c", "d"] {
                 let request = FileRequest(
-                    key: String(repeating: run, count: 40), run: run, isNew: true, path: "r\(round)",
+                    key: String(repeating: run, count: 40), runToken: run, isNew: true, path: "r\(round)",
                     ifExists: ifExists, completed: nil, lease: RunLease(isHeld: { true }, confirm: { true }))
                 let partial = bucket.store.begin(request, generation: "\(round)", suggested: "x")
                 try await partial.open(total: Self.size, hashing: checksum?.algorithm, with: [])

@@ -64,7 +64,7 @@ struct OperatorTests: EpisodeTests {
         #expect(found.map(\.key) == [Self.key])
         #expect(await bucket.store.remove(found).count == 1)
         let named = FileRequest(
-            key: Self.key, run: "1", isNew: true, path: "films/\u{FFFE}x", ifExists: .reuse, completed: nil,
+            key: Self.key, runToken: "1", isNew: true, path: "films/\u{FFFE}x", ifExists: .reuse, completed: nil,
             lease: RunLease(isHeld: { true }, confirm: { true }))
         let other = bucket.store.begin(named, generation: "2", suggested: "x")
         let error = await thrown { () throws(TransferError) in

@@ -95,7 +95,7 @@ struct WholeObjectTests: EpisodeTests {
             for (index, path) in paths.enumerated() {
                 group.addTask {
                     let request = FileRequest(
-                        key: String(repeating: "\(index)", count: 40), run: "1", isNew: true, path: path,
+                        key: String(repeating: "\(index)", count: 40), runToken: "1", isNew: true, path: path,
                         ifExists: .reuse, completed: nil, lease: RunLease(isHeld: { true }, confirm: { true }))
                     let partial = bucket.store.begin(request, generation: "1", suggested: "x")
                     try await partial.open(total: Self.size, hashing: nil, with: [])

@@ -75,7 +75,7 @@ package struct StoreConformance: Sendable {
 
     private func smallFile() async throws {
         let request = request(run: 1)
-        let partial = store.begin(request, generation: request.run, suggested: "x")
+        let partial = store.begin(request, generation: request.runToken, suggested: "x")
         #expect(partial.location == nil)
         let file = try #require(stored(try await partial.put(bytes, whole())))
         #expect(file.checksum == nil && partial.location?.file == "a/b")
@@ -117,7 +117,7 @@ package struct StoreConformance: Sendable {
 
     private func lostLease() async throws {
         let request = request(run: 1, lease: RunLease(isHeld: { false }, confirm: { false }))
-        let partial = store.begin(request, generation: request.run, suggested: "x")
+        let partial = store.begin(request, generation: request.runToken, suggested: "x")
         guard case .fenced = try await partial.put(bytes, whole()) else {
             Issue.record("a run without a lease has named the file")
             return
@@ -152,7 +152,7 @@ package struct StoreConformance: Sendable {
         let foreign = Array("another owner's".utf8)
         await write("a/b", foreign)
         let fail = request(run: 1, ifExists: .fail)
-        let refused = store.begin(fail, generation: fail.run, suggested: "x")
+        let refused = store.begin(fail, generation: fail.runToken, suggested: "x")
         let error = await thrown { () throws(TransferError) in try await refused.put(bytes, whole()) }
         #expect(error?.code == .fileExists)
         await refused.discard(soon: false)
@@ -160,12 +160,12 @@ package struct StoreConformance: Sendable {
         let rename = request(run: 2, ifExists: .rename)
         let renamed = try #require(
             stored(
-                try await store.begin(rename, generation: rename.run, suggested: "x").put(bytes, whole())))
+                try await store.begin(rename, generation: rename.runToken, suggested: "x").put(bytes, whole())))
         #expect(renamed.file == "a/b (1)")
         #expect(await read("a/b") == foreign)
         var forbidden = request(run: 4, ifExists: .overwrite)
         forbidden.mayOverwrite = false
-        let kept = store.begin(forbidden, generation: forbidden.run, suggested: "x")
+        let kept = store.begin(forbidden, generation: forbidden.runToken, suggested: "x")
         let no = await thrown { () throws(TransferError) in try await kept.put(bytes, whole()) }
         #expect(no?.code == .fileExists && "\(no!)".contains("--no-overwrite"))
         await kept.discard(soon: false)
@@ -173,7 +173,7 @@ package struct StoreConformance: Sendable {
         let overwrite = request(run: 3, ifExists: .overwrite)
         _ = try #require(
             stored(
-                try await store.begin(overwrite, generation: overwrite.run, suggested: "x").put(bytes, whole())))
+                try await store.begin(overwrite, generation: overwrite.runToken, suggested: "x").put(bytes, whole())))
         #expect(await read("a/b") == bytes)
     }
 
@@ -250,13 +250,14 @@ package struct StoreConformance: Sendable {
         lease: RunLease = RunLease(isHeld: { true }, confirm: { true })
     ) -> FileRequest {
         FileRequest(
-            key: Self.key, run: String(repeating: "\(run)", count: 32), isNew: false, path: "a/b", ifExists: ifExists,
+            key: Self.key, runToken: String(repeating: "\(run)", count: 32), isNew: false, path: "a/b",
+            ifExists: ifExists,
             completed: completed, lease: lease)
     }
 
     private func open(run: Int) async throws -> any Partial {
         let request = request(run: run)
-        let partial = store.begin(request, generation: request.run, suggested: "x")
+        let partial = store.begin(request, generation: request.runToken, suggested: "x")
         try await partial.open(total: Int64(Self.size), hashing: nil, with: [])
         return partial
     }
@@ -292,7 +293,7 @@ package struct StoreConformance: Sendable {
 
     private func finished() async throws -> CompletedFile {
         let request = request(run: 1)
-        let partial = store.begin(request, generation: request.run, suggested: "x")
+        let partial = store.begin(request, generation: request.runToken, suggested: "x")
         let file = try #require(stored(try await partial.put(bytes, whole())))
         await partial.discard(soon: false)
         return CompletedFile(

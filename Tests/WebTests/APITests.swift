@@ -35,7 +35,7 @@ import Testing
         #expect(await end.json?["state"]?.string == "completed")
         #expect(await fixture.get(WebFixture.jobs + "/film/wait?timeout=0&since=\(at + 100_000)").status == 202)
 
-        #expect(await fixture.ask("POST", WebFixture.control, #"{"action":"remove","ids":["film"]}"#).status == 202)
+        #expect(await fixture.send("POST", WebFixture.control, #"{"action":"remove","ids":["film"]}"#).status == 202)
         try await fixture.tick()
         try await eventually("the job to be removed") {
             await fixture.get(WebFixture.jobs + "/film").status == 404
@@ -51,8 +51,8 @@ import Testing
         ])
     func invalid(body: String, status: Int) async throws {
         let fixture = try await WebFixture()
-        let answer = await fixture.push(body)
-        #expect(answer.status == status && answer.json?["message"]?.string != nil)
+        let response = await fixture.push(body)
+        #expect(response.status == status && response.json?["message"]?.string != nil)
         #expect(try await fixture.queue.count(in: .queued) == 0)
     }
 
@@ -130,7 +130,7 @@ import Testing
         #expect(overview?.at("failures", "by_error")?.text == #"[["dns",15],["http_404",15]]"#)
 
         let retry = #"{"action":"retry","where":{"state":"failed","host":"a.example"},"limit":4}"#
-        let retried = await fixture.ask("POST", WebFixture.control, retry).json
+        let retried = await fixture.send("POST", WebFixture.control, retry).json
         #expect(retried?["requested"]?.integer == 4 && retried?["more"] == .bool(true))
         try await fixture.tick()
         #expect(try await fixture.queue.count(in: .queued) == 4)
@@ -216,7 +216,7 @@ import Testing
         _ = try await fixture.queue.push(now: [Element(JSON(#"{"url":"http://h/"}"#))])
         try await fixture.settle(try #require(try await fixture.claim()), WebFixture.done)
         try await fixture.tick()
-        let page = await fixture.ask("GET", "/metrics", fields: [(name: "authorization", value: "Basic djpw")])
+        let page = await fixture.send("GET", "/metrics", fields: [(name: "authorization", value: "Basic djpw")])
         #expect(page.status == 200 && page["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8")
         try await Promtool.check(page.text)
         for line in [
@@ -231,15 +231,15 @@ import Testing
     @Test("valid settings are changed, and invalid ones are refused") func settings() async throws {
         let fixture = try await WebFixture()
         let path = "/api/queues/default/settings"
-        let set = await fixture.ask("PATCH", path, #"{"paused":true,"max_running":7}"#)
+        let set = await fixture.send("PATCH", path, #"{"paused":true,"max_running":7}"#)
         #expect(set.status == 200 && set.text == #"{"paused":true,"max_running":7}"#)
-        #expect(await fixture.ask("PATCH", path, #"{"paused":false,"max_running":null}"#).text == #"{"paused":false}"#)
+        #expect(await fixture.send("PATCH", path, #"{"paused":false,"max_running":null}"#).text == #"{"paused":false}"#)
         let many = #"""
             {"rate":1000,"starts":"30/min","keep_failed":3600,"base":"https://h/films/",
              "defaults":{"retries":2,"headers":{"X-A":"b"}},
              "limits":{"slow.example:8080":{"connections":3,"starts":"10/s","rate":5000}}}
             """#
-        #expect(await fixture.ask("PATCH", path, many).status == 200)
+        #expect(await fixture.send("PATCH", path, many).status == 200)
         #expect(
             await fixture.get(path).text
                 == #"{"paused":false,"rate":1000,"starts":"30/min","keep_failed":3600,"base":"https://h/films/","defaults":"#
@@ -259,16 +259,16 @@ import Testing
             (#"{"limits":{"slow":{"connections":-1}}}"#, "limits of slow: must be"),
             (#"{"limits":{"slow":{"starts":"often"}}}"#, "limits of slow: must be"),
         ] {
-            let answer = await fixture.ask("PATCH", path, body)
-            #expect(answer.status == 422, "\(body)")
-            let message = answer.json?["message"]?.string ?? ""
+            let response = await fixture.send("PATCH", path, body)
+            #expect(response.status == 422, "\(body)")
+            let message = response.json?["message"]?.string ?? ""
             #expect(message.contains(words) && message.hasSuffix("Nothing was set."), "\(body): \(message)")
         }
         let isSame = try await fixture.queue.configuration() == before
         #expect(isSame)
         let none =
             #"{"paused":null,"quiet":{"w":null},"rate":null,"starts":null,"keep_failed":null,"base":null,"defaults":{"retries":null,"headers":null},"limits":{"slow.example:8080":null}}"#
-        #expect(await fixture.ask("PATCH", path, none).text == #"{"paused":false}"#)
+        #expect(await fixture.send("PATCH", path, none).text == #"{"paused":false}"#)
         // Values that were written by hand, which have no effect.
         try await fixture.server.cli("HSET", "haul:{default}:settings", "rate", "x", "quiet:w", "1")
         try await fixture.server.cli("HSET", "haul:{default}:defaults", "retries", "x")
@@ -290,15 +290,15 @@ import Testing
             """#
         let operating = [(name: "authorization", value: "Basic bzpw")]
         let viewer = [(name: "authorization", value: "Basic djpw")]
-        #expect(await fixture.ask("PATCH", path, body, fields: viewer).status == 403)
-        #expect(await fixture.ask("PATCH", path, body, fields: operating).status == 200)
-        let viewed = await fixture.ask("GET", path, fields: viewer)
+        #expect(await fixture.send("PATCH", path, body, fields: viewer).status == 403)
+        #expect(await fixture.send("PATCH", path, body, fields: operating).status == 200)
+        let viewed = await fixture.send("GET", path, fields: viewer)
         #expect(viewed.status == 200 && !viewed.text.contains("planted"), "\(viewed.text)")
         #expect(viewed.json?.at("defaults", "headers", "X-Key")?.string == "[masked]")
         #expect(viewed.json?.at("defaults", "retries")?.integer == 2)
         #expect(viewed.json?.at("defaults", "notify", "url")?.string == "https://hooks.example/h?[masked]")
         #expect(viewed.json?.at("defaults", "notify", "events")?.text == #"["failed"]"#)
-        let whole = await fixture.ask("GET", path, fields: operating)
+        let whole = await fixture.send("GET", path, fields: operating)
         #expect(whole.json?.at("defaults", "headers", "X-Key")?.string == "planted")
     }
 
@@ -335,10 +335,10 @@ import Testing
         try await redis.send(Command(arguments: ["HSET", fixture.queue.keys.job("r")] + record))
         let path = WebFixture.jobs + "/r"
         for target in [path, path + "/wait?timeout=0"] {
-            let viewed = await fixture.ask("GET", target, fields: [("authorization", "Basic djpw")])
+            let viewed = await fixture.send("GET", target, fields: [("authorization", "Basic djpw")])
             #expect(viewed.status == 200 && !viewed.text.contains("planted"), "\(viewed)")
             #expect(viewed.json?["status"]?.integer == 201)
-            let whole = await fixture.ask("GET", target, fields: [("authorization", "Basic bzpw")]).json
+            let whole = await fixture.send("GET", target, fields: [("authorization", "Basic bzpw")]).json
             #expect(whole?.at("headers", "set-cookie")?.string == "planted" && whole?[body]?.string == "planted")
         }
         let event = try JSON(
@@ -357,8 +357,8 @@ import Testing
         #expect(await fixture.get("/healthz").status == 200)
 
         let job = #"{"url":"\#(Self.url)","id":"a","headers":{"X-Key":"planted"}}"#
-        #expect(await fixture.ask("POST", WebFixture.jobs, job, fields: viewer).status == 403)
-        #expect(await fixture.ask("POST", WebFixture.jobs, job, fields: operating).status == 202)
+        #expect(await fixture.send("POST", WebFixture.jobs, job, fields: viewer).status == 403)
+        #expect(await fixture.send("POST", WebFixture.jobs, job, fields: operating).status == 202)
         try await fixture.server.cli("LPUSH", "haul:{default}:jobs", #"{"url":"ftp://x/?planted"}"#)
         let paths = [
             "", "/history", "/jobs?state=queued", "/jobs?state=running", "/jobs/a", "/jobs/a/pushed", "/rejected",
@@ -370,15 +370,15 @@ import Testing
             return try await fixture.queue.rejected(limit: 1).count == 1
         }
         for path in paths {
-            let answer = await fixture.ask("GET", "/api/queues/default" + path, fields: viewer)
-            #expect(!answer.text.contains("planted"), "\(path)")
+            let response = await fixture.send("GET", "/api/queues/default" + path, fields: viewer)
+            #expect(!response.text.contains("planted"), "\(path)")
         }
-        let secret = await fixture.ask("GET", WebFixture.jobs + "/a/pushed", fields: operating)
+        let secret = await fixture.send("GET", WebFixture.jobs + "/a/pushed", fields: operating)
         #expect(secret.json?.at("pushed", "headers", "X-Key")?.string == "planted")
-        let rejected = await fixture.ask("GET", "/api/queues/default/rejected", fields: operating)
+        let rejected = await fixture.send("GET", "/api/queues/default/rejected", fields: operating)
         #expect(rejected.text.contains("ftp://x/?planted"))
-        #expect(await fixture.ask("POST", WebFixture.control, "{}", fields: viewer).status == 403)
-        #expect(await fixture.ask("PATCH", "/api/queues/default/settings", "{}", fields: viewer).status == 403)
+        #expect(await fixture.send("POST", WebFixture.control, "{}", fields: viewer).status == 403)
+        #expect(await fixture.send("PATCH", "/api/queues/default/settings", "{}", fields: viewer).status == 403)
     }
 
     @Test("a hundred readers cost Redis as much as one") func sharedReads() async throws {
@@ -425,9 +425,9 @@ import Testing
             (#","where":"queued""#, "must have a url, or a state"),
             (#","where":{"state":"queued"},"limit":"5""#, "limit must be"), (#","ids":["a"],"id":"b""#, "no id"),
         ] {
-            let answer = await fixture.ask("POST", WebFixture.control, #"{"action":"cancel"\#(selection)}"#)
-            let message = answer.json?["message"]?.string ?? ""
-            #expect(answer.status == 422 && message.contains(words), "\(selection): \(answer)")
+            let response = await fixture.send("POST", WebFixture.control, #"{"action":"cancel"\#(selection)}"#)
+            let message = response.json?["message"]?.string ?? ""
+            #expect(response.status == 422 && message.contains(words), "\(selection): \(response)")
         }
         #expect(try await fixture.server.cli("EXISTS", fixture.queue.keys.want) == "0")
         for target in ["?batch=a%20b", "/a?line=maybe"] {
@@ -449,11 +449,11 @@ import Testing
             ("/api/live?watch=queues/default/jobs%3Fstat%3Dfailed", #"no parameter "stat""#),
             ("/api/live?events=default/a&events=default/b", "events is given"),
         ] {
-            let answer = await fixture.get(target)
-            let message = answer.json?["message"]?.string ?? ""
-            #expect(answer.status == 400 && message.contains(words), "\(target): \(answer)")
+            let response = await fixture.get(target)
+            let message = response.json?["message"]?.string ?? ""
+            #expect(response.status == 400 && message.contains(words), "\(target): \(response)")
         }
-        let pushed = await fixture.ask("POST", WebFixture.jobs + "?state=paused", #"{"url":"http://h/"}"#)
+        let pushed = await fixture.send("POST", WebFixture.jobs + "?state=paused", #"{"url":"http://h/"}"#)
         #expect(pushed.status == 400 && pushed.json?["error"]?.string == "bad_request")
         #expect(await fixture.get("/api/live?watch=queues/default&watch=queues").status == 200)
     }
@@ -468,15 +468,15 @@ import Testing
             }
             func cancel(_ place: String) async throws -> (requested: Int64, more: Bool?) {
                 let body = #"{"action":"cancel","where":\#(place),"limit":10}"#
-                let answer = await fixture.ask("POST", WebFixture.control, body)
-                #expect(answer.status == 202, "\(answer.text)")
+                let response = await fixture.send("POST", WebFixture.control, body)
+                #expect(response.status == 202, "\(response.text)")
                 // A worker moves the operations to the jobs' hashes. Without one they stay in `want`.
                 if ticks { try await fixture.tick() }
-                return (answer.json?["requested"]?.integer ?? -1, answer.json?["more"].map { $0 == .bool(true) })
+                return (response.json?["requested"]?.integer ?? -1, response.json?["more"].map { $0 == .bool(true) })
             }
             for (requested, more) in [(10, true), (10, true), (5, false), (0, false)] as [(Int64, Bool)] {
-                let answer = try await cancel(#"{"state":"queued"}"#)
-                #expect(answer.requested == requested && answer.more == more, "\(answer)")
+                let response = try await cancel(#"{"state":"queued"}"#)
+                #expect(response.requested == requested && response.more == more, "\(response)")
             }
             #expect(try await cancel(#"{"url":"http://h/1"}"#).requested == 0)
             #expect(try await fixture.queue.stats().counts[.queued] == 25)
@@ -485,7 +485,7 @@ import Testing
             #expect(await fixture.push(#"{"url":"http://h/1","id":"j1"}"#).status == 202)
             #expect(try await cancel(#"{"state":"queued"}"#).requested == 1)
             let paused = #"{"action":"pause","where":{"state":"queued"},"limit":10}"#
-            #expect(await fixture.ask("POST", WebFixture.control, paused).json?["more"] == .bool(true))
+            #expect(await fixture.send("POST", WebFixture.control, paused).json?["more"] == .bool(true))
         }
     }
 
@@ -530,19 +530,20 @@ import Testing
             ("pause", #"{"url":"http://h/f?sig=3"}"#, 0), ("pause", #"{"state":"running","older":3600}"#, 0),
         ] as [(String, String, Int64)] {
             let body = #"{"action":"\#(action)","where":\#(place)}"#
-            let answer = await fixture.ask("POST", WebFixture.control, body)
-            #expect(answer.status == 202 && answer.json?["requested"]?.integer == count, "\(place): \(answer.text)")
+            let response = await fixture.send("POST", WebFixture.control, body)
+            #expect(
+                response.status == 202 && response.json?["requested"]?.integer == count, "\(place): \(response.text)")
         }
         for place in [#"{"host":"h"}"#, #"{"url":"h","older":-1}"#, #"{"url":"http://h/","state":"asleep"}"#] {
-            let answer = await fixture.ask("POST", WebFixture.control, #"{"action":"pause","where":\#(place)}"#)
-            #expect(answer.status == 422, "\(place): \(answer.text)")
+            let response = await fixture.send("POST", WebFixture.control, #"{"action":"pause","where":\#(place)}"#)
+            #expect(response.status == 422, "\(place): \(response.text)")
         }
     }
 
     @Test("a queue that the server was not given cannot be reached") func otherQueues() async throws {
         let fixture = try await WebFixture()
         #expect(await fixture.get("/api/queues/other").status == 404)
-        #expect(await fixture.ask("POST", "/api/queues/other/jobs", #"{"url":"http://h/"}"#).status == 404)
+        #expect(await fixture.send("POST", "/api/queues/other/jobs", #"{"url":"http://h/"}"#).status == 404)
         #expect(try await fixture.server.cli("KEYS", "haul:{other}*").isEmpty)
     }
 
@@ -552,7 +553,7 @@ import Testing
         #expect(await fixture.get("/readyz").status == 200)
         fixture.server.signal(9)
         try await eventually("the health check to report it") { await fixture.get("/readyz").status == 503 }
-        let answer = await fixture.get(WebFixture.jobs + "?state=paused")
-        #expect(answer.status == 503 && answer.json?["error"]?.string == "redis")
+        let response = await fixture.get(WebFixture.jobs + "?state=paused")
+        #expect(response.status == 503 && response.json?["error"]?.string == "redis")
     }
 }

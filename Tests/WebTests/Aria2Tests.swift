@@ -22,9 +22,9 @@ import Testing
             _ method: String, _ params: String = "[]", fields: [(name: String, value: String)] = []
         ) async throws -> JSON {
             let text = #"{"jsonrpc":"2.0","id":"1","method":"\#(method)","params":\#(params)}"#
-            let answer = await fixture.ask("POST", "/jsonrpc", text, fields: fields)
-            #expect(answer.status == 200 && answer["Access-Control-Allow-Origin"] == "*")
-            return try #require(answer.json)
+            let response = await fixture.send("POST", "/jsonrpc", text, fields: fields)
+            #expect(response.status == 200 && response["Access-Control-Allow-Origin"] == "*")
+            return try #require(response.json)
         }
 
         func result(_ method: String, _ params: String = "[]") async throws -> JSON {
@@ -113,13 +113,13 @@ import Testing
             #"[[{"methodName":"aria2.getVersion","params":[]},{"methodName":"aria2.tellStatus","params":["nobody"]}]]"#)
         #expect(many.array?.first?.array?.first?["version"] != nil && many.array?.last?["code"]?.integer == 1)
         for (text, code) in [("{", -32700), ("{}", -32600), ("[]", -32600)] {
-            let answer = await bench.fixture.ask("POST", "/jsonrpc", text)
-            #expect(answer.json?["error"]?["code"]?.integer == Int64(code), "\(answer.text)")
+            let response = await bench.fixture.send("POST", "/jsonrpc", text)
+            #expect(response.json?["error"]?["code"]?.integer == Int64(code), "\(response.text)")
         }
-        let batch = await bench.fixture.ask(
+        let batch = await bench.fixture.send(
             "POST", "/jsonrpc", #"[{"id":1,"method":"system.listMethods"},{"id":2,"method":"no"}]"#)
         #expect(batch.json?.array?.count == 2)
-        #expect(try await WebFixture().ask("POST", "/jsonrpc", "{}").status == 405)
+        #expect(try await WebFixture().send("POST", "/jsonrpc", "{}").status == 405)
     }
 
     @Test("a call needs a token of an operator to change something, and a page of a browser needs one at all")
@@ -140,7 +140,7 @@ import Testing
         let open = try await Bench()
         #expect(try await open.call("aria2.getVersion", fields: foreign)["error"]?["code"]?.integer == 1)
         #expect(try await open.result("aria2.getVersion")["version"] != nil)
-        #expect(await open.fixture.ask("OPTIONS", "/jsonrpc").status == 204)
+        #expect(await open.fixture.send("OPTIONS", "/jsonrpc").status == 204)
     }
 
     @Test("frames of a WebSocket are read as RFC 6455 says, and others end the connection") func frames() throws {

@@ -59,15 +59,15 @@ import Testing
     func signingIn() async throws {
         let lines = Lines()
         let fixture = try await fixture(lines)
-        for _ in 0..<2 { _ = await fixture.ask("GET", "/api/session", fields: alice, from: "192.0.2.7") }
+        for _ in 0..<2 { _ = await fixture.send("GET", "/api/session", fields: alice, from: "192.0.2.7") }
         #expect(lines.take() == ["level=info msg=\"signed in\" address=192.0.2.7 role=operator user=alice"])
         for _ in 0..<2 {
-            _ = await fixture.ask("GET", "/api/session", fields: [("authorization", "Bearer secret-token")])
+            _ = await fixture.send("GET", "/api/session", fields: [("authorization", "Bearer secret-token")])
         }
         #expect(
             lines.take() == ["level=info msg=\"signed in with a token\" address=127.0.0.1 role=viewer user=grafana"])
         // A name of a line feed, an escape and "x", and the password "secret".
-        _ = await fixture.ask("GET", "/", fields: [("authorization", "Basic ChtbeDpzZWNyZXQ=")], from: "2001:db8::1")
+        _ = await fixture.send("GET", "/", fields: [("authorization", "Basic ChtbeDpzZWNyZXQ=")], from: "2001:db8::1")
         #expect(
             lines.take() == [
                 #"level=warning msg="sign-in failed" reason="the name, the password or the token is wrong" address=2001:db8::1 user="\n\u001b[x""#
@@ -81,7 +81,7 @@ import Testing
         let lines = Lines()
         let fixture = try await fixture(lines)
         func change(_ method: String, _ path: String, _ body: String) async -> String {
-            _ = await fixture.ask(method, "/api/queues/default/" + path, body, fields: alice)
+            _ = await fixture.send(method, "/api/queues/default/" + path, body, fields: alice)
             return lines.take().last ?? ""
         }
         func expected(_ action: String, _ rest: String) -> String {
@@ -108,7 +108,7 @@ import Testing
                     "set",
                     #"role=operator settings="paused=1 defaults.headers limits.h={\"connections\":0}" user=alice"#))
         #expect(await change("POST", "control", #"{"action":"explode"}"#) == "", "what was refused has changed nothing")
-        _ = await fixture.ask(
+        _ = await fixture.send(
             "POST", WebFixture.control, "{}", fields: [("authorization", "Bearer secret-token")])
         #expect(lines.take().last?.contains("change refused") == true)
     }
@@ -117,18 +117,18 @@ import Testing
     func recorded() async throws {
         let fixture = try await fixture(Lines())
         func change(_ method: String, _ path: String, _ body: String) async {
-            _ = await fixture.ask(method, "/api/queues/default/" + path, body, fields: alice)
+            _ = await fixture.send(method, "/api/queues/default/" + path, body, fields: alice)
         }
         await change("POST", "jobs", #"[{"url":"http://h/a","id":"a"},{"url":"http://h/b","id":"b"}]"#)
         await change("POST", "control", #"{"action":"pause","where":{"state":"queued","host":"h"}}"#)
         await change("PATCH", "settings", #"{"paused":true,"defaults":{"headers":{"X-Key":"secret"}}}"#)
-        let text = await fixture.ask("GET", "/api/queues/default/changes", fields: alice).text
+        let text = await fixture.send("GET", "/api/queues/default/changes", fields: alice).text
         #expect(!text.contains("secret"), "\(text)")
         let changes = try #require(try JSON(text)["changes"]?.array)
         #expect(changes.map { $0["action"]?.string } == ["set", "pause"], "a push is not among them: \(text)")
         #expect(changes.allSatisfy { $0["by"]?.string == "alice" && $0["via"]?.string == "page" }, "\(text)")
         #expect(changes.last?["jobs"]?.integer == 2 && changes.last?["where"]?.string == "state=queued host=h")
-        let overview = try JSON(await fixture.ask("GET", "/api/queues/default", fields: alice).text)
+        let overview = try JSON(await fixture.send("GET", "/api/queues/default", fields: alice).text)
         #expect(overview["paused_by"]?.string == "alice" && overview["paused_at"]?.integer == changes[0]["at"]?.integer)
 
         let queue = fixture.queue
@@ -155,7 +155,7 @@ import Testing
     func redisFailures() async throws {
         let lines = Lines()
         let fixture = try await fixture(lines)
-        _ = await fixture.ask("GET", "/api/queues/default", fields: alice)
+        _ = await fixture.send("GET", "/api/queues/default", fields: alice)
         _ = lines.take()
         fixture.server.signal(9)
         try await eventually("Redis to fail") { await fixture.get("/readyz").status == 503 }
@@ -173,7 +173,7 @@ import Testing
                 $0.trustsForwardedFor = isTrusted
                 $0.accounts = try? Accounts("alice operator \(PasswordHash(password: "x", cost: 4).text)")
             }
-            _ = await fixture.ask(
+            _ = await fixture.send(
                 "GET", "/", fields: [("authorization", "Basic YTpi"), ("x-forwarded-for", "10.0.0.1, 192.0.2.9")])
             #expect(lines.take().first?.contains("address=\(isTrusted ? "192.0.2.9" : "127.0.0.1") ") == true)
         }

@@ -60,7 +60,7 @@ import Testing
         #expect(await found(.completed, "night") == [])
         #expect(await fixture.get(WebFixture.jobs + "/n2").json?["batch"]?.string == "night")
         let retry = #"{"action":"retry","where":{"state":"failed","batch":"night"}}"#
-        #expect(await fixture.ask("POST", WebFixture.control, retry).json?["requested"]?.integer == 1)
+        #expect(await fixture.send("POST", WebFixture.control, retry).json?["requested"]?.integer == 1)
         try await fixture.tick()
         #expect(try await fixture.queue.job("n1")?.state == .queued)
     }
@@ -70,11 +70,11 @@ import Testing
         let fixture = try await fixture()
         func ask(_ action: String) async throws -> Int64? {
             let body = #"{"action":"\#(action)","batch":"night"}"#
-            let answer = await fixture.ask("POST", WebFixture.control, body)
-            #expect(answer.status == 202, "\(answer.text)")
+            let response = await fixture.send("POST", WebFixture.control, body)
+            #expect(response.status == 202, "\(response.text)")
             try await fixture.tick()
             try await fixture.tick()
-            return answer.json?["requested"]?.integer
+            return response.json?["requested"]?.integer
         }
         #expect(try await ask("retry") == 1)
         #expect(try await fixture.queue.job("n1")?.state == .queued)
@@ -89,7 +89,7 @@ import Testing
         for body in [
             #"{"action":"remove","batch":"night"}"#, #"{"action":"cancel","batch":"no name"}"#,
             #"{"action":"cancel","batch":3}"#, #"{"action":"cancel","where":{"state":"failed","bacth":"night"}}"#,
-        ] { #expect(await fixture.ask("POST", WebFixture.control, body).status == 422, "\(body)") }
+        ] { #expect(await fixture.send("POST", WebFixture.control, body).status == 422, "\(body)") }
     }
 
     @Test("a job among many waiting ones is found by its id, however its element is written")

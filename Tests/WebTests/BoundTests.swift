@@ -38,8 +38,8 @@ import Testing
         let client = try RawClient(address)
         let last = "GET /c HTTP/1.0\r\n\r\n"
         await client.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\nGET /b HTTP/1.1\r\nHost: h\r\n\r\n" + last)
-        let answers = await client.read()
-        let paths = ["/a", "/b", "/c"].compactMap { answers.range(of: "you asked for \($0)")?.lowerBound }
+        let responses = await client.read()
+        let paths = ["/a", "/b", "/c"].compactMap { responses.range(of: "you asked for \($0)")?.lowerBound }
         #expect(paths.count == 3 && paths == paths.sorted())
         await server.stop()
     }
@@ -106,7 +106,7 @@ import Testing
         }
         let client = try RawClient(address)
         await client.send(Self.request)
-        try await eventually("the answer to begin") { await server.load.connections == 1 }
+        try await eventually("the response to begin") { await server.load.connections == 1 }
         try await eventually("the client to be disconnected") { await server.load.connections == 0 }
         await server.stop()
     }
@@ -166,9 +166,11 @@ import Testing
         let client = try RawClient(address)
         await client.send(
             "POST /api/queues/default/jobs HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
-        let answer = await client.read()
-        #expect(answer.hasPrefix("HTTP/1.1 411 ") && answer.contains("Content-Type: application/json"), "\(answer)")
+        let response = await client.read()
         #expect(
-            answer.contains("{\"error\":\"http\",\"message\":") && answer.contains("X-Content-Type-Options: nosniff"))
+            response.hasPrefix("HTTP/1.1 411 ") && response.contains("Content-Type: application/json"), "\(response)")
+        #expect(
+            response.contains("{\"error\":\"http\",\"message\":")
+                && response.contains("X-Content-Type-Options: nosniff"))
     }
 }

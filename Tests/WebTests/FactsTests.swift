@@ -30,15 +30,15 @@ import Testing
             if number == 5 { fields += ["waiting", "host", "kind", "upload", "batch", "night day", "group", "acme"] }
             try await Self.write(fixture, "j\(number)", .running, score: now + 60_000, fields)
         }
-        let answer = try #require(await fixture.get("/api/queues/default/facets?state=running").json)
-        #expect(answer["of"]?.integer == 6 && answer["total"]?.integer == 6)
-        #expect(answer["host"]?.text == #"[["a.example",4],["b.example",2]]"#)
-        #expect(answer["worker"]?.text == #"[["w0",3],["w1",3]]"#)
-        #expect(answer["kind"]?.text == #"[["download",5],["upload",1]]"#)
-        #expect(answer["batch"]?.text == #"[["day",1],["night",1]]"#)
-        #expect(answer["group"]?.text == #"[["acme",1]]"#)
-        #expect(answer["waiting"]?.text == #"[["host",1]]"#)
-        #expect(answer["speed"]?.integer == 42 && answer["left"]?.integer == 360)
+        let response = try #require(await fixture.get("/api/queues/default/facets?state=running").json)
+        #expect(response["of"]?.integer == 6 && response["total"]?.integer == 6)
+        #expect(response["host"]?.text == #"[["a.example",4],["b.example",2]]"#)
+        #expect(response["worker"]?.text == #"[["w0",3],["w1",3]]"#)
+        #expect(response["kind"]?.text == #"[["download",5],["upload",1]]"#)
+        #expect(response["batch"]?.text == #"[["day",1],["night",1]]"#)
+        #expect(response["group"]?.text == #"[["acme",1]]"#)
+        #expect(response["waiting"]?.text == #"[["host",1]]"#)
+        #expect(response["speed"]?.integer == 42 && response["left"]?.integer == 360)
         for (filter, number) in [
             ("kind=upload", 1), ("kind=download", 5), ("waiting=host", 1), ("waiting=none", 5), ("host=a.example", 4),
             ("group=acme", 1), ("group=bolt", 0),
@@ -105,10 +105,10 @@ import Testing
         try await fixture.queue.redis.send(Command("ZADD", keys.prefix + "deferred_hosts", now, "a.example"))
         try await fixture.queue.redis.send(
             Command("SET", keys.prefix + "backoff:a.example", now + 30_000, "PX", 30_000))
-        let answer = try #require(await fixture.get("/api/queues/default/hosts").json)
+        let response = try #require(await fixture.get("/api/queues/default/hosts").json)
         let hosts = Dictionary(
-            uniqueKeysWithValues: (answer["hosts"]?.array ?? []).map { ($0["host"]?.string ?? "", $0) })
-        #expect(answer["total"]?.integer == 3 && hosts.count == 3)
+            uniqueKeysWithValues: (response["hosts"]?.array ?? []).map { ($0["host"]?.string ?? "", $0) })
+        #expect(response["total"]?.integer == 3 && hosts.count == 3)
         let first = try #require(hosts["a.example"])
         #expect(first["running"]?.integer == 2 && first["speed"]?.integer == 100 && first["deferred"]?.integer == 1)
         #expect(first["backoff_until"]?.integer == now + 30_000 && first.at("limits", "connections")?.integer == 2)
@@ -145,13 +145,13 @@ import Testing
     @Test("a worker is made quiet by a setting, and takes jobs again") func quiet() async throws {
         let fixture = try await WebFixture()
         let path = "/api/queues/default/settings"
-        let set = await fixture.ask("PATCH", path, #"{"quiet":{"w1":true}}"#)
+        let set = await fixture.send("PATCH", path, #"{"quiet":{"w1":true}}"#)
         #expect(set.status == 200 && set.json?.at("quiet", "w1") == .bool(true), "\(set.text)")
         #expect(try await fixture.server.cli("HGET", fixture.queue.keys.settings, "quiet:w1") == "1")
-        #expect(await fixture.ask("PATCH", path, #"{"quiet":{"w1":false}}"#).json?["quiet"] == nil)
+        #expect(await fixture.send("PATCH", path, #"{"quiet":{"w1":false}}"#).json?["quiet"] == nil)
         #expect(try await fixture.server.cli("HEXISTS", fixture.queue.keys.settings, "quiet:w1") == "0")
         for body in [#"{"quiet":{"w 1":true}}"#, #"{"quiet":{"w1":1}}"#, #"{"quiet":true}"#] {
-            #expect(await fixture.ask("PATCH", path, body).status == 422, "\(body)")
+            #expect(await fixture.send("PATCH", path, body).status == 422, "\(body)")
         }
     }
 }

@@ -31,7 +31,7 @@ import Testing
         file.bytes = Int64(bytes.count)
         file.inode = UInt64(status.st_ino)
         file.modified = Int64(status.st_mtim.tv_sec) * 1_000_000_000 + Int64(status.st_mtim.tv_nsec)
-        _ = await fixture.ask("POST", WebFixture.jobs, #"{"url":"http://h/f","id":"film"}"#, fields: Self.operator)
+        _ = await fixture.send("POST", WebFixture.jobs, #"{"url":"http://h/f","id":"film"}"#, fields: Self.operator)
         let claim = try #require(try await fixture.claim())
         try await fixture.settle(claim, .completed(file, seconds: 1, unchanged: false))
         return fixture
@@ -58,13 +58,13 @@ import Testing
     func whole() async throws {
         let text = String(repeating: "0123456789", count: 30_000)
         let fixture = try await served(Array(text.utf8))
-        let answer = try await receive(fixture)
-        #expect(answer.head.hasPrefix("HTTP/1.1 200 "))
+        let response = try await receive(fixture)
+        #expect(response.head.hasPrefix("HTTP/1.1 200 "))
         for field in [
             "Content-Length: 300000", "Content-Type: application/octet-stream", "X-Content-Type-Options: nosniff",
             "Content-Disposition: attachment; filename*=UTF-8''a%20film.mkv", "Accept-Ranges: bytes",
-        ] { #expect(answer.head.contains("\r\n\(field)"), "\(field) in \(answer.head)") }
-        #expect(answer.body == text)
+        ] { #expect(response.head.contains("\r\n\(field)"), "\(field) in \(response.head)") }
+        #expect(response.body == text)
         let head = try await receive(try await served(Array(text.utf8)), "HEAD")
         #expect(head.head.contains("\r\nContent-Length: 300000") && head.body.isEmpty)
     }
@@ -81,33 +81,33 @@ import Testing
         ] as [(String, Int, String, String?)])
     func ranges(range: String, status: Int, body: String, contentRange: String?) async throws {
         let fixture = try await served(Array("0123456789".utf8))
-        let answer = try await receive(fixture, "GET", "Range: \(range)\r\n")
-        #expect(answer.head.hasPrefix("HTTP/1.1 \(status) ") && answer.body == body, "\(answer)")
-        let sentRange = answer.head.split(separator: "\r\n").first { $0.hasPrefix("Content-Range: ") }
+        let response = try await receive(fixture, "GET", "Range: \(range)\r\n")
+        #expect(response.head.hasPrefix("HTTP/1.1 \(status) ") && response.body == body, "\(response)")
+        let sentRange = response.head.split(separator: "\r\n").first { $0.hasPrefix("Content-Range: ") }
         #expect(sentRange.map { String($0.dropFirst(15)) } == contentRange)
     }
 
     @Test("a range is sent only of the version that the client has a part of") func ifRange() async throws {
         let fixture = try await served(Array("0123456789".utf8))
-        let tag = try #require(await fixture.ask("GET", Self.path, fields: Self.operator)["ETag"])
-        let same = await fixture.ask(
+        let tag = try #require(await fixture.send("GET", Self.path, fields: Self.operator)["ETag"])
+        let same = await fixture.send(
             "GET", Self.path, fields: Self.operator + [("range", "bytes=2-4"), ("if-range", tag)])
-        let other = await fixture.ask(
+        let other = await fixture.send(
             "GET", Self.path, fields: Self.operator + [("range", "bytes=2-4"), ("if-range", "\"other\"")])
         #expect(same.status == 206 && other.status == 200)
-        #expect(await fixture.ask("GET", Self.path, fields: Self.operator + [("if-none-match", tag)]).status == 304)
+        #expect(await fixture.send("GET", Self.path, fields: Self.operator + [("if-none-match", tag)]).status == 304)
     }
 
     @Test("a viewer gets no file, and without --serve-files nobody does") func rights() async throws {
         let fixture = try await served([1])
-        #expect(await fixture.ask("GET", Self.path, fields: Self.viewer).status == 403)
-        #expect(await fixture.ask("GET", "/api/session", fields: Self.viewer).json?["files"]?.array?.isEmpty == true)
+        #expect(await fixture.send("GET", Self.path, fields: Self.viewer).status == 403)
+        #expect(await fixture.send("GET", "/api/session", fields: Self.viewer).json?["files"]?.array?.isEmpty == true)
         #expect(
-            await fixture.ask("GET", "/api/session", fields: Self.operator).json?["files"]?.array?.map(\.string)
+            await fixture.send("GET", "/api/session", fields: Self.operator).json?["files"]?.array?.map(\.string)
                 == ["default"])
         let closed = try await WebFixture()
-        let answer = await closed.get(Self.path)
-        #expect(answer.status == 404 && answer.text.contains("--serve-files"))
+        let response = await closed.get(Self.path)
+        #expect(response.status == 404 && response.text.contains("--serve-files"))
     }
 
     @Test("a file that was replaced after its job, or whose path leads out of the directory, is not sent")
@@ -115,16 +115,16 @@ import Testing
         let fixture = try await served(Array("first".utf8))
         try FileManager.default.removeItem(atPath: root.file("a film.mkv"))
         try Data("other".utf8).write(to: URL(filePath: root.file("a film.mkv")))
-        let replaced = await fixture.ask("GET", Self.path, fields: Self.operator)
+        let replaced = await fixture.send("GET", Self.path, fields: Self.operator)
         #expect(replaced.status == 404 && replaced.text.contains("replaced"), "\(replaced)")
         let key = fixture.queue.keys.job("film")
         for path in ["../../etc/passwd", "/etc/passwd"] {
             try await fixture.queue.redis.send(Command("HSET", key, "file", path))
-            let answer = await fixture.ask("GET", Self.path, fields: Self.operator)
-            #expect(answer.status == 404 && answer.text.contains("cannot be sent"), "\(answer)")
+            let response = await fixture.send("GET", Self.path, fields: Self.operator)
+            #expect(response.status == 404 && response.text.contains("cannot be sent"), "\(response)")
         }
         try FileManager.default.createSymbolicLink(atPath: root.file("link"), withDestinationPath: "/etc/passwd")
         try await fixture.queue.redis.send(Command("HSET", key, "file", "link"))
-        #expect(await fixture.ask("GET", Self.path, fields: Self.operator).status == 404)
+        #expect(await fixture.send("GET", Self.path, fields: Self.operator).status == 404)
     }
 }

@@ -98,8 +98,8 @@ import Testing
             let client = try RawClient(address, from: "127.0.7.1")
             let before = strange.value
             await client.send("GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Me: 1\r\n\r\n")
-            let answer = await client.read(until: "ok\n")
-            #expect(answer.hasPrefix("HTTP/1.1 200 "), "\(answer)")
+            let response = await client.read(until: "ok\n")
+            #expect(response.hasPrefix("HTTP/1.1 200 "), "\(response)")
             let first = strange.value - before
             // Some turns of each connection, and not all that they have sent.
             #expect(first < 130 * 20, "\(first) requests of others came first")
@@ -141,8 +141,8 @@ import Testing
         // While it has not sent anything, further connections of the busy network do not take its place.
         for _ in 0..<16 { try await keepBusy() }
         await client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-        let answer = await client.read(until: "ok\n")
-        #expect(answer.hasPrefix("HTTP/1.1 200 "), "\(answer)")
+        let response = await client.read(until: "ok\n")
+        #expect(response.hasPrefix("HTTP/1.1 200 "), "\(response)")
         await server.stop()
     }
 

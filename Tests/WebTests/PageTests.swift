@@ -12,14 +12,14 @@ import Testing
     @Test("the page loads and runs only its own files") func contentSecurity() async throws {
         let fixture = try await WebFixture()
         for (name, bytes) in PageFiles.all {
-            let answer = await fixture.get("/" + name)
-            #expect(answer.status == 200 && answer.text == String(decoding: bytes, as: UTF8.self))
-            let policy = answer["Content-Security-Policy"] ?? ""
+            let response = await fixture.get("/" + name)
+            #expect(response.status == 200 && response.text == String(decoding: bytes, as: UTF8.self))
+            let policy = response["Content-Security-Policy"] ?? ""
             #expect(policy.contains("default-src 'none'") && !policy.contains("unsafe"))
-            let tag = try #require(answer["ETag"])
-            #expect(await fixture.ask("GET", "/" + name, fields: [("if-none-match", tag)]).status == 304)
+            let tag = try #require(response["ETag"])
+            #expect(await fixture.send("GET", "/" + name, fields: [("if-none-match", tag)]).status == 304)
             // A file of another server would be named by its URL.
-            let others = answer.text.replacing("https://example.org/", with: "").replacing("\"https://\"", with: "")
+            let others = response.text.replacing("https://example.org/", with: "").replacing("\"https://\"", with: "")
             if !name.hasSuffix("json") { #expect(!others.contains("https://"), "\(name)") }
         }
         #expect(await fixture.get("/").text.contains("<html lang=\"en\">"))
@@ -40,12 +40,12 @@ import Testing
 
     @Test("a phone can install the page, and share URLs with it") func manifest() async throws {
         let fixture = try await WebFixture()
-        let answer = await fixture.get("/manifest.webmanifest")
-        #expect(answer["Content-Type"] == "application/manifest+json")
-        #expect(answer["Content-Security-Policy"]?.contains("manifest-src 'self'") == true)
-        let icon = try #require(answer.json?["icons"]?.array?.first?["src"]?.string)
+        let response = await fixture.get("/manifest.webmanifest")
+        #expect(response["Content-Type"] == "application/manifest+json")
+        #expect(response["Content-Security-Policy"]?.contains("manifest-src 'self'") == true)
+        let icon = try #require(response.json?["icons"]?.array?.first?["src"]?.string)
         #expect(await fixture.get("/" + icon)["Content-Type"] == "image/svg+xml")
-        let target = try #require(answer.json?["share_target"])
+        let target = try #require(response.json?["share_target"])
         // A share opens this path with the members of `params` in its query, which Page/main.js reads.
         #expect(target["action"]?.string == "./" && target["method"]?.string == "GET")
         #expect(target.at("params", "url")?.string == "url" && target.at("params", "text")?.string == "text")

@@ -75,7 +75,7 @@ import Testing
             }
         }
         try await eventually("the refusals") { statuses.value == [429, 429, 429] }
-        let other = Task { await fixture.ask("GET", WebFixture.jobs + "?q=f", from: "10.1.2.3") }
+        let other = Task { await fixture.send("GET", WebFixture.jobs + "?q=f", from: "10.1.2.3") }
         let list = Task { await fixture.get(WebFixture.jobs + "?state=queued") }
         fixture.server.signal(SIGCONT)
         for search in searches { await search.value }

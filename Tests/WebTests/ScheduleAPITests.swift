@@ -11,33 +11,33 @@ import Testing
         let fixture = try await WebFixture()
         let definition =
             #"{"cron":"0 3 * * *","zone":"Europe/Berlin","job":{"url":"http://u:secret@h/f?key=secret","headers":{"X":"secret"}}}"#
-        let added = await fixture.ask("POST", Self.path, #"{"action":"add","name":"s","schedule":\#(definition)}"#)
+        let added = await fixture.send("POST", Self.path, #"{"action":"add","name":"s","schedule":\#(definition)}"#)
         #expect(added.status == 202 && added.json?["next"]?.integer != nil, "\(added)")
-        func act(_ action: String) async throws -> Answer {
-            let answer = await fixture.ask("POST", Self.path, #"{"action":"\#(action)","name":"s"}"#)
+        func act(_ action: String) async throws -> Response {
+            let response = await fixture.send("POST", Self.path, #"{"action":"\#(action)","name":"s"}"#)
             let reply = Tick(fixture.worker, runs: [])
             var tick = reply
             try await fixture.queue.perform(&tick)
             _ = try await fixture.queue.push(tick.reply.schedules, as: fixture.worker)
-            return Answer(status: answer.status, id: answer.json?["id"]?.string)
+            return Response(status: response.status, id: response.json?["id"]?.string)
         }
-        #expect(try await act("pause") == Answer(status: 202, id: nil))
+        #expect(try await act("pause") == Response(status: 202, id: nil))
         var listed = await fixture.get(Self.path)
         #expect(!listed.text.contains("secret"), "\(listed.text)")
         #expect(listed.json?["schedules"]?.array?.first?["paused"]?.bool == true)
-        #expect(try await act("resume") == Answer(status: 202, id: nil))
-        #expect(try await act("run") == Answer(status: 202, id: "s"))
+        #expect(try await act("resume") == Response(status: 202, id: nil))
+        #expect(try await act("run") == Response(status: 202, id: "s"))
         listed = await fixture.get(Self.path)
         let schedule = try #require(listed.json?["schedules"]?.array?.first)
         #expect(schedule["last_id"]?.string == "s" && schedule["pushed"]?.integer == 1)
         let known = Set(Shapes.schedule.map(\.name))
         #expect(schedule.members?.allSatisfy { known.contains($0.name) } == true, "\(listed.text)")
-        #expect(try await act("remove") == Answer(status: 202, id: nil))
+        #expect(try await act("remove") == Response(status: 202, id: nil))
         #expect(await fixture.get(Self.path).text == #"{"schedules":[]}"#)
         #expect(try await act("run").status == 404)
     }
 
-    private struct Answer: Equatable {
+    private struct Response: Equatable {
         let status: Int
         let id: String?
     }
@@ -60,8 +60,8 @@ import Testing
         ])
     func refused(_ body: String, _ reason: String) async throws {
         let fixture = try await WebFixture()
-        let answer = await fixture.ask("POST", Self.path, body)
-        #expect(answer.status == 422 && answer.text.contains(reason), "\(answer)")
+        let response = await fixture.send("POST", Self.path, body)
+        #expect(response.status == 422 && response.text.contains(reason), "\(response)")
         #expect(await fixture.get(Self.path).text == #"{"schedules":[]}"#)
     }
 }

@@ -116,7 +116,7 @@ import Testing
     }
 
     @Test(
-        "a stream says 2 s after Redis' last answer that Redis does not answer, and goes on once it does",
+        "a stream says 2 s after Redis' last answer that Redis does not answer, and continues once it does",
         arguments: [SIGSTOP, SIGTERM])
     func silentRedis(_ signal: Int32) async throws {
         let fixture = try await WebFixture()

@@ -26,7 +26,7 @@ struct WebFixture {
         _ = try await queue.register(worker, fields: [], known: [])
     }
 
-    struct Answer {
+    struct Response {
         let status: Int
         let fields: [(name: String, value: String)]
         let text: String
@@ -35,10 +35,10 @@ struct WebFixture {
     }
 
     /// Sends a request as a program on this machine does. Every method but GET gets the content type of JSON.
-    func ask(
+    func send(
         _ method: String, _ target: String, _ body: String? = nil, fields: [(name: String, value: String)] = [],
         from client: String = "127.0.0.1"
-    ) async -> Answer {
+    ) async -> Response {
         let parts = target.split(separator: "?", maxSplits: 1).map(String.init)
         var all = fields
         if !all.contains(where: { $0.name == "host" }) { all.append(("host", "localhost:8484")) }
@@ -54,18 +54,18 @@ struct WebFixture {
             case .readBody(let respond): await respond(Array((body ?? "").utf8))
             }
         guard case .bytes(let bytes) = response.body else {
-            return Answer(status: response.status, fields: response.fields, text: "(a stream)")
+            return Response(status: response.status, fields: response.fields, text: "(a stream)")
         }
-        return Answer(
+        return Response(
             status: response.status, fields: response.fields, text: String(decoding: bytes, as: UTF8.self))
     }
 
-    func get(_ target: String) async -> Answer { await ask("GET", target) }
+    func get(_ target: String) async -> Response { await send("GET", target) }
 
     static let jobs = "/api/queues/default/jobs"
     static let control = "/api/queues/default/control"
 
-    func push(_ body: String) async -> Answer { await ask("POST", Self.jobs, body) }
+    func push(_ body: String) async -> Response { await send("POST", Self.jobs, body) }
 
     /// Claims the next job.
     func claim() async throws -> Claim? {

@@ -381,7 +381,7 @@ import Testing
             "w", bench.gate(#"case $GATE_ID in a*) ;; b*) exit 1 ;; *) exit 2 ;; esac"#))
         let running = Task { try await worker.run() }
         for id in ["a1", "a2", "b", "c"] { _ = try await bench.download(id, 1000, #","retries":0"#) }
-        let text = try #require(await worker.page.answer("/metrics")).text
+        let text = try #require(await worker.page.respond(to: "/metrics")).text
         for (result, count) in [("accepted", 2), ("refused", 1), ("failed", 1)] {
             let line = #"haul_gate_duration_seconds_count{queue="default",result="\#(result)"} \#(count)"#
             #expect(text.contains(line), "\(text.split(separator: "\n").filter { $0.contains("gate") })")

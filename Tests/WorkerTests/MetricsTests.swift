@@ -13,7 +13,7 @@ import Testing
         let values: [String: Double]
 
         init(_ worker: Worker) async throws {
-            let page = try #require(await worker.page.answer("/metrics"))
+            let page = try #require(await worker.page.respond(to: "/metrics"))
             var values: [String: Double] = [:]
             for line in page.text.split(separator: "\n") where !line.hasPrefix("#") {
                 let space = line.lastIndex(of: " ")!
@@ -79,7 +79,7 @@ import Testing
         #expect(samples("haul_store_free_bytes") > 0)
         #expect(samples("haul_tick_duration_seconds_count\(Self.queue)") >= 1)
         #expect(samples("haul_loop_delay_seconds_count{loop=\"transfers\"}") >= 1)
-        try await Promtool.check(try #require(await worker.page.answer("/metrics")).text)
+        try await Promtool.check(try #require(await worker.page.respond(to: "/metrics")).text)
         running.cancel()
         try await running.value
         #expect(try await Samples(worker).values["haul_accepting"] == 0)

@@ -9,7 +9,7 @@ import Testing
 /// Metrics of queues, compared with what is known to be in Redis.
 @Suite struct QueueExporterTests {
     private static func page(_ worker: Worker) async throws -> String {
-        try #require(await worker.page.answer("/metrics")).text
+        try #require(await worker.page.respond(to: "/metrics")).text
     }
 
     private static func expect(_ lines: [String], in text: String, sourceLocation: SourceLocation = #_sourceLocation) {

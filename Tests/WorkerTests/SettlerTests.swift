@@ -40,7 +40,8 @@ import Testing
             for end in ends {
                 group.addTask {
                     do throws(RedisError) {
-                        return .success(try await settler.send(end, as: worker, next: wantsNext ? Token.make() : nil))
+                        return .success(
+                            try await settler.send(end, as: worker, nextToken: wantsNext ? Token.make() : nil))
                     } catch {
                         return .failure(error)
                     }
@@ -95,7 +96,7 @@ import Testing
                 group.addTask {
                     begun.change { $0 += 1 }
                     do throws(RedisError) {
-                        _ = try await settler.send(RunEnd(run, Self.done), as: worker, next: nil)
+                        _ = try await settler.send(RunEnd(run, Self.done), as: worker, nextToken: nil)
                         return nil
                     } catch {
                         return error.code

@@ -105,9 +105,9 @@ extension Download {
             let condition = assignment.existing?.modifiedSince.map { HeaderField("If-Modified-Since", $0) }
             let (transfer, finalURL) = try await follower.send(
                 mirrors[mirror], [.identity] + [condition].compactMap(\.self))
-            let answer = try await accept(transfer, finalURL, from: mirror, of: host)
-            if case .finished = answer { context.hosts.leave(host) }
-            return answer
+            let result = try await accept(transfer, finalURL, from: mirror, of: host)
+            if case .finished = result { context.hosts.leave(host) }
+            return result
         } catch {
             context.hosts.leave(host)
             if case .failed(let failure) = error, [.http(429), .http(503), .connect].contains(failure.code) {
@@ -157,7 +157,7 @@ extension Download {
             name: suggestedName(transfer.head, finalURL.url), entity: entity ?? Entity(transfer.head, total: nil),
             source: MaskedURL.text(mirrors[mirrors.current].url), isUnmodified: isUnmodified,
             hasMismatch: state.withLock { $0.hasMismatch })
-        guard let file = try await existing.answer(to: offer) else { return nil }
+        guard let file = try await existing.completedFile(for: offer) else { return nil }
         await transfer.discard()
         return .completed(file, seconds: 0, unchanged: true)
     }

@@ -99,7 +99,7 @@ struct ResponseExpectation: Sendable {
 
     /// Some servers send the whole as a part (206) of all bytes.
     private func wholeAsPart(_ head: ResponseHead) -> ResponseDecision? {
-        guard let answer = range(of: head), let total = answer.total, answer.range == 0..<total,
+        guard let contentRange = range(of: head), let total = contentRange.total, contentRange.range == 0..<total,
             head.length == .bytes(total)
         else { return nil }
         return .takeWhole(Entity(head, total: total, resource: resource), length: total)
@@ -122,10 +122,10 @@ struct ResponseExpectation: Sendable {
     }
 
     private func part(_ head: ResponseHead, at position: Int64, end: Int64?, of entity: Entity) -> ResponseDecision {
-        guard let answer = range(of: head), let total = answer.total else {
+        guard let contentRange = range(of: head), let total = contentRange.total else {
             return .restart(why: "the server's part has no usable Content-Range, or is several parts")
         }
-        guard answer.range.lowerBound == position, end.map({ answer.range.upperBound <= $0 }) ?? true else {
+        guard contentRange.range.lowerBound == position, end.map({ contentRange.range.upperBound <= $0 }) ?? true else {
             return .restart(why: "the server sent other bytes than were requested")
         }
         guard total == entity.total, head.encoding == entity.encoding else {
@@ -144,7 +144,7 @@ struct ResponseExpectation: Sendable {
         else {
             return .restart(why: "the remote file has changed, or nothing proves that it has not")
         }
-        let length = answer.range.upperBound - answer.range.lowerBound
+        let length = contentRange.range.upperBound - contentRange.range.lowerBound
         if case .bytes(let count) = head.length, count != length {
             return .fail(Failure(.badResponse, "the server's Content-Range and Content-Length contradict each other"))
         }

@@ -76,15 +76,15 @@ final class UploadSource: BodySource {
     }
 
     func read(into buffer: UnsafeMutableRawBufferPointer) -> SourceResult {
-        let (answer, begins) = state.withLock { state in
-            let answer = state.supply(buffer)
+        let (result, begins) = state.withLock { state in
+            let result = state.supply(buffer)
             let begins =
                 !state.isReading && !state.pieces.isEmpty && state.failure == nil && state.ready.count < Self.ahead
             if begins { state.isReading = true }
-            return (answer, begins)
+            return (result, begins)
         }
         if begins { Task(executorPreference: executor) { await self.fill() } }
-        return answer
+        return result
     }
 
     func end() {

@@ -3,8 +3,8 @@ package import HaulRedis
 
 /// One queue: the operations of docs/reference/bus.md, through one Redis client.
 ///
-/// Throwing methods throw `RedisError`: if Redis cannot be reached or answers too late, if it refuses a command, or
-/// with the code `reply` if its answer cannot be read. Every call of a function may be sent again.
+/// Methods throw a `RedisError` if Redis cannot be reached, responds too late or refuses a command. If its reply cannot
+/// be read, the code is `reply`. Calls of functions are idempotent.
 package struct Queue: Sendable {
     package let name: QueueName
     package let keys: Keys

@@ -179,8 +179,8 @@ package struct RunEnd: Sendable {
         self.awaitsReplicas = awaitsReplicas && settlement.isCompleted
     }
 
-    /// About how many bytes the response and the steps add to the call; 0 without them.
-    package var weight: Int {
+    /// About how many bytes the response and the steps add to the arguments of the call; 0 without them.
+    package var estimatedBytes: Int {
         if case .responded(let response, _, _) = settlement { return 4 * response.body.count + 4 * steps.bytes }
         return 4 * (response?.body.count ?? 0) + 4 * steps.bytes
     }

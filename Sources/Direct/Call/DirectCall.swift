@@ -31,12 +31,12 @@ package struct DirectCall: Sendable {
 
     private let requests: [Request]
     private let options: Options
-    private let settings: GetSettings
+    private let settings: TransferSettings
     private let writeOut: WriteOut?
 
     /// - Throws: `ExitStatus.usage`; the reason has been printed.
-    package init(_ requests: [Request], _ servers: GetRequestOptions, _ options: Options) throws {
-        var transfer = GetTransferOptions()
+    package init(_ requests: [Request], _ servers: RequestOptions, _ options: Options) throws {
+        var transfer = TransferOptions()
         (transfer.parallel, transfer.connections, transfer.limitRate) = (1, 1, nil)
         // Like curl: a person or a script decides what happens after an error.
         (transfer.retries, transfer.connectTimeout, transfer.timeout) = (
@@ -44,7 +44,7 @@ package struct DirectCall: Sendable {
         )
         (transfer.maxTime, transfer.minSpeed) = (options.maxTime, nil)
         (transfer.durability, transfer.remoteTime) = (.process, false)
-        settings = try GetSettings(servers, transfer)
+        settings = try TransferSettings(servers, transfer)
         writeOut = try options.writeOut.map(WriteOut.read)
         self.options = options
         let credentials = try GetCredentials(servers)
@@ -68,7 +68,7 @@ package struct DirectCall: Sendable {
             known[request.output] = output
             return output
         }
-        let reporter = GetReporter(
+        let reporter = TransferReporter(
             form: .lines, progress: .nowhere, isVerbose: options.isVerbose, isOutputTaken: true, here: "/")
         // One task for all requests, so that a signal between two of them ends the command as well.
         let work = Task {
@@ -87,15 +87,15 @@ package struct DirectCall: Sendable {
     }
 
     /// Returns whether the response is as expected, and was written.
-    private func send(_ request: Request, to output: CallOutput, _ reporter: GetReporter) async -> Bool {
+    private func send(_ request: Request, to output: CallOutput, _ reporter: TransferReporter) async -> Bool {
         let begun = ContinuousClock.now
-        let label = request.job.urls.first.map(MaskedURL.shown) ?? ""
+        let label = request.job.urls.first.map(MaskedURL.keepingQuery) ?? ""
         let record = TransferRecord(settings.cookieFile, trace: reporter.trace(of: label))
         let receiver = CallReceiver(output, includesHead: options.includesHead)
         var context = settings.context(OutputStore(output.pipe))
         context.receiver = receiver
         let item = PutPlan.Item(job: request.job, label: label)
-        let end = await PutRun(item, settings, context, reporter).runInTime(recordedBy: record)
+        let end = await PutRun(item, settings, context, reporter).runWithTimeLimit(recordedBy: record)
         var failure: Failure?
         if case .failed(let why, let response) = end {
             failure = why

@@ -17,8 +17,8 @@ package struct Get: AsyncParsableCommand {
             """)
 
     @OptionGroup(title: "What and where to") var source: GetSourceOptions
-    @OptionGroup(title: "Servers") var request: GetRequestOptions
-    @OptionGroup(title: "Transfer") var transfer: GetTransferOptions
+    @OptionGroup(title: "Servers") var request: RequestOptions
+    @OptionGroup(title: "Transfer") var transfer: TransferOptions
     @OptionGroup(title: "Buckets") var bucket: BucketOptions
     @Flag(name: .shortAndLong, help: "Print only failures.") var quiet = false
     @Flag(name: .shortAndLong, help: "Print each decision: redirects, validators, what continues and what restarts.")
@@ -68,7 +68,7 @@ package struct Get: AsyncParsableCommand {
 
     func run(_ configuration: GetConfiguration?) async throws {
         try source.checkSingleFileOptions()
-        let settings = try GetSettings(request, transfer, bucket, configuration)
+        let settings = try TransferSettings(request, transfer, bucket, configuration)
         if source.isStreaming { return try await writeToStreams(settings) }
         var plan = try await GetPlan(source, request, settings, isVerbose: verbose)
         try settings.stores.check(Set(plan.items.map(\.root) + [plan.root]))
@@ -97,7 +97,7 @@ package struct Get: AsyncParsableCommand {
     }
 
     private func download(
-        _ items: [GetItem], _ settings: GetSettings, _ downloadLog: DownloadLog, _ reporter: GetReporter
+        _ items: [GetItem], _ settings: TransferSettings, _ downloadLog: DownloadLog, _ reporter: TransferReporter
     ) async throws {
         let hooks =
             onComplete == nil && onError == nil ? nil : GetHooks(onComplete: onComplete, onError: onError)
@@ -119,7 +119,7 @@ package struct Get: AsyncParsableCommand {
         if results.contains(where: { $0.1.isFailed }) || hooks?.hasFailed == true { throw ExitStatus.jobFailed }
     }
 
-    private func forget(_ left: UnfinishedDownloads, _ settings: GetSettings) async throws {
+    private func forget(_ left: UnfinishedDownloads, _ settings: TransferSettings) async throws {
         let reporter = makeReporter()
         for record in await left.records(besides: []) {
             let store: any DurableStore
@@ -132,11 +132,11 @@ package struct Get: AsyncParsableCommand {
         await reporter.flush()
     }
 
-    func makeReporter() -> GetReporter {
+    func makeReporter() -> TransferReporter {
         let style = display.progress ?? (quiet || json ? ProgressStyle.none : nil)
         let progress = ProgressPlace.place(style, isOutputTaken: source.isToStandardOutput || json)
         let hasTable = progress == .output || progress == .error && source.isToStandardOutput
-        return GetReporter(
+        return TransferReporter(
             form: quiet ? .quiet : json ? .json : hasTable ? .bars : .lines, progress: progress, isVerbose: verbose,
             isOutputTaken: source.isToStandardOutput, here: Self.currentDirectory)
     }

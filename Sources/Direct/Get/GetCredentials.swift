@@ -12,7 +12,7 @@ package struct GetCredentials: Sendable {
     /// Asks on the terminal for the password if `--user` has none.
     ///
     /// - Throws: `ExitStatus.usage`; the reason has been printed.
-    package init(_ options: GetRequestOptions) throws {
+    package init(_ options: RequestOptions) throws {
         bearer = options.bearer
         login = try options.user.map { text in
             let parts = text.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)

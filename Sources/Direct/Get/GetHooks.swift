@@ -18,7 +18,7 @@ final class GetHooks: Sendable {
     /// Runs the command for the result, and returns when it has ended.
     ///
     /// - Parameter event: The event as a line of JSON, which the command gets on its standard input.
-    func run(_ result: GetResult, _ event: String, _ reporter: GetReporter) async {
+    func run(_ result: GetResult, _ event: String, _ reporter: TransferReporter) async {
         let command: String?
         let option: String
         switch result.end {

@@ -84,7 +84,7 @@ struct GetItem: Sendable {
     }
 
     /// The name in bars and messages until the file's name is known.
-    var label: String { likelyPath ?? job.urls.first.map(MaskedURL.shown) ?? "download" }
+    var label: String { likelyPath ?? job.urls.first.map(MaskedURL.keepingQuery) ?? "download" }
 
     /// A path in `root`, relative to the current directory if `root` is in it, else absolute.
     func shown(_ path: String, from here: String) -> String {

@@ -13,7 +13,7 @@ struct GetLists: Sendable {
     ///   printed.
     init(
         _ source: GetSourceOptions, _ credentials: GetCredentials, _ headers: [(String, String)],
-        _ settings: GetSettings, isVerbose: Bool
+        _ settings: TransferSettings, isVerbose: Bool
     ) async throws {
         let named = source.urls.filter(Metalink.isNamed)
         let urls = Set((source.inputFile + source.metalink + named + source.checksumFile).filter(TextFile.isURL))
@@ -25,7 +25,7 @@ struct GetLists: Sendable {
         let items = try zip(urls, names).map { url, name in
             try Self.item(url, name, in: scratch.path, credentials, headers)
         }
-        let reporter = GetReporter(
+        let reporter = TransferReporter(
             form: .quiet, progress: .nowhere, isVerbose: isVerbose, isOutputTaken: false, here: scratch.path)
         let runner = GetRunner(items, settings, scratch.downloadLog, reporter, parallel: items.count)
         let work = Task { await runner.run() }

@@ -5,7 +5,7 @@ import HaulFileStore
 import HaulTerminal
 
 /// The options for requests to servers.
-package struct GetRequestOptions: ParsableArguments {
+package struct RequestOptions: ParsableArguments {
     @Option(
         name: [.customShort("H", allowingJoined: true), .long],
         help: "A header, \"Name: value\", for the URL's own server only. May be repeated.")
@@ -78,7 +78,7 @@ package struct GetRequestOptions: ParsableArguments {
 }
 
 /// The options for the transfer of bytes.
-struct GetTransferOptions: ParsableArguments {
+struct TransferOptions: ParsableArguments {
     @Option(
         name: [.customShort("j", allowingJoined: true), .customLong("parallel")], help: "Downloads at once, 1 to 1000.")
     var parallel = 50

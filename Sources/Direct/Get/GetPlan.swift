@@ -6,7 +6,7 @@ import HaulTerminal
 /// Makes the list of downloads from the command's arguments and files.
 struct GetPlan {
     private let source: GetSourceOptions
-    private let settings: GetSettings
+    private let settings: TransferSettings
     private let credentials: GetCredentials
     private let headers: [(String, String)]
     private let checksums: ChecksumFile
@@ -50,7 +50,7 @@ struct GetPlan {
     ///
     /// - Throws: `ExitStatus.usage`, or what `GetLists` throws; the reason has been printed.
     init(
-        _ source: GetSourceOptions, _ request: GetRequestOptions, _ settings: GetSettings, isVerbose: Bool
+        _ source: GetSourceOptions, _ request: RequestOptions, _ settings: TransferSettings, isVerbose: Bool
     ) async throws {
         (self.source, self.settings) = (source, settings)
         credentials = try GetCredentials(request)
@@ -110,7 +110,7 @@ struct GetPlan {
             guard let path = item.likelyPath else { continue }
             guard let before = first.updateValue(index, forKey: "\(item.root)/\(path)") else { continue }
             guard item.ifExists == .rename, items[before].ifExists == .rename else {
-                let origins = [items[before], item].map { $0.origin ?? MaskedURL.shown($0.urls.first ?? "") }
+                let origins = [items[before], item].map { $0.origin ?? MaskedURL.keepingQuery($0.urls.first ?? "") }
                 throw ExitStatus.printing(
                     .usage,
                     "\(origins[0]) and \(origins[1]) both name their file \(path): give each a name of its own (out= in a list), or choose --if-exists rename"
@@ -137,7 +137,8 @@ struct GetPlan {
         for url in given {
             guard let scheme = Self.foreignScheme(of: url) else { continue }
             throw ExitStatus.printing(
-                .usage, "\(place)url: must begin with http:// or https://, not \(scheme): (\(MaskedURL.shown(url)))")
+                .usage,
+                "\(place)url: must begin with http:// or https://, not \(scheme): (\(MaskedURL.keepingQuery(url)))")
         }
         let urls = given.map(Self.completed)
         let isSchemeAssumed = urls != given
@@ -152,7 +153,8 @@ struct GetPlan {
         if entry.members.first(where: { $0.0 == "checksum" }) == nil, !checksums.isEmpty {
             guard let name = Self.name(entry.urls, path), let checksum = checksums.checksum(of: name) else {
                 let name =
-                    Self.name(entry.urls, path) ?? entry.urls.first.map(MaskedURL.shown) ?? "a file without a name"
+                    Self.name(entry.urls, path) ?? entry.urls.first.map(MaskedURL.keepingQuery)
+                    ?? "a file without a name"
                 throw ExitStatus.printing(
                     .usage,
                     "\(place)\(name) is not in \(source.checksumFile.joined(separator: ", ")) and cannot be verified")
@@ -172,7 +174,7 @@ struct GetPlan {
             job = try Job(json: try JSON(JSON.object(entry.members)))
         } catch let error as Job.Invalid {
             let isAboutURL = error.field == "url" || error.field == "urls"
-            let url = isAboutURL ? entry.urls.first.map { " (\(MaskedURL.shown($0)))" } ?? "" : ""
+            let url = isAboutURL ? entry.urls.first.map { " (\(MaskedURL.keepingQuery($0)))" } ?? "" : ""
             let sentence = error.field == "checksum" ? Self.explained(error, entry) : "\(error)\(url)"
             if let field = error.field, !own.contains(field), let line = terms?.lines[field] {
                 throw ExitStatus.printing(.usage, "\(line): \(error.reason)")

@@ -11,22 +11,22 @@ import Synchronization
 /// One download of `haul get`, with as many attempts as it needs.
 final class GetRun: RunHost {
     private struct State {
-        var view: View
+        var view: TransferView
         /// The attempt that runs.
         var current: (attempt: Attempt, download: Download)?
         var record: GetRecord?
         /// A server has responded at least once.
-        var isReached = false
+        var hasReachedServer = false
         /// Bytes received in all attempts.
         var transferred: Int64 = 0
         var completeness = Completeness.length
     }
 
     let item: GetItem
-    private let settings: GetSettings
+    private let settings: TransferSettings
     private let downloadLog: DownloadLog
     private let names: GetNames
-    private let reporter: GetReporter
+    private let reporter: TransferReporter
     /// A command runs as soon as the file is there. It must find nothing hidden beside the file.
     private let hasHook: Bool
     private let state: Mutex<State>
@@ -37,15 +37,15 @@ final class GetRun: RunHost {
     private static let graceHasEnded: @Sendable () async -> Void = { try? await Task.sleep(for: grace) }
 
     init(
-        _ item: GetItem, _ settings: GetSettings, _ downloadLog: DownloadLog, _ names: GetNames,
-        _ reporter: GetReporter, hasHook: Bool = false
+        _ item: GetItem, _ settings: TransferSettings, _ downloadLog: DownloadLog, _ names: GetNames,
+        _ reporter: TransferReporter, hasHook: Bool = false
     ) {
         (self.item, self.settings, self.downloadLog) = (item, settings, downloadLog)
         (self.names, self.reporter, self.hasHook) = (names, reporter, hasHook)
-        state = Mutex(State(view: View(name: item.label)))
+        state = Mutex(State(view: TransferView(name: item.label)))
     }
 
-    var view: View {
+    var view: TransferView {
         var (view, attempt) = state.withLock { ($0.view, $0.current?.attempt) }
         if let attempt { (view.progress, view.isHeld) = (attempt.progress, attempt.isWaitingForHost) }
         return view
@@ -144,15 +144,16 @@ final class GetRun: RunHost {
             case .again: continue
             case .failed(let error): failure = error
             }
-            if !state.withLock({ $0.isReached }), let url = item.job.urls.first,
-                let wrong = await settings.wrongScheme(failure, of: url)
+            if !state.withLock({ $0.hasReachedServer }), let url = item.job.urls.first,
+                let wrong = await settings.schemeFailure(failure, of: url)
             {
                 return await fail(wrong)
             }
             if standing?.isDisproved == true { await discardCopy(result) } else { await saveCheckpoint(result) }
-            let isReached = state.withLock { $0.isReached }
+            let hasReachedServer = state.withLock { $0.hasReachedServer }
             guard
-                let wait = settings.delay(after: failure, result, isReached: isReached, of: item.job, failed: &failed)
+                let wait = settings.delay(
+                    after: failure, result, hasReachedServer: hasReachedServer, of: item.job, failed: &failed)
             else {
                 guard failure.code == .fileExists, item.ifExists == .skip, item.job.checksum == nil else {
                     return await fail(failure)
@@ -162,8 +163,8 @@ final class GetRun: RunHost {
                 await downloadLog.remove(item.key)
                 return GetResult(end: .skipped, file: item.likelyPath)
             }
-            if let tooLong = GetSettings.refusal(of: wait, after: failure) { return await fail(tooLong) }
-            let retries = settings.retries(after: failure, isReached: isReached, of: item.job)
+            if let tooLong = TransferSettings.refusal(of: wait, after: failure) { return await fail(tooLong) }
+            let retries = settings.retries(after: failure, hasReachedServer: hasReachedServer, of: item.job)
             reporter.retrying(self, failure, after: wait, attempt: failed, of: retries)
             state.withLock { $0.view.phase = .retrying(at: .now + wait, why: failure.code.rawValue) }
             try? await Task.sleep(for: wait)
@@ -226,7 +227,7 @@ final class GetRun: RunHost {
         }
         await downloadLog.write(record, isDurable: false)
         let request = FileRequest(
-            key: item.key, run: run, isNew: false, path: item.job.path, ifExists: item.job.ifExists,
+            key: item.key, runToken: run, isNew: false, path: item.job.path, ifExists: item.job.ifExists,
             completed: left.file, lease: runLease)
         let partial = store.begin(request, generation: run, suggested: left.file.file.pathParts.last ?? "")
         do throws(TransferError) {
@@ -279,7 +280,7 @@ final class GetRun: RunHost {
     func report(_ event: ActivityEvent) {
         let file = state.withLock { $0.current?.download }?.partialLocation?.file
         state.withLock { state in
-            state.isReached = true
+            state.hasReachedServer = true
             if let file { state.view.name = file }
         }
         reporter.report(self, event)

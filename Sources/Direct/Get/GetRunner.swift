@@ -8,15 +8,15 @@ final class GetRunner: Sendable {
         /// The downloads that run, in the order in which they began.
         var runs: [(index: Int, run: GetRun)] = []
         var results: [Int: GetResult] = [:]
-        var totals = GetBars.Totals()
-        /// The queues that nobody has taken yet.
+        var totals = TransferBars.Totals()
+        /// The queues that have not been started yet.
         var queues: ArraySlice<[Int]> = []
     }
 
     private let items: [GetItem]
-    private let settings: GetSettings
+    private let settings: TransferSettings
     private let downloadLog: DownloadLog
-    private let reporter: GetReporter
+    private let reporter: TransferReporter
     private let parallel: Int
     private let writeOut: WriteOut?
     private let hooks: GetHooks?
@@ -24,7 +24,8 @@ final class GetRunner: Sendable {
     private let state = Mutex(State())
 
     init(
-        _ items: [GetItem], _ settings: GetSettings, _ downloadLog: DownloadLog, _ reporter: GetReporter, parallel: Int,
+        _ items: [GetItem], _ settings: TransferSettings, _ downloadLog: DownloadLog, _ reporter: TransferReporter,
+        parallel: Int,
         writeOut: WriteOut? = nil, hooks: GetHooks? = nil
     ) {
         (self.items, self.settings, self.downloadLog) = (items, settings, downloadLog)
@@ -89,7 +90,7 @@ final class GetRunner: Sendable {
             state.totals.doneBytes += result.bytes ?? 0
         }
         reporter.finished(run, result)
-        await hooks?.run(result, GetReporter.endEvent(item, result), reporter)
+        await hooks?.run(result, TransferReporter.endEvent(item, result), reporter)
         if let writeOut, let record { reporter.write(writeOut.pieces(WriteOut.Values(item, result, record))) }
     }
 
@@ -113,7 +114,7 @@ final class GetRunner: Sendable {
             if reporter.showsProgress, now - drawn >= .milliseconds(180) {
                 drawn = now
                 let (width, height) = reporter.size
-                reporter.draw(GetBars.lines(runs.map(\.view), totals, width: width, height: height))
+                reporter.draw(TransferBars.lines(runs.map(\.view), totals, width: width, height: height))
             }
             guard now - reported >= .seconds(1) else { continue }
             reported = now

@@ -16,7 +16,7 @@ final class GetStores: Sendable {
     private let diskWriter = DiskWriter()
     private let pool = BlockingPool(name: "stores", limit: 1)
 
-    init(_ transfer: GetTransferOptions, _ bucket: BucketOptions?, certificates: String?) {
+    init(_ transfer: TransferOptions, _ bucket: BucketOptions?, certificates: String?) {
         var options = FileStore.Options()
         options.durability = transfer.durability
         options.attributes.keepsRemoteTime = transfer.remoteTime

@@ -7,7 +7,7 @@ enum GetTable {
     static func line(_ item: GetItem, _ result: GetResult, from here: String) -> String {
         var parts = [result.word]
         if case .failed(let failure) = result.end {
-            parts += ["\(failure.code): \(failure.message)", item.job.urls.first.map(MaskedURL.shown) ?? ""]
+            parts += ["\(failure.code): \(failure.message)", item.job.urls.first.map(MaskedURL.keepingQuery) ?? ""]
             return parts.joined(separator: "  ").printable
         }
         parts.append(name(item, result, from: here))
@@ -18,7 +18,7 @@ enum GetTable {
         }
         if !result.verified.isEmpty { parts.append("verified: \(result.verified)") }
         // The name does not say which of the URLs it is.
-        if item.sharesName { parts.append(item.urls.first.map(MaskedURL.shown) ?? "") }
+        if item.sharesName { parts.append(item.urls.first.map(MaskedURL.keepingQuery) ?? "") }
         return parts.joined(separator: "  ").printable
     }
 

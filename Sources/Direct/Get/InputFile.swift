@@ -82,10 +82,10 @@ enum InputFile {
             return String(count)
         }
         func isTrue() throws -> Bool {
-            guard let answer = ["true": true, "false": false][value] else {
+            guard let flag = ["true": true, "false": false][value] else {
                 throw ExitStatus.printing(.usage, "\(origin): \(name) must be true or false, not \"\(value)\"")
             }
-            return answer
+            return flag
         }
         switch name {
         case "out": entry.path = value

@@ -115,9 +115,9 @@ final class OutputPartial: Partial {
     fileprivate func append(
         _ bytes: [UInt8], at offset: Int64, wake: (@Sendable () async -> Bool)? = nil
     ) -> SinkResult {
-        let answer = pipe.append(bytes, at: start + offset, wake: wake)
-        if case .accepted = answer { state.withLock { $0.digest?.update(bytes) } }
-        return answer
+        let result = pipe.append(bytes, at: start + offset, wake: wake)
+        if case .accepted = result { state.withLock { $0.digest?.update(bytes) } }
+        return result
     }
 
     private final class Sink: BodySink {
@@ -133,9 +133,9 @@ final class OutputPartial: Partial {
         func append(_ bytes: UnsafeRawPointer, _ count: Int) -> SinkResult {
             let piece = [UInt8](UnsafeRawBufferPointer(start: bytes, count: count))
             return offset.withLock { offset in
-                let answer = partial.append(piece, at: offset, wake: wake)
-                if case .accepted = answer { offset += Int64(count) }
-                return answer
+                let result = partial.append(piece, at: offset, wake: wake)
+                if case .accepted = result { offset += Int64(count) }
+                return result
             }
         }
 

@@ -5,7 +5,7 @@ import HaulTerminal
 struct ScratchDirectory {
     /// Absolute, without symbolic links.
     let path: String
-    /// The records of downloads to it. Nobody continues them.
+    /// The records of downloads to it. No later command continues them.
     let downloadLog: DownloadLog
     private let names: [String]
 

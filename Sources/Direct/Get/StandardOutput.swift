@@ -10,7 +10,7 @@ import HaulTerminal
 extension Get {
     /// With a checksum the whole file is fetched and verified before its first byte is written. Without one the bytes
     /// are written as they arrive, and a message says so.
-    func writeToStreams(_ settings: GetSettings) async throws {
+    func writeToStreams(_ settings: TransferSettings) async throws {
         let plan = try await GetPlan(source, request, settings, isVerbose: verbose)
         let writeOut = try writeOut.map(WriteOut.read)
         let reporter = makeReporter()
@@ -31,7 +31,7 @@ extension Get {
 
     /// Writes the files one after another. Returns whether all of them are written.
     private func write(
-        _ items: [GetItem], _ writeOut: WriteOut?, _ settings: GetSettings, _ reporter: GetReporter
+        _ items: [GetItem], _ writeOut: WriteOut?, _ settings: TransferSettings, _ reporter: TransferReporter
     ) async throws -> Bool {
         var pipes: [String: OutputPipe] = [:]
         var isWhole = true
@@ -56,8 +56,8 @@ extension Get {
 
     /// Writes one file, unless the time of `--max-time` ends before.
     private func writeInTime(
-        _ item: GetItem, to pipe: OutputPipe, _ record: TransferRecord?, _ settings: GetSettings,
-        _ reporter: GetReporter
+        _ item: GetItem, to pipe: OutputPipe, _ record: TransferRecord?, _ settings: TransferSettings,
+        _ reporter: TransferReporter
     ) async -> GetResult {
         let begun = ContinuousClock.now
         let (ended, late) = await TimeLimit.run(settings.maxTime, "the download") {
@@ -83,7 +83,7 @@ extension Get {
     }
 
     private func write(
-        _ item: GetItem, to pipe: OutputPipe, _ settings: GetSettings, _ reporter: GetReporter
+        _ item: GetItem, to pipe: OutputPipe, _ settings: TransferSettings, _ reporter: TransferReporter
     ) async -> GetResult {
         item.job.checksum != nil
             ? await spool(item, to: pipe, settings, reporter) : await stream(item, to: pipe, settings, reporter)
@@ -91,12 +91,12 @@ extension Get {
 
     /// Makes as many attempts as needed. Each uses one connection, because bytes are written in their order.
     private func stream(
-        _ item: GetItem, to pipe: OutputPipe, _ settings: GetSettings, _ reporter: GetReporter
+        _ item: GetItem, to pipe: OutputPipe, _ settings: TransferSettings, _ reporter: TransferReporter
     ) async -> GetResult {
         var job = item.job
         (job.connections, job.path) = (1, nil)
         let context = settings.context(OutputStore(pipe))
-        var (failed, isReached) = (0, false)
+        var (failed, hasReachedServer) = (0, false)
         var resume: ResumePoint?
         while true {
             var assignment = Assignment(
@@ -107,7 +107,7 @@ extension Get {
             let attempt = Attempt()
             let bars = Task {
                 await Self.show(settings, reporter) {
-                    var view = GetRun.View(name: item.label)
+                    var view = TransferView(name: item.label)
                     (view.phase, view.progress) = (.running, attempt.progress)
                     return view
                 }
@@ -116,7 +116,7 @@ extension Get {
             let result = await attempt.runUntilCancelled(download, io)
             bars.cancel()
             await bars.value
-            isReached = isReached || result.progress.transferred > 0
+            hasReachedServer = hasReachedServer || result.progress.transferred > 0
             switch result.outcome {
             case .completed(let file, _, _):
                 var end = GetResult(end: .completed)
@@ -127,9 +127,10 @@ extension Get {
                 let failure = error.inCommand(.download)
                 resume = await result.remainder?.finalCheckpoint() ?? resume
                 guard
-                    let wait = settings.delay(after: failure, result, isReached: isReached, of: job, failed: &failed)
+                    let wait = settings.delay(
+                        after: failure, result, hasReachedServer: hasReachedServer, of: job, failed: &failed)
                 else { return GetResult(end: .failed(failure)) }
-                if let tooLong = GetSettings.refusal(of: wait, after: failure) {
+                if let tooLong = TransferSettings.refusal(of: wait, after: failure) {
                     return GetResult(end: .failed(tooLong))
                 }
                 reporter.record("\(failure.message); again in \(Units.duration(wait.secondsValue))")
@@ -144,7 +145,7 @@ extension Get {
     /// Nothing of an attempt is recorded, because the next one continues behind the bytes that were written.
     private struct Host: RunHost {
         let item: GetItem
-        let reporter: GetReporter
+        let reporter: TransferReporter
 
         var trace: (@Sendable (String) -> Void)? {
             guard reporter.isVerbose else { return nil }
@@ -157,19 +158,20 @@ extension Get {
     }
 
     private static func show(
-        _ settings: GetSettings, _ reporter: GetReporter, _ view: @Sendable () -> GetRun.View
+        _ settings: TransferSettings, _ reporter: TransferReporter, _ view: @Sendable () -> TransferView
     ) async {
         while !Task.isCancelled {
             try? await Task.sleep(for: .milliseconds(200))
             settings.updateRate()
             let size = reporter.size
-            reporter.draw(GetBars.lines([view()], GetBars.Totals(all: 1), width: size.width, height: size.height))
+            reporter.draw(
+                TransferBars.lines([view()], TransferBars.Totals(all: 1), width: size.width, height: size.height))
         }
     }
 
     /// Fetches the file into a temporary directory, and writes it once it is verified.
     private func spool(
-        _ item: GetItem, to pipe: OutputPipe, _ settings: GetSettings, _ reporter: GetReporter
+        _ item: GetItem, to pipe: OutputPipe, _ settings: TransferSettings, _ reporter: TransferReporter
     ) async -> GetResult {
         let scratch: ScratchDirectory
         do { scratch = try ScratchDirectory(names: ["file"]) } catch { return GetResult(end: .stopped) }

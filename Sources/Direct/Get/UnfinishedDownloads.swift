@@ -19,7 +19,7 @@ struct UnfinishedDownloads {
 
     /// Removes the hidden names of downloads in this directory and below it that were killed after they had recorded
     /// their completed files.
-    static func removeHidden(in root: String, _ settings: GetSettings, _ downloadLog: DownloadLog) async {
+    static func removeHidden(in root: String, _ settings: TransferSettings, _ downloadLog: DownloadLog) async {
         for record in await downloadLog.ended() where record.hidden?.isEmpty == false && isIn(root, record) {
             guard !GetTarget.isBucket(record.root), let store = try? await settings.stores.store(record.root),
                 let files = store as? FileStore,
@@ -38,7 +38,8 @@ struct UnfinishedDownloads {
     ///   - records: The downloads that have begun and not ended.
     ///   - root: The files in this directory and below it are looked at, and those beside the files of `items`.
     static func settle(
-        _ records: [GetRecord], in root: String, _ items: [GetItem], _ settings: GetSettings, _ downloadLog: DownloadLog
+        _ records: [GetRecord], in root: String, _ items: [GetItem], _ settings: TransferSettings,
+        _ downloadLog: DownloadLog
     ) async {
         let directories = Set(items.map(\.directory))
         let above = root == "/" ? "/" : root + "/"

@@ -115,10 +115,10 @@ final class UnrecordedFile: ExistingFile {
         return record(path, status, Entity(), source, by: nil)
     }
 
-    func answer(to offer: Offer) async throws(TransferError) -> CompletedFile? {
+    func completedFile(for offer: Offer) async throws(TransferError) -> CompletedFile? {
         let path = item.hasName ? item.job.path! : (item.job.path ?? "") + offer.name
         if item.ifExists != .rename, let other = names.reserve(path, for: item) {
-            let url = MaskedURL.shown(other)
+            let url = MaskedURL.keepingQuery(other)
             throw .failed(
                 Failure(
                     .fileExists,
@@ -238,7 +238,7 @@ final class UnrecordedFile: ExistingFile {
 
     private static func words(of owner: GetRecord?, _ known: CompletedFile?) -> String {
         guard known != nil, let url = owner?.sourceURL else { return "" }
-        return "is the file of \(MaskedURL.shown(url)), which an earlier haul get downloaded"
+        return "is the file of \(MaskedURL.keepingQuery(url)), which an earlier haul get downloaded"
     }
 
     /// The refusal of a file that another program may not have finished. If the run can continue from its bytes,

@@ -30,7 +30,7 @@ package struct Put: AsyncParsableCommand {
     }
 
     package func run() async throws {
-        let settings = try GetSettings(options.request, options.transfer)
+        let settings = try TransferSettings(options.request, options.transfer)
         let url = words.last!
         let credentials = try GetCredentials(options.request)
         let input = try await SpooledInput(
@@ -44,7 +44,7 @@ package struct Put: AsyncParsableCommand {
             context.sources = try SourceDirectory(plan.root)
         } catch { throw ExitStatus.printing(.usage, error.message) }
         let progress = ProgressPlace.place(display.progress ?? (quiet ? ProgressStyle.none : nil))
-        let reporter = GetReporter(
+        let reporter = TransferReporter(
             form: quiet ? .quiet : progress == .output ? .bars : .lines, progress: progress, isVerbose: verbose,
             isOutputTaken: false, here: "/")
         let runner = PutRunner(

@@ -5,7 +5,7 @@ import HaulTerminal
 
 /// The options that say what is sent, and how.
 struct PutOptions: ParsableArguments {
-    @OptionGroup(title: "Servers") var request: GetRequestOptions
+    @OptionGroup(title: "Servers") var request: RequestOptions
     @Option(
         name: [.customShort("X", allowingJoined: true), .customLong("request")],
         help: "PUT, POST or PATCH. [PUT; POST with --form] A POST or PATCH is sent once.")
@@ -39,8 +39,8 @@ struct PutOptions: ParsableArguments {
     }
 
     /// The settings that uploads share with downloads.
-    var transfer: GetTransferOptions {
-        var transfer = GetTransferOptions()
+    var transfer: TransferOptions {
+        var transfer = TransferOptions()
         (transfer.parallel, transfer.connections, transfer.limitRate) = (parallel, 1, limitRate)
         (transfer.retries, transfer.connectTimeout, transfer.timeout) = (retries, connectTimeout, timeout)
         (transfer.durability, transfer.remoteTime) = (.process, false)

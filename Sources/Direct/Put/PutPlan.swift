@@ -55,7 +55,7 @@ struct PutPlan {
         var job: Job
         do { job = try Job(json: try JSON(JSON.object(members))) } catch {
             let isAboutURL = (error as? Job.Invalid)?.field == "url"
-            throw ExitStatus.printing(.usage, "\(error)\(isAboutURL ? " (\(MaskedURL.shown(url)))" : "")")
+            throw ExitStatus.printing(.usage, "\(error)\(isAboutURL ? " (\(MaskedURL.keepingQuery(url)))" : "")")
         }
         if let url = job.unreadableURL { throw ExitStatus.printing(.usage, "url: \(url) has an invalid host name") }
         job.urls = job.urls.map(credentials.apply)

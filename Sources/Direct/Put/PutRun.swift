@@ -16,30 +16,30 @@ final class PutRun: RunHost {
     }
 
     private struct State {
-        var view: GetRun.View
-        /// The attempt that runs.
+        var view: TransferView
+        /// The current attempt.
         var attempt: Attempt?
-        /// The server has responded at least once.
-        var isReached = false
-        /// The first retry was printed. The row tells of the others.
+        /// Bytes were sent to the server, or it has responded. Until then the host name may be mistyped.
+        var hasReachedServer = false
+        /// The first retry is printed. The progress bar shows the others.
         var hasRetried = false
         var resume: ResumePoint?
     }
 
     let item: PutPlan.Item
-    private let settings: GetSettings
+    private let settings: TransferSettings
     private let context: ActivityContext
-    private let reporter: GetReporter
+    private let reporter: TransferReporter
     private let state: Mutex<State>
 
-    init(_ item: PutPlan.Item, _ settings: GetSettings, _ context: ActivityContext, _ reporter: GetReporter) {
+    init(_ item: PutPlan.Item, _ settings: TransferSettings, _ context: ActivityContext, _ reporter: TransferReporter) {
         (self.item, self.settings, self.context, self.reporter) = (item, settings, context, reporter)
-        var view = GetRun.View(name: item.label)
-        view.ending = "waiting for the answer"
+        var view = TransferView(name: item.label)
+        view.ending = "waiting for the response"
         state = Mutex(State(view: view))
     }
 
-    var view: GetRun.View {
+    var view: TransferView {
         var (view, attempt) = state.withLock { ($0.view, $0.attempt) }
         if let attempt { (view.progress, view.isHeld) = (attempt.progress, attempt.isWaitingForHost) }
         return view
@@ -47,14 +47,14 @@ final class PutRun: RunHost {
 
     /// Runs until the upload has ended, or the time of `--max-time`.
     ///
-    /// - Parameter record: Sees all responses. nil makes one if anybody asks.
-    func runInTime(recordedBy given: TransferRecord? = nil) async -> End {
+    /// - Parameter given: The record of all responses. If it is nil, a record is made only if an option needs one.
+    func runWithTimeLimit(recordedBy given: TransferRecord? = nil) async -> End {
         let record = given ?? settings.record(isNeeded: false, trace: reporter.trace(of: item.label))
-        let (end, late) = await TimeLimit.run(settings.maxTime, "it") {
+        let (end, timeout) = await TimeLimit.run(settings.maxTime, "it") {
             await TransferRecord.observe(record) { await self.run() }
         }
-        guard let late, case .stopped = end else { return end }
-        return .failed(late, nil)
+        guard let timeout, case .stopped = end else { return end }
+        return .failed(timeout, nil)
     }
 
     /// Runs until the upload has ended. Cancelling the task stops it.
@@ -71,16 +71,18 @@ final class PutRun: RunHost {
             }
             let failure = error.inCommand(item.job.kind)
             if result.response == nil, let url = item.job.urls.first,
-                let wrong = await settings.wrongScheme(failure, of: url)
+                let schemeFailure = await settings.schemeFailure(failure, of: url)
             {
-                return .failed(wrong, nil)
+                return .failed(schemeFailure, nil)
             }
-            let isReached = state.withLock { $0.isReached }
+            let hasReachedServer = state.withLock { $0.hasReachedServer }
             guard
                 let wait = settings.delay(
-                    after: failure, result, isReached: isReached, of: item.job, failed: &failed)
+                    after: failure, result, hasReachedServer: hasReachedServer, of: item.job, failed: &failed)
             else { return .failed(failure, result.response) }
-            if let tooLong = GetSettings.refusal(of: wait, after: failure) { return .failed(tooLong, result.response) }
+            if let tooLong = TransferSettings.refusal(of: wait, after: failure) {
+                return .failed(tooLong, result.response)
+            }
             let isFirst = state.withLock { state in
                 defer { state.hasRetried = true }
                 state.view.phase = .retrying(at: .now + wait, why: failure.code.rawValue)
@@ -111,11 +113,10 @@ final class PutRun: RunHost {
         state.withLock { state in
             state.view.progress = result.progress
             state.attempt = nil
-            // A connection that was never made sent nothing.
-            if result.progress.transferred > 0 || result.response != nil { state.isReached = true }
+            if result.progress.transferred > 0 || result.response != nil { state.hasReachedServer = true }
             state.resume = resume ?? state.resume
         }
-        // No record remains when this command ends, so no later command could continue the upload.
+        // This command keeps no record of the upload, so no later command could continue it.
         if case .stopped = result.outcome { await result.remainder?.discard(soon: false) }
         return result
     }
@@ -129,7 +130,7 @@ final class PutRun: RunHost {
         switch event {
         case .resumed(let offset, let total):
             let whole = total.map { " of " + Units.bytes($0) } ?? ""
-            reporter.record("\(item.label): goes on at \(Units.bytes(offset))\(whole)")
+            reporter.record("\(item.label): continues at \(Units.bytes(offset))\(whole)")
         case .restarted(let why): reporter.record("\(item.label): restarts: \(why)")
         case .warning(let text): reporter.record("\(item.label): \(text)")
         case .started: break

@@ -6,16 +6,16 @@ final class PutRunner: Sendable {
     private struct State {
         var running: [PutRun] = []
         var ends: [Int: PutRun.End] = [:]
-        var totals = GetBars.Totals()
+        var totals = TransferBars.Totals()
     }
 
     private let runs: [PutRun]
-    private let settings: GetSettings
-    private let reporter: GetReporter
+    private let settings: TransferSettings
+    private let reporter: TransferReporter
     private let parallel: Int
     private let state = Mutex(State())
 
-    init(_ runs: [PutRun], _ settings: GetSettings, _ reporter: GetReporter, parallel: Int) {
+    init(_ runs: [PutRun], _ settings: TransferSettings, _ reporter: TransferReporter, parallel: Int) {
         (self.runs, self.settings, self.reporter, self.parallel) = (runs, settings, reporter, parallel)
         state.withLock { $0.totals.all = runs.count }
     }
@@ -31,7 +31,7 @@ final class PutRunner: Sendable {
                 if Task.isCancelled { break }
                 group.addTask {
                     self.state.withLock { $0.running.append(run) }
-                    let end = await run.runInTime()
+                    let end = await run.runWithTimeLimit()
                     self.record(end, of: run, index)
                     ended(run, end)
                 }
@@ -65,7 +65,7 @@ final class PutRunner: Sendable {
             guard reporter.showsProgress, !Task.isCancelled else { continue }
             let (running, totals) = state.withLock { ($0.running, $0.totals) }
             let (width, height) = reporter.size
-            reporter.draw(GetBars.lines(running.map(\.view), totals, width: width, height: height))
+            reporter.draw(TransferBars.lines(running.map(\.view), totals, width: width, height: height))
         }
     }
 }

@@ -37,8 +37,8 @@ final class OutgoingBody {
 
     /// Reads the next bytes. It is an error if the source supplies more or fewer bytes than it has announced.
     func read(into buffer: UnsafeMutableRawBufferPointer) -> SourceResult {
-        let answer = source.read(into: buffer)
-        switch answer {
+        let result = source.read(into: buffer)
+        switch result {
         case .bytes(let count):
             position += Int64(count)
             granted = max(0, granted - count)
@@ -53,7 +53,7 @@ final class OutgoingBody {
             if let length = supply.length, position != length { return .failed(Self.changed) }
         case .wait, .failed: break
         }
-        return answer
+        return result
     }
 
     private static let changed = TransferError(.sourceChanged, "the length of the body has changed while it was sent")

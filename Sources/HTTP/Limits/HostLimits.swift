@@ -98,7 +98,7 @@ package final class HostLimits: Sendable {
         }
         return await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
-                let (answer, mustWatch) = state.withLock { state -> (Bool?, Bool) in
+                let (isAdmitted, mustWatch) = state.withLock { state -> (Bool?, Bool) in
                     if Task.isCancelled { return (false, false) }
                     var entry = entry(host, state)
                     let isFree = Double(entry.active + 1) <= entry.limit && entry.waiting.isEmpty
@@ -108,7 +108,7 @@ package final class HostLimits: Sendable {
                     defer { state.isWatched = true }
                     return (nil, !state.isWatched)
                 }
-                if let answer { continuation.resume(returning: answer) }
+                if let isAdmitted { continuation.resume(returning: isAdmitted) }
                 if mustWatch { Task { await watch() } }
             }
         } onCancel: {

@@ -11,7 +11,7 @@ import Synchronization
 final class NameClaim: Sendable {
     /// How long after its creation a claim allows a request.
     static let validity = Duration.seconds(300)
-    /// Seconds by the server's clock after which anybody may take a claim over. Its holder has sent no request for ten
+    /// Seconds by the server's clock after which any run may take a claim over. Its holder has sent no request for ten
     /// minutes then: the last one has expired, or the server has executed it.
     static let staleness: Int64 = 900
 

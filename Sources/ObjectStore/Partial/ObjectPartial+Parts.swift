@@ -235,7 +235,7 @@ extension ObjectPartial {
     func own() async throws(StoreError) {
         state.withLock { $0.hasHidden = true }
         let key = client.address.key(hidden.owner)
-        let bytes = Array(request.run.utf8)
+        let bytes = Array(request.runToken.utf8)
         if store.hasConditions {
             do throws(StoreError) {
                 try await client.put(key, RequestMemory(bytes), md5: Digest.md5(bytes), ifAbsent: true)
@@ -252,14 +252,14 @@ extension ObjectPartial {
         let owner = try await client.get(key, limit: 4096)
         if owner == bytes { return }
         guard owner == nil, !store.hasConditions else { throw Self.fenced }
-        try await client.put(key, text: request.run)
+        try await client.put(key, text: request.runToken)
     }
 
     private static let fenced = StoreError(
         status: 412, code: "fenced", message: "another run has the partial file", kind: .noSuchUpload)
 
     func isOwner() async throws(StoreError) -> Bool {
-        try await client.get(client.address.key(hidden.owner), limit: 4096).map { $0 == Array(request.run.utf8) }
+        try await client.get(client.address.key(hidden.owner), limit: 4096).map { $0 == Array(request.runToken.utf8) }
             ?? false
     }
 

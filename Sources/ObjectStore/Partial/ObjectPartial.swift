@@ -117,9 +117,9 @@ final class ObjectPartial: Partial {
         for start in stride(from: 0, to: bytes.count, by: 16 << 10) {
             let piece = bytes[start..<min(start + 16 << 10, bytes.count)]
             while true {
-                let answer = piece.withUnsafeBytes { sink.append($0.baseAddress!, $0.count) }
-                if case .accepted = answer { break }
-                if case .failed(let error) = answer { throw error }
+                let result = piece.withUnsafeBytes { sink.append($0.baseAddress!, $0.count) }
+                if case .accepted = result { break }
+                if case .failed(let error) = result { throw error }
                 do { try await Task.sleep(for: .milliseconds(20)) } catch { throw .cancelled }
             }
         }

@@ -14,9 +14,9 @@ final class PartSink: BodySink {
 
     func append(_ bytes: UnsafeRawPointer, _ count: Int) -> SinkResult {
         position.withLock { position in
-            let answer = partial.take(bytes, count, at: position, wake: wake)
-            if case .accepted = answer { position += Int64(count) }
-            return answer
+            let result = partial.take(bytes, count, at: position, wake: wake)
+            if case .accepted = result { position += Int64(count) }
+            return result
         }
     }
 

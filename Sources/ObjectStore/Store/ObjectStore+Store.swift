@@ -29,7 +29,7 @@ extension ObjectStore: DurableStore, SourceFolder {
         let hidden = HiddenKeys(job: request.key, generation: resume.generation)
         if !resume.generation.isEmpty {
             // From now on, earlier runs are fenced: they find another owner, and do not name the object.
-            try await client.put(client.address.key(hidden.owner), text: request.run)
+            try await client.put(client.address.key(hidden.owner), text: request.runToken)
             if let placed = try await placed(resume, request) { return try await whole(placed, request, resume) }
         }
         let objects = try await client.list(client.address.key(HiddenKeys.prefix(ofJob: request.key))).objects

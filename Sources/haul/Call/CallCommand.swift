@@ -61,7 +61,7 @@ struct CallCommand: AsyncParsableCommand {
     @Option(help: "Seconds for a connection.") var connectTimeout: Double?
     @Option(name: [.customShort("m", allowingJoined: true), .long], help: "Seconds within which it must be done.")
     var maxTime: Double?
-    @OptionGroup(title: "Servers") var servers: GetRequestOptions
+    @OptionGroup(title: "Servers") var servers: RequestOptions
     @OptionGroup(title: "Through a queue") var bus: CallQueueOptions
 
     /// Whether this process sends the requests.
@@ -143,7 +143,7 @@ struct CallCommand: AsyncParsableCommand {
             if let bad = job.unreadableURL { throw wrong("url: \(bad) has an invalid host name") }
             return job
         } catch let error as Job.Invalid {
-            throw wrong(error.field == "url" ? "\(error) (\(MaskedURL.shown(url)))" : "\(error)")
+            throw wrong(error.field == "url" ? "\(error) (\(MaskedURL.keepingQuery(url)))" : "\(error)")
         }
     }
 
@@ -161,7 +161,7 @@ struct CallCommand: AsyncParsableCommand {
         return url + (url.contains("?") ? "&" : "?") + query
     }
 
-    /// The header fields that a request has even if nobody asks for them.
+    /// The header fields that a request has by default.
     private static let lastingFields: Set = [
         "accept", "accept-encoding", "content-length", "content-type", "host", "user-agent",
     ]
@@ -261,7 +261,7 @@ struct CallCommand: AsyncParsableCommand {
             if let bad = try Job(json: json).unreadableURL { throw wrong("url: \(bad) has an invalid host name") }
             return try Element(json)
         } catch let error as Job.Invalid {
-            throw wrong(error.field == "url" ? "\(error) (\(MaskedURL.shown(url)))" : "\(error)")
+            throw wrong(error.field == "url" ? "\(error) (\(MaskedURL.keepingQuery(url)))" : "\(error)")
         }
     }
 

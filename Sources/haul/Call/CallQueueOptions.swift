@@ -25,7 +25,7 @@ struct CallQueueOptions: ParsableArguments {
     /// Refuses options about connections, which are the worker's.
     ///
     /// - Throws: `ExitStatus.usage`; the reason has been printed.
-    func check(_ servers: GetRequestOptions) throws {
+    func check(_ servers: RequestOptions) throws {
         guard let name = servers.namesOfConnection.first else { return }
         throw ExitStatus.printing(
             .usage,

@@ -262,7 +262,7 @@ struct ForeignArguments {
         guard let next = rest.first, !next.contains("://"), rest.dropFirst().contains(where: { $0.contains("://") }),
             !next.hasPrefix("-") || next == "-"
         else { return }
-        throw refusal("\(name) takes no file, and \(MaskedURL.shown(next)) follows it: \(way)")
+        throw refusal("\(name) takes no file, and \(MaskedURL.keepingQuery(next)) follows it: \(way)")
     }
 
     private func refusal(_ sentence: String) -> ExitStatus { .printing(.usage, sentence) }

@@ -144,7 +144,7 @@ struct Push: AsyncParsableCommand {
             }
             return element
         } catch let error as Job.Invalid {
-            let shown = error.field == "url" ? MaskedURL.shown(json["url"]?.string ?? "") : ""
+            let shown = error.field == "url" ? MaskedURL.keepingQuery(json["url"]?.string ?? "") : ""
             let url = shown.isEmpty ? "" : " (\(shown))"
             throw ExitStatus.printing(.usage, "\(place)\(error)\(url). Nothing was pushed.")
         }

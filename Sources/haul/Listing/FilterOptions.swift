@@ -111,7 +111,7 @@ enum JobArguments {
         var (ids, unknown, known): ([String], [String], Set<String>) = ([], [], [])
         for argument in arguments {
             let named = isURL(argument) ? found[argument] ?? [] : [argument]
-            if named.isEmpty { unknown.append(MaskedURL.shown(argument)) }
+            if named.isEmpty { unknown.append(MaskedURL.keepingQuery(argument)) }
             for id in named where known.insert(id).inserted { ids.append(id) }
         }
         return (ids, unknown)

@@ -128,11 +128,11 @@ struct List: AsyncParsableCommand {
         let now = try await queue.time()
         let elements = texts.compactMap(RejectedElement.init)
         if common.json {
-            for element in elements { Terminal.line(element.json(isWhole: all)) }
+            for element in elements { Terminal.line(element.json(includesElement: all)) }
         } else if elements.isEmpty {
             Terminal.printError("haul: nothing was rejected in the queue \(queue.name)")
         } else {
-            for line in RejectedElement.lines(elements, isWhole: all, now: now, width: Terminal.width) {
+            for line in RejectedElement.lines(elements, includesElement: all, now: now, width: Terminal.width) {
                 Terminal.line(line)
             }
         }

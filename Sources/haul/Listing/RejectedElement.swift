@@ -2,7 +2,7 @@ import HaulBus
 import HaulContract
 import HaulTerminal
 
-/// An entry of `haul:{NAME}:rejected`: an element that was no valid job.
+/// An entry of `haul:{NAME}:rejected`: an element that is not a valid job.
 struct RejectedElement {
     let at: Int64
     let reason: String
@@ -34,26 +34,26 @@ struct RejectedElement {
         return "{" + fields.prefix(8).joined(separator: ", ") + (fields.count > 8 ? ", …" : "") + "}"
     }
 
-    /// - Parameter isWhole: Include the element itself, with its secrets.
-    func json(isWhole: Bool) -> String {
+    /// - Parameter includesElement: Include the element itself, with its secrets.
+    func json(includesElement: Bool) -> String {
         var object = JSONObject()
         object.set("at", at)
         object.set("reason", reason)
         if !id.isEmpty { object.set("id", id) }
         if !url.isEmpty { object.set("url", url) }
         object.set("bytes", element.utf8.count)
-        if isWhole { object.set("element", element) }
+        if includesElement { object.set("element", element) }
         return object.text
     }
 
-    static func lines(_ elements: [RejectedElement], isWhole: Bool, now: Int64, width: Int?) -> [String] {
+    static func lines(_ elements: [RejectedElement], includesElement: Bool, now: Int64, width: Int?) -> [String] {
         var table = Table([
             .init(title: "AGE", isNumber: true), .init(title: "ID", minWidth: 8),
             .init(title: "REASON", minWidth: 20), .init(title: "ELEMENT", minWidth: 12),
         ])
         for entry in elements {
-            table.add([Age.text(now - entry.at), entry.id, entry.reason, isWhole ? entry.element : entry.shape])
+            table.add([Age.text(now - entry.at), entry.id, entry.reason, includesElement ? entry.element : entry.shape])
         }
-        return table.lines(width: isWhole ? nil : width)
+        return table.lines(width: includesElement ? nil : width)
     }
 }

@@ -7,7 +7,7 @@ struct Health: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "health", abstract: "Ask a worker whether it is healthy.",
         discussion:
-            "Exit status: 0 if it is healthy, 1 if it is not or does not answer. docs/operate/metrics.md says what is checked."
+            "Exit status: 0 if it is healthy, 1 if it is not or does not respond. docs/operate/metrics.md says what is checked."
     )
 
     @Argument(help: "The worker's --http address: HOST:PORT, [IPv6]:PORT, :PORT or unix:PATH. [HAUL_HTTP]")
@@ -28,14 +28,14 @@ struct Health: ParsableCommand {
             throw ExitStatus.printing(.usage, "--timeout must be from 1 to 600 seconds, not \(timeout)")
         }
         let path = ready ? "/readyz" : "/healthz"
-        let answer: HealthResponse
-        do throws(HealthEndpoint.Unreachable) { answer = try place.ask(path, seconds: timeout) } catch {
+        let response: HealthResponse
+        do throws(HealthEndpoint.Unreachable) { response = try place.get(path, seconds: timeout) } catch {
             throw ExitStatus.printing(.jobFailed, "no response from \(text): \(error.reason)")
         }
-        guard answer.status == 200 else {
+        guard response.status == 200 else {
             throw ExitStatus.printing(
-                .jobFailed, answer.text.isEmpty ? "it responds with HTTP \(answer.status)" : answer.text)
+                .jobFailed, response.text.isEmpty ? "it responds with HTTP \(response.status)" : response.text)
         }
-        Terminal.line(answer.text)
+        Terminal.line(response.text)
     }
 }

@@ -53,7 +53,7 @@ struct HealthEndpoint {
 
     /// - Parameter seconds: The limit for connecting and for each read.
     /// - Throws: `Unreachable` if there is no answer in time, or if it is not HTTP.
-    func ask(_ path: String, seconds: Int) throws(Unreachable) -> HealthResponse {
+    func get(_ path: String, seconds: Int) throws(Unreachable) -> HealthResponse {
         let descriptor = try connect(seconds: seconds)
         defer { close(descriptor) }
         let request = Array("GET \(path) HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n".utf8)
@@ -69,10 +69,10 @@ struct HealthEndpoint {
             guard count > 0 else { break }
             bytes += block[..<count]
         }
-        guard let answer = HealthResponse(bytes) else {
+        guard let response = HealthResponse(bytes) else {
             throw Unreachable(reason: "what answers there is not a worker of Haul")
         }
-        return answer
+        return response
     }
 
     private func connect(seconds: Int) throws(Unreachable) -> Int32 {

@@ -56,10 +56,10 @@ struct WorkerService {
                         405, fields: [("Allow", "GET, HEAD"), ("Content-Type", text)],
                         body: .bytes(Array("only GET and HEAD are answered here\n".utf8))))
             }
-            guard let answer = await page.answer(request.path) else {
+            guard let response = await page.respond(to: request.path) else {
                 return .respond(ServerResponse(404, text, "/healthz, /readyz and /metrics are here\n"))
             }
-            return .respond(ServerResponse(answer.status, answer.type, answer.text))
+            return .respond(ServerResponse(response.status, response.type, response.text))
         }
         do {
             let place = try await server.listen(on: address)

@@ -31,7 +31,7 @@ struct KeyDecoder {
         return pending == [27] ? [.escape] : []
     }
 
-    /// The first key and its number of bytes. The key is nil if the bytes are no key. The result is nil if more bytes
+    /// The first key and its number of bytes. The key is nil if the bytes are not a key. The result is nil if more bytes
     /// are needed.
     private static func first(_ bytes: [UInt8]) -> (Key?, Int)? {
         guard let byte = bytes.first else { return nil }

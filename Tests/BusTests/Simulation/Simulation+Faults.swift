@@ -58,7 +58,7 @@ extension Simulation {
         record("departures")
     }
 
-    /// Nobody makes a tick for a while, and all connections are lost. After a day the workers are forgotten.
+    /// No worker makes a tick for a while, and all connections are lost. After a day the workers are forgotten.
     mutating func sleep() async throws {
         let seconds = [9, 70, 3700, 90_000].randomElement(using: &random)! as Int64
         try await advance(seconds * 1000)

@@ -88,7 +88,7 @@ struct Simulation {
         for id in ledger.expired() {
             record("expired")
             let names = [queue.keys.job(id), queue.keys.spec(id), queue.keys.offsets(id)]
-            // Nobody made a tick for so long that the completion was never announced.
+            // No worker made a tick for so long that the completion was never announced.
             if try await redis.send(Command("ZSCORE", queue.keys.unannounced, id)) != .null {
                 ledger.stories[id]?.names = []
                 neverAnnounced.insert(id)

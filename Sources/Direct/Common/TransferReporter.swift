@@ -8,13 +8,13 @@ import Synchronization
 /// Prints what happens: bars on a terminal, a line for each file elsewhere, or JSON for programs.
 ///
 /// A thread of its own writes the output, so a slow reader does not block the downloads.
-final class GetReporter: Sendable {
+final class TransferReporter: Sendable {
     enum Form: Sendable {
         case bars, lines, json, quiet
     }
 
     private struct State {
-        var screen = GetScreen()
+        var screen = TransferScreen()
         /// What waits to be written.
         var waiting: [WriteOut.Piece] = []
         /// The downloads whose first retry was printed. A row or the end tells of the others.
@@ -43,7 +43,7 @@ final class GetReporter: Sendable {
         (self.isOutputTaken, self.here) = (isOutputTaken, here)
     }
 
-    /// Whether anybody sees the progress.
+    /// Whether the progress is shown.
     var showsProgress: Bool { progress != .nowhere }
 
     // MARK: Messages
@@ -78,7 +78,7 @@ final class GetReporter: Sendable {
         case .restarted(let why): record("\(run.item.label): restarts: \(why)")
         case .resumed(let offset, let total):
             let whole = total.map { " of " + Units.bytes($0) } ?? ""
-            record("\(run.item.label): goes on at \(Units.bytes(offset))\(whole)")
+            record("\(run.item.label): continues at \(Units.bytes(offset))\(whole)")
         case .started: break
         }
     }
@@ -174,7 +174,7 @@ final class GetReporter: Sendable {
 
     /// The screen makes its texts under the lock, and the lock also determines their position in the queue. So texts are
     /// written in the order in which they were made.
-    private func submit(_ body: (inout GetScreen) -> [WriteOut.Piece]) {
+    private func submit(_ body: (inout TransferScreen) -> [WriteOut.Piece]) {
         let isFirst = state.withLock { state in
             let pieces = body(&state.screen).filter { !$0.text.isEmpty }
             defer { state.waiting += pieces }
@@ -209,7 +209,7 @@ final class GetReporter: Sendable {
         object.set("event", name)
         object.set("id", String(item.key.prefix(16)))
         object.set("at", UnixTime.milliseconds)
-        object.set("url", item.job.urls.first.map(MaskedURL.shown))
+        object.set("url", item.job.urls.first.map(MaskedURL.keepingQuery))
         return object
     }
 

@@ -3,7 +3,7 @@ import HaulContract
 import HaulTerminal
 
 /// The bars of running downloads, and a line for all of them together.
-enum GetBars {
+enum TransferBars {
     struct Totals {
         var done = 0
         var failed = 0
@@ -13,7 +13,7 @@ enum GetBars {
     }
 
     /// At most `height` lines of at most `width` columns.
-    static func lines(_ views: [GetRun.View], _ totals: Totals, width: Int, height: Int) -> [String] {
+    static func lines(_ views: [TransferView], _ totals: Totals, width: Int, height: Int) -> [String] {
         let available = width - 1
         let maxLines = max(1, height - 2)
         let busy = views.filter { if case .waiting = $0.phase { false } else { true } }
@@ -25,7 +25,7 @@ enum GetBars {
         return lines
     }
 
-    static func bar(_ view: GetRun.View, width: Int) -> String {
+    static func bar(_ view: TransferView, width: Int) -> String {
         let progress = view.progress
         var row = ProgressRow(view.name)
         (row.received, row.total, row.speed) = (progress.received, progress.total, progress.speed)
@@ -35,7 +35,7 @@ enum GetBars {
     }
 
     /// What a run does while no bytes arrive; nil while they do.
-    private static func note(_ view: GetRun.View) -> String? {
+    private static func note(_ view: TransferView) -> String? {
         let progress = view.progress
         switch view.phase {
         case .waiting(let why): return why
@@ -51,7 +51,7 @@ enum GetBars {
     }
 
     /// `3 of 40 done, 1 failed  1.2/5.0 GB  88.0 MB/s  1m20s left`
-    private static func total(_ views: [GetRun.View], _ totals: Totals, hidden: Int) -> String {
+    private static func total(_ views: [TransferView], _ totals: Totals, hidden: Int) -> String {
         var facts = ["\(totals.done) of \(totals.all) done" + (totals.failed > 0 ? ", \(totals.failed) failed" : "")]
         let received = views.reduce(totals.doneBytes) { $0 + $1.progress.received }
         let speed = views.reduce(Int64(0)) { $0 + $1.progress.speed }

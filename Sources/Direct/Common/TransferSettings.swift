@@ -7,12 +7,12 @@ import HaulStorage
 import HaulTerminal
 
 /// What all downloads of one `haul get`, or all uploads of one `haul put`, share.
-struct GetSettings: Sendable {
+struct TransferSettings: Sendable {
     let stores: GetStores
     private let engine: TransferEngine
     private let hosts: HostLimits
     private let limit: TokenBucket?
-    private let transfer: GetTransferOptions
+    private let transfer: TransferOptions
     private let cookies: GetCookies
     private let authentication: Authentication
     let cookieFile: CookieFile?
@@ -28,7 +28,7 @@ struct GetSettings: Sendable {
     let configuration: GetConfiguration?
 
     init(
-        _ request: GetRequestOptions, _ transfer: GetTransferOptions, _ bucket: BucketOptions? = nil,
+        _ request: RequestOptions, _ transfer: TransferOptions, _ bucket: BucketOptions? = nil,
         _ defaults: GetConfiguration? = nil
     ) throws {
         self.transfer = transfer
@@ -72,7 +72,8 @@ struct GetSettings: Sendable {
     /// Bytes per second below which a download fails; nil without a limit.
     var minSpeed: Int64? { transfer.minSpeed?.bytes }
 
-    /// What the responses to one transfer show. nil if nobody asks, because it costs time in each small download.
+    /// The record of the responses to one transfer. nil if no option needs it, because it costs time in each small
+    /// download.
     ///
     /// - Parameter isNeeded: The caller reads the record.
     func record(isNeeded: Bool, trace: (@Sendable (String) -> Void)?) -> TransferRecord? {
@@ -108,7 +109,7 @@ struct GetSettings: Sendable {
     ///
     /// - Parameter failure: Why there was no response.
     /// - Returns: nil if the port does not speak TLS, or if the failure has another reason.
-    func wrongScheme(_ failure: Failure, of url: String) async -> Failure? {
+    func schemeFailure(_ failure: Failure, of url: String) async -> Failure? {
         guard [.incomplete, .badResponse].contains(failure.code), !failure.isFinal, let address = WebURL(url),
             address.scheme == "http"
         else { return nil }
@@ -120,7 +121,7 @@ struct GetSettings: Sendable {
             guard case .failed(let failure) = error, failure.code == .tls, failure.isFinal else { return nil }
         }
         return Failure(
-            .tls, "\(address.hostAndPort) speaks TLS, and \(MaskedURL.shown(url)) begins with http: give https",
+            .tls, "\(address.hostAndPort) speaks TLS, and \(MaskedURL.keepingQuery(url)) begins with http: give https",
             isFinal: true)
     }
 
@@ -128,9 +129,9 @@ struct GetSettings: Sendable {
     ///
     /// - Parameter failed: The attempts that have failed in a row, without enough progress in between.
     func delay(
-        after failure: Failure, _ result: ActivityResult, isReached: Bool, of job: Job, failed: inout Int
+        after failure: Failure, _ result: ActivityResult, hasReachedServer: Bool, of job: Job, failed: inout Int
     ) -> Duration? {
-        let retries = retries(after: failure, isReached: isReached, of: job)
+        let retries = retries(after: failure, hasReachedServer: hasReachedServer, of: job)
         switch RetryPolicy.judge(failure, after: result, failed: failed, retries: retries) {
         case .end: return nil
         case .retryAfterProgress(let delay):
@@ -154,9 +155,9 @@ struct GetSettings: Sendable {
 
     /// The number of retries that a failure allows. If no server has ever answered, the host is most likely mistyped.
     /// Then the download fails at once, unless `--retries` is given.
-    func retries(after failure: Failure, isReached: Bool, of job: Job) -> Int {
+    func retries(after failure: Failure, hasReachedServer: Bool, of job: Job) -> Int {
         if let retries = job.retries ?? transfer.retries { return retries }
         let isUnreachable = [.dns, .connect, .tls, .proxy].contains(failure.code)
-        return isUnreachable && !isReached ? 0 : RetryPolicy.defaultRetries
+        return isUnreachable && !hasReachedServer ? 0 : RetryPolicy.defaultRetries
     }
 }

@@ -1,7 +1,7 @@
 import HaulTerminal
 
 /// Lines at the bottom of a terminal that are redrawn in place. The methods return the text to write.
-struct GetScreen {
+struct TransferScreen {
     private var lines: [String] = []
     /// The widths of the lines that are on the screen.
     private var drawn: [Int] = []
