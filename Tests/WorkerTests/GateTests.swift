@@ -447,19 +447,29 @@ import Testing
         let origin = try OriginServer { request in
             OriginReply(body: request.path.hasPrefix("/damaged") ? Array(archive.dropLast(9)) : archive)
         }
+        // A directory that is no job's, and one that a run has made that was killed before the name.
+        for (directory, file) in [("taken", "taken/of another"), ("again", "again/one")] {
+            mkdir(bench.fleet.root.file(directory), 0o755)
+            try "one".write(toFile: bench.fleet.root.file(file), atomically: true, encoding: .utf8)
+        }
         try await bench.fleet.withWorker("w", { $0.gate = script }) {
             for (id, path) in [
                 ("good", "films/a b.tar.gz"), ("damaged", "films/damaged.tar.gz"), ("other", "films/c.txt"),
+                ("nameless", "films/.tar.gz"), ("taken", "taken.tar.gz"), ("again", "again.tar.gz"),
             ] {
                 try await bench.fleet.push(#"{"url":"\#(origin.url("/\(id)"))","id":"\#(id)","path":"\#(path)"}"#)
             }
             #expect(try await bench.fleet.end("good").state == .completed)
             #expect(try await bench.fleet.end("other").state == .completed)
+            #expect(try await bench.fleet.end("nameless").state == .completed)
+            #expect(try await bench.fleet.end("again").state == .completed)
+            #expect(try await bench.fleet.end("taken")["message"] == "taken exists with other contents")
             let damaged = try await bench.fleet.end("damaged")
             #expect(damaged["error"] == "gate_refused" && damaged["message"]?.contains("films/damaged.tar.gz") == true)
         }
         let names = try FileManager.default.contentsOfDirectory(atPath: bench.fleet.root.file("films")).sorted()
-        #expect(names == ["a b", "a b.tar.gz", "c.txt"])
+        #expect(names == [".tar.gz", "a b", "a b.tar.gz", "c.txt"])
+        #expect(bench.fleet.root.contents("taken/of another") == Array("one".utf8))
         #expect(bench.fleet.root.contents("films/a b/one") == Array("one".utf8))
     }
 
