@@ -109,7 +109,7 @@ import Testing
         #expect { try CronExpression(cron) } throws: { "\($0)".contains(reason) }
     }
 
-    @Test("a file that is no zone is refused, however it is cut") func files() throws {
+    @Test("a file that does not describe a time zone is refused, however it is truncated") func files() throws {
         let bytes = [UInt8](try Data(contentsOf: URL(filePath: "/usr/share/zoneinfo/Europe/Berlin")))
         #expect(TimeZoneRules(file: bytes) != nil)
         for count in 0..<bytes.count - 40 { #expect(TimeZoneRules(file: Array(bytes.prefix(count))) == nil) }

@@ -18,7 +18,7 @@ import Testing
         )
     }
 
-    @Test("an absent value is the empty text, and what is no name stays as it is") func absent() {
+    @Test("an absent value is the empty text, and a word that names no value stays as it is") func absent() {
         #expect(
             element(##"{"id":"a","url":"http://h/#${checksum}|$|${|${}|${HOME}|\u0024{id}|${unknown}"}"##)
                 == ##"{"id":"a","url":"http://h/#|$|${|${}|${HOME}|\u0024{id}|${unknown}"}"##)

@@ -28,7 +28,7 @@ import Testing
     }
 
     @Test(
-        "what is no key is refused",
+        "a text that is not a valid key is refused",
         arguments: ["", "\n", "whsec_", "whsec_MfKQ", "whsec_!!", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw=", "a b c d e"])
     func refused(_ text: String) { #expect(WebhookKeys(text: text) == nil) }
 

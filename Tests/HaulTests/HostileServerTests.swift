@@ -78,7 +78,7 @@ struct HostileServerTests {
             ("cookies", ok, "Set-Cookie: c\(n)=\(s.prefix(3000))\r\n", "response head"),
             ("digests", ok, "Repr-Digest: sha-256=:\(s.prefix(3000)):\r\n", "response head"),
             ("a field", ok + "X: ", s, "header line"), ("a status line", "HTTP/1.1 200 ", s, "header line"),
-            // libcurl finds that this is no HTTP, or that the line is too long: that depends on the first bytes it gets.
+            // libcurl finds that this is not HTTP, or that the line is too long: that depends on the first bytes it gets.
             ("no line", "", s, ""),
             ("folded lines", ok + "X: a\r\n", " \(s.prefix(3000))\r\n", "response head"),
             ("interim responses", "", "HTTP/1.1 103 Early\r\nX: \(s.prefix(200))\r\n\r\n", "interim"),

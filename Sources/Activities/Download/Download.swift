@@ -29,7 +29,7 @@ package final class Download: Activity, RunRemainder {
         var completeness = Completeness.length
         /// For a finished file that is reused: what an earlier run has left to prove that the file is the job's own.
         var proof: PartialLocation?
-        /// How long the gate took, which is no part of the commit.
+        /// How long the gate took, which does not count as a part of the commit.
         var gated = Duration.zero
     }
 
