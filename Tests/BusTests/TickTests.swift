@@ -162,7 +162,8 @@ import Testing
         try await f.redis.send(Command("CONFIG", "RESETSTAT"))
         _ = try await f.queue.tick(f.worker, runs: [])
         let count = try await commands(f)
-        #expect(count <= 32, "\(count)")
+        // One of them looks at the queue's first element, which may be the first one that names a group.
+        #expect(count <= 33, "\(count)")
         #expect(try await f.server.cli("INFO", "commandstats").contains("cmdstat_fcall:calls=1,"))
     }
 

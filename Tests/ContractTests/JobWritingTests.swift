@@ -24,6 +24,7 @@ import Testing
         (job.delay, job.deadline, job.replyTo) = (.microseconds(1), .seconds(1e10), "r")
         (job.meta, job.at) = ("{\"a\": [1 ]}", 1_700_000_000_000)
         job.batch = Job.Batch("b", size: 7, replyTo: "r")
+        job.group = "g"
         job.notify = Job.Notify("http://h/?a", secret: "s", events: [.failed, .batchEnded])
         (job.then, job.else) = (
             [Job.Step(Job("http://h/b"))], [Job.Step(json: #"{"a":1}"#), Job.Step(json: #"{"b":[]}"#)]
@@ -46,6 +47,7 @@ import Testing
         (request.delay, request.deadline, request.replyTo) = (.microseconds(1), .seconds(1e10), "r")
         (request.meta, request.at) = ("1", 1_700_000_000_000)
         request.batch = Job.Batch("b")
+        request.group = "g"
         request.request.query = [Job.Item("a b", "\u{0}")]
         (request.request.expect, request.request.maxResponse) = ([200...200, 400...499], 7)
         request.request.isIdempotent = true
