@@ -112,7 +112,7 @@ import Testing
     func writes() async throws {
         for file in Self.files {
             let unknown = file.writes.filter { Self.keyName($0) == nil }
-            #expect(unknown.isEmpty, "\(file.name) names \(unknown.sorted()), which are no keys")
+            #expect(unknown.isEmpty, "\(file.name) names \(unknown.sorted()), which are not names of keys")
         }
         var simulation = try await Simulation(seed: 31, patch: Self.tracer)
         var traced: Set<String> = []
@@ -122,7 +122,7 @@ import Testing
             let reply = try await simulation.redis.send(Command("HKEYS", "traced"))
             traced.formUnion(reply.array?.compactMap(\.string) ?? [])
         }
-        #expect(simulation.ledger.wrong.isEmpty, "\(simulation.ledger.wrong.prefix(10))")
+        #expect(simulation.ledger.violations.isEmpty, "\(simulation.ledger.violations.prefix(10))")
         var seen: Set<String> = []
         for entry in traced {
             let words = entry.split(separator: " ").map(String.init)

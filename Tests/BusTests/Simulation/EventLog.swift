@@ -10,7 +10,7 @@ final class EventLog: Sendable {
         var all: [Event] = []
         var ends: [String: Int] = [:]
         var last: [String: EventPosition] = [:]
-        var wrong: [String] = []
+        var violations: [String] = []
         var marks: Set<String> = []
         var rounds: [String: [Int]] = [:]
     }
@@ -38,7 +38,7 @@ final class EventLog: Sendable {
     var ends: [String: Int] { state.withLock { $0.ends } }
     /// The rounds of each batch that were published, in their order.
     var rounds: [String: [Int]] { state.withLock { $0.rounds } }
-    var wrong: [String] { state.withLock { $0.wrong } }
+    var violations: [String] { state.withLock { $0.violations } }
 
     /// Whether everything that was published before `mark` has been recorded.
     func hasReceived(_ mark: String) -> Bool { state.withLock { $0.marks.contains(mark) } }
@@ -58,7 +58,8 @@ final class EventLog: Sendable {
                 if let batch = event.batch { state.rounds[batch, default: []].append(event.round ?? 0) }
                 guard let position = event.position else { return }
                 if let last = state.last[event.id], position <= last {
-                    state.wrong.append("\(event.id): \(event.name) is at \(position), and the one before it at \(last)")
+                    state.violations.append(
+                        "\(event.id): \(event.name) is at \(position), and the one before it at \(last)")
                 }
                 state.last[event.id] = position
             }

@@ -12,8 +12,8 @@ struct Facts: Equatable {
     /// Whether a push is kept behind an operation that the run has not received.
     var isKept = false
     /// Whether the kept push is a job, and not a continuation.
-    var isKeptAnew = false
-    var behind: String?
+    var isKeptPushAJob = false
+    var wantNext: String?
     var error: String?
     var crashes = 0
     var attempt = 0
@@ -57,17 +57,17 @@ struct Facts: Equatable {
         attempt = fields[6].flatMap { Int($0) } ?? 0
         deadline = fields[7].flatMap { Int64($0) }
         isKept = fields[8] != nil
-        behind = fields[9].map { String($0.prefix { $0 != " " }) }
+        wantNext = fields[9].map { String($0.prefix { $0 != " " }) }
         due = fields[10].flatMap { Int64($0) }
-        isKeptAnew = isKept && fields[12] != nil
+        isKeptPushAJob = isKept && fields[12] != nil
         if let left = fields[11].flatMap({ Int($0) }), left >= 0 { timeToLive = .milliseconds(left) }
     }
 }
 
 extension Facts {
     /// Whether this operation waits, or is a pause that has stopped the job.
-    func shows(_ request: ControlOperation) -> Bool {
-        want == request.rawValue || request == .paused && state == .paused
+    func shows(_ operation: ControlOperation) -> Bool {
+        want == operation.rawValue || operation == .paused && state == .paused
     }
 }
 
@@ -76,7 +76,7 @@ extension Facts: CustomStringConvertible {
         (state?.rawValue ?? "unknown") + (state == .failed ? error.map { " as \($0)" } ?? "" : "")
             + (token.map { " under \($0.prefix(4))" } ?? "")
             + (want.map { ", to be \($0)" } ?? "")
-            + (isKept ? ", with a push behind it" : "") + (behind.map { ", then \($0)" } ?? "")
+            + (isKept ? ", with a push behind it" : "") + (wantNext.map { ", then \($0)" } ?? "")
     }
 }
 

@@ -27,122 +27,128 @@ extension Ledger {
         }
     }
 
-    /// Checks what a call has done to a job. `isHeard`: the call has applied the job's operation.
-    mutating func check(_ id: String, _ after: Facts, _ cause: Cause, isHeard: Bool) {
-        guard var story = stories[id] else { return }
-        let before = story.facts
+    /// Checks what a call has done to a job. `isApplied`: the call has applied the job's operation.
+    mutating func check(_ id: String, _ after: Facts, _ cause: Cause, isApplied: Bool) {
+        guard var job = jobs[id] else { return }
+        let before = job.facts
         var state = before.state
         // A retry by hand counts the deadline anew.
-        if before.state == .failed, let deadline = after.deadline, story.periods.contains(deadline - now) {
-            story.deadlines.insert(deadline)
+        if before.state == .failed, let deadline = after.deadline, job.periods.contains(deadline - now) {
+            job.deadlines.insert(deadline)
         }
         if case .settle(let ends) = cause {
             for (run, settlement) in ends where run.id == id && state == .running && run.token == before.token {
-                state = story.settled(as: settlement, now, policy)
-                state = story.follow(state, after, now, policy)
+                state = job.settled(as: settlement, now, policy)
+                state = job.follow(state, after, now, policy)
             }
         }
-        if isHeard, let request = story.asked { apply(request, &story, &state, after) }
+        if isApplied, let operation = job.pendingOperation { apply(operation, &job, &state, after) }
         switch cause {
-        case .claim, .settle: state = taken(id, &story, state, after)
+        case .claim, .settle: state = stateAfterClaim(of: id, &job, state, after)
         case .tick:
-            state = observed(id, &story, state, after)
+            state = stateAfterTick(of: id, &job, state, after)
             // A tick does what a claim would do to an element that waits for a host, and starts nothing.
-            if after.state != state || state == nil, after.state != .running { state = taken(id, &story, state, after) }
+            if after.state != state || state == nil, after.state != .running {
+                state = stateAfterClaim(of: id, &job, state, after)
+            }
         case .report: break
         case .pace:
             // One call promotes some of many jobs.
             if state == .scheduled, let due = before.due, due <= now, after.state == .queued { state = .queued }
         case .registration(let worker, let known, let isSuccessor):
-            if state == .running, story.isNoted, before.worker == worker, let token = before.token,
+            if state == .running, job.isInWorkerHash, before.worker == worker, let token = before.token,
                 !known.contains(token)
             {
-                let back = isSuccessor ? story.lost(now, policy) : story.putBack(now, policy)
-                state = story.follow(back, after, now, policy)
+                let back = isSuccessor ? job.lost(now, policy) : job.requeued(now, policy)
+                state = job.follow(back, after, now, policy)
             }
         }
         if after.state != state {
             recordViolation("\(id): \(cause.name) made \(after) of \(before), and not \(state?.rawValue ?? "unknown")")
         }
         if (before.state, before.token, before.want) != (after.state, after.token, after.want) {
-            report(id, "\(cause.name): \(before) → \(after)")
+            trace(id, "\(cause.name): \(before) → \(after)")
         }
-        story.facts = after
-        check(id, story, before)
-        stories[id] = story
+        job.facts = after
+        check(id, job, before)
+        jobs[id] = job
     }
 
-    /// Applies an operation to the story, as a tick does, or a call that claims an element of the job.
-    private func apply(_ request: Story.Stop, _ story: inout Story, _ state: inout JobState?, _ after: Facts) {
-        var applied = story
-        let next = applied.apply(request, in: state, isWaiting: after.shows(request.request), now, policy)
+    /// Applies an operation to the job, as a tick does, or a call that claims an element of the job.
+    private func apply(
+        _ operation: ExpectedJob.Operation, _ job: inout ExpectedJob, _ state: inout JobState?, _ after: Facts
+    ) {
+        var applied = job
+        let next = applied.apply(operation, in: state, isWaiting: after.shows(operation.kind), now, policy)
         // The same call may do more: a due job joins the queue, a deadline passes, a lost run is requeued.
-        let isSame = (after.want, after.behind) == (story.facts.want, story.facts.behind)
+        let isSame = (after.want, after.wantNext) == (job.facts.want, job.facts.wantNext)
         let isIgnored =
-            after.state == state && next == state ? isSame : after.state != next && after.state != request.stops
+            after.state == state && next == state
+            ? isSame : after.state != next && after.state != operation.stoppedState
         // The operation ended the job, and the push that overtook the operation restarted the job.
-        let isBegunAnew =
-            next?.isFinal ?? true && (after.crashes < story.losses || after.attempt < story.attempts)
-        if story.isOvertaken(request), isIgnored, !isBegunAnew {
-            story.asked = nil
+        let hasRestarted =
+            next?.isFinal ?? true && (after.crashes < job.losses || after.attempt < job.attempts)
+        if job.isOvertaken(operation), isIgnored, !hasRestarted {
+            job.pendingOperation = nil
         } else {
-            (story, state) = (applied, next)
+            (job, state) = (applied, next)
         }
     }
 
     /// What a tick does to a job besides applying operations. Returns the job's state.
-    private mutating func observed(_ id: String, _ story: inout Story, _ before: JobState?, _ after: Facts) -> JobState?
+    private mutating func stateAfterTick(of id: String, _ job: inout ExpectedJob, _ before: JobState?, _ after: Facts)
+        -> JobState?
     {
         var state = before
         if state == .running, after.state != .running {
-            let isGone = story.facts.worker.map(deadWorkers.contains) ?? false
-            if now < story.lease || now < grace, !isGone {
+            let isGone = job.facts.worker.map(deadWorkers.contains) ?? false
+            if now < job.lease || now < grace, !isGone {
                 recordViolation("\(id): its worker lost a lease that it held")
             }
-            state = story.lost(now, policy)
+            state = job.lost(now, policy)
             // A kept push that restarts the job deletes the error.
             if state == .failed, after.state == .failed, after.error != "crash_loop" {
                 recordViolation("\(id): the error is \(after.error ?? ""), and not crash_loop")
             }
-            state = story.follow(state, after, now, policy)
+            state = job.follow(state, after, now, policy)
             // The kept push may have a deadline that has passed by now, whether a pause is behind it or not.
-            let isOver = after.error == "deadline" && story.deadlines.contains { $0 <= now }
-            if story.facts.isKept, after.state == .failed, state == .queued || state == .paused && isOver {
-                state = story.ended(.failed, now, policy)
+            let isOver = after.error == "deadline" && job.deadlines.contains { $0 <= now }
+            if job.facts.isKept, after.state == .failed, state == .queued || state == .paused && isOver {
+                state = job.ended(.failed, now, policy)
             }
         }
-        if state == .scheduled, let due = story.facts.due, due <= now { state = .queued }
+        if state == .scheduled, let due = job.facts.due, due <= now { state = .queued }
         // A kept push that restarts the job has its own deadline, or none.
-        let isAnew = story.facts.isKept && story.facts.state == .running && state != .running && after.state != .failed
+        let isRestart = job.facts.isKept && job.facts.state == .running && state != .running && after.state != .failed
         if [.queued, .scheduled, .paused].contains(state),
-            let deadline = after.deadline ?? (isAnew ? nil : story.facts.deadline), deadline <= now
+            let deadline = after.deadline ?? (isRestart ? nil : job.facts.deadline), deadline <= now
         {
             if after.error != "deadline" { recordViolation("\(id): it failed with \(after.error ?? "no error")") }
-            state = story.ended(.failed, now, policy)
+            state = job.ended(.failed, now, policy)
         }
         return state
     }
 
-    /// What the taking of elements did to a job in `state`. Returns the job's new state.
-    private mutating func taken(
-        _ id: String, _ story: inout Story, _ state: JobState?, _ after: Facts
+    /// What claims of elements did to a job in `state`. Returns the job\'s new state.
+    private mutating func stateAfterClaim(
+        of id: String, _ job: inout ExpectedJob, _ state: JobState?, _ after: Facts
     ) -> JobState? {
-        let isBegun = after.state == .running && after.token != story.facts.token
+        let isBegun = after.state == .running && after.token != job.facts.token
         let isPostponed = after.state == .scheduled && state != .scheduled
         if isBegun || isPostponed {
-            if story.isTimed, story.demand == nil, !story.mayRunAgain {
+            if job.isTimed, job.pendingSince == nil, !job.mayRunAgain {
                 recordViolation("\(id): it ran again without a push or a retry")
             }
             // A settled push that runs after all has to be done, even if this run is lost.
-            if story.mayRunAgain, story.demand == nil { story.demand = story.pushed }
-            story.mayRunAgain = false
-            (story.taken, story.behind, story.expiry) = (nil, nil, nil)
-            if state?.isFinal ?? true { story.beginAnew() }
-            if let deadline = after.deadline, !story.deadlines.contains(deadline) {
-                recordViolation("\(id): its deadline is that of no push")
+            if job.mayRunAgain, job.pendingSince == nil { job.pendingSince = job.lastPush }
+            job.mayRunAgain = false
+            (job.want, job.wantNext, job.expiry) = (nil, nil, nil)
+            if state?.isFinal ?? true { job.restart() }
+            if let deadline = after.deadline, !job.deadlines.contains(deadline) {
+                recordViolation("\(id): its deadline is not that of a push")
             }
-            story.lease = now + policy.lease.inMilliseconds
-            story.isNoted = true
+            job.lease = now + policy.lease.inMilliseconds
+            job.isInWorkerHash = true
             return after.state
         }
         // A job that is claimed after its deadline fails. If the time to live of its hash is not new, the job was not
@@ -150,56 +156,56 @@ extension Ledger {
         if after.state == .failed, after.error == "deadline", let left = after.timeToLive,
             left <= policy.keepFailed + .seconds(10)
         {
-            if !story.deadlines.contains(where: { $0 <= now }) { recordViolation("\(id): its deadline had not passed") }
-            (story.taken, story.behind) = (nil, nil)
-            if state?.isFinal ?? true { story.beginAnew() }
-            return story.ended(.failed, now, policy)
+            if !job.deadlines.contains(where: { $0 <= now }) { recordViolation("\(id): its deadline had not passed") }
+            (job.want, job.wantNext) = (nil, nil)
+            if state?.isFinal ?? true { job.restart() }
+            return job.ended(.failed, now, policy)
         }
         // The kept push is newer than the pause behind the cancel, so the pause does not stop it.
-        if state == .running, after.isKept, after.behind == nil, let pause = story.behind,
-            story.pushed > pause.timestamp || !story.isTimed
+        if state == .running, after.isKept, after.wantNext == nil, let pause = job.wantNext,
+            job.lastPush > pause.timestamp || !job.isTimed
         {
-            story.behind = nil
+            job.wantNext = nil
         }
         // A push was claimed that the waiting operation stops.
-        if state?.isFinal ?? true, let stop = story.taken,
-            state == nil && (after.state != nil || after.want != stop.request.rawValue) || after.state == .paused
+        if state?.isFinal ?? true, let operation = job.want,
+            state == nil && (after.state != nil || after.want != operation.kind.rawValue) || after.state == .paused
         {
-            story.beginAnew()
+            job.restart()
             // A push that is newer than the removal is stopped by the pause behind the removal.
-            if state == nil, after.state == .paused, let pause = story.behind,
-                story.pushed > stop.timestamp || !story.isTimed
+            if state == nil, after.state == .paused, let pause = job.wantNext,
+                job.lastPush > operation.timestamp || !job.isTimed
             {
-                story.behind = nil
-                return story.stopped(by: pause, now, policy)
+                job.wantNext = nil
+                return job.stopped(by: pause, now, policy)
             }
-            let stopped = story.stopped(by: stop, now, policy)
-            guard let pause = story.behind else { return stopped }
-            story.behind = nil
-            return story.apply(pause, in: stopped, isWaiting: after.want == "paused", now, policy)
+            let stopped = job.stopped(by: operation, now, policy)
+            guard let pause = job.wantNext else { return stopped }
+            job.wantNext = nil
+            return job.apply(pause, in: stopped, isWaiting: after.want == "paused", now, policy)
         }
         return state
     }
 
     /// Checks what must hold for a job at any time.
-    private mutating func check(_ id: String, _ story: Story, _ before: Facts) {
-        let facts = story.facts
-        if facts.want != story.taken?.request.rawValue {
+    private mutating func check(_ id: String, _ job: ExpectedJob, _ before: Facts) {
+        let facts = job.facts
+        if facts.want != job.want?.kind.rawValue {
             recordViolation(
-                "\(id) is \(facts) with the request \(facts.want ?? "none"), not \(String(describing: story.taken))")
+                "\(id) is \(facts) with the operation \(facts.want ?? "none"), not \(String(describing: job.want))")
         }
-        if facts.behind != story.behind?.request.rawValue {
-            recordViolation("\(id) is \(facts), not with \(String(describing: story.behind)) behind")
+        if facts.wantNext != job.wantNext?.kind.rawValue {
+            recordViolation("\(id) is \(facts), not with \(String(describing: job.wantNext)) as the next operation")
         }
         if facts.isKept, facts.want == nil {
-            recordViolation("\(id) is \(facts), and no request waits before the kept push")
+            recordViolation("\(id) is \(facts), and no operation waits before the kept push")
         }
-        if let state = facts.state, !state.isFinal, (facts.crashes, facts.attempt) != (story.losses, story.attempts) {
+        if let state = facts.state, !state.isFinal, (facts.crashes, facts.attempt) != (job.losses, job.attempts) {
             recordViolation(
-                "\(id) is \(facts) with \(facts.crashes) crashes and \(facts.attempt) attempts, not \(story.losses) and \(story.attempts)"
+                "\(id) is \(facts) with \(facts.crashes) crashes and \(facts.attempt) attempts, not \(job.losses) and \(job.attempts)"
             )
         }
-        let left = story.expiry.map { Duration.milliseconds($0 - now) }
+        let left = job.expiry.map { Duration.milliseconds($0 - now) }
         switch (left, facts.timeToLive) {
         case (nil, nil): break
         case (let left?, let found?):

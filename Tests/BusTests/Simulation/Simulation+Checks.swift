@@ -51,15 +51,15 @@ extension Simulation {
     }
 
     /// Checks that `want` has the operations that are not applied yet, and nothing else.
-    mutating func checkRequests() async throws {
+    mutating func checkPendingOperations() async throws {
         let wanted = try await redis.send(Command("HGETALL", queue.keys.want)).dictionary
         let found = wanted.filter { $0.key != "j 1" }.mapValues { $0.split(separator: " ")[0] }
-        let asked = ledger.stories.compactMapValues { $0.asked?.request.rawValue }
-        guard found.keys.sorted() == asked.keys.sorted() else {
-            return ledger.recordViolation("requests: \(found), and not \(asked)")
+        let expected = ledger.jobs.compactMapValues { $0.pendingOperation?.kind.rawValue }
+        guard found.keys.sorted() == expected.keys.sorted() else {
+            return ledger.recordViolation("operations: \(found), and not \(expected)")
         }
-        for (id, request) in asked where found[id]! != request {
-            ledger.recordViolation("\(id): the request is \(found[id]!), and not \(request)")
+        for (id, operation) in expected where found[id]! != operation {
+            ledger.recordViolation("\(id): the operation is \(found[id]!), and not \(operation)")
         }
     }
 
@@ -98,7 +98,7 @@ extension Simulation {
         }
     }
 
-    /// Checks that the bytes of the responses add up to their sum. Notes whether responses were kept, and dropped.
+    /// Checks that the bytes of the responses add up to their sum. Counts whether responses were kept and dropped.
     mutating func checkResponses() async throws {
         var counted = try await redis.send(Command("HGETALL", queue.keys.responseBytes)).dictionary
         let sum = counted.removeValue(forKey: KeptResponses.sum)
@@ -131,43 +131,43 @@ extension Simulation {
         }
     }
 
-    /// Checks that each named reply list is answered once the job has ended, and not twice for one end.
-    mutating func checkReplies(_ inLine: Set<String>) async throws {
+    /// Checks that each named reply list gets a reply once the job has ended, and not two for one end.
+    mutating func checkReplies(_ waitingIDs: Set<String>) async throws {
         let unannounced =
             try await redis.send(Command("ZRANGE", queue.keys.unannounced, 0, -1)).array?.compactMap(\.string) ?? []
-        for (id, story) in ledger.stories.sorted(by: { $0.key < $1.key }) {
-            for name in story.names.sorted() {
+        for (id, job) in ledger.jobs.sorted(by: { $0.key < $1.key }) {
+            for name in job.replyLists.sorted() {
                 let replies = try await redis.send(Command("LRANGE", queue.keys.reply(name), 0, -1)).array ?? []
                 let reported = replies.compactMap { $0.bytes.flatMap { Event($0) } }
                 if Set(reported.compactMap(\.position)).count != reported.count {
-                    ledger.recordViolation("\(id): \(name) was answered twice for one end")
+                    ledger.recordViolation("\(id): \(name) got two replies for one end")
                 }
-                let isOver = story.facts.state?.isFinal ?? true
+                let isOver = job.facts.state?.isFinal ?? true
                 let mayCome =
-                    story.demand != nil || story.asked != nil || story.taken != nil || story.facts.isKept
-                    || inLine.contains(id) || unannounced.contains(id)
-                if isOver, !mayCome, reported.isEmpty { ledger.recordViolation("\(id): \(name) was not answered") }
-                if !reported.isEmpty { record("answered") }
+                    job.pendingSince != nil || job.pendingOperation != nil || job.want != nil || job.facts.isKept
+                    || waitingIDs.contains(id) || unannounced.contains(id)
+                if isOver, !mayCome, reported.isEmpty { ledger.recordViolation("\(id): \(name) got no reply") }
+                if !reported.isEmpty { record("replies") }
             }
         }
     }
 
-    /// Checks at the end how often each reply list was answered.
-    private mutating func checkAnswers() async throws {
-        for name in ledger.refused.sorted() {
+    /// Checks at the end how many replies each list got.
+    private mutating func checkReplyCounts() async throws {
+        for name in ledger.rejectedReplyLists.sorted() {
             let count = try await redis.send(Command("LLEN", queue.keys.reply(name))).int
             if count != 1 {
-                ledger.recordViolation("\(name) was answered \(count ?? -1) times that its element is rejected")
+                ledger.recordViolation("\(name) got \(count ?? -1) replies that its element is rejected")
             }
         }
-        for (id, story) in ledger.stories.sorted(by: { $0.key < $1.key }) {
-            for name in story.names.sorted() {
+        for (id, job) in ledger.jobs.sorted(by: { $0.key < $1.key }) {
+            for name in job.replyLists.sorted() {
                 let replies = try await redis.send(Command("LRANGE", queue.keys.reply(name), 0, -1)).array ?? []
                 let reported = replies.compactMap { $0.bytes.flatMap { Event($0) } }.filter { $0.finalState != nil }
                     .count
                 let ends = events.ends[id] ?? 0
                 if reported > ends {
-                    ledger.recordViolation("\(id) ended \(ends) times, and \(name) was answered \(reported) times")
+                    ledger.recordViolation("\(id) ended \(ends) times, and \(name) got \(reported) replies")
                 }
             }
         }
@@ -181,7 +181,7 @@ extension Simulation {
         try await liftLimits()
         for index in workers.indices { workers[index].isFrozen = false }
         var quiet = 0
-        while quiet < 60, ledger.wrong.count < 20 {
+        while quiet < 60, ledger.violations.count < 20 {
             try await advance(1000)
             var isBusy = false
             var index = 0
@@ -202,19 +202,19 @@ extension Simulation {
         try await redis.send(Command("PUBLISH", queue.keys.events("end"), mark))
         let events = events
         try await eventually("all events to be received") { events.hasReceived(mark) }
-        for complaint in events.wrong { ledger.recordViolation(complaint) }
-        try await checkAnswers()
+        for violation in events.violations { ledger.recordViolation(violation) }
+        try await checkReplyCounts()
         try await checkBatchEnds()
         for (kind, name) in [("HLEN", queue.keys.want), ("LLEN", queue.keys.jobs)] {
             if try await redis.send(Command(kind, name)).int != 0 { ledger.recordViolation("\(name) is not empty") }
         }
-        for (id, story) in ledger.stories.sorted(by: { $0.key < $1.key }) {
-            record("at the end \(story.facts.state?.rawValue ?? "unknown")")
-            if story.demand != nil {
+        for (id, job) in ledger.jobs.sorted(by: { $0.key < $1.key }) {
+            record("at the end \(job.facts.state?.rawValue ?? "unknown")")
+            if job.pendingSince != nil {
                 ledger.recordViolation(
-                    "\(id) is \(story.facts.state?.rawValue ?? "unknown"), and what was asked for was lost")
+                    "\(id) is \(job.facts.state?.rawValue ?? "unknown"), and its push or operation was lost")
             }
-            if let state = story.facts.state, !state.isFinal, state != .paused {
+            if let state = job.facts.state, !state.isFinal, state != .paused {
                 ledger.recordViolation("\(id) stays \(state) for ever")
             }
         }

@@ -65,7 +65,7 @@ extension Simulation {
         for index in workers.indices { workers[index].mayBeOutOfSync = true }
         if seconds > 86_400 {
             workers = []
-            for id in ledger.ids { ledger.stories[id]!.isNoted = false }
+            for id in ledger.ids { ledger.jobs[id]!.isInWorkerHash = false }
             let names = try await redis.send(Command("KEYS", queue.keys.worker("*"))).array ?? []
             for name in names.compactMap(\.string) { try await redis.send(Command("DEL", name)) }
         }
@@ -86,11 +86,11 @@ extension Simulation {
     /// Redis loses the writes of its last one or two seconds. The workers keep what they know.
     mutating func rollBack() async throws {
         let ages = Int64(1000)...2500
-        guard let place = snapshots.lastIndex(where: { ages.contains(ledger.now - $0.timestamp) }) else { return }
+        guard let last = snapshots.lastIndex(where: { ages.contains(ledger.now - $0.timestamp) }) else { return }
         let lost = ledger
-        ledger = try await snapshots[place].restore(redis)
+        ledger = try await snapshots[last].restore(redis)
         ledger.returned(from: lost)
-        snapshots.removeSubrange((place + 1)...)
+        snapshots.removeSubrange((last + 1)...)
         try await redis.send(Command("SET", Self.run, Token.make()))
         try await readLimits(afterLoss: true)
         // No server begins twice in one millisecond, because an epoch is the time when it began.

@@ -146,8 +146,8 @@ extension Simulation {
         }
         let worker = workers[index]
         let leases = try await queue.leaseRates(worker.identity, number: worker.requestNumber, requests)
-        let isHeard = random.chance(90)
-        for request in requests where isHeard && request.demand != .nothing {
+        let isReceived = random.chance(90)
+        for request in requests where isReceived && request.demand != .nothing {
             guard let lease = leases[request.name] else {
                 // The limit was removed.
                 workers[index].rateLeases[request.name] = nil

@@ -13,7 +13,7 @@ extension Simulation {
         guard random.chance(20) else { return }
         // There are no replicas, so no confirmation is required.
         if case .announced = try await queue.announceReplicated(to: 0, within: .zero, on: redis) {
-            record("told later")
+            record("announced later")
         }
     }
 
@@ -45,9 +45,9 @@ extension Simulation {
             return try await finish(
                 claim, of: index, as: .failed(Failure(.deadline, "m"), retryable: false, received: 0))
         }
-        guard let request = workers[index].reported[claim.run.token], random.chance(40) else { return }
+        guard let operation = workers[index].reported[claim.run.token], random.chance(40) else { return }
         record("stopped")
-        try await finish(claim, of: index, as: request == .paused ? .paused : .cancelled)
+        try await finish(claim, of: index, as: operation == .paused ? .paused : .cancelled)
     }
 
     /// Makes all calls of a tick. `isInterrupted`: other clients act between the calls.
@@ -62,12 +62,12 @@ extension Simulation {
         while let step = tick.next() {
             if isBegun, isInterrupted { try await interrupt(index) }
             isBegun = true
-            try await checkRequests()
-            if step.kind != .report { ledger.observed() }
+            try await checkPendingOperations()
+            if step.kind != .report { ledger.recordTick() }
             for (run, report) in step.runs where ledger.holds(run) {
-                ledger.extended(run)
-                ledger.reported(run, report)
-                ledger.checkpointed(run.id, report)
+                ledger.recordLease(of: run)
+                ledger.recordReport(run, report)
+                ledger.recordCheckpoint(run.id, report)
             }
             let isFullTick = step.kind == .tick(isLast: true)
             let names = Set(workers.map(\.identity.name))
@@ -79,7 +79,7 @@ extension Simulation {
             if isFullTick, !tick.reply.hasMoreWork { try await checkOverdue() }
         }
         if scope == .queue { workers[index].silent = tick.reply.silent }
-        if !deadWorkers.isEmpty { record("neighbours missed") }
+        if !deadWorkers.isEmpty { record("co-located workers missed") }
         return tick.reply
     }
 
@@ -88,10 +88,10 @@ extension Simulation {
         let isFenced = reply.fenced.contains(run.token)
         if isFenced == ledger.holds(run) { ledger.recordViolation("\(run.id): it is wrong that fenced is \(isFenced)") }
         guard ledger.holds(run) else { return }
-        let (reported, taken) = (reply.operations[run.token], ledger.stories[run.id]!.taken)
-        if reported != taken?.request {
+        let (reported, expected) = (reply.operations[run.token], ledger.jobs[run.id]!.want)
+        if reported != expected?.kind {
             ledger.recordViolation(
-                "\(run.id) received \(String(describing: reported)), and not \(String(describing: taken))")
+                "\(run.id) received \(String(describing: reported)), and not \(String(describing: expected))")
         }
     }
 
@@ -100,7 +100,7 @@ extension Simulation {
         record("ticks interrupted")
         switch Int.random(in: 0..<5, using: &random) {
         case 0: try await advance(Int64.random(in: 0...400, using: &random))
-        case 1: try await request()
+        case 1: try await applyRandomOperation()
         case 2: try await push()
         default:
             let others = workers.indices.filter { $0 != index && !workers[$0].isFrozen && !workers[$0].mayBeOutOfSync }
@@ -113,7 +113,7 @@ extension Simulation {
     /// is due.
     private mutating func tickAsZombie(_ index: Int, _ zombie: Claim, _ reports: [(Run, RunReport)]) async throws {
         guard let other = workers.indices.first(where: { $0 != index && !workers[$0].mayBeOutOfSync }) else { return }
-        repeat { _ = try await send(other, []) } while ledger.isAsked
+        repeat { _ = try await send(other, []) } while ledger.hasPendingOperations
         // The worker must not report dead co-located workers here, because their jobs would be requeued.
         workers[index].silent = []
         // The tick would also return elements that lost waits moved, so there must be none.

@@ -7,16 +7,16 @@ import HaulTestSupport
 // Producers and operators.
 
 extension Simulation {
-    /// A job that still gets pushes and operations; seldom an old one.
-    mutating func someone() -> String? {
+    /// The id of a random job that still gets pushes and operations; seldom of an old one.
+    mutating func randomID() -> String? {
         let ids = ledger.ids
         return random.chance(95) ? ids.suffix(Self.window).randomElement(using: &random) : ids.first
     }
 
-    /// A job with an operation that waits, if there is one and by chance; else any job that still gets pushes.
-    private mutating func someoneStopping() -> String? {
-        let ids = ledger.ids.suffix(Self.window).filter { ledger.stories[$0]!.taken != nil }
-        return random.chance(50) ? ids.randomElement(using: &random) ?? someone() : someone()
+    /// Half of the time the id of a job whose operation waits, if there is one; else any that still gets pushes.
+    private mutating func randomStoppedID() -> String? {
+        let ids = ledger.ids.suffix(Self.window).filter { ledger.jobs[$0]!.want != nil }
+        return random.chance(50) ? ids.randomElement(using: &random) ?? randomID() : randomID()
     }
 
     /// Pushes a new job, or a known one again.
@@ -24,19 +24,19 @@ extension Simulation {
         try await advance(1)
         let isNew = ledger.ids.isEmpty || random.chance(60)
         var members: [String] = []
-        var id = isNew ? nil : someoneStopping()
+        var id = isNew ? nil : randomStoppedID()
         if isNew {
             numbers += 1
             if random.chance(80) { id = "j\(numbers)" }
         }
-        let known = id.flatMap { ledger.stories[$0] }
+        let known = id.flatMap { ledger.jobs[$0] }
         if known?.isTimed == false { return }
         // A known job may have only an operation so far. Then this is its first push.
         let isTimed = known?.element.isEmpty ?? true ? random.chance(80) : true
         if let id { members.append(#""id":"\#(id)""#) }
-        let place = "//h\((id ?? String(numbers)).utf8.last! % 2)/\(id ?? String(numbers))"
+        let relativeURL = "//h\((id ?? String(numbers)).utf8.last! % 2)/\(id ?? String(numbers))"
         // The URL may be relative, since the defaults have a base.
-        members.append("\"url\":\"\(id != nil && random.chance(15) ? place : "http:" + place)\"")
+        members.append("\"url\":\"\(id != nil && random.chance(15) ? relativeURL : "http:" + relativeURL)\"")
         if isTimed { members.append(#""at":\#(ledger.now)"#) }
         if random.chance(12) { members.append(#""delay":\#(Int.random(in: 0...20, using: &random))"#) }
         var periods: Set<Int64> = []
@@ -53,19 +53,19 @@ extension Simulation {
         }
         if random.chance(40) { members.append("\"group\":\"\(FleetLimits.groups.randomElement(using: &random)!)\"") }
         let text = "{" + members.joined(separator: ",") + "}"
-        var story = Story(element: text, isTimed: isTimed)
-        story.periods = periods
-        story.deadlines = Set(periods.map { ledger.now + $0 })
-        story.names = name.map { [$0] } ?? []
-        story.isPoison = random.chance(6)
+        var job = ExpectedJob(element: text, isTimed: isTimed)
+        job.periods = periods
+        job.deadlines = Set(periods.map { ledger.now + $0 })
+        job.replyLists = name.map { [$0] } ?? []
+        job.isPoison = random.chance(6)
         let pushed = try id ?? Element(JSON(text)).id
-        ledger.pushed(pushed, story)
+        ledger.recordPush(pushed, job)
         try await advance(1)
         try await redis.send(Command(random.chance(90) ? "LPUSH" : "RPUSH", queue.keys.jobs, text))
-        record(isNew ? "pushed" : "pushed anew")
+        record(isNew ? "pushed" : "pushed with other fields")
         if id == nil { record("pushed without an id") }
         // At times a pause or a cancel follows at once.
-        if random.chance(10) { try await ask(random.chance(50) ? .paused : .cancelled, of: pushed) }
+        if random.chance(10) { try await apply(random.chance(50) ? .paused : .cancelled, of: pushed) }
     }
 
     /// A name for a reply list that was never used.
@@ -76,55 +76,55 @@ extension Simulation {
 
     /// Pushes the same element again, or a continuation.
     mutating func pushAgain() async throws {
-        guard let id = someone(), let story = ledger.stories[id], !story.element.isEmpty else { return }
-        if story.mayBeContinued, random.chance(50) { return try await goOn(id) }
-        var element = story.element
-        if !story.isTimed, random.chance(50) { element = #"{"id":"\#(id)"}"# }
+        guard let id = randomID(), let job = ledger.jobs[id], !job.element.isEmpty else { return }
+        if job.mayBeContinued, random.chance(50) { return try await pushContinuation(id) }
+        var element = job.element
+        if !job.isTimed, random.chance(50) { element = #"{"id":"\#(id)"}"# }
         try await redis.send(Command(random.chance(80) ? "LPUSH" : "RPUSH", queue.keys.jobs, element))
         record("pushed again")
     }
 
     /// Pushes a continuation of a job that is paused, or about to be paused.
-    private mutating func goOn(_ id: String) async throws {
+    private mutating func pushContinuation(_ id: String) async throws {
         try await advance(1)
-        ledger.demanded(id)
+        ledger.markPending(id)
         try await redis.send(Command("LPUSH", queue.keys.jobs, #"{"id":"\#(id)","at":\#(ledger.now)}"#))
         try await advance(1)
         record("continued")
     }
 
-    mutating func request() async throws {
-        guard var id = someone() else { return }
+    mutating func applyRandomOperation() async throws {
+        guard var id = randomID() else { return }
         if random.chance(5) {
             // A job that may come later, or never.
             id = "j\(numbers + Int.random(in: 1...3, using: &random))"
         }
         // An old job gets no operation but its removal.
-        guard ledger.ids.suffix(Self.window).contains(id) || ledger.stories[id] == nil else {
-            return try await ask(.removed, of: id)
+        guard ledger.ids.suffix(Self.window).contains(id) || ledger.jobs[id] == nil else {
+            return try await apply(.removed, of: id)
         }
-        if ledger.stories[id]?.facts.state == .failed, random.chance(50) { return try await ask(.running, of: id) }
-        let request = [
+        if ledger.jobs[id]?.facts.state == .failed, random.chance(50) { return try await apply(.running, of: id) }
+        let operation = [
             ControlOperation.paused, .paused, .cancelled, .cancelled, .running, .running, .removed, .deleted,
         ]
         .randomElement(using: &random)!
-        try await ask(request, of: id)
+        try await apply(operation, of: id)
     }
 
-    mutating func ask(_ request: ControlOperation, of id: String) async throws {
+    mutating func apply(_ operation: ControlOperation, of id: String) async throws {
         try await advance(1)
-        let isTimed = ledger.stories[id]?.isTimed ?? true || random.chance(50)
-        ledger.requested(request, of: id, isTimed: isTimed)
+        let isTimed = ledger.jobs[id]?.isTimed ?? true || random.chance(50)
+        ledger.recordOperation(operation, of: id, isTimed: isTimed)
         if isTimed {
-            try await queue.request(request, of: [id], at: ledger.now)
+            try await queue.request(operation, of: [id], at: ledger.now)
         } else {
-            try await redis.send(Command("HSET", queue.keys.want, id, request.rawValue))
+            try await redis.send(Command("HSET", queue.keys.want, id, operation.rawValue))
         }
         try await advance(1)
-        record("requests")
+        record("operations")
     }
 
-    mutating func setting() async throws {
+    mutating func changeSetting() async throws {
         try await advance(1)
         switch Int.random(in: 0..<14, using: &random) {
         case 10: try await limitFleet()
@@ -133,8 +133,8 @@ extension Simulation {
         case 13: try await limitGroup()
         case 6, 7: try await queue.set(.hostConnections, to: String(Int.random(in: 0...3, using: &random)))
         case 8:
-            let most = Int.random(in: 0...2, using: &random)
-            try await queue.setLimit(of: random.chance(50) ? "h0" : "h1", to: "{\"connections\":\(most)}")
+            let connections = Int.random(in: 0...2, using: &random)
+            try await queue.setLimit(of: random.chance(50) ? "h0" : "h1", to: "{\"connections\":\(connections)}")
         case 9: try await queue.set(.maxResponsesBytes, to: String(Int.random(in: 0...1500, using: &random)))
         case 0: try await queue.setSetting("paused", to: "1")
         case 1: try await queue.setSetting("max_running", to: String(Int.random(in: 0...6, using: &random)))
@@ -151,13 +151,13 @@ extension Simulation {
     }
 
     /// Pushes invalid elements and continuations of unknown jobs, and makes an invalid operation.
-    mutating func meddle() async throws {
+    mutating func pushInvalid() async throws {
         let elements = ["{}", "[1]", #"{"id":"nobody"}"#, #"{"id":"j1","t":"0"}"#, #"{"url":"ftp://h/"}"#]
         try await redis.send(Command("RPUSH", queue.keys.jobs, elements.randomElement(using: &random)!))
         let name = replyName()
-        ledger.refused.insert(name)
+        ledger.rejectedReplyLists.insert(name)
         try await redis.send(Command("LPUSH", queue.keys.jobs, #"{"url":"ftp://h/","reply_to":"\#(name)"}"#))
         try await redis.send(Command("HSET", queue.keys.want, "j 1", "paused"))
-        record("nonsense")
+        record("invalid elements")
     }
 }

@@ -34,7 +34,7 @@ extension Simulation {
         try await checkGroups(of: claims)
         if claims.count > 1 { record("claimed together") }
         if !claims.isEmpty, random.chance(4) {
-            record("claims unheard")
+            record("claims whose reply is lost")
             return try await reconnect(index)
         }
         try await begin(claims, index, worker)
@@ -61,22 +61,22 @@ extension Simulation {
 
     private mutating func begin(_ claim: Claim, _ index: Int) async throws {
         record("claims")
-        guard let story = ledger.stories[claim.run.id] else {
+        guard let job = ledger.jobs[claim.run.id] else {
             return ledger.recordViolation("\(claim.run.id): it is unknown")
         }
         let offsets = claim.resume?.offsets ?? ByteIntervals()
-        if offsets != story.checkpoint {
+        if offsets != job.checkpoint {
             ledger.recordViolation(
-                "\(claim.run.id) goes on from \(offsets.intervals), and not from \(story.checkpoint.intervals)")
+                "\(claim.run.id) goes on from \(offsets.intervals), and not from \(job.checkpoint.intervals)")
         }
         workers[index].runs.append(claim)
         if claim.wasLost {
-            record("told that they begin")
+            record("reported as at work before they begin")
             var report = RunReport()
             report.set(isActive: true, of: claim.run)
             _ = try await send(index, [(claim.run, report)], .runs)
         }
-        if story.isPoison {
+        if job.isPoison {
             record("poisoned")
             try await kill(index)
         }
@@ -173,9 +173,9 @@ extension Simulation {
         if ends.count > 1 { record("settled together") }
         for (index, end) in ends.enumerated() where areOurs[index] {
             if !answers[index] { ledger.recordViolation("\(end.claim.run.id): its own worker was fenced") }
-            if end.settlement.keepsOffsets { ledger.checkpointed(end.claim.run.id, reports[index]) }
+            if end.settlement.keepsOffsets { ledger.recordCheckpoint(end.claim.run.id, reports[index]) }
             if let name = followers[index] {
-                ledger.refused.insert(name)
+                ledger.rejectedReplyLists.insert(name)
                 record("followed")
             }
         }
@@ -198,7 +198,7 @@ extension Simulation {
         try await expect(after, ends, "a settle sent again")
     }
 
-    /// A step that is answered once it is taken: its element is rejected.
+    /// A step that gets a reply as soon as it is claimed, because its element is rejected.
     private static func step(_ name: String) -> NextSteps {
         NextSteps(ids: [name], elements: [#"{"url":"ftp://h/","reply_to":"\#(name)"}"#])
     }

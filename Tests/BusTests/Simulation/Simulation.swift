@@ -44,7 +44,7 @@ struct Simulation {
     /// The processes of workers that were killed.
     var dead: Set<String> = []
     let events: EventLog
-    /// Counters for names that are never used again, also after a rollback.
+    /// Counters for names that are never used again, not even after a rollback.
     var names = 0
     var numbers = 0
     /// A counter for names of reply lists.
@@ -90,7 +90,7 @@ struct Simulation {
             let names = [queue.keys.job(id), queue.keys.spec(id), queue.keys.offsets(id)]
             // No worker made a tick for so long that the completion was never announced.
             if try await redis.send(Command("ZSCORE", queue.keys.unannounced, id)) != .null {
-                ledger.stories[id]?.names = []
+                ledger.jobs[id]?.replyLists = []
                 neverAnnounced.insert(id)
             }
             let times = try await redis.pipeline(names.map { .command(Command("PTTL", $0)) })
@@ -104,9 +104,9 @@ struct Simulation {
         let ids = ledger.ids
         let facts = try await redis.send(Facts.reading(ids, of: queue)).array ?? []
         let waiting = try await redis.send(Command("HKEYS", queue.keys.want)).array?.compactMap(\.string) ?? []
-        let unheard = Set(waiting)
+        let pending = Set(waiting)
         for (id, fact) in zip(ids, facts) {
-            ledger.check(id, Facts(fact), cause, isHeard: !unheard.contains(id))
+            ledger.check(id, Facts(fact), cause, isApplied: !pending.contains(id))
         }
         try await checkBatches()
     }
@@ -114,7 +114,7 @@ struct Simulation {
     // MARK: Steps
 
     mutating func run(steps: Int) async throws {
-        for step in 0..<steps where ledger.wrong.count < 20 {
+        for step in 0..<steps where ledger.violations.count < 20 {
             try await self.step()
             if step > 0, step.isMultiple(of: 500) { try await inspect("step \(step)") }
         }
@@ -125,7 +125,7 @@ struct Simulation {
         switch Int.random(in: 0..<1000, using: &random) {
         case 0..<100: try await push()
         case 100..<220: try await pushAgain()
-        case 220..<300: try await request()
+        case 220..<300: try await applyRandomOperation()
         case 300..<500: try await claim()
         case 500..<660: try await settle()
         case 660..<820: try await tick()
@@ -133,8 +133,8 @@ struct Simulation {
         case 835..<850: freeze()
         case 850..<855: try await depart()
         case 855..<860: try await rollBack()
-        case 860..<880: try await setting()
-        case 880..<890: try await meddle()
+        case 860..<880: try await changeSetting()
+        case 880..<890: try await pushInvalid()
         case 890..<891: try await sleep()
         case 891..<900: try await pace()
         case 900..<940: try await leaseRates()
@@ -155,8 +155,8 @@ struct Simulation {
         try await checkHosts()
         try await checkResponses()
         try await checkFields()
-        let inLine = try await waitingIDs()
-        try await checkReplies(inLine)
-        ledger.dropOld(window: Self.window, inLine: inLine)
+        let waitingIDs = try await waitingIDs()
+        try await checkReplies(waitingIDs)
+        ledger.dropOld(window: Self.window, waitingIDs: waitingIDs)
     }
 }

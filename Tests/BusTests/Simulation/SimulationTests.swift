@@ -19,6 +19,6 @@ import Testing
         try await simulation.run(steps: steps)
         try await simulation.drain()
         print("simulation: \(simulation.counts.sorted { $0.key < $1.key }.map { "\($0.value) \($0.key)" })")
-        #expect(simulation.ledger.wrong.isEmpty, "seed \(seed): \(simulation.ledger.wrong.prefix(10))")
+        #expect(simulation.ledger.violations.isEmpty, "seed \(seed): \(simulation.ledger.violations.prefix(10))")
     }
 }

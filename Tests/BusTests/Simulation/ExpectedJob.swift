@@ -1,17 +1,17 @@
 import HaulBus
 import HaulContract
 
-/// What was done to a job, and so what may become of it.
-struct Story {
+/// What was done to a job, and therefore what its state must be.
+struct ExpectedJob {
     /// An operation, and when it was made.
-    struct Stop: Equatable {
-        var request: ControlOperation
+    struct Operation: Equatable {
+        var kind: ControlOperation
         var timestamp: Int64
         /// Whether the operation has a time.
         var isTimed = true
 
         /// The state of a job that this operation stops; nil if the operation forgets the job.
-        var stops: JobState? { request == .paused ? .paused : request.forgets ? nil : .cancelled }
+        var stoppedState: JobState? { kind == .paused ? .paused : kind.forgets ? nil : .cancelled }
     }
 
     /// The producer's last element, which is pushed again and again.
@@ -21,21 +21,21 @@ struct Story {
     var isTimed: Bool
     /// The job kills each worker that runs it.
     var isPoison = false
-    /// When the push or operation was made that still has to be done; nil if there is none.
-    var demand: Int64?
+    /// When the newest push or operation was made that must still start a run; nil if there is none.
+    var pendingSince: Int64?
     /// When the job was pushed last.
-    var pushed: Int64 = 0
-    /// The operation that waits for a tick.
-    var asked: Stop?
-    /// The operation that waits for the run to receive it, or for an older push to come.
-    var taken: Stop?
-    /// The pause behind a cancel that the run has not received.
-    var behind: Stop?
+    var lastPush: Int64 = 0
+    /// The operation that no call has applied yet.
+    var pendingOperation: Operation?
+    /// The applied operation that waits for the run to receive it, or for an older push to arrive: the field `want`.
+    var want: Operation?
+    /// The pause behind a cancel that the run has not received: the field `want_next`.
+    var wantNext: Operation?
     /// The timestamp until which everything is settled. An older operation has no effect.
     var settled: Int64 = 0
     /// What the end of a run settled, which counts only while the job is known: the newest push or operation until
     /// then, when the run ended, and what had been settled before.
-    var end: (asked: Int64, at: Int64, before: Int64)?
+    var end: (newest: Int64, at: Int64, before: Int64)?
     /// When a run of the job ended last.
     var lastEnd: Int64 = 0
     /// A push that the end of a run had settled may be done after all, since an older removal made the job forget that
@@ -44,9 +44,9 @@ struct Story {
     /// When the run's lease ends.
     var lease: Int64 = 0
     /// Whether the worker's hash names the run.
-    var isNoted = true
+    var isInWorkerHash = true
     /// The token of the run that was reported as at work.
-    var begun: String?
+    var activeToken: String?
     /// Runs at work that were lost in a row without a checkpoint.
     var losses = 0
     /// Failed attempts since the job restarted.
@@ -57,31 +57,31 @@ struct Story {
     /// How long after a push, or after a retry, its deadlines are: ms.
     var periods: Set<Int64> = []
     /// The reply lists that its pushes have named.
-    var names: Set<String> = []
+    var replyLists: Set<String> = []
     /// When the hash expires; nil if it does not.
     var expiry: Int64?
     var facts = Facts()
 
     init(element: String, isTimed: Bool) { (self.element, self.isTimed) = (element, isTimed) }
 
-    /// Forgets the job. With a `tombstone` it is known for an hour what was settled. Without one, any old push may restart
+    /// Forgets the job. With a `tombstone`, what was settled stays known for an hour. Without one, any old push may restart
     /// the job, unless something still has to be done.
     mutating func forget(tombstone now: Int64?) {
-        if demand == nil, now == nil { isTimed = false }
-        (taken, behind, checkpoint) = (nil, nil, ByteIntervals())
+        if pendingSince == nil, now == nil { isTimed = false }
+        (want, wantNext, checkpoint) = (nil, nil, ByteIntervals())
         if now == nil { settled = 0 }
         expiry = now.map { $0 + 3_600_000 }
-        beginAnew()
+        restart()
     }
 
     /// Forgets the job by an operation.
-    mutating func forget(by stop: Stop, _ now: Int64) {
+    mutating func forget(by operation: Operation, _ now: Int64) {
         if let end, end.at == settled {
             settled = end.before
-            mayRunAgain = end.asked > stop.timestamp
+            mayRunAgain = end.newest > operation.timestamp
         }
         // Pushes before the operation are settled, whatever has settled older ones.
-        settled = max(settled, stop.timestamp)
+        settled = max(settled, operation.timestamp)
         end = nil
         forget(tombstone: now)
     }
@@ -90,13 +90,13 @@ struct Story {
     var mayBeContinued: Bool {
         guard isTimed else { return false }
         return switch facts.state {
-        case .paused: asked == nil
-        case .running: (asked ?? taken)?.request == .paused && (asked == nil || taken == nil)
+        case .paused: pendingOperation == nil
+        case .running: (pendingOperation ?? want)?.kind == .paused && (pendingOperation == nil || want == nil)
         default: false
         }
     }
 
-    mutating func beginAnew() { (losses, attempts) = (0, 0) }
+    mutating func restart() { (losses, attempts) = (0, 0) }
 }
 
 extension ControlOperation {
