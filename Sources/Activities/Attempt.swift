@@ -105,7 +105,7 @@ package final class Attempt: Sendable {
             let due = state.schedule.next(arrived: transferred, interval: interval)
             guard due != nil || location != nil else { return nil }
             state.checkpoint = Task(executorPreference: activity.executor) {
-                if let location, self.isNew(location) { await io.record(location, isUrgent: true, took: nil) }
+                if let location, self.isNew(location) { await io.record(location, isUrgent: true, duration: nil) }
                 if let due { await self.checkpoint(activity, io, due) }
                 self.state.withLock { $0.checkpoint = nil }
             }
@@ -120,7 +120,7 @@ package final class Attempt: Sendable {
             if point == nil || isPartial { state.schedule.markStillDue() }
             state.generation = point?.generation ?? state.generation
         }
-        if let point { await io.record(point, isUrgent: due == .urgent, took: .now - begun) }
+        if let point { await io.record(point, isUrgent: due == .urgent, duration: .now - begun) }
     }
 
     /// Whether no checkpoint has named this generation yet. A location names no durable bytes, so it must not replace a

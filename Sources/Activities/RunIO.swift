@@ -14,28 +14,28 @@ package protocol RunHost: Sendable {
     ///
     /// - Parameters:
     ///   - isUrgent: Many bytes are at stake, or the point names a new partial file or upload.
-    ///   - took: How long the checkpoint took. nil if the point only names a location.
-    func record(_ point: ResumePoint, isUrgent: Bool, took: Duration?) async
+    ///   - duration: How long the checkpoint took. nil if the point only names a location.
+    func record(_ point: ResumePoint, isUrgent: Bool, duration: Duration?) async
     /// The run begins to wait for a connection to its host, or is active again.
     func activityChanged() async
     /// Records that the request is about to be sent, so that no other run sends it. If it returns false, this run must
     /// not send the request either.
     func markSent() async -> Bool
     /// The file is durable under its final name.
-    func recordCommit(took: Duration)
+    func recordCommit(duration: Duration)
     /// The gate has judged the file.
-    func recordGate(_ verdict: Gate.Verdict, took: Duration)
+    func recordGate(_ verdict: Gate.Verdict, duration: Duration)
 }
 
 // The defaults, for commands that run without Redis: their lock lasts as long as their process.
 extension RunHost {
     package var runLease: RunLease { RunLease(isHeld: { true }, confirm: { true }) }
     package var trace: (@Sendable (String) -> Void)? { nil }
-    package func record(_ point: ResumePoint, isUrgent: Bool, took: Duration?) async {}
+    package func record(_ point: ResumePoint, isUrgent: Bool, duration: Duration?) async {}
     package func activityChanged() async {}
     package func markSent() async -> Bool { true }
-    package func recordCommit(took: Duration) {}
-    package func recordGate(_ verdict: Gate.Verdict, took: Duration) {}
+    package func recordCommit(duration: Duration) {}
+    package func recordGate(_ verdict: Gate.Verdict, duration: Duration) {}
 }
 
 /// What an activity may do besides its own work while it runs.
@@ -59,9 +59,9 @@ package final class RunIO: Sendable {
     /// Records that the request is about to be sent. If it returns false, the request must not be sent.
     package func markSent() async -> Bool { await host.markSent() }
 
-    package func recordCommit(took: Duration) { host.recordCommit(took: took) }
+    package func recordCommit(duration: Duration) { host.recordCommit(duration: duration) }
 
-    func recordGate(_ verdict: Gate.Verdict, took: Duration) { host.recordGate(verdict, took: took) }
+    func recordGate(_ verdict: Gate.Verdict, duration: Duration) { host.recordGate(verdict, duration: duration) }
 
     /// The run has opened a new partial file, or created an upload at a server. A run that has ended by the next pass
     /// over all runs need not report it, so that a short run costs no call.
@@ -84,7 +84,7 @@ package final class RunIO: Sendable {
     /// Since when the run waits for a connection to its host, in monotonic nanoseconds. nil if it does not wait.
     var waitingSince: UInt64? { state.withLock { $0.waitingSince } }
 
-    func record(_ point: ResumePoint, isUrgent: Bool, took: Duration?) async {
-        await host.record(point, isUrgent: isUrgent, took: took)
+    func record(_ point: ResumePoint, isUrgent: Bool, duration: Duration?) async {
+        await host.record(point, isUrgent: isUrgent, duration: duration)
     }
 }

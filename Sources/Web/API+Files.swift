@@ -8,8 +8,8 @@ import HaulStorage
 // The files of completed downloads, for saving them with a browser or with curl.
 
 extension API {
-    /// How much of a file is read and sent at once.
-    private static let portion: Int64 = 64 << 10
+    /// The bytes of a file that are read and sent at once.
+    private static let chunkSize: Int64 = 64 << 10
 
     /// The file of a completed download, or the part of it that `Range` asks for (RFC 9110 section 14). It is sent only
     /// if it is still the file that the job has brought.
@@ -49,7 +49,7 @@ extension API {
                 defer { withExtendedLifetime(hold) {} }
                 var position = bytes.lowerBound
                 while position < bytes.upperBound {
-                    let end = min(position + Self.portion, bytes.upperBound)
+                    let end = min(position + Self.chunkSize, bytes.upperBound)
                     try await writer.send(try await source.read(position..<end))
                     position = end
                 }

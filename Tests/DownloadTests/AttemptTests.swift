@@ -64,7 +64,7 @@ private final class SlowRemainder: RunRemainder {
 private final class Recorder: RunHost {
     let points = Shared<[ResumePoint]>([])
     func report(_ event: ActivityEvent) {}
-    func record(_ point: ResumePoint, isUrgent: Bool, took: Duration?) async { points.change { $0.append(point) } }
+    func record(_ point: ResumePoint, isUrgent: Bool, duration: Duration?) async { points.change { $0.append(point) } }
 }
 
 @Suite struct AttemptTests {

@@ -34,7 +34,8 @@ struct LimitTests {
         let bucket = TokenBucket()
         let start = monotonicNanoseconds()
         bucket.take(1_000_000)
-        #expect(bucket.isOpen(start) && bucket.isUnlimited && bucket.fairShare(start) == .max && bucket.portion == .max)
+        #expect(
+            bucket.isOpen(start) && bucket.isUnlimited && bucket.fairShare(start) == .max && bucket.maxChunk == .max)
         #expect(bucket.use().taken == 1_000_000)
         bucket.grantLease(bytesPerSecond: 1000, until: start + 20_000_000_000)
         #expect(!bucket.isUnlimited && bucket.bytesPerSecond == 1000)

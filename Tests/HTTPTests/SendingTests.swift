@@ -172,13 +172,13 @@ struct SendingTests {
         let file = FileBytes(seed: 1, count: 4 << 20)
         let origin = try OriginServer { $0.method == "GET" ? .file(file, to: $0) : OriginReply() }
         let shared = TokenBucket(bytesPerSecond: 2_000_000)
-        let portion = 4_000_000 / count
+        let size = 4_000_000 / count
         let begun = ContinuousClock.now
         try await withThrowingTaskGroup(of: Void.self) { group in
             for number in 0..<count {
                 group.addTask {
-                    let bytes = FileBytes(seed: 9, count: Int64(portion)).all
-                    var (request, _) = request(origin.url("/\(number)"), FedBody(bytes, length: Int64(portion)))
+                    let bytes = FileBytes(seed: 9, count: Int64(size)).all
+                    var (request, _) = request(origin.url("/\(number)"), FedBody(bytes, length: Int64(size)))
                     request.limits = [shared, TokenBucket(bytesPerSecond: 50_000_000)]
                     _ = try await fetch(engine, request)
                 }

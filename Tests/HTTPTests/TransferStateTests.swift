@@ -31,11 +31,11 @@ struct TransferStateTests {
             value.piece(bytes, shortenedTo: .max, isOpen: isOpen)
         }
 
-        /// Handles a piece, and passes the sink its portion. nil if the sink gets nothing.
-        func bring(_ bytes: Int, shortenedTo end: Int64 = .max) -> TransferState.PortionAction? {
-            guard case .append(let portion) = value.piece(bytes, shortenedTo: end, isOpen: true) else { return nil }
-            value.took(portion.wanted)
-            return value.appended(portion)
+        /// Handles a piece, and passes the sink its chunk. nil if the sink gets nothing.
+        func bring(_ bytes: Int, shortenedTo end: Int64 = .max) -> TransferState.ChunkAction? {
+            guard case .append(let chunk) = value.piece(bytes, shortenedTo: end, isOpen: true) else { return nil }
+            value.recordAccepted(chunk.wanted)
+            return value.appended(chunk)
         }
 
         func receive(at offset: Int64 = 0, length: Int64? = nil, now: UInt64 = 0) {
@@ -60,7 +60,7 @@ struct TransferStateTests {
         #expect(!state.value.isStalled(100 * Self.second, limit: Self.second), "the server is not to blame")
         state.receive(at: 5)
         #expect(state.endPause() == .undecided)
-        #expect(state.bring(10) == .goOn)
+        #expect(state.bring(10) == .proceed)
         #expect(state.phase == .complete(since: 0))
         #expect(try! state.value.result(Self.closed).get() == TransferEnd(position: 15, bytes: 10, reason: .length))
     }
@@ -69,7 +69,7 @@ struct TransferStateTests {
     func complete() {
         let state = Subject(length: 100)
         state.receive(length: 60)
-        #expect(state.bring(60) == .goOn)
+        #expect(state.bring(60) == .proceed)
         #expect(!state.value.isOverdue(Self.second) && state.value.isOverdue(Self.second + 1))
         #expect(code(state.value.result(Self.broken)) == nil)
         #expect(state.piece(1, isOpen: false) == .stop)
@@ -90,7 +90,7 @@ struct TransferStateTests {
     @Test("fewer bytes than required are incomplete, although libcurl reports success") func incomplete() {
         let state = Subject(length: 100)
         state.receive()
-        #expect(state.bring(99) == .goOn)
+        #expect(state.bring(99) == .proceed)
         #expect(code(state.value.result(Self.closed)) == .incomplete)
         let tls = TransferState.CurlEnd.failed(TransferError(.tls, "the session is lost"))
         #expect(code(state.value.result(tls)) == .tls, "a TLS error takes precedence over a short body")
@@ -100,7 +100,7 @@ struct TransferStateTests {
     func untilClose() {
         let state = Subject(length: nil)
         state.receive()
-        #expect(state.bring(99) == .goOn)
+        #expect(state.bring(99) == .proceed)
         #expect(try! state.value.result(Self.closed).get().reason == .close)
         #expect(code(state.value.result(.closed(isTruncated: true))) == .incomplete)
         let chunked = Subject(length: nil, isChunked: true)
@@ -115,7 +115,7 @@ struct TransferStateTests {
         let rest = TransferState.shortRest + (isLong ? 1 : 0)
         let state = Subject(length: 1000 + rest)
         state.receive()
-        #expect(state.bring(900, shortenedTo: 1000) == .goOn)
+        #expect(state.bring(900, shortenedTo: 1000) == .proceed)
         let end = TransferEnd(position: 1000, bytes: 1000, reason: .shortened)
         let action = state.bring(200, shortenedTo: 1000)
         #expect(action == (isLong ? .stop(isShortened: true) : .deliver(end)))
@@ -130,7 +130,7 @@ struct TransferStateTests {
     @Test("bytes that arrived before a late shortening stay") func late() {
         let state = Subject(length: 10_000_000)
         state.receive()
-        #expect(state.bring(900) == .goOn)
+        #expect(state.bring(900) == .proceed)
         #expect(state.bring(100, shortenedTo: 500) == .stop(isShortened: true))
         #expect(
             try! state.value.result(Self.closed).get() == TransferEnd(position: 900, bytes: 900, reason: .shortened))
@@ -140,11 +140,11 @@ struct TransferStateTests {
         let state = Subject(length: 100)
         state.value.receive(into: .memory(limit: 50), length: nil, now: 0)
         #expect(state.piece(40) == .collect)
-        state.value.took(40)
+        state.value.recordAccepted(40)
         #expect(state.endCollecting() == TransferEnd(position: 40, bytes: 40, reason: .shortened))
         #expect(state.endCollecting() == nil && state.phase == .undecided)
         state.receive()
-        #expect(state.bring(60) == .goOn)
+        #expect(state.bring(60) == .proceed)
         #expect(state.phase == .complete(since: 0))
         let small = Subject(length: 100)
         small.value.receive(into: .memory(limit: 50), length: nil, now: 0)
@@ -168,9 +168,9 @@ struct TransferStateTests {
         #expect(state.value.certain(shortenedTo: .max) == nil)
         #expect(state.endPause() == .limits && state.endPause() == nil)
         state.value.resume(granting: 15, now: 3)
-        #expect(state.bring(10) == .goOn)
+        #expect(state.bring(10) == .proceed)
         #expect(state.granted == 5 && state.expectingSince == 3)
-        #expect(state.bring(10) == .goOn)
+        #expect(state.bring(10) == .proceed)
         #expect(state.granted == 0)
     }
 
@@ -180,7 +180,7 @@ struct TransferStateTests {
         state.receive(at: 50, length: 90)
         #expect(state.value.certain(shortenedTo: .max) == 90)
         #expect(state.value.certain(shortenedTo: 70) == 20)
-        #expect(state.bring(5) == .goOn)
+        #expect(state.bring(5) == .proceed)
         #expect(state.value.certain(shortenedTo: .max) == 85)
         for other in [Subject(length: nil), Subject(length: 100, isHTTP2: true)] {
             other.receive()

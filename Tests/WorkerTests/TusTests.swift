@@ -162,17 +162,17 @@ struct TusTests {
         upload = try reread(upload)
         // Nothing of the request was kept: half of what was sent.
         upload.record(offset: 0)
-        #expect(upload.portion == 5 << 19)
+        #expect(upload.chunkSize == 5 << 19)
         upload.record(offset: 5 << 19)
-        #expect(upload.portion == 5 << 20, "a success doubles it")
+        #expect(upload.chunkSize == 5 << 20, "a success doubles it")
         upload.limit(to: 1 << 20)
         upload = try reread(upload)
         upload.record(offset: 10 << 20)
-        #expect(upload.portion == 1 << 20, "what a 413 has taught stays")
+        #expect(upload.chunkSize == 1 << 20, "what a 413 has taught stays")
         // A server that keeps a part gets the same size again.
         upload.unanswered = .init(offset: 10 << 20, sent: 1 << 20)
         upload.record(offset: 10 << 20 | 1)
-        #expect(upload.portion == 1 << 20)
+        #expect(upload.chunkSize == 1 << 20)
     }
 
     @Test("a server that gives wrong answers for ever makes the job fail", arguments: ["409", "404", "423", "413"])

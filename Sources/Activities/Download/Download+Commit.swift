@@ -45,9 +45,9 @@ extension Download {
 
     private func pass(_ gate: Gate, _ file: GatedFile, _ subject: Gate.Subject) async throws(TransferError) {
         io.trace?("the gate examines the file")
-        let (verdict, took) = try await gate.judge(file, subject)
-        state.withLock { $0.gated = took }
-        io.recordGate(verdict, took: took)
+        let (verdict, duration) = try await gate.judge(file, subject)
+        state.withLock { $0.gateDuration = duration }
+        io.recordGate(verdict, duration: duration)
         switch verdict {
         case .accepted: break
         case .refused(let words): throw TransferError(.gateRefused, words)
@@ -63,8 +63,8 @@ extension Download {
         case .fenced: return .fenced
         case .storeIsGone: return .parked(context.store.waitsFor)
         case .stored(let file):
-            let (seconds, gated) = state.withLock { ($0.received.seconds, $0.gated) }
-            io.recordCommit(took: .now - begun - gated)
+            let (seconds, gateDuration) = state.withLock { ($0.received.seconds, $0.gateDuration) }
+            io.recordCommit(duration: .now - begun - gateDuration)
             return .completed(
                 record(file, generation.entity, generation.source), seconds: seconds, unchanged: false)
         }

@@ -30,7 +30,7 @@ package final class Download: Activity, RunRemainder {
         /// For a finished file that is reused: what an earlier run has left to prove that the file is the job's own.
         var proof: PartialLocation?
         /// How long the gate took, which does not count as a part of the commit.
-        var gated = Duration.zero
+        var gateDuration = Duration.zero
     }
 
     /// The maximum number of new generations in one run of a job with one URL; each further URL allows one more. If

@@ -71,7 +71,7 @@ package final class Gate: Sendable {
     ///
     /// - Returns: The verdict, and how long the command took.
     /// - Throws: `.cancelled`, and what reading the file throws.
-    func judge(_ file: GatedFile, _ subject: Subject) async throws(TransferError) -> (Verdict, took: Duration) {
+    func judge(_ file: GatedFile, _ subject: Subject) async throws(TransferError) -> (Verdict, duration: Duration) {
         guard await permits.enter() else { throw .cancelled }
         defer { permits.leave() }
         let begun = ContinuousClock.now

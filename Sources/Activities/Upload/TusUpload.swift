@@ -13,8 +13,8 @@ struct TusUpload: Sendable, Equatable {
     /// The bytes that the server has confirmed.
     var offset: Int64 = 0
     var server = TusServer()
-    /// The maximum bytes of the next request.
-    private(set) var portion = Int64.max
+    /// The maximum bytes of the next request. In the record it is `portion`.
+    private(set) var chunkSize = Int64.max
     /// The maximum bytes of any request, because the server or a proxy before it has refused more.
     private(set) var limit = Int64.max
     /// The last request, if it got no response.
@@ -28,7 +28,7 @@ struct TusUpload: Sendable, Equatable {
     }
 
     /// Bytes. No request is made smaller than this.
-    static let minPortion: Int64 = 64 << 10
+    static let minChunk: Int64 = 64 << 10
 
     init(url: String, version: String, generation: String, server: TusServer) {
         (self.url, self.version, self.generation, self.server) = (url, version, generation, server)
@@ -43,7 +43,7 @@ struct TusUpload: Sendable, Equatable {
         (self.url, self.version, generation) = (url, version, point.generation)
         offset = point.offsets.intervals.first { $0.lowerBound == 0 }?.upperBound ?? 0
         limit = json["limit"]?.integer.flatMap { $0 > 0 ? $0 : nil } ?? .max
-        portion = json["portion"]?.integer.flatMap { $0 > 0 ? $0 : nil } ?? limit
+        chunkSize = json["portion"]?.integer.flatMap { $0 > 0 ? $0 : nil } ?? limit
         if let offset = json["unanswered"]?.integer, let sent = json["sent"]?.integer {
             unanswered = Unanswered(offset: offset, sent: sent)
         }
@@ -59,7 +59,7 @@ struct TusUpload: Sendable, Equatable {
         object.set("version", version)
         object.set("terminates", server.terminates)
         object.set("checksum", server.checksum?.rawValue)
-        if portion < .max { object.set("portion", portion) }
+        if chunkSize < .max { object.set("portion", chunkSize) }
         if limit < .max { object.set("limit", limit) }
         if let unanswered {
             object.set("unanswered", unanswered.offset)
@@ -69,17 +69,17 @@ struct TusUpload: Sendable, Equatable {
     }
 
     /// No request may have more bytes.
-    mutating func limit(to bytes: Int64) { (portion, limit) = (bytes, bytes) }
+    mutating func limit(to bytes: Int64) { (chunkSize, limit) = (bytes, bytes) }
 
     /// Records how many bytes the server has. Some servers, and proxies before them, discard a request that breaks off.
     /// So after such a request the next one is half of what was sent, and after each success twice as large.
     mutating func record(offset new: Int64) {
         if let unanswered {
-            if new <= unanswered.offset, unanswered.sent >= Self.minPortion {
-                portion = max(Self.minPortion, min(portion, unanswered.sent) / 2)
+            if new <= unanswered.offset, unanswered.sent >= Self.minChunk {
+                chunkSize = max(Self.minChunk, min(chunkSize, unanswered.sent) / 2)
             }
         } else if new > offset {
-            portion = min(limit, portion > .max / 2 ? .max : portion * 2)
+            chunkSize = min(limit, chunkSize > .max / 2 ? .max : chunkSize * 2)
         }
         (unanswered, offset) = (nil, new)
     }

@@ -7,7 +7,7 @@ import Synchronization
 // accepted if they are plausible.
 extension Upload {
     /// Bytes of one request whose digest the server checks. They are read twice, and sent again if the digest is wrong.
-    private static let checkedPortion: Int64 = 16 << 20
+    private static let maxCheckedChunk: Int64 = 16 << 20
 
     func sendByTus(_ source: any SourceFile, to url: WebURL) async throws(TransferError) -> StoredResponse {
         let size = source.version.size
@@ -42,8 +42,8 @@ extension Upload {
                 state.withLock { $0.tus = nil }
             case .tooLarge(let failure):
                 // A proxy may limit the size of a request, which the server behind it does not announce.
-                let smaller = min(upload.portion, size - upload.offset) / 4
-                guard smaller >= TusUpload.minPortion else { throw .failed(failure) }
+                let smaller = min(upload.chunkSize, size - upload.offset) / 4
+                guard smaller >= TusUpload.minChunk else { throw .failed(failure) }
                 state.withLock { $0.tus?.limit(to: smaller) }
             case .unknownOffset(let failure):
                 try failures.recordUnknownOffset(failure)
@@ -61,13 +61,13 @@ extension Upload {
         let size = source.version.size
         let server = try await server(at: url)
         if let maximum = server.maximum, size > maximum {
-            throw TransferError(.tooLarge, "the file has \(size) bytes; the server accepts at maxPortion \(maximum)")
+            throw TransferError(.tooLarge, "the file has \(size) bytes; the server accepts at most \(maximum)")
         }
         let (transfer, finalURL) = try await send(
             url, "POST", [HeaderField("Upload-Length", String(size))] + metadata, body: .bytes([]))
         let response = try await keep(transfer, "POST")
         guard 200...299 ~= response.status else { throw .failed(responseStorage.refusal(transfer.head)) }
-        guard let location = transfer.head.headers["location"], let place = finalURL.url.resolve(location) else {
+        guard let location = transfer.head.headers["location"], let uploadURL = finalURL.url.resolve(location) else {
             // The next attempt would not get it either, and might leave another upload at the server.
             throw .failed(
                 Failure(
@@ -75,11 +75,11 @@ extension Upload {
                     "the server answered \(response.status) to the creation of an upload, without a Location: \(url.text) does not seem to be where a tus server creates uploads",
                     isFinal: true))
         }
-        guard url.scheme == "http" || place.scheme == "https" else {
+        guard url.scheme == "http" || uploadURL.scheme == "https" else {
             throw TransferError(
-                .redirectForbidden, "the tus server redirects from https to http (\(place.host)); that is refused")
+                .redirectForbidden, "the tus server redirects from https to http (\(uploadURL.host)); that is refused")
         }
-        guard place.text.utf8.count <= URLRule.maxBytes else {
+        guard uploadURL.text.utf8.count <= URLRule.maxBytes else {
             throw TransferError(
                 .badResponse, "the tus server's URL of the upload is longer than \(URLRule.maxBytes) bytes (Location)",
                 isFinal: true)
@@ -87,7 +87,7 @@ extension Upload {
         state.withLock { state in
             state.createdUploads += 1
             state.tus = TusUpload(
-                url: place.withoutCredentials.text, version: source.version.text,
+                url: uploadURL.withoutCredentials.text, version: source.version.text,
                 generation: "\(assignment.token).\(state.createdUploads)", server: server)
         }
         io.recordLocation(resumePoint)
@@ -145,13 +145,13 @@ extension Upload {
         return .offset(offset)
     }
 
-    /// Sends the bytes that the server does not have, at most a portion of them.
+    /// Sends the bytes that the server does not have, one chunk at most.
     private func patch(
         _ upload: TusUpload, _ source: any SourceFile, _ url: WebURL
     ) async throws(TransferError) -> TusResponse {
         let (size, start) = (source.version.size, upload.offset)
-        let maxPortion = upload.server.checksum == nil ? upload.portion : min(upload.portion, Self.checkedPortion)
-        let end = start + min(size - start, maxPortion)
+        let maxBytes = upload.server.checksum == nil ? upload.chunkSize : min(upload.chunkSize, Self.maxCheckedChunk)
+        let end = start + min(size - start, maxBytes)
         let body = UploadBody(pieces: [.file(source, start..<end)], executor: executor)
         var headers = [
             HeaderField("Upload-Offset", String(start)),

@@ -2,7 +2,7 @@ import HaulContract
 import HaulHTTP
 import HaulStorage
 
-/// The body of an upload: texts and ranges of files, one after the other. Only the portions to be sent are in memory.
+/// The body of an upload: texts and ranges of files, one after the other. Only the chunks to be sent next are in memory.
 struct UploadBody: BodySupply {
     enum Piece: Sendable {
         case bytes([UInt8])
@@ -44,7 +44,7 @@ struct UploadBody: BodySupply {
     }
 
     let pieces: [Piece]
-    /// The executor of the task that reads portions ahead.
+    /// The executor of the task that reads chunks ahead.
     let executor: any TaskExecutor
 
     var count: Int64 { pieces.reduce(0) { $0 + $1.count } }

@@ -1,7 +1,7 @@
 import HaulHTTP
 import Synchronization
 
-/// The source of an upload's body. It reads some portions ahead, so that disk and network do not wait for each other.
+/// The source of an upload's body. It reads some chunks ahead, so that disk and network do not wait for each other.
 final class UploadSource: BodySource {
     private struct State {
         var pieces: ArraySlice<UploadBody.Piece>
@@ -34,7 +34,7 @@ final class UploadSource: BodySource {
                 pieces.removeFirst()
                 position = 0
             }
-            guard let piece = pieces.first, ready.count < UploadSource.ahead, !hasEnded, failure == nil else {
+            guard let piece = pieces.first, ready.count < UploadSource.maxReady, !hasEnded, failure == nil else {
                 isReading = false
                 return nil
             }
@@ -61,8 +61,8 @@ final class UploadSource: BodySource {
         }
     }
 
-    /// How many portions are read ahead.
-    private static let ahead = 3
+    /// How many chunks are read ahead.
+    private static let maxReady = 3
 
     private let state: Mutex<State>
     private let executor: any TaskExecutor
@@ -79,7 +79,7 @@ final class UploadSource: BodySource {
         let (result, begins) = state.withLock { state in
             let result = state.supply(buffer)
             let begins =
-                !state.isReading && !state.pieces.isEmpty && state.failure == nil && state.ready.count < Self.ahead
+                !state.isReading && !state.pieces.isEmpty && state.failure == nil && state.ready.count < Self.maxReady
             if begins { state.isReading = true }
             return (result, begins)
         }

@@ -27,6 +27,6 @@ package enum CertificateStore {
     /// Whether this system has any certificate authorities where libcurl looks for them.
     package static var isInstalled: Bool {
         let version = curl_version_info(CURLVERSION_SEVENTH).pointee
-        return [version.cainfo, version.capath].contains { place in place.map { access($0, R_OK) == 0 } ?? false }
+        return [version.cainfo, version.capath].contains { path in path.map { access($0, R_OK) == 0 } ?? false }
     }
 }

@@ -6,7 +6,7 @@ extension TransferState {
     enum PieceAction: Equatable {
         /// Accept nothing: libcurl delivers the piece again after a pause.
         case pause(Pause)
-        case append(Portion)
+        case append(Chunk)
         case collect
         case drop
         /// libcurl must end the transfer.
@@ -14,7 +14,7 @@ extension TransferState {
     }
 
     /// The part of a piece that goes to the sink.
-    struct Portion: Equatable {
+    struct Chunk: Equatable {
         /// The size of the whole piece in bytes.
         let piece: Int
         /// The number of bytes from its start that are required.
@@ -31,9 +31,9 @@ extension TransferState {
         }
     }
 
-    /// What to do once a sink has its portion.
-    enum PortionAction: Equatable {
-        case goOn
+    /// What to do once the sink has its chunk.
+    enum ChunkAction: Equatable {
+        case proceed
         /// The caller gets this result. The rest is read only to keep the connection.
         case deliver(TransferEnd)
         /// libcurl must end the transfer. If `isShortened`, the rest of the response was not wanted.
@@ -68,14 +68,14 @@ extension TransferState {
                 return stopped(.failed(TransferError(.tooLarge, "the body is longer than \(limit) bytes")))
             }
             return .collect
-        default: return .append(portion(of: bytes, shortenedTo: end))
+        default: return .append(chunk(of: bytes, shortenedTo: end))
         }
     }
 
-    private func portion(of bytes: Int, shortenedTo end: Int64) -> Portion {
+    private func chunk(of bytes: Int, shortenedTo end: Int64) -> Chunk {
         let responseEnd = count.expected.map { count.offset + $0 } ?? .max
         let limit = min(responseEnd, max(end, count.position))
-        return Portion(
+        return Chunk(
             piece: bytes, wanted: Int(min(Int64(bytes), limit - count.position)), limit: limit, end: responseEnd)
     }
 
@@ -84,24 +84,24 @@ extension TransferState {
         return .stop
     }
 
-    /// This many bytes have reached their destination.
-    mutating func took(_ bytes: Int) {
+    /// Records that this many bytes have reached their destination.
+    mutating func recordAccepted(_ bytes: Int) {
         count.accepted += Int64(bytes)
         granted = max(0, granted - bytes)
     }
 
-    /// The sink has its portion. `took` must be called first.
-    mutating func appended(_ portion: Portion) -> PortionAction {
-        if count.position == portion.end {
-            guard portion.wanted < portion.piece else {
+    /// Decides what comes after a chunk that the sink has. `recordAccepted` must be called first.
+    mutating func appended(_ chunk: Chunk) -> ChunkAction {
+        if count.position == chunk.end {
+            guard chunk.wanted < chunk.piece else {
                 phase = .complete(since: expectingSince)
-                return .goOn
+                return .proceed
             }
             count.isOverlong = true
             phase = .stopping(.complete)
             return .stop(isShortened: false)
         }
-        guard count.position == portion.limit else { return .goOn }
+        guard count.position == chunk.limit else { return .proceed }
         guard let left = count.left, left <= Self.shortRest else {
             phase = .stopping(.shortened)
             return .stop(isShortened: true)

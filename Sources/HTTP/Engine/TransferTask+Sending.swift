@@ -25,7 +25,7 @@ extension TransferTask {
         let now = monotonicNanoseconds()
         let isOpen = request.limits.allSatisfy { $0.isOpen(now) && (outgoing.granted > 0 || !$0.hasWaiting) }
         guard isOpen else { return pauseSending(for: .limits) }
-        let maxBytes = request.limits.reduce(buffer.count) { min($0, $1.portion) }
+        let maxBytes = request.limits.reduce(buffer.count) { min($0, $1.maxChunk) }
         switch outgoing.read(into: UnsafeMutableRawBufferPointer(rebasing: buffer.prefix(maxBytes))) {
         case .bytes(let count):
             expect()

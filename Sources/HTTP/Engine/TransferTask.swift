@@ -164,27 +164,27 @@ final class TransferTask {
             caller.collected.append(contentsOf: UnsafeRawBufferPointer(start: bytes, count: count))
             account(count)
             return count
-        case .append(let portion): return append(bytes, portion)
+        case .append(let chunk): return append(bytes, chunk)
         }
     }
 
-    private func append(_ bytes: UnsafeRawPointer, _ portion: TransferState.Portion) -> Int {
-        if let wanted = portion.window(from: state.count.position) { boundWindow(wanted) }
-        if portion.wanted > 0 {
-            switch caller.sink!.append(bytes, portion.wanted) {
-            case .accepted: account(portion.wanted)
+    private func append(_ bytes: UnsafeRawPointer, _ chunk: TransferState.Chunk) -> Int {
+        if let wanted = chunk.window(from: state.count.position) { boundWindow(wanted) }
+        if chunk.wanted > 0 {
+            switch caller.sink!.append(bytes, chunk.wanted) {
+            case .accepted: account(chunk.wanted)
             case .wait: return pause(for: .sink)
             case .failed(let error):
                 state.stop(.failed(error))
                 return 0
             }
         }
-        switch state.appended(portion) {
-        case .goOn: return portion.piece
+        switch state.appended(chunk) {
+        case .proceed: return chunk.piece
         case .deliver(let end):
             caller.sink?.end()
             deliver(body: .success(end))
-            return portion.piece
+            return chunk.piece
         case .stop(let isShortened):
             // libcurl would end only the HTTP/2 stream. Its bytes on the way would precede the next response.
             if isShortened, state.head?.isHTTP2 == true { easy?.forbidReuse() }
@@ -193,7 +193,7 @@ final class TransferTask {
     }
 
     private func account(_ bytes: Int) {
-        state.took(bytes)
+        state.recordAccepted(bytes)
         progress.add(bytes)
         samplePath()
         for bucket in request.limits { bucket.take(bytes) }

@@ -93,7 +93,7 @@ package final class TokenBucket: Sendable {
     }
 
     /// The maximum to take at once even if more is available, so that the flow is even.
-    var portion: Int { state.withLock { $0.isUnlimited ? .max : max(1024, Int($0.capacity)) } }
+    var maxChunk: Int { state.withLock { $0.isUnlimited ? .max : max(1024, Int($0.capacity)) } }
 
     /// Whether anything may be taken at `now`, in monotonic nanoseconds.
     func isOpen(_ now: UInt64) -> Bool {

@@ -45,12 +45,12 @@ package struct WebURL: Sendable, Equatable {
         }
         authority = "\(bare.startIndex == given.startIndex ? "" : login + "@")\(name)\(Substring(bare[beforePort...]))"
         hostAndPort = host
-        let tail = rest[end...]
-        if let mark = tail.firstIndex(of: UInt8(ascii: "?")) {
-            path = String(Substring(tail[..<mark]))
-            query = String(Substring(tail[mark...].dropFirst()))
+        let pathAndQuery = rest[end...]
+        if let mark = pathAndQuery.firstIndex(of: UInt8(ascii: "?")) {
+            path = String(Substring(pathAndQuery[..<mark]))
+            query = String(Substring(pathAndQuery[mark...].dropFirst()))
         } else {
-            path = String(Substring(tail))
+            path = String(Substring(pathAndQuery))
         }
         guard !host.isEmpty, let port = portOfLibcurl else { return nil }
         hostAndPort = "\(host):\(port)"
