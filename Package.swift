@@ -136,7 +136,7 @@ let package = Package(
             ],
             swiftSettings: settings),
 
-        // Benchmarks: HTTP alone against curl, and Redis alone against redis-benchmark. They are no products.
+        // Benchmarks: HTTP alone against curl, and Redis alone against redis-benchmark. They are not products.
         .executableTarget(
             name: "http-bench", dependencies: ["HaulContract", "HaulFileStore", "HaulHTTP"], path: "Tests/bench/http",
             swiftSettings: settings),

@@ -29,20 +29,22 @@ package struct Needle: Sendable {
 
     private func isIn(_ text: UnsafeRawBufferPointer, _ bytes: UnsafeRawBufferPointer) -> Bool {
         guard let start = text.baseAddress, !bytes.isEmpty else { return bytes.isEmpty }
-        let places = text.count - bytes.count + 1
-        guard let anchor else { return (0..<places).contains { isAt($0, of: text, bytes) } }
-        var place = 0
-        while place < places, let found = memchr(start + place + anchor, Int32(bytes[anchor]), places - place) {
-            place = UnsafeRawPointer(found) - start - anchor
-            if isAt(place, of: text, bytes) { return true }
-            place += 1
+        let positions = text.count - bytes.count + 1
+        guard let anchor else { return (0..<positions).contains { isAt($0, of: text, bytes) } }
+        var position = 0
+        while position < positions,
+            let found = memchr(start + position + anchor, Int32(bytes[anchor]), positions - position)
+        {
+            position = UnsafeRawPointer(found) - start - anchor
+            if isAt(position, of: text, bytes) { return true }
+            position += 1
         }
         return false
     }
 
-    private func isAt(_ place: Int, of text: UnsafeRawBufferPointer, _ bytes: UnsafeRawBufferPointer) -> Bool {
+    private func isAt(_ position: Int, of text: UnsafeRawBufferPointer, _ bytes: UnsafeRawBufferPointer) -> Bool {
         for offset in bytes.indices {
-            let byte = text[place + offset]
+            let byte = text[position + offset]
             guard (ignoresCase ? Self.lowered(byte) : byte) == bytes[offset] else { return false }
         }
         return true

@@ -15,17 +15,17 @@ package enum UnixTime {
 /// worker's wall clock may be wrong, and may jump.
 package struct SharedClock: Sendable {
     private let serverTime: Int64
-    private let since: ContinuousClock.Instant
+    private let received: ContinuousClock.Instant
 
     /// - Parameters:
     ///   - serverTime: Unix milliseconds, from a reply that has just arrived.
-    ///   - since: When the reply arrived.
-    package init(serverTime: Int64, since: ContinuousClock.Instant = .now) {
-        (self.serverTime, self.since) = (serverTime, since)
+    ///   - received: When the reply arrived.
+    package init(serverTime: Int64, received: ContinuousClock.Instant = .now) {
+        (self.serverTime, self.received) = (serverTime, received)
     }
 
     /// Unix milliseconds now.
-    package var milliseconds: Int64 { serverTime + Int64((ContinuousClock.now - since).milliseconds) }
+    package var milliseconds: Int64 { serverTime + Int64((ContinuousClock.now - received).milliseconds) }
 }
 
 extension Duration {

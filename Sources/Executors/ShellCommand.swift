@@ -25,7 +25,7 @@ package final class ShellCommand: Sendable {
 
     /// The shell that runs a guarded command, its first argument. Descriptor 3 is the end of a connection to this
     /// process. When that ends, however it ends, the shell in the background kills the whole process group. The wait
-    /// at the end leaves no process behind that nobody waits for.
+    /// at the end reaps the shell in the background, so that no zombie is left.
     private static let guardian = """
         trap : TERM
         { read -r end; kill -KILL 0; } <&3 >/dev/null 2>&1 &
@@ -40,7 +40,7 @@ package final class ShellCommand: Sendable {
     private struct Pipes {
         /// Where `write` writes; nil once it is closed, and if the command reads from a descriptor.
         var input: Int32?
-        var tail: [UInt8] = []
+        var lastOutput: [UInt8] = []
     }
 
     private let process: pid_t
@@ -48,7 +48,7 @@ package final class ShellCommand: Sendable {
     /// The end of the connection to a guarded command that this process holds. It is at its end when the command is.
     private let lifeline: Int32
     private let output: Int32
-    /// An eventfd that is readable once the command has ended or has been stopped. Nobody reads it.
+    /// An eventfd that is readable once the command has ended or has been stopped. It is only polled, never read.
     private let ending: Int32
     private let pipes: Mutex<Pipes>
     private let isStopped = Atomic(false)
@@ -144,7 +144,7 @@ package final class ShellCommand: Sendable {
     }
 
     /// The end of what the command has written. Complete after `wait`.
-    package var lastOutput: [UInt8] { pipes.withLock { $0.tail } }
+    package var lastOutput: [UInt8] { pipes.withLock { $0.lastOutput } }
 
     // MARK: Its input
 
@@ -244,8 +244,8 @@ package final class ShellCommand: Sendable {
             let count = read(output, &bytes, bytes.count)
             guard count > 0 else { return }
             pipes.withLock { pipes in
-                pipes.tail += bytes.prefix(count)
-                pipes.tail.removeFirst(max(0, pipes.tail.count - Self.keptOutput))
+                pipes.lastOutput += bytes.prefix(count)
+                pipes.lastOutput.removeFirst(max(0, pipes.lastOutput.count - Self.keptOutput))
             }
         }
     }

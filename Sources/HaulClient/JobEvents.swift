@@ -73,7 +73,7 @@ public struct JobEvents: AsyncSequence, Sendable {
             return .event(event)
         }
 
-        /// Reads the job's hash. nil if the hash is no newer than the last update.
+        /// Reads the job's hash. nil if the hash is not newer than the last update.
         private mutating func catchUp() async throws(HaulError) -> JobUpdate? {
             let status: JobStatus
             switch try await handle.readEndState() {

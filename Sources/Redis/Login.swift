@@ -1,4 +1,4 @@
-/// The credentials and wishes with which a connection signs in.
+/// How a connection signs in: the credentials, and what the server must be.
 struct Login: Sendable {
     /// The client name in CLIENT LIST.
     var name: String

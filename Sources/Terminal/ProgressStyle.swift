@@ -10,21 +10,21 @@ package enum ProgressStyle: String, CaseIterable, ExpressibleByArgument, Sendabl
 }
 
 /// Where the progress goes. Results always go to standard output.
-package enum ProgressPlace: Sendable, Equatable {
+package enum ProgressDestination: Sendable, Equatable {
     case output, error
     /// Lines on standard error.
     case lines
     case nowhere
 
-    /// The place for a style, or for what the standard streams are if none was given.
+    /// The destination for a style, or for what the standard streams are if none was given.
     ///
     /// - Parameters:
     ///   - isOutputTaken: Standard output has other content, such as a file or JSON.
     ///   - fallback: The style if neither stream is a terminal, or if the output is for programs.
-    package static func place(
+    package static func choose(
         _ style: ProgressStyle?, isOutputTaken: Bool = false, fallback: ProgressStyle = .none
-    ) -> ProgressPlace {
-        let terminal: ProgressPlace? =
+    ) -> ProgressDestination {
+        let terminal: ProgressDestination? =
             !isOutputTaken && Terminal.isInteractive ? .output : Terminal.isErrorInteractive ? .error : nil
         switch style ?? (terminal == nil ? fallback : .bar) {
         case .plain: return .lines

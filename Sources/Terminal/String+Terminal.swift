@@ -31,7 +31,7 @@ extension String {
     }
 
     /// Its end, in at most `width` columns: the end of a path or a URL says more than its beginning.
-    package func tail(of width: Int) -> String {
+    package func truncatedAtStart(to width: Int) -> String {
         guard Columns.of(self) > width else { return self }
         return (width > 0 ? "…" : "") + Self.fittingEnd(unicodeScalars, width - 1)
     }

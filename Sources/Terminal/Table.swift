@@ -48,9 +48,9 @@ package struct Table {
         let shown = filled.filter { widths[$0] != nil }
         return ([columns.map(\.title)] + rows).enumerated().map { number, row in
             var line = ""
-            for (place, index) in shown.enumerated() {
-                if place > 0 { line += String.spaces(Self.gap) }
-                let isLast = place == shown.count - 1
+            for (position, index) in shown.enumerated() {
+                if position > 0 { line += String.spaces(Self.gap) }
+                let isLast = position == shown.count - 1
                 let text =
                     width == nil
                     ? padded(row[index], columns[index], widths[index]!, isLast: isLast)
@@ -69,7 +69,7 @@ package struct Table {
     }
 
     private func cell(_ text: String, _ column: Column, _ width: Int, isLast: Bool) -> String {
-        let text = column.keepsEnd ? text.tail(of: width) : text.truncated(to: width)
+        let text = column.keepsEnd ? text.truncatedAtStart(to: width) : text.truncated(to: width)
         if column.isNumber { return text.aligned(to: width) }
         return isLast ? text : text.padded(to: width)
     }

@@ -184,7 +184,7 @@ extension API {
         }
         var elements: [Element] = []
         for (index, text) in texts.enumerated() {
-            let place = json.array == nil ? "" : "job \(index + 1): "
+            let prefix = json.array == nil ? "" : "job \(index + 1): "
             do throws(Job.Invalid) {
                 if let unknown = try Job(json: text).unknownFields.first {
                     throw Job.Invalid(field: unknown, reason: "no such field")
@@ -195,7 +195,7 @@ extension API {
                 }
                 elements.append(element)
             } catch {
-                throw APIError(422, .badJob, "\(place)\(error). Nothing was pushed.")
+                throw APIError(422, .badJob, "\(prefix)\(error). Nothing was pushed.")
             }
         }
         change.action = "push"
@@ -245,14 +245,14 @@ extension API {
             }
         } else {
             let state = json["where"]?["state"]?.string.flatMap(JobState.init)
-            guard let place = json["where"],
-                state != nil || place["state"] == nil && place["url"]?.string?.isEmpty == false
+            guard let selection = json["where"],
+                state != nil || selection["state"] == nil && selection["url"]?.string?.isEmpty == false
             else {
                 let states = JobState.allCases.map(\.rawValue).joined(separator: ", ")
                 throw APIError(422, .badRequest, "where must have a url, or a state: \(states)")
             }
             // To ignore an unknown filter, or one that is not text, would select more jobs than were meant.
-            for member in place.members ?? [] where member.name != "state" {
+            for member in selection.members ?? [] where member.name != "state" {
                 guard JobFilter.names.contains(member.name) else {
                     throw APIError(422, .badRequest, "where has no \(member.name). Nothing was requested.")
                 }
@@ -265,7 +265,7 @@ extension API {
             guard (1...100_000).contains(limit) else {
                 throw APIError(422, .badRequest, "limit must be a whole number from 1 to 100000")
             }
-            let filter = JobFilter(place)
+            let filter = JobFilter(selection)
             if let problem = filter.problem { throw APIError(422, .badRequest, "\(problem). Nothing was requested.") }
             change.filter = AuditLog.truncated("\(state.map { "state=\($0.rawValue) " } ?? "")\(filter)", to: 300)
             (ids, isWhole) = try await reader.ids(in: state, filter, limit: Int(limit), for: request)

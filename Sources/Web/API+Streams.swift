@@ -23,11 +23,11 @@ extension API {
             resources.append((value, resource))
         }
         guard resources.count <= Self.maxWatches else {
-            throw APIError(400, .badRequest, "at most \(Self.maxWatches) things are watched by one stream")
+            throw APIError(400, .badRequest, "at most \(Self.maxWatches) resources are watched by one stream")
         }
         var topic: EventHub.Topic?
-        if let place = query["events"] {
-            let parts = place.split(separator: "/", maxSplits: 1).map(String.init)
+        if let text = query["events"] {
+            let parts = text.split(separator: "/", maxSplits: 1).map(String.init)
             guard parts.count == 2, JobField.isID(parts[1]) else {
                 throw APIError(400, .badRequest, "events must be QUEUE/ID")
             }

@@ -61,23 +61,25 @@ package final class Accounts: Sendable {
         for (index, line) in text.split(separator: "\n", omittingEmptySubsequences: false).enumerated() {
             let words = line.split { $0 == " " || $0 == "\t" || $0 == "\r" }.map(String.init)
             guard let name = words.first, !name.hasPrefix("#") else { continue }
-            let place = "line \(index + 1)"
-            guard words.count == 3 else { throw Invalid(description: "\(place) must have a name, a role and a hash") }
-            guard let role = Role(rawValue: words[1]) else {
-                throw Invalid(description: "\(place): \"\(words[1])\" is not a role: write viewer or operator")
+            let location = "line \(index + 1)"
+            guard words.count == 3 else {
+                throw Invalid(description: "\(location) must have a name, a role and a hash")
             }
-            guard !name.contains(":") else { throw Invalid(description: "\(place): a name has no colon") }
+            guard let role = Role(rawValue: words[1]) else {
+                throw Invalid(description: "\(location): \"\(words[1])\" is not a role: write viewer or operator")
+            }
+            guard !name.contains(":") else { throw Invalid(description: "\(location): a name has no colon") }
             if words[2].hasPrefix("sha256:") {
                 guard let hash = Hexadecimal.bytes(String(words[2].dropFirst(7))), hash.count == 32 else {
-                    throw Invalid(description: "\(place): sha256: must be followed by 64 hexadecimal digits")
+                    throw Invalid(description: "\(location): sha256: must be followed by 64 hexadecimal digits")
                 }
                 tokens[hash] = Visitor(name: name, role: role)
             } else {
                 guard let hash = PasswordHash(words[2]) else {
-                    throw Invalid(description: "\(place): the hash was not made by haul web hash-password")
+                    throw Invalid(description: "\(location): the hash was not made by haul web hash-password")
                 }
                 guard users.updateValue((role, hash), forKey: name) == nil else {
-                    throw Invalid(description: "\(place): the user \(name) is listed twice")
+                    throw Invalid(description: "\(location): the user \(name) is listed twice")
                 }
             }
         }

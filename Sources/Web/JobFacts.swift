@@ -29,7 +29,7 @@ struct JobFacts: Sendable {
         kind = fields["kind"] ?? "download"
         batches = (fields["batch"] ?? job?.batch ?? "").split(separator: " ").map(String.init)
         group = fields["group"] ?? job?.group
-        waiting = fields["waiting"] ?? job?.waitReason
+        waiting = fields["waiting"] ?? job?.waitsFor
         error = fields["error"]
         retryable = fields["retryable"].map { $0 == "1" }
         started = number("started")

@@ -63,7 +63,7 @@ struct JobMatcher: Sendable {
             return false
         }
         if !filter.waiting.isEmpty {
-            let value = (rest.popFirst() ?? nil) ?? job.waitReason.map { Array($0.utf8) }
+            let value = (rest.popFirst() ?? nil) ?? job.waitsFor.map { Array($0.utf8) }
             if !Self.isSame(value, filter.waiting, else: "none") { return false }
         }
         if !filter.retryable.isEmpty,

@@ -17,8 +17,8 @@ extension JobRecord {
         }
         var merged: [Range<Int64>] = []
         let kept = Set(gaps.prefix(maxRowIntervals - 1))
-        for (place, interval) in all.enumerated() {
-            if place == 0 || kept.contains(place) {
+        for (index, interval) in all.enumerated() {
+            if index == 0 || kept.contains(index) {
                 merged.append(interval)
             } else {
                 merged[merged.count - 1] = merged[merged.count - 1].lowerBound..<interval.upperBound

@@ -158,7 +158,7 @@ extension QueueReaderCache {
         let failed = Dictionary(grouping: try await listedFacts(in: .failed)) { $0.value.host }
         let lists = try await queue.waitingLists()
         let deferred = Dictionary(lists.hosts.map { ($0.host, $0.count) }) { $0 + $1 }
-        let sample = Dictionary(grouping: try await waitingSample().filter { $0.waitReason == nil }) {
+        let sample = Dictionary(grouping: try await waitingSample().filter { $0.waitsFor == nil }) {
             $0.maskedURL.flatMap(MaskedURL.host) ?? "unknown"
         }
         let sampled = sample.values.reduce(0) { $0 + $1.count }

@@ -30,7 +30,7 @@ extension QueueReaderCache {
         return ids
     }
 
-    /// Examines `limit` jobs in `state`, from index `start` on. Returns how many there were, and the places of the
+    /// Examines `limit` jobs in `state`, from index `start` on. Returns how many there were, and the indices of the
     /// matching ones among them.
     private func matches(
         _ filter: JobFilter, _ matcher: JobMatcher, in state: JobState, _ lists: WaitingLists, from start: Int,
@@ -88,10 +88,10 @@ extension QueueReaderCache {
                 break
             }
             step = page.next
-            for (place, job) in page.jobs {
+            for (index, job) in page.jobs {
                 found.append(job)
                 if found.count == limit {
-                    position += place + 1
+                    position += index + 1
                     break reading
                 }
             }
@@ -111,8 +111,8 @@ extension QueueReaderCache {
         let ids = jobs.map(\.id)
         let hashes = try await queue.fields(JobRecord.rowFields, of: ids)
         let offsets = Self.partial.contains(state) ? try await queue.offsets(of: ids) : []
-        return zip(jobs, hashes).enumerated().map { place, job in
-            let intervals = place < offsets.count ? offsets[place] : ByteIntervals()
+        return zip(jobs, hashes).enumerated().map { index, job in
+            let intervals = index < offsets.count ? offsets[index] : ByteIntervals()
             return JobRecord(job: job.0, state: state, fields: job.1, offsets: JobRecord.merged(intervals)).json(
                 showsResponse: false, timestamp: state == .running ? nil : job.0.timestamp)
         }

@@ -106,9 +106,9 @@ actor QueueReaderCache {
         var sums: [String: [Int64]] = [:]
         for name in Queue.historyNames { sums[name] = [Int64](repeating: 0, count: Int(last - first + 1)) }
         for minute in try await recorded(from: first * width, at: now) {
-            let place = minute.start / width - first
-            guard (0...last - first).contains(place) else { continue }
-            for name in Queue.historyNames { sums[name]?[Int(place)] += minute[name] }
+            let index = minute.start / width - first
+            guard (0...last - first).contains(index) else { continue }
+            for name in Queue.historyNames { sums[name]?[Int(index)] += minute[name] }
         }
         var json = JSONObject()
         json.set("from", first * width)

@@ -164,9 +164,9 @@ enum SettingsJSON {
         }
     }
 
-    private static func ofJobs(_ field: QueueDefault, _ value: JSON, _ place: String) throws(APIError) -> Change {
+    private static func ofJobs(_ field: QueueDefault, _ value: JSON, _ location: String) throws(APIError) -> Change {
         if value == .null { return .ofJobs(field, nil) }
-        guard field.accepts(value.text) else { throw refusal("\(place) \(field.rule)") }
+        guard field.accepts(value.text) else { throw refusal("\(location) \(field.rule)") }
         return .ofJobs(field, value.text)
     }
 

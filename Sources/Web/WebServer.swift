@@ -34,9 +34,9 @@ package final class WebServer: Sendable {
         let server = HTTPServer(limits: configuration.limits, refusal: Self.refusal) { [self] request in
             await decide(request)
         }
-        var places: [ListenAddress] = []
-        for address in configuration.addresses { places.append(try await server.listen(on: address)) }
-        ready(places)
+        var bound: [ListenAddress] = []
+        for address in configuration.addresses { bound.append(try await server.listen(on: address)) }
+        ready(bound)
         let (forever, _) = AsyncStream<Never>.makeStream()
         for await _ in forever {}
         await server.stop()

@@ -126,7 +126,7 @@ struct JobRunner: Sendable {
         return assignment
     }
 
-    /// Refuses what Redis does not check: a host name that cannot exist, and steps that are no jobs.
+    /// Refuses what Redis does not check: a host name that cannot exist, and steps that are not jobs.
     private static func check(_ job: Job) throws(Job.Invalid) {
         try job.checkSteps()
         guard let url = job.unreadableURL else { return }

@@ -2,8 +2,8 @@ import HaulBus
 import Synchronization
 
 /// Calls `pace()` between the ticks, so that jobs begin on time that are due, or that wait for a limit of starts
-/// (Lua/tick/pacer.lua). Redis appoints one worker at a time. If that worker fails, another one's tick takes its
-/// place.
+/// (Lua/tick/pacer.lua). Redis appoints one worker at a time. If that worker fails, the tick of another one
+/// replaces it.
 final class Pacer: Sendable {
     private let queue: Queue
     /// When the next call is made; nil if none is planned.
@@ -29,7 +29,7 @@ final class Pacer: Sendable {
             for await time in wakes {
                 group.addTask {
                     try? await Task.sleep(until: time, tolerance: .zero)
-                    // An earlier call may have taken the place of this one.
+                    // An earlier call may have replaced this one.
                     let isNext = self.next.withLock { next in
                         defer { if next == time { next = nil } }
                         return next == time

@@ -73,8 +73,8 @@ final class QueueMetrics: Sendable {
     }
 
     /// A gate has judged a file. A worker without a gate has no such metric.
-    func judged(_ result: String, took: Duration) {
-        CoreMetrics.Timer(.gateDuration, [("queue", queue), ("result", result)], in: registry).record(took)
+    func judged(_ result: String, duration: Duration) {
+        CoreMetrics.Timer(.gateDuration, [("queue", queue), ("result", result)], in: registry).record(duration)
     }
 
     func recordTickStart() { tickTimes.withLock { $0.started = .now } }

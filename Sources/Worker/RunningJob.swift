@@ -59,8 +59,8 @@ final class RunningJob: RunHost {
         queueServer.ticks.requestEarlyTickSoon()
     }
 
-    func record(_ point: ResumePoint, isUrgent: Bool, took: Duration?) async {
-        if let took { queueServer.metrics.checkpoints.record(took) }
+    func record(_ point: ResumePoint, isUrgent: Bool, duration: Duration?) async {
+        if let duration { queueServer.metrics.checkpoints.record(duration) }
         record(point)
         if isUrgent { queueServer.ticks.requestEarlyTick() }
     }
@@ -77,9 +77,11 @@ final class RunningJob: RunHost {
         return false
     }
 
-    func recordCommit(took: Duration) { queueServer.metrics.commits.record(took) }
+    func recordCommit(duration: Duration) { queueServer.metrics.commits.record(duration) }
 
-    func recordGate(_ verdict: Gate.Verdict, took: Duration) { queueServer.metrics.judged(verdict.name, took: took) }
+    func recordGate(_ verdict: Gate.Verdict, duration: Duration) {
+        queueServer.metrics.judged(verdict.name, duration: duration)
+    }
 
     // MARK: Reports to Redis
 

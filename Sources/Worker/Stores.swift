@@ -72,18 +72,18 @@ enum Stores {
     private static func sources(
         _ configuration: WorkerConfiguration, _ folder: String, beside bucket: ObjectStore? = nil
     ) throws(Failure) -> (any SourceFolder)? {
-        guard let place = configuration.uploadFrom else { return nil }
-        let isBucket = place.hasPrefix(BucketAddress.scheme)
+        guard let location = configuration.uploadFrom else { return nil }
+        let isBucket = location.hasPrefix(BucketAddress.scheme)
         guard let bucket else {
             guard !isBucket else {
-                throw Failure(.badJob, "--upload-from must be a directory with --root, not \"\(place)\"")
+                throw Failure(.badJob, "--upload-from must be a directory with --root, not \"\(location)\"")
             }
-            return try SourceDirectory(place, folder: folder)
+            return try SourceDirectory(location, folder: folder)
         }
         guard isBucket else {
-            throw Failure(.badJob, "--upload-from must be s3://BUCKET/PREFIX with --store, not \"\(place)\"")
+            throw Failure(.badJob, "--upload-from must be s3://BUCKET/PREFIX with --store, not \"\(location)\"")
         }
-        return try bucket.other("\(place)/\(folder)")
+        return try bucket.other("\(location)/\(folder)")
     }
 
     /// Opens a directory that workers have used before.

@@ -145,8 +145,8 @@ enum UsageError {
     /// The sentence about a value that begins with "-", which the parser takes for an option.
     private static func option(_ cause: String, _ words: [String]) -> String? {
         if let match = cause.wholeMatch(of: /missing value for '([^ ']*).*'/) {
-            guard let place = words.lastIndex(of: String(match.1)), place + 1 < words.count else { return nil }
-            let (name, value) = (words[place], words[place + 1])
+            guard let index = words.lastIndex(of: String(match.1)), index + 1 < words.count else { return nil }
+            let (name, value) = (words[index], words[index + 1])
             let form = name.hasPrefix("--") ? "\(name)=\(value)" : "\(name)\(value)"
             return
                 "\(name) has no value, because \(value) begins with - like an option: write \(form) if it is the value"

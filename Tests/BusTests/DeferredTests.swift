@@ -41,9 +41,9 @@ import Testing
         #expect(searched.read == expected.count && Set(searched.jobs.map(\.job.id)) == expected)
         #expect(Set(try await f.queue.waiting(for: Self.all, in: lists).keys) == expected)
         for id in expected { #expect(try await f.queue.waiting(for: id)?.id == id) }
-        #expect(try await f.queue.waiting(for: "h2")?.waitReason == "host slow (limit connections 0)")
-        #expect(try await f.queue.waiting(for: "later")?.waitReason == "a worker that does jobs of the kind later")
-        #expect(try await f.queue.waiting(for: "q1")?.waitReason == nil)
+        #expect(try await f.queue.waiting(for: "h2")?.waitsFor == "host slow (limit connections 0)")
+        #expect(try await f.queue.waiting(for: "later")?.waitsFor == "a worker that does jobs of the kind later")
+        #expect(try await f.queue.waiting(for: "q1")?.waitsFor == nil)
         #expect(stats.deferred == ["later": 1] && stats.waiting.hosts.map(\.count) == [3])
         #expect(try await f.queue.heads().count == 4)
         try await f.expectOrder()

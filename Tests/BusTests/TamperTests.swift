@@ -55,7 +55,7 @@ import Testing
             _ = try await f.queue.tick(elsewhere, fields: [], runs: [])
             return try await f.redis.send(Command("HLEN", f.queue.keys.want)).int == 0
         }
-        // All operations must not be read again for each portion that is applied.
+        // All operations must not be read again for each part of them that is applied.
         let read = try await f.server.cli("INFO", "commandstats").split(separator: "\n").filter {
             $0.contains("hgetall:")
         }

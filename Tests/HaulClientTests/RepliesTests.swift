@@ -92,7 +92,7 @@ import Testing
         _ = try await worker.wait()
     }
 
-    @Test("rejected elements are delivered, and replies that are no ends are ignored with a warning")
+    @Test("rejected elements are delivered, and replies without a final state are ignored with a warning")
     func ignored() async throws {
         let bench = try await ClientBench()
         let log = LogLines()

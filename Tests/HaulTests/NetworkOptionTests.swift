@@ -34,7 +34,7 @@ import Testing
         }
     }
 
-    @Test("a pinned key proves a server whose certificate nobody has signed, and refuses another") func pin()
+    @Test("a pinned key proves a server with a self-signed certificate, and refuses another") func pin()
         async throws
     {
         let certificates = try await Certificates()

@@ -124,7 +124,7 @@ private actor PendingCalls {
             #expect(try await redis.send(Command("FUNCTION", "LIST")).array?.count == 2)
             try await redis.send(Command("FUNCTION", "FLUSH"))
         }
-        let broken = Library(name: "test", body: "this is no Lua").function("join")
+        let broken = Library(name: "test", body: "this is not Lua").function("join")
         await #expect { try await redis.run(broken, keys: [], arguments: []) } throws: {
             "\($0)".contains("Error compiling function")
         }

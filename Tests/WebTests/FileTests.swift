@@ -98,7 +98,7 @@ import Testing
         #expect(await fixture.send("GET", Self.path, fields: Self.operator + [("if-none-match", tag)]).status == 304)
     }
 
-    @Test("a viewer gets no file, and without --serve-files nobody does") func rights() async throws {
+    @Test("a viewer gets no file, and without --serve-files an operator gets none either") func rights() async throws {
         let fixture = try await served([1])
         #expect(await fixture.send("GET", Self.path, fields: Self.viewer).status == 403)
         #expect(await fixture.send("GET", "/api/session", fields: Self.viewer).json?["files"]?.array?.isEmpty == true)

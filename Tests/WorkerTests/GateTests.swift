@@ -447,7 +447,7 @@ import Testing
         let origin = try OriginServer { request in
             OriginReply(body: request.path.hasPrefix("/damaged") ? Array(archive.dropLast(9)) : archive)
         }
-        // A directory that is no job's, and one that a run has made that was killed before the name.
+        // One directory that does not belong to a job, and one of a run that was killed before it named its result.
         for (directory, file) in [("taken", "taken/of another"), ("again", "again/one")] {
             mkdir(bench.fleet.root.file(directory), 0o755)
             try "one".write(toFile: bench.fleet.root.file(file), atomically: true, encoding: .utf8)

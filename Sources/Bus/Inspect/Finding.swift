@@ -28,8 +28,8 @@ package struct Finding: Sendable, Hashable {
         "unknown state": (
             "its state is not a state of the contract", "find out what wrote it, then push the job again"
         ),
-        "second place": ("it is also in the index of another state", "--repair removes it there"),
-        "no place": ("it is missing in the index of its state", "--repair adds it there"),
+        "second index": ("it is also in the index of another state", "--repair removes it there"),
+        "no index": ("it is missing in the index of its state", "--repair adds it there"),
         "no lease": ("it runs without a lease", "--repair gives it one that has ended, so that it runs again"),
         "no token": ("it runs without a token or worker", "its lease ends by itself, and then it runs again"),
         "unknown to its worker": (

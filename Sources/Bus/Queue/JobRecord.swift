@@ -19,7 +19,7 @@ package struct JobRecord: Sendable {
     ) {
         var fields = fields
         for (name, value) in [
-            ("url", job.maskedURL), ("batch", job.batch), ("group", job.group), ("waiting", job.waitReason),
+            ("url", job.maskedURL), ("batch", job.batch), ("group", job.group), ("waiting", job.waitsFor),
         ]
         where fields[name] == nil { fields[name] = value }
         self.init(

@@ -15,7 +15,7 @@ package struct ListedJob: Sendable, Hashable {
     /// The group that the element of a queued job names.
     package var group: String?
     /// What a queued job waits for besides its turn, for people; nil for others.
-    package var waitReason: String?
+    package var waitsFor: String?
     /// Those of the wanted URLs that a queued job's element has: `Queue.ids(ofURLs:)`.
     var urls: Set<String> = []
 
@@ -106,7 +106,7 @@ extension Queue {
 
     static func listed(_ element: WaitingElement) -> ListedJob {
         var job = listed(element.bytes)
-        job.waitReason = element.reason ?? job.waitReason
+        job.waitsFor = element.reason ?? job.waitsFor
         return job
     }
 
@@ -122,7 +122,7 @@ extension Queue {
         }
         let id = json?["id"]?.string.flatMap { JobField.isID($0) ? $0 : nil }
         var job = ListedJob(id: id ?? String(SHA1.hex(element).prefix(16)), timestamp: json?["at"]?.integer)
-        if json?.members == nil { job.waitReason = "a worker to reject it, because it is not a JSON object" }
+        if json?.members == nil { job.waitsFor = "a worker to reject it, because it is not a JSON object" }
         return job
     }
 }

@@ -28,8 +28,8 @@ int clinux_close_from(void *actions, int first);
 
 /// Starts `program`, which is searched in PATH, in a process group of its own, so that Ctrl-C in a terminal does not reach
 /// it. The child gets `signal` when the calling thread ends (PR_SET_PDEATHSIG), inherits no descriptor beyond standard
-/// error, reads an empty standard input, and writes to standard error only. Returns its process id; -1 and errno if there
-/// is no further process. A child whose program cannot be run exits with 127.
+/// error, reads an empty standard input, and writes to standard error only. Returns its process id; -1 and errno if no
+/// process could be started. A child whose program cannot be run exits with 127.
 pid_t clinux_start_child(const char *program, char *const arguments[], char *const environment[], int signal);
 
 /// renameat2(2) with RENAME_NOREPLACE, within one directory. Returns 0 or an errno.

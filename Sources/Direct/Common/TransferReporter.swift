@@ -27,7 +27,7 @@ final class TransferReporter: Sendable {
     let isVerbose: Bool
     /// The file itself goes to standard output, so messages go to standard error.
     private let isOutputTaken: Bool
-    private let progress: ProgressPlace
+    private let progress: ProgressDestination
     /// Whether the bars are on standard error.
     private var drawsOnError: Bool { isOutputTaken || progress == .error }
     private let here: String
@@ -38,7 +38,7 @@ final class TransferReporter: Sendable {
     /// Columns and rows.
     var size: (width: Int, height: Int) { Terminal.size }
 
-    init(form: Form, progress: ProgressPlace, isVerbose: Bool, isOutputTaken: Bool, here: String) {
+    init(form: Form, progress: ProgressDestination, isVerbose: Bool, isOutputTaken: Bool, here: String) {
         (self.form, self.progress, self.isVerbose) = (form, progress, isVerbose)
         (self.isOutputTaken, self.here) = (isOutputTaken, here)
     }
@@ -183,7 +183,7 @@ final class TransferReporter: Sendable {
         if isFirst { output.submit { self.writeWaiting() } }
     }
 
-    /// Writes all that waits, with one call for neighbours that go to the same place. Blocks.
+    /// Writes all that waits, with one call for adjacent texts of the same stream. Blocks.
     private func writeWaiting() {
         let pieces = state.withLock { exchange(&$0.waiting, with: []) }
         var (text, isError) = ("", false)

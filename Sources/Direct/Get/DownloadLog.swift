@@ -46,13 +46,13 @@ final class DownloadLog: Sendable {
     ///
     /// - Throws: `ExitStatus.usage` if its directory cannot be made; the reason has been printed.
     convenience init() throws {
-        let places = [
+        let candidates = [
             { Environment.text("XDG_STATE_HOME") }, { Environment.text("HOME").map { $0 + "/.local/state" } },
             { getpwuid(getuid()).map { String(cString: $0.pointee.pw_dir) + "/.local/state" } },
         ]
         // The XDG specification says to ignore relative paths. /tmp is not a fallback because all users can write
         // there.
-        guard let home = places.lazy.compactMap({ $0() }).first(where: { $0.hasPrefix("/") }) else {
+        guard let home = candidates.lazy.compactMap({ $0() }).first(where: { $0.hasPrefix("/") }) else {
             throw ExitStatus.printing(.usage, "there is no home directory: set XDG_STATE_HOME to a directory of yours")
         }
         try self.init(in: home + "/haul/get")

@@ -134,7 +134,7 @@ package struct Get: AsyncParsableCommand {
 
     func makeReporter() -> TransferReporter {
         let style = display.progress ?? (quiet || json ? ProgressStyle.none : nil)
-        let progress = ProgressPlace.place(style, isOutputTaken: source.isToStandardOutput || json)
+        let progress = ProgressDestination.choose(style, isOutputTaken: source.isToStandardOutput || json)
         let hasTable = progress == .output || progress == .error && source.isToStandardOutput
         return TransferReporter(
             form: quiet ? .quiet : json ? .json : hasTable ? .bars : .lines, progress: progress, isVerbose: verbose,

@@ -34,7 +34,7 @@ struct GetItem: Sendable {
     var members: [(String, String)]
     /// The URL was given without a scheme, so https was assumed.
     var isSchemeAssumed = false
-    /// The place in a list, for error messages: "line 3".
+    /// The location in a list, for error messages: "line 3".
     var origin: String?
     /// A list of another server names the URLs: they get no cookies of the command.
     var isForeign = false
@@ -75,7 +75,7 @@ struct GetItem: Sendable {
         job.path.map { $0.pathParts.dropLast(hasName ? 1 : 0).map { $0 + "/" }.joined() } ?? ""
     }
 
-    /// The absolute path of `folder`, or its place in a bucket.
+    /// The absolute path of `folder`, or the prefix of its keys in a bucket.
     var directory: String { (root == "/" ? "" : root) + "/" + folder }
 
     private static func path(of job: Job) -> String? {

@@ -10,7 +10,7 @@ struct GetPlan {
     private let credentials: GetCredentials
     private let headers: [(String, String)]
     private let checksums: ChecksumFile
-    /// Where files go, unless a list names another place.
+    /// Where files go, unless a list names another directory.
     let root: String
     /// As -o says, beneath `root`.
     private let path: String?
@@ -131,14 +131,14 @@ struct GetPlan {
 
     private mutating func add(_ entry: Entry) throws {
         var entry = entry
-        let place = entry.origin.map { "\($0): " } ?? ""
+        let prefix = entry.origin.map { "\($0): " } ?? ""
         if let server = entry.server { try RemoteList.confine(&entry, of: server) }
         let given = entry.urls
         for url in given {
             guard let scheme = Self.foreignScheme(of: url) else { continue }
             throw ExitStatus.printing(
                 .usage,
-                "\(place)url: must begin with http:// or https://, not \(scheme): (\(MaskedURL.keepingQuery(url)))")
+                "\(prefix)url: must begin with http:// or https://, not \(scheme): (\(MaskedURL.keepingQuery(url)))")
         }
         let urls = given.map(Self.completed)
         let isSchemeAssumed = urls != given
@@ -157,7 +157,7 @@ struct GetPlan {
                     ?? "a file without a name"
                 throw ExitStatus.printing(
                     .usage,
-                    "\(place)\(name) is not in \(source.checksumFile.joined(separator: ", ")) and cannot be verified")
+                    "\(prefix)\(name) is not in \(source.checksumFile.joined(separator: ", ")) and cannot be verified")
             }
             entry.members.append(("checksum", JSON.quoted(checksum.description)))
         }
@@ -179,15 +179,15 @@ struct GetPlan {
             if let field = error.field, !own.contains(field), let line = terms?.lines[field] {
                 throw ExitStatus.printing(.usage, "\(line): \(error.reason)")
             }
-            throw ExitStatus.printing(.usage, "\(place)\(sentence)")
-        } catch { throw ExitStatus.printing(.usage, "\(place)\(error)") }
+            throw ExitStatus.printing(.usage, "\(prefix)\(sentence)")
+        } catch { throw ExitStatus.printing(.usage, "\(prefix)\(error)") }
         if let url = job.unreadableURL {
-            throw ExitStatus.printing(.usage, "\(place)url: \(url) has an invalid host name")
+            throw ExitStatus.printing(.usage, "\(prefix)url: \(url) has an invalid host name")
         }
         guard job.unknownFields.isEmpty else {
             throw ExitStatus.printing(
                 .usage,
-                "\(place)unknown fields: \(job.unknownFields.joined(separator: ", ")); "
+                "\(prefix)unknown fields: \(job.unknownFields.joined(separator: ", ")); "
                     + "docs/reference/fields.md lists those that exist"
             )
         }

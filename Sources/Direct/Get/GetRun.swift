@@ -286,7 +286,7 @@ final class GetRun: RunHost {
         reporter.report(self, event)
     }
 
-    func record(_ point: ResumePoint, isUrgent: Bool, took: Duration?) async {
+    func record(_ point: ResumePoint, isUrgent: Bool, duration: Duration?) async {
         state.withLock { state in
             state.record?.resume = point
             state.view.name = point.file

@@ -60,13 +60,13 @@ final class GetRunner: Sendable {
     /// order of the list.
     private func queues() -> [[Int]] {
         var queues: [[Int]] = []
-        var places: [String: Int] = [:]
+        var queueIndices: [String: Int] = [:]
         for (index, item) in items.enumerated() {
             let name = item.sharesName ? item.likelyPath.map { "\(item.root)/\($0)" } : nil
-            if let name, let place = places[name] {
-                queues[place].append(index)
+            if let name, let queue = queueIndices[name] {
+                queues[queue].append(index)
             } else {
-                if let name { places[name] = queues.count }
+                if let name { queueIndices[name] = queues.count }
                 queues.append([index])
             }
         }

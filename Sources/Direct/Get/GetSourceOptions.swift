@@ -81,9 +81,9 @@ struct GetSourceOptions: ParsableArguments {
     var isToStandardOutput: Bool { outputs.contains("-") }
 
     /// Whether bytes are written as they arrive: to standard output, a pipe or a device.
-    var isStreaming: Bool { outputs.contains { $0 == "-" || GetTarget.isStream(place($0)) } }
+    var isStreaming: Bool { outputs.contains { $0 == "-" || GetTarget.isStream(path(of: $0)) } }
 
-    private func place(_ output: String) -> String { directory.map { $0 + "/" + output } ?? output }
+    private func path(of output: String) -> String { directory.map { $0 + "/" + output } ?? output }
 
     private var hasLists: Bool { !inputFile.isEmpty || !metalink.isEmpty || continues }
 
@@ -134,7 +134,7 @@ struct GetSourceOptions: ParsableArguments {
                 "-N replaces an older file, and --if-exists \(ifExists.rawValue) does not: give one of them.")
         }
         for output in outputs { try validate(output) }
-        guard !isStreaming || outputs.allSatisfy({ $0 == "-" || GetTarget.isStream(place($0)) }) else {
+        guard !isStreaming || outputs.allSatisfy({ $0 == "-" || GetTarget.isStream(path(of: $0)) }) else {
             throw ValidationError("-o names files as well as standard output, a pipe or a device: give one kind.")
         }
     }
@@ -150,9 +150,9 @@ struct GetSourceOptions: ParsableArguments {
         guard directory == nil || !output.hasPrefix("/") && !output.hasSuffix("/") else {
             throw ValidationError("-o names a file in the directory of -d: it can neither begin nor end with /.")
         }
-        let place = place(output)
-        guard !GetTarget.isSpecialFile(place) || GetTarget.isStream(place) else {
-            throw ValidationError("\(place) is neither a file, a pipe nor a directory: choose another place.")
+        let path = path(of: output)
+        guard !GetTarget.isSpecialFile(path) || GetTarget.isStream(path) else {
+            throw ValidationError("\(path) is neither a file, a pipe nor a directory: choose another path.")
         }
         let name = output.split(separator: "/").last.map(String.init) ?? ""
         guard name.utf8.count <= 255 else {

@@ -70,8 +70,8 @@ enum GetTable {
         }
         let rate = seconds > 0 && bytes > 0 ? " (\(Units.speed(Int64(Double(bytes) / seconds))))" : ""
         let roots = Set(results.filter { !$0.1.isFailed }.map(\.0.root))
-        let place = roots.count == 1 ? "; in \(roots.first ?? "")".printable : ""
-        return "\(facts.joined(separator: ", ")); \(Units.bytes(bytes)) in \(Units.duration(seconds))\(rate)\(place)"
+        let location = roots.count == 1 ? "; in \(roots.first ?? "")".printable : ""
+        return "\(facts.joined(separator: ", ")); \(Units.bytes(bytes)) in \(Units.duration(seconds))\(rate)\(location)"
     }
 
     private static func name(_ item: GetItem, _ result: GetResult, from here: String) -> String {

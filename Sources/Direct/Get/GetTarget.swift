@@ -15,8 +15,8 @@ enum GetTarget {
         return stat(path, &status) == 0 && ![S_IFREG, S_IFDIR].contains(status.st_mode & S_IFMT)
     }
 
-    /// Whether `path` is a pipe or a character device, which takes bytes in their order and keeps none. A disk is no such
-    /// device, so that a slip does not overwrite it.
+    /// Whether `path` is a pipe or a character device, which takes bytes in their order and keeps none. A disk does not
+    /// count, so that a mistyped path does not overwrite it.
     static func isStream(_ path: String) -> Bool {
         var status = stat()
         return stat(path, &status) == 0 && [S_IFIFO, S_IFCHR].contains(status.st_mode & S_IFMT)

@@ -24,17 +24,17 @@ enum Metalink {
             throw ExitStatus.printing(.usage, "\(origin) names no file: it is not a Metalink 4 file (RFC 5854)")
         }
         return try files.map { file in
-            let place = "\(origin), \(file.name)"
+            let location = "\(origin), \(file.name)"
             // Other URLs are torrents, or have schemes that Haul does not support.
             let urls = file.urls.filter { $0.url.lowercased().hasPrefix("http") }.sorted { $0.priority < $1.priority }
-            guard !urls.isEmpty else { throw ExitStatus.printing(.usage, "\(place): no http or https URL") }
+            guard !urls.isEmpty else { throw ExitStatus.printing(.usage, "\(location): no http or https URL") }
             if file.checksum == nil, file.hasHashes {
                 throw ExitStatus.printing(
                     .usage,
-                    "\(place): haul verifies sha-256, sha-512, sha-1 and md5 of whole files, and this file has only other checksums or checksums of pieces"
+                    "\(location): haul verifies sha-256, sha-512, sha-1 and md5 of whole files, and this file has only other checksums or checksums of pieces"
                 )
             }
-            var entry = GetPlan.Entry(origin: place, server: TextFile.isURL(path) ? path : nil)
+            var entry = GetPlan.Entry(origin: location, server: TextFile.isURL(path) ? path : nil)
             entry.urls = urls.prefix(16).map(\.url)
             entry.path = file.name
             if let size = file.size { entry.members.append(("size", String(size))) }

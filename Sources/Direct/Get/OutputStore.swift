@@ -30,7 +30,7 @@ final class OutputStore: Store {
     }
 
     func held(_ file: CompletedFile, for request: FileRequest, fencing: Bool) async -> HeldFile? { nil }
-    func discard(_ place: PartialLocation) async {}
+    func discard(_ location: PartialLocation) async {}
 }
 
 /// The file that is written to standard output.

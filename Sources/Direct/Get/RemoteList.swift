@@ -30,11 +30,11 @@ enum RemoteList {
     ///
     /// - Throws: `ExitStatus.usage` if the entry says what only the user may say; the reason has been printed.
     static func confine(_ entry: inout GetPlan.Entry, of server: String) throws {
-        let place = entry.origin.map { "\($0): " } ?? ""
+        let prefix = entry.origin.map { "\($0): " } ?? ""
         func refuse(_ what: String) -> ExitStatus {
             ExitStatus.printing(
                 .usage,
-                "\(place)\(what) is refused in a list from a server: look at the list, and give it as a file if it is right"
+                "\(prefix)\(what) is refused in a list from a server: look at the list, and give it as a file if it is right"
             )
         }
         for (name, json) in entry.members where !allowed.contains(name) {

@@ -17,9 +17,9 @@ struct ScratchDirectory {
             throw ExitStatus.printing(
                 .usage, "no directory for temporary files (\(String(cString: strerror(errno)))): set TMPDIR")
         }
-        let place = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
-        path = try GetTarget.absolute(place)
-        downloadLog = try DownloadLog(in: place + "/state")
+        let created = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        path = try GetTarget.absolute(created)
+        downloadLog = try DownloadLog(in: created + "/state")
         self.names = names
     }
 

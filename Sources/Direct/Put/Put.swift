@@ -43,7 +43,7 @@ package struct Put: AsyncParsableCommand {
             context = settings.context(try await settings.stores.store(plan.root))
             context.sources = try SourceDirectory(plan.root)
         } catch { throw ExitStatus.printing(.usage, error.message) }
-        let progress = ProgressPlace.place(display.progress ?? (quiet ? ProgressStyle.none : nil))
+        let progress = ProgressDestination.choose(display.progress ?? (quiet ? ProgressStyle.none : nil))
         let reporter = TransferReporter(
             form: quiet ? .quiet : progress == .output ? .bars : .lines, progress: progress, isVerbose: verbose,
             isOutputTaken: false, here: "/")

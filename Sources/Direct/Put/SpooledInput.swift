@@ -4,7 +4,7 @@ import HaulTerminal
 /// The bytes of standard input or of pipes, in temporary files: only a file can be sent again after an error, and only
 /// then a server gets the length and the digest that many of them ask for.
 struct SpooledInput: Sendable {
-    /// The files to send. Those that are no pipes are as they were given.
+    /// The files to send. Pipes are replaced by their copies; other files are as they were given.
     private(set) var files: [String] = []
     private var scratch: ScratchDirectory?
 
@@ -81,7 +81,7 @@ struct SpooledInput: Sendable {
             var rest = buffer[..<count]
             while !rest.isEmpty {
                 let written = rest.withUnsafeBytes { write(output, $0.baseAddress, $0.count) }
-                guard written > 0 else { throw failure("\(target) cannot be written; TMPDIR names another place") }
+                guard written > 0 else { throw failure("\(target) cannot be written: set TMPDIR to another directory") }
                 rest = rest.dropFirst(written)
             }
         }

@@ -17,7 +17,7 @@ final class NameClaim: Sendable {
 
     private struct State {
         /// When the creation was requested; nil if this run does not hold the claim.
-        var since: ContinuousClock.Instant?
+        var requested: ContinuousClock.Instant?
         var etag: String?
         var failure: StoreError?
         /// A request was sent that may have created it.
@@ -42,13 +42,13 @@ final class NameClaim: Sendable {
         state = Mutex(State(etag: stale))
     }
 
-    private var isValid: Bool { state.withLock { $0.since.map { .now - $0 < Self.validity } ?? false } }
+    private var isValid: Bool { state.withLock { $0.requested.map { .now - $0 < Self.validity } ?? false } }
 
     /// Creates or renews the claim, unless it is valid. `check` throws why that did not succeed.
     func take() async {
         guard store.hasConditions, !isValid else { return }
         let condition = state.withLock { state in
-            (state.since, state.failure, state.mayExist) = (nil, nil, true)
+            (state.requested, state.failure, state.mayExist) = (nil, nil, true)
             return state.etag.map(NameCondition.same) ?? .absent
         }
         do throws(StoreError) { try await create(condition) } catch { state.withLock { $0.failure = error } }
@@ -67,7 +67,7 @@ final class NameClaim: Sendable {
             let sent = ContinuousClock.now
             do throws(StoreError) {
                 let etag = try await put(condition)
-                return state.withLock { ($0.since, $0.etag) = (sent, etag) }
+                return state.withLock { ($0.requested, $0.etag) = (sent, etag) }
             } catch {
                 // Servers disagree about If-Match if there is no object.
                 guard error.kind == .precondition || error.kind == .noSuchObject && condition != .absent else {

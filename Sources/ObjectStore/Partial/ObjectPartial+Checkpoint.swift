@@ -68,7 +68,7 @@ extension ObjectPartial {
     var hasMoreToReport: Bool { state.withLock { $0.hasMoreToReport } }
 
     private static func isSlow(_ buffer: PartBuffer) -> Bool {
-        let age = ContinuousClock.now - buffer.since
+        let age = ContinuousClock.now - buffer.lastSaved
         guard age >= slow.age else { return false }
         let fresh = buffer.fresh.count
         return fresh > 0 && (fresh >= Int64(buffer.range.count / slow.share) || age >= slow.maxAge)

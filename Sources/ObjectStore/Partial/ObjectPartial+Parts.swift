@@ -280,7 +280,7 @@ extension ObjectPartial {
             state.storeState.tails.append(
                 .init(part: buffer.number, name: name, bytes: fresh, md5: Hexadecimal.text(md5)))
             for interval in fresh.intervals { buffer.saved.insert(interval) }
-            buffer.since = .now
+            buffer.lastSaved = .now
         }
     }
 

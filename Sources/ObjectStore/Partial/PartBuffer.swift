@@ -16,7 +16,7 @@ final class PartBuffer: @unchecked Sendable {
     var saved = ByteIntervals()
     private let begun = ContinuousClock.now
     /// When the buffer was made or last saved.
-    var since = ContinuousClock.now
+    var lastSaved = ContinuousClock.now
     /// The buffer accepts no more bytes, because it is being uploaded or saved.
     var isClosed = false
 

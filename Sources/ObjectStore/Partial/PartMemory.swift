@@ -15,7 +15,7 @@ final class PartMemory: Sendable {
     private struct Holder {
         let owner: UInt64
         let bytes: Int
-        let since: ContinuousClock.Instant
+        let reserved: ContinuousClock.Instant
         /// Saves the part's bytes elsewhere, and then returns the memory.
         let spill: @Sendable () -> Void
         /// The part's bytes are being uploaded or spilled, so its memory is returned without a further spill.
@@ -90,7 +90,7 @@ final class PartMemory: Sendable {
             state.lastID += 1
             state.used += bytes
             state.owned[owner] = mine + bytes
-            state.holders[state.lastID] = Holder(owner: owner, bytes: bytes, since: .now, spill: spill)
+            state.holders[state.lastID] = Holder(owner: owner, bytes: bytes, reserved: .now, spill: spill)
             return (Reservation(id: state.lastID), false)
         }
         if mustWatch { Task { await watch() } }
@@ -131,13 +131,13 @@ final class PartMemory: Sendable {
                     return (true, [])
                 }
                 let due = state.holders.filter {
-                    !$0.value.isUploading && ContinuousClock.now - $0.value.since >= Self.maxTime
+                    !$0.value.isUploading && ContinuousClock.now - $0.value.reserved >= Self.maxTime
                 }
                 // Prefer files that hold more than half of their maximum, because only their own parts can free memory
                 // for them.
                 let full = Set(state.owned.filter { $0.value * 2 > limitForFile }.keys)
                 let ofFull = due.filter { full.contains($0.value.owner) }
-                let oldest = (ofFull.isEmpty ? due : ofFull).min { $0.value.since < $1.value.since }
+                let oldest = (ofFull.isEmpty ? due : ofFull).min { $0.value.reserved < $1.value.reserved }
                 guard let oldest else { return (false, []) }
                 state.holders[oldest.key]?.isUploading = true
                 return (false, [oldest.value.spill])

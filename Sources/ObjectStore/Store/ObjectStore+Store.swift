@@ -116,12 +116,12 @@ extension ObjectStore: DurableStore, SourceFolder {
 
     // MARK: Objects that no run holds
 
-    package func discard(_ place: PartialLocation) async {
-        guard place.name != Self.nothingHidden else { return }
-        let hidden = HiddenKeys(job: place.key, generation: place.generation)
+    package func discard(_ location: PartialLocation) async {
+        guard location.name != Self.nothingHidden else { return }
+        let hidden = HiddenKeys(job: location.key, generation: location.generation)
         let naming = try? await client.get(client.address.key(hidden.naming), limit: 4096)
         await purge(hidden, completed: [])
-        await removeClaim(place.file, job: place.key, generation: place.generation)
+        await removeClaim(location.file, job: location.key, generation: location.generation)
         guard let naming else { return }
         withdraw([String(decoding: naming, as: UTF8.self)], of: hidden, until: .now + ObjectPartial.executionLimit)
     }
@@ -143,7 +143,9 @@ extension ObjectStore: DurableStore, SourceFolder {
         }
     }
 
-    package func discardUnplaced(_ places: [PartialLocation]) async { for place in places { await discard(place) } }
+    package func discardUnplaced(_ locations: [PartialLocation]) async {
+        for location in locations { await discard(location) }
+    }
 
     /// A PUT or a Complete that was sent under the lease may be executed after it, and another run may have recorded the
     /// cancel in between. A request without a response may still be executed now.

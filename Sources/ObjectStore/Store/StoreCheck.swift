@@ -111,13 +111,13 @@ package struct StoreCheck: Sendable {
 
     private func basics() async throws(StoreError) -> [Finding] {
         try await naming("PutObject") { () throws(StoreError) in try await put("object", [1, 2, 3]) }
-        let place = await client.credentials.found ?? "nowhere"
+        let source = await client.credentials.found ?? "nowhere"
         let head = try await naming("GetObject") { () throws(StoreError) in try await client.head(key("object")) }
         let listed = try await naming("ListBucket") { () throws(StoreError) in
             try await client.list(folder).objects.map(\.key)
         }
         return [
-            Finding("credentials", .good, place),
+            Finding("credentials", .good, source),
             Finding("write, read, list", listed == [key("object")] ? .good : .bad, "\(listed.count) of 1 listed"),
             Finding(
                 "metadata", head?.mark == mark ? .good : .bad, head?.mark == mark ? "kept" : "lost",

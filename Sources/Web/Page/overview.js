@@ -250,7 +250,7 @@ export function overview(context) {
       queued: data.oldest_waiting ? `oldest ${short((data.now - data.oldest_waiting) / 1000)}` : "",
       scheduled: data.next_scheduled ? (data.next_scheduled > data.now ? `next in ${short((data.next_scheduled - data.now) / 1000)}` : "next is due") : "",
       paused: data.paused ? "and the queue itself" : "until resumed", failed: recent ? `+${count(recent)} in 20 min` : "kept for a week",
-      completed: "in the last 24 h", cancelled: "in the last 24 h", rejected: "were no valid jobs",
+      completed: "in the last 24 h", cancelled: "in the last 24 h", rejected: "were not valid jobs",
     };
     for (const [state, { number, note }] of tiles) {
       const value = state === "rejected" ? data.rejected : counts[state];

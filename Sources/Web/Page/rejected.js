@@ -1,4 +1,4 @@
-// Elements that were no valid jobs.
+// Elements that were not valid jobs.
 
 import { inQueue } from "./api.js";
 import { el, redraw } from "./dom.js";

@@ -8,7 +8,7 @@ struct JobPage {
     /// Redis' clock, unix ms.
     let now: Int64
     /// What a queued job waits for; nil if it waits for its turn.
-    var waitReason: String?
+    var waitsFor: String?
     /// Who paused or cancelled the job; nil for a job in another state, or if that was not recorded.
     var stoppedBy: String?
 
@@ -56,7 +56,7 @@ struct JobPage {
     private var state: String {
         var text = record.state.rawValue
         if let stoppedBy { text += " by \(stoppedBy)" }
-        if let waiting = record["waiting"] ?? waitReason { text += ", waits for \(waiting)" }
+        if let waiting = record["waiting"] ?? waitsFor { text += ", waits for \(waiting)" }
         switch record.state {
         case .running: return text + (record["worker"].map { " on \($0)" } ?? "") + age("started", " for ", "")
         case .completed, .cancelled: return text + age("finished", " ", " ago")

@@ -70,13 +70,13 @@ struct Push: AsyncParsableCommand {
         return elements
     }
 
-    private typealias Given = (members: [(String, String)], place: String)
+    private typealias Given = (members: [(String, String)], prefix: String)
 
     private func elements(_ jobs: [Given]) throws -> [Element] {
         func made(with options: [(String, String)]) throws -> [Element] {
             try jobs.map { job in
                 let given = Set(job.members.map(\.0))
-                return try element(job.members + options.filter { !given.contains($0.0) }, job.place)
+                return try element(job.members + options.filter { !given.contains($0.0) }, job.prefix)
             }
         }
         let alone = try made(with: options())
@@ -93,23 +93,23 @@ struct Push: AsyncParsableCommand {
             number += 1
             let text = line.drop { $0 == " " || $0 == "\t" }
             guard !text.isEmpty, !text.hasPrefix("#") else { continue }
-            let place = "line \(number): "
+            let prefix = "line \(number): "
             // `readLine` replaces bytes that are not UTF-8 by this character. The job would have another URL.
             guard !text.unicodeScalars.contains("\u{FFFD}") else {
-                throw ExitStatus.printing(.usage, "\(place)is not UTF-8 text. Nothing was pushed.")
+                throw ExitStatus.printing(.usage, "\(prefix)is not UTF-8 text. Nothing was pushed.")
             }
             guard text.hasPrefix("{") else {
                 guard text.contains("://") else {
                     throw ExitStatus.printing(
                         .usage,
-                        "\(place)\(JSON.quoted(String(text.prefix(80)))) is neither a URL nor a JSON object. Nothing was pushed."
+                        "\(prefix)\(JSON.quoted(String(text.prefix(80)))) is neither a URL nor a JSON object. Nothing was pushed."
                     )
                 }
-                jobs.append(([("url", JSON.quoted(String(text)))], place))
+                jobs.append(([("url", JSON.quoted(String(text)))], prefix))
                 continue
             }
-            do { jobs.append((try JSON(String(text)).members?.map { ($0.name, $0.raw) } ?? [], place)) } catch {
-                throw ExitStatus.printing(.usage, "\(place)is not JSON: \(error). Nothing was pushed.")
+            do { jobs.append((try JSON(String(text)).members?.map { ($0.name, $0.raw) } ?? [], prefix)) } catch {
+                throw ExitStatus.printing(.usage, "\(prefix)is not JSON: \(error). Nothing was pushed.")
             }
         }
         return jobs
@@ -123,30 +123,30 @@ struct Push: AsyncParsableCommand {
             "-o \(path) names one file, but \(count) jobs are given: end it in / for a directory. Nothing was pushed.")
     }
 
-    /// - Parameter place: Where the job was read, for error messages.
-    private func element(_ members: [(String, String)], _ place: String = "") throws -> Element {
+    /// - Parameter prefix: Where the job was read, for error messages: "line 3: ".
+    private func element(_ members: [(String, String)], _ prefix: String = "") throws -> Element {
         let json = try JSON(JSON.object(members))
         do {
             let job = try Job(json: json)
             if let unknown = job.unknownFields.first {
                 throw ExitStatus.printing(
                     .usage,
-                    "\(place)\(unknown): no such field (docs/reference/fields.md lists them). Nothing was pushed.")
+                    "\(prefix)\(unknown): no such field (docs/reference/fields.md lists them). Nothing was pushed.")
             }
             if let url = job.unreadableURL {
-                throw ExitStatus.printing(.usage, "\(place)url: \(url) has an invalid host name. Nothing was pushed.")
+                throw ExitStatus.printing(.usage, "\(prefix)url: \(url) has an invalid host name. Nothing was pushed.")
             }
             let element = try Element(json)
             if let unknown = element.unknownStepFields.first {
                 throw ExitStatus.printing(
                     .usage,
-                    "\(place)\(unknown): no such field (docs/reference/fields.md lists them). Nothing was pushed.")
+                    "\(prefix)\(unknown): no such field (docs/reference/fields.md lists them). Nothing was pushed.")
             }
             return element
         } catch let error as Job.Invalid {
             let shown = error.field == "url" ? MaskedURL.keepingQuery(json["url"]?.string ?? "") : ""
             let url = shown.isEmpty ? "" : " (\(shown))"
-            throw ExitStatus.printing(.usage, "\(place)\(error)\(url). Nothing was pushed.")
+            throw ExitStatus.printing(.usage, "\(prefix)\(error)\(url). Nothing was pushed.")
         }
     }
 

@@ -49,7 +49,7 @@ struct Show: AsyncParsableCommand {
         } else {
             let now = try await queue.time()
             let page = JobPage(
-                record: record, now: now, waitReason: await reason(of: record, in: queue),
+                record: record, now: now, waitsFor: await reason(of: record, in: queue),
                 stoppedBy: (try? await queue.changeThatStopped(record))?.author)
             for line in page.lines(width: Terminal.width ?? 100) { Terminal.line(line) }
         }
@@ -59,7 +59,7 @@ struct Show: AsyncParsableCommand {
     /// What a queued job waits for; nil if it waits for its turn, or if the user may not read elements.
     private func reason(of record: JobRecord, in queue: Queue) async -> String? {
         guard record.state == .queued, let lists = try? await queue.waitingLists() else { return nil }
-        return (try? await queue.waiting(for: [record.id], in: lists.deferred))?[record.id]?.waitReason
+        return (try? await queue.waiting(for: [record.id], in: lists.deferred))?[record.id]?.waitsFor
     }
 
     /// A job that no worker has claimed has no hash. Its element is shown. Returns whether there is one.
@@ -70,7 +70,7 @@ struct Show: AsyncParsableCommand {
             return true
         }
         Terminal.line(id)
-        let state = job.waitReason.map { "queued, waits for \($0)" } ?? "queued; no worker has seen it yet"
+        let state = job.waitsFor.map { "queued, waits for \($0)" } ?? "queued; no worker has seen it yet"
         Terminal.line("  state  \(state)".printable)
         if let url = job.maskedURL { Terminal.line("  url    \(url)".printable) }
         if let group = job.group { Terminal.line("  group  \(group)".printable) }

@@ -92,9 +92,9 @@ struct JobLister {
         fitting.sort(by: precedes)
         var found = Found(hasBegun: true)
         if let after {
-            let place = fitting.firstIndex { $0.id == after }
-            found.hasBegun = place != nil
-            fitting = place.map { Array(fitting[($0 + 1)...]) } ?? []
+            let index = fitting.firstIndex { $0.id == after }
+            found.hasBegun = index != nil
+            fitting = index.map { Array(fitting[($0 + 1)...]) } ?? []
             count = fitting.count
         }
         found.rows = Array(fitting.prefix(limit))

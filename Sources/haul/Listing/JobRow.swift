@@ -38,7 +38,7 @@ struct JobRow: Sendable, Equatable {
         (self.id, self.state) = (id, state)
         self.listed = listed ?? ListedJob(id: id)
         func text(_ name: String) -> String { fields[name] ?? "" }
-        // Any client may write into a hash. Texts that are no numbers are ignored. Numbers are limited, so that sums
+        // Any client may write into a hash. Texts that are not numbers are ignored. Numbers are limited, so that sums
         // cannot overflow.
         func number(_ name: String) -> Int64? { fields[name].flatMap { Int64($0) }.map { min(max(0, $0), 1 << 53) } }
         url = fields["url"] ?? listed?.maskedURL ?? ""
@@ -52,7 +52,7 @@ struct JobRow: Sendable, Equatable {
         kind = fields["kind"] ?? (fields["state"] == nil ? "" : Job.Kind.download.rawValue)
         batch = fields["batch"] ?? listed?.batch ?? ""
         group = fields["group"] ?? listed?.group ?? ""
-        (error, message, waiting) = (text("error"), text("message"), fields["waiting"] ?? listed?.waitReason ?? "")
+        (error, message, waiting) = (text("error"), text("message"), fields["waiting"] ?? listed?.waitsFor ?? "")
         since =
             state == .running
             ? number("started") : state == .queued ? number("updated") ?? listed?.timestamp : listed?.timestamp

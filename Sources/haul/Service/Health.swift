@@ -20,7 +20,7 @@ struct Health: ParsableCommand {
             throw ExitStatus.printing(
                 .usage, "the address is missing: give the one of the worker's --http, or set HAUL_HTTP")
         }
-        guard let place = HealthEndpoint(text) else {
+        guard let endpoint = HealthEndpoint(text) else {
             throw ExitStatus.printing(
                 .usage, "\"\(text)\" is not an address: use HOST:PORT, [IPv6]:PORT, :PORT or unix:PATH")
         }
@@ -29,7 +29,7 @@ struct Health: ParsableCommand {
         }
         let path = ready ? "/readyz" : "/healthz"
         let response: HealthResponse
-        do throws(HealthEndpoint.Unreachable) { response = try place.get(path, seconds: timeout) } catch {
+        do throws(HealthEndpoint.Unreachable) { response = try endpoint.get(path, seconds: timeout) } catch {
             throw ExitStatus.printing(.jobFailed, "no response from \(text): \(error.reason)")
         }
         guard response.status == 200 else {

@@ -49,12 +49,12 @@ struct ServiceManager: Sendable {
     static func address(_ text: String) -> [UInt8]? {
         guard text.hasPrefix("/") || text.hasPrefix("@") else { return nil }
         var name = Array(text.utf8)
-        var place = sockaddr_un()
-        guard name.count < MemoryLayout.size(ofValue: place.sun_path) else { return nil }
+        var address = sockaddr_un()
+        guard name.count < MemoryLayout.size(ofValue: address.sun_path) else { return nil }
         if name[0] == UInt8(ascii: "@") { name[0] = 0 }
-        place.sun_family = sa_family_t(AF_UNIX)
-        withUnsafeMutableBytes(of: &place.sun_path) { $0.copyBytes(from: name) }
+        address.sun_family = sa_family_t(AF_UNIX)
+        withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: name) }
         let size = MemoryLayout<sockaddr_un>.offset(of: \.sun_path)! + name.count + (name[0] == 0 ? 0 : 1)
-        return withUnsafeBytes(of: &place) { Array($0.prefix(size)) }
+        return withUnsafeBytes(of: &address) { Array($0.prefix(size)) }
     }
 }

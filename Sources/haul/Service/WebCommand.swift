@@ -78,15 +78,15 @@ struct WebCommand: AsyncParsableCommand {
             let server = WebServer(configuration)
             let manager = ServiceManager()
             let work = Task {
-                try await server.run { places in
-                    for place in places {
-                        Terminal.printError("haul: the page is at http://\(place)\(configuration.prefix)/")
+                try await server.run { addresses in
+                    for address in addresses {
+                        Terminal.printError("haul: the page is at http://\(address)\(configuration.prefix)/")
                     }
                     if configuration.accounts == nil {
                         Terminal.printError(
                             "haul: there is no sign-in (--auth): everyone who reaches this address is an operator")
                     }
-                    manager.ready("the page is at \(places.map { "http://\($0)" }.joined(separator: " "))")
+                    manager.ready("the page is at \(addresses.map { "http://\($0)" }.joined(separator: " "))")
                 }
             }
             let signals = Task {

@@ -62,8 +62,8 @@ struct WorkerService {
             return .respond(ServerResponse(response.status, response.type, response.text))
         }
         do {
-            let place = try await server.listen(on: address)
-            log.info("serving metrics and health", metadata: ["address": "\(place)"])
+            let bound = try await server.listen(on: address)
+            log.info("serving metrics and health", metadata: ["address": "\(bound)"])
         } catch { throw ExitStatus.printing(.usage, "--http: \(error)") }
         return server
     }

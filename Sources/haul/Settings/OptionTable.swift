@@ -16,7 +16,7 @@ struct OptionTable {
         var fileVariable: String { variable + "_FILE" }
     }
 
-    /// Options that are no settings. `config` names the source of settings; the others print something and end the
+    /// Options that are not settings. `config` names the source of settings; the others print something and end the
     /// command.
     private static let others: Set<String> = ["help", "version", "config", "print-config"]
 

@@ -35,7 +35,7 @@ struct Settings: Sendable {
     private static let current = Mutex<Settings?>(nil)
 
     let settings: [Setting]
-    /// Warnings about variables whose names are nearly that of an option. They are no errors: other programs may set
+    /// Warnings about variables whose names are nearly that of an option. They are not errors: other programs may set
     /// variables with the prefix `HAUL_`.
     let doubts: [String]
     /// The arguments for the parser.

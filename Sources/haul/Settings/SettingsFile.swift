@@ -36,12 +36,12 @@ struct SettingsFile {
     }
 
     private static func entry(
-        _ line: String, at place: String, _ number: Int, _ table: OptionTable
+        _ line: String, at location: String, _ number: Int, _ table: OptionTable
     ) throws -> Entry? {
         let line = trimmed(line)
         guard !line.isEmpty, !line.hasPrefix("#") else { return nil }
         guard let sign = line.firstIndex(of: "=") else {
-            throw ExitStatus.printing(.usage, "\(place): \"\(line)\" is not a setting: write option = value")
+            throw ExitStatus.printing(.usage, "\(location): \"\(line)\" is not a setting: write option = value")
         }
         let name = trimmed(String(line[..<sign]))
         let value = trimmed(String(line[line.index(after: sign)...]))
@@ -50,7 +50,7 @@ struct SettingsFile {
             return Entry(option: option, value: value, line: number, isPath: true)
         }
         let near = Suggestion.nearest(to: name, among: table.options.map(\.name)).map { " Did you mean \($0)?" } ?? ""
-        throw ExitStatus.printing(.usage, "\(place): \"\(name)\" is not an option of haul \(table.command).\(near)")
+        throw ExitStatus.printing(.usage, "\(location): \"\(name)\" is not an option of haul \(table.command).\(near)")
     }
 
     /// At most 1 MiB, UTF-8; nil with `errno` if it cannot be read.

@@ -210,17 +210,17 @@ struct TopLayout {
         if model.mode == .detail {
             return keys([("esc", "back"), ("p", "pause"), ("r", "resume"), ("c", "cancel"), ("t", "retry")])
         }
-        let place = place
+        let scrollPosition = scrollPosition
         var row = keys([
             ("q", "quit"), ("?", "keys"), ("tab", "state"), ("s", "sort:\(model.order.rawValue)"), ("/", "filter"),
             ("enter", "detail"), ("p", "pause"), ("r", "resume"), ("c", "cancel"), ("t", "retry"),
-        ]).fitted(to: max(0, width - Columns.of(place) - 2))
-        row.add(" \(place)", .bold)
+        ]).fitted(to: max(0, width - Columns.of(scrollPosition) - 2))
+        row.add(" \(scrollPosition)", .bold)
         return row
     }
 
     /// Which rows are on the screen, and how many there are.
-    private var place: String {
+    private var scrollPosition: String {
         let filter = model.filter.isEmpty ? "" : "/\(model.filter.printable.truncated(to: 20)) "
         guard !model.rows.isEmpty else { return filter }
         let last = min(model.rows.count, model.top + listHeight)

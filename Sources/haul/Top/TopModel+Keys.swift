@@ -82,8 +82,8 @@ extension TopModel {
     }
 
     private func turn(_ step: Int) -> JobState {
-        let place = Self.views.firstIndex(of: view) ?? 0
-        return Self.views[(place + step + Self.views.count) % Self.views.count]
+        let index = Self.views.firstIndex(of: view) ?? 0
+        return Self.views[(index + step + Self.views.count) % Self.views.count]
     }
 
     private mutating func show(_ view: JobState) -> TopAction {

@@ -165,8 +165,8 @@ actor TopReader {
     /// The queue after this one in the order of the panel; nil if there is no other.
     func next() -> QueueName? {
         let names = (others.map(\.name) + [queue.name]).sorted { $0.text < $1.text }
-        guard names.count > 1, let place = names.firstIndex(of: queue.name) else { return nil }
-        return names[(place + 1) % names.count]
+        guard names.count > 1, let index = names.firstIndex(of: queue.name) else { return nil }
+        return names[(index + 1) % names.count]
     }
 
     func close() async {

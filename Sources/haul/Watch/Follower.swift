@@ -15,11 +15,11 @@ struct Follower {
     /// URLs for the lines of failures: events have none.
     var urls: [String: String] = [:]
 
-    private let progress: ProgressPlace
+    private let progress: ProgressDestination
 
     init(_ queue: Queue, _ ids: [String], json: Bool, progress: ProgressStyle?) {
         (self.queue, self.ids, self.json) = (queue, ids, json)
-        self.progress = json ? .nowhere : .place(progress, fallback: .plain)
+        self.progress = json ? .nowhere : .choose(progress, fallback: .plain)
     }
 
     /// Follows jobs that have just been pushed.

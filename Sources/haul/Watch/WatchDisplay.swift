@@ -4,7 +4,7 @@ import HaulTerminal
 /// Shows many jobs in few lines. On a terminal the lines of ended jobs scroll by, and running jobs have rows at the
 /// bottom, in the order in which they began. Elsewhere all of it is lines.
 struct WatchDisplay {
-    private let progress: ProgressPlace
+    private let progress: ProgressDestination
     /// Whether rows are redrawn in place.
     private var hasRows: Bool { progress == .output || progress == .error }
     private let isUnicode = Columns.showsUnicode
@@ -21,7 +21,7 @@ struct WatchDisplay {
     private static let pace: Duration = .seconds(10)
     private static let maxRows = 20
 
-    init(_ progress: ProgressPlace, names: [String: String]) {
+    init(_ progress: ProgressDestination, names: [String: String]) {
         self.progress = progress
         running.names = names
     }

@@ -13,7 +13,7 @@ import Testing
         #expect(Columns.of("\u{6f22}\u{5b57}") == 4)
         #expect(Columns.of("e\u{301}") == 1)
         #expect("\u{6f22}\u{5b57}\u{6f22}".truncated(to: 4) == "\u{6f22}…")
-        #expect("films/a/film.bin".tail(of: 9) == "…film.bin")
+        #expect("films/a/film.bin".truncatedAtStart(to: 9) == "…film.bin")
         #expect("ab".padded(to: 4) == "ab  " && "ab".aligned(to: 4) == "  ab")
         #expect("\u{6f22}\u{5b57}ab".pieces(of: 3) == ["\u{6f22}", "\u{5b57}a", "b"])
     }

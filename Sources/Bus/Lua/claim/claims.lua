@@ -90,7 +90,7 @@ do
     if previous then
       add('previous', previous) add('before', before) add('offsets', call('HGETALL', c.OFFSETS .. id))
     end
-    -- Last, because nobody hears of the token if a command above fails.
+    -- Last, because no worker gets the token if a command above fails.
     claimed[#claimed + 1], claimed[#claimed + 2] = token, id
     return claim
   end
@@ -125,12 +125,12 @@ do
     if wrong then return Rejections.add_element(c, element, wrong, id, push) end
     Envelopes.complete(c, push)
     local job = Claims.known(c, id, fields > 0, has_operations)
-    local word, why, since = Pushes.verdict(job, push, Claims.has_spec(c, job, push))
-    local handler = Pushes.not_started[word]
-    if handler then return handler(c, job, push, why, since) end
-    local kind = (word == 'begin' and push.kind or word ~= 'begin' and job.kind) or 'download'
+    local verdict, why, threshold = Pushes.verdict(job, push, Claims.has_spec(c, job, push))
+    local handler = Pushes.not_started[verdict]
+    if handler then return handler(c, job, push, why, threshold) end
+    local kind = (verdict == 'begin' and push.kind or verdict ~= 'begin' and job.kind) or 'download'
     if not Kinds.does(c, kind) then return Kinds.defer(c, push, kind, element) end
-    return Claims.start(c, job, push, word == 'begin', worker, token, lease)
+    return Claims.start(c, job, push, verdict == 'begin', worker, token, lease)
   end
 
   -- Rejects an element that caused an error. wrong: the text of the error.

@@ -51,10 +51,10 @@ do
     end
     if state == 'running' and job.want and (not at or at > tonumber(job.want_at or 0)) then return 'next_push' end
     -- An unknown state counts as `paused`: nothing happens to such a job by itself.
-    local word = (VERDICTS[state or false] or VERDICTS.paused)[what]
-    if word == 'refresh' and at and at < tonumber(job.pushed or 0) then return 'duplicate', 'older', job.pushed end
-    if word == 'go on' and not has_spec then return what == 'job' and 'begin' or 'spent' end
-    return word, 'active'
+    local verdict = (VERDICTS[state or false] or VERDICTS.paused)[what]
+    if verdict == 'refresh' and at and at < tonumber(job.pushed or 0) then return 'duplicate', 'older', job.pushed end
+    if verdict == 'go on' and not has_spec then return what == 'job' and 'begin' or 'spent' end
+    return verdict, 'active'
   end
 
   -- Sets job.deadline (ms, as text) if the push has a deadline.
@@ -170,7 +170,7 @@ do
       Pushes.renew(c, job, push, Pushes.timestamp_of(c, push.at))
       Pushes.record_future(c, push.id, push.at)
     end,
-    duplicate = function(c, job, push, reason, since)
+    duplicate = function(c, job, push, reason, threshold)
       local id, at = push.id, push.at
       -- `pushed` records that the push was claimed. So an operation without a time that is applied later counts as
       -- newer, and a repeat is recognised even after the job was forgotten.
@@ -181,7 +181,7 @@ do
       end
       -- The push revokes a pause that was made earlier and is applied later, as operations for a batch may be.
       if not at and job.state and not IS_FINAL[job.state] then call('HSET', c.JOB .. id, 'resumed', c.NOW) end
-      Events.emit(c, id, job, 'duplicate', Replies.duplicate(job, { reason = reason, made = at, since = since }))
+      Events.emit(c, id, job, 'duplicate', Replies.duplicate(job, { reason = reason, made = at, since = threshold }))
       Replies.await_end(c, id, job, push.reply_to)
       if push.batch then Batches.enter(c, id, job, push.batch, push) end
     end,

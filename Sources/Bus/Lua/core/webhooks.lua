@@ -10,7 +10,7 @@
 do
   -- In bytes: the most of an event in an element, besides the URL.
   local MAX_EVENT = 12288
-  -- A webhook that nobody has accepted within a day fails.
+  -- A webhook fails if its server has not accepted it within a day.
   local TEXT = '"kind":"request","method":"POST","url":%s,"webhook":"%s","deadline":86400,"max_response":16384,"json":'
 
   local MEMBERS = {

@@ -42,7 +42,7 @@ do
   function Groups.are_used(c)
     if c.are_groups_used == nil then
       local index = c.PREFIX .. KEY.deferredGroups
-      -- A key of another type turns groups off, because nobody would find the elements of a list that is not in it.
+      -- A key of another type turns groups off, because without it no worker would find the lists of the groups.
       c.are_groups_used = Defaults.or_limits_exist(c) and call('EXISTS', c.PREFIX .. KEY.groups, index) > 0
         and type(try('ZCARD', index)) == 'number'
     end

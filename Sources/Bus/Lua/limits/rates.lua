@@ -35,14 +35,14 @@ do
 
   -- The rate leases that have not ended, by instance, and the field `epoch`. Deletes the other fields.
   local function leases_of(c, key)
-    local known, all, since = {}, try('HGETALL', key), nil
+    local known, all, epoch = {}, try('HGETALL', key), nil
     if all.err then
       -- No other program may write this key.
       call('DEL', key)
       return known
     end
     for n = 1, #all, 2 do
-      if all[n] == 'epoch' then since = all[n + 1]
+      if all[n] == 'epoch' then epoch = all[n + 1]
       else
         local count, held, wants, due = string.match(all[n + 1], '^(%d+) (%d+) (%d+) (%d+)$')
         if due and tonumber(due) > c.now then
@@ -50,16 +50,16 @@ do
         else call('HDEL', key, all[n]) end
       end
     end
-    return known, since
+    return known, epoch
   end
 
   -- Leases `instance` a part of `limit`, which is kept in `key`. request: the request, with `number`, `lease` (ms),
   -- `keeps`, `wants`, and `unknown`, how many other workers may want all of the limit. Returns the rate; nil for a
   -- request that is not newer than the last one.
   local function lease_rate(c, key, limit, instance, request)
-    local known, since = leases_of(c, key)
+    local known, epoch_field = leases_of(c, key)
     local mine = known[instance]
-    -- The request was sent over a connection that was lost since.
+    -- The request was sent over a connection that has been lost meanwhile.
     if mine and request.number <= mine.number then return nil end
     if request.wants == 'none' then
       call('HDEL', key, instance)
@@ -67,7 +67,7 @@ do
     end
     local wants = request.wants == 'all' and limit or math.min(limit, tonumber(request.wants))
     -- The field has the epoch, and until when no lease grows.
-    local epoch, grace = string.match(since or '', '^(%d+) (%d+)$')
+    local epoch, grace = string.match(epoch_field or '', '^(%d+) (%d+)$')
     if epoch ~= Call.epoch(c) then
       grace = epoch and integer_text(c.now + request.lease) or '0'
       call('HSET', key, 'epoch', Call.epoch(c) .. ' ' .. grace)

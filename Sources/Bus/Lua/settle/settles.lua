@@ -42,12 +42,12 @@ do
     local kept = States.take_pending(c, id, job)
     States.leave_state(c, id, job)
     -- The numbers of its events continue.
-    local since = call('HGET', c.JOB .. id, 'epoch') or '0'
+    local epoch = call('HGET', c.JOB .. id, 'epoch') or '0'
     call('DEL', c.JOB .. id, c.SPEC .. id)
     call('HSET', c.JOB .. id, unpack(was.hash))
     UrlIndex.forget(c, { id, job.url_digests })
     Responses.keep(c, id, was.hash)
-    call('HSET', c.JOB .. id, 'settled', token, 'seq', job.seq, 'epoch', since)
+    call('HSET', c.JOB .. id, 'settled', token, 'seq', job.seq, 'epoch', epoch)
     -- The claim has already published that the job was completed.
     if call('HDEL', c.JOB .. id, 'unannounced') == 1 then call('HDEL', c.JOB .. id, 'waiting') end
     if #was.spec > 0 then call('HSET', c.SPEC .. id, unpack(was.spec)) end

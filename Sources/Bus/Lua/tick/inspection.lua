@@ -88,11 +88,11 @@ do
     for state, index in pairs(c.INDEX) do
       local there = call('ZSCORE', index, check.id)
       if there and state ~= check.job.state and not is_expired(c, check, state, there) then
-        check.found('second place', function() call('ZREM', index, check.id) end)
+        check.found('second index', function() call('ZREM', index, check.id) end)
       end
       -- The entry of an ended job may be trimmed shortly before its hash expires.
       if not there and state == check.job.state and not (c.retention[state] and call('PTTL', check.key) < 15000) then
-        check.found('no place', function() call('ZADD', index, c.NOW, check.id) end)
+        check.found('no index', function() call('ZADD', index, c.NOW, check.id) end)
       end
     end
   end
@@ -100,7 +100,7 @@ do
   function INSPECT.lease(c, check)
     local id, job, lease = check.id, check.job, call('ZSCORE', c.LEASES, check.id)
     if job.state ~= 'running' then
-      if lease then check.found('second place', function() call('ZREM', c.LEASES, id) end) end
+      if lease then check.found('second index', function() call('ZREM', c.LEASES, id) end) end
       return
     end
     -- The lease ends at once, so the next tick requeues the job.

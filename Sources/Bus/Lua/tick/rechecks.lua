@@ -76,15 +76,15 @@ do
       return true
     end
     Envelopes.complete(c, push)
-    local word, why, since = Pushes.verdict(job, push, Claims.has_spec(c, job, push))
-    local handler = Pushes.not_started[word]
+    local verdict, why, threshold = Pushes.verdict(job, push, Claims.has_spec(c, job, push))
+    local handler = Pushes.not_started[verdict]
     if handler then
-      handler(c, job, push, why, since)
+      handler(c, job, push, why, threshold)
       return true
     end
     local operations = { state = job.state, want = job.want, want_at = job.want_at, want_next = job.want_next }
     if not Order.blocking_operation(operations, push.at) then return false end
-    Claims.start(c, job, push, word == 'begin')
+    Claims.start(c, job, push, verdict == 'begin')
     return true
   end
 

@@ -86,7 +86,8 @@ do
     Claims.start(c, Claims.known(c, id, Jobs.size(c.JOB .. id) > 0, call('HLEN', c.WANT) > 0), envelope, true)
   end
 
-  -- Carries out what a worker has planned for a schedule, if nobody has done so yet and the definition is the same.
+  -- Carries out what a worker has planned for a schedule, unless another worker has done so already or the definition
+  -- has changed.
   --
   -- ARGV: nonce, worker, retention of completed, failed and cancelled jobs (ms), name, score as it was found, definition
   -- as it was found, next score, id and element of a run or '' for none, the time that the run was due (ms), 'skip' if it
