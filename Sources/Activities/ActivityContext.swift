@@ -6,6 +6,8 @@ package struct ActivityContext: Sendable {
     package var store: any Store
     /// The files that jobs may send; nil if the operator has allowed none.
     package var sources: (any SourceFolder)?
+    /// The buckets whose objects jobs may download; nil if the operator has allowed none.
+    package var buckets: (any SourceBuckets)?
     package let engine: TransferEngine
     /// Limits the connections to each host, over all transfers.
     package var hosts: HostLimits

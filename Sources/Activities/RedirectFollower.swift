@@ -1,5 +1,6 @@
 import HaulContract
 import HaulHTTP
+import HaulStorage
 
 /// The URL to which a chain of redirects led. Further requests for the same entity are sent there directly.
 struct FinalURL: Sendable {
@@ -9,17 +10,22 @@ struct FinalURL: Sendable {
     let origin: WebURL
     let cookies: CookieJar
 
-    /// Whether a redirect led to another URL.
+    /// Whether a redirect led to another URL, or the bucket has named the version of the object.
     var isRedirected: Bool { url != origin }
 
     /// The `Entity.resource` of this URL's responses. A URL without a query and without a redirect needs none, because
     /// the `source` that is kept beside it is the whole URL.
-    var resource: String { isRedirected || url.query != nil ? url.resource : "" }
+    ///
+    /// An object's version is not a part of it. The ETag tells versions apart, also in a response that names none (304).
+    var resource: String {
+        if url.isObject { return origin.query == nil ? "" : origin.resource }
+        return isRedirected || url.query != nil ? url.resource : ""
+    }
 
     /// The URL as a resume point stores it. It is empty if there was no redirect, if the URL has a query, which may be
-    /// secret, or if it is longer than the URL of a job may be.
+    /// secret, or if it is longer than the URL of a job may be. The version of an object is no secret.
     var text: String {
-        let text = isRedirected && url.query == nil ? url.withoutCredentials.text : ""
+        let text = isRedirected && (url.query == nil || url.isObject) ? url.withoutCredentials.text : ""
         return text.utf8.count > URLRule.maxBytes ? "" : text
     }
 }
@@ -30,6 +36,8 @@ struct RedirectFollower: Sendable {
     static let maxRedirects = 10
 
     let engine: TransferEngine
+    /// The buckets whose objects may be requested; nil for none.
+    var buckets: (any SourceBuckets)?
     let template: HTTPRequest
     /// The job's own header fields.
     let custom: [HeaderField]
@@ -61,6 +69,7 @@ struct RedirectFollower: Sendable {
         _ origin: WebURL, _ headers: [HeaderField], from finalURL: FinalURL? = nil
     ) async throws(TransferError) -> (Transfer, FinalURL) {
         var current = finalURL?.url ?? origin
+        if current.isObject { return try await sendToBucket(current, headers, from: origin) }
         var cookies = finalURL?.cookies ?? cookies
         var (request, custom) = (template, custom)
         for _ in 0...Self.maxRedirects {
@@ -109,6 +118,29 @@ struct RedirectFollower: Sendable {
         }
         throw .failed(
             Failure(.tooManyRedirects, "more than \(Self.maxRedirects) redirects: the redirects may form a loop"))
+    }
+
+    /// Requests an object. The job's own header fields, its cookies and its credentials are for servers, and are not sent.
+    private func sendToBucket(
+        _ url: WebURL, _ headers: [HeaderField], from origin: WebURL
+    ) async throws(TransferError) -> (Transfer, FinalURL) {
+        guard template.method == "GET", template.body == nil else {
+            throw TransferError(
+                .badJob, "an object of a bucket is fetched by GET without a body, not by \(template.method)",
+                isFinal: true)
+        }
+        guard let buckets else {
+            throw TransferError(
+                .addressForbidden,
+                "no bucket may be read here: a worker reads those of its option --source s3://BUCKET", isFinal: true)
+        }
+        var request = template
+        request.headers = headers
+        if let bucket = request.hostBuckets?.bucket(for: url) { request.limits.append(bucket) }
+        let transfer = try await buckets.start(request, for: url)
+        let isContent = [200, 206].contains(transfer.head.status)
+        let version = isContent ? transfer.head.headers["x-amz-version-id"] : nil
+        return (transfer, FinalURL(url: url.pinned(to: version), origin: origin, cookies: cookies))
     }
 
     /// Sends the request with the credentials of the URL, as `authentication` says.

@@ -15,9 +15,10 @@ public struct ErrorCode: RawRepresentable, Hashable, Sendable, Codable, CustomSt
     /// The HTTP status of a code such as `http_404`, nil for all other codes.
     public var httpStatus: Int? { rawValue.hasPrefix("http_") ? Int(rawValue.dropFirst(5)) : nil }
 
-    /// The URL leads to an address that the operator has not allowed.
+    /// The URL leads to an address that the operator has not allowed, or names a bucket that is none of the worker's
+    /// sources.
     ///
-    /// Use a public address, or ask the operator for `--allow-address`.
+    /// Use a public address, or ask the operator for `--allow-address`, or for `--source` if it is a bucket.
     public static let addressForbidden = ErrorCode(rawValue: "address_forbidden")
     /// The job cannot be done as it is, or its element is gone from Redis or unreadable.
     ///

@@ -15,6 +15,9 @@ package enum FieldFault: String, CaseIterable, Sendable {
     case ipv4
     case ipv6
     case port
+    case bucket
+    case key
+    case version
     case pathTooLong = "path_too_long"
     case absolutePath = "absolute_path"
     case dotPart = "dot_part"
@@ -44,6 +47,10 @@ package enum FieldFault: String, CaseIterable, Sendable {
         case .ipv4: "has an invalid IPv4 address: write four numbers from 0 to 255, such as 192.0.2.1"
         case .ipv6: "has an invalid IPv6 address: write it in brackets, such as http://[2001:db8::1]/"
         case .port: "has an invalid port: write a number from 1 to 65535"
+        case .bucket:
+            "has an invalid bucket name: write 3 to 63 letters, digits, -, _ and ., the first a letter or a digit"
+        case .key: "must name an object after the bucket: s3://BUCKET/KEY"
+        case .version: "may only have ?versionId=ID after the key: write ? as %3F and # as %23 in a key"
         case .pathTooLong: "must be at most 4096 bytes"
         case .absolutePath: "must be relative: it must not begin with /"
         case .dotPart: "must not have . or .. as a part"
@@ -67,8 +74,8 @@ extension JobField {
     /// breaks one of several rules.
     package func reason(against value: JSON, of job: Job.Kind) -> String {
         switch kind {
-        case .url: value.string.flatMap(URLRule.fault)?.text ?? FieldFault.noText.text
-        case .urls: Self.urlsFault(value) ?? rule
+        case .url: value.string.flatMap { URLRule.fault($0, of: job) }?.text ?? FieldFault.noText.text
+        case .urls: Self.urlsFault(value, of: job) ?? rule
         case .path, .file: Self.pathFault(value)?.text ?? (kind == .file ? FieldFault.directory.text : rule)
         case .checksum: Self.checksumFault(value) ?? rule
         case .headers: Self.headersFault(value, of: job) ?? rule
@@ -82,11 +89,11 @@ extension JobField {
         }
     }
 
-    private static func urlsFault(_ value: JSON) -> String? {
+    private static func urlsFault(_ value: JSON, of job: Job.Kind) -> String? {
         guard let urls = value.array, (1...16).contains(urls.count) else { return nil }
         for (index, url) in urls.enumerated() {
             guard let text = url.string else { return "number \(index + 1) \(FieldFault.noText.text)" }
-            if let fault = URLRule.fault(text) { return "number \(index + 1) \(fault.text)" }
+            if let fault = URLRule.fault(text, of: job) { return "number \(index + 1) \(fault.text)" }
         }
         return nil
     }

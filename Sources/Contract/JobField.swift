@@ -155,10 +155,12 @@ package struct JobField: Sendable {
     /// Whether the field may have `value` in a job of the kind `job`. `raw` is the value's text.
     func accepts(_ value: JSON, raw: String, of job: Job.Kind) -> Bool {
         switch kind {
-        case .url: value.string.map(URLRule.accepts) ?? false
+        case .url: value.string.map { URLRule.fault($0, of: job) == nil } ?? false
         case .urls:
-            value.array.map { (1...16).contains($0.count) && $0.allSatisfy { $0.string.map(URLRule.accepts) ?? false } }
-                ?? false
+            value.array.map { urls in
+                1...16 ~= urls.count
+                    && urls.allSatisfy { $0.string.map { URLRule.fault($0, of: job) == nil } ?? false }
+            } ?? false
         case .id: value.string.map(Self.isID) ?? false
         case .path: value.string.map(Self.isPath) ?? false
         case .file: value.string.map(Self.isFile) ?? false

@@ -5,11 +5,46 @@ package enum URLRule {
 
     package static let maxBytes = 8192
 
-    /// Whether a job may have this URL.
+    /// Whether a job of any kind may have this URL.
     package static func accepts(_ url: String) -> Bool { fault(url) == nil }
 
-    /// The first rule that a URL breaks; nil if a job may have it. Compares bytes: Swift joins "/" and a combining mark
-    /// into one character.
+    /// Whether a URL names an object of a bucket, which only downloads may do.
+    package static func isObject(_ url: String) -> Bool { url.utf8.starts(with: "s3://".utf8) }
+
+    /// The first rule that the URL of a job of this kind breaks; nil if the job may have it.
+    package static func fault(_ url: String, of kind: Job.Kind) -> FieldFault? {
+        kind == .download && isObject(url) ? objectFault(url) : fault(url)
+    }
+
+    /// Accepts `s3://BUCKET/KEY`, whose key is percent-encoded, and `?versionId=ID` after it.
+    private static func objectFault(_ url: String) -> FieldFault? {
+        let bytes = Array(url.utf8)
+        guard bytes.count <= maxBytes else { return .urlTooLong }
+        guard !bytes.contains(where: { $0 <= 32 || $0 == 127 }) else { return .urlSpace }
+        let isEnd: (UInt8) -> Bool = { $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "#") }
+        let rest = bytes.dropFirst("s3://".utf8.count)
+        let bucket = rest.prefix { $0 != UInt8(ascii: "/") && !isEnd($0) }
+        guard isBucket(bucket) else { return .bucket }
+        let key = rest[bucket.endIndex...].prefix { !isEnd($0) }
+        guard key.count > 1 else { return .key }
+        let query = rest[key.endIndex...]
+        guard !query.isEmpty else { return nil }
+        let version = query.dropFirst("?versionId=".utf8.count)
+        guard query.starts(with: "?versionId=".utf8), !version.isEmpty,
+            !version.contains(where: { isEnd($0) || $0 == UInt8(ascii: "&") })
+        else { return .version }
+        return nil
+    }
+
+    private static func isBucket(_ name: ArraySlice<UInt8>) -> Bool {
+        guard 3...63 ~= name.count, let first = name.first, isDigit(first) || 97...122 ~= first | 32 else {
+            return false
+        }
+        return name.allSatisfy { isNameByte($0) || $0 == UInt8(ascii: ".") }
+    }
+
+    /// The first rule that a URL of a server breaks; nil if a job may have it. Compares bytes: Swift joins "/" and a
+    /// combining mark into one character.
     package static func fault(_ url: String) -> FieldFault? {
         let bytes = Array(url.utf8)
         guard bytes.count <= maxBytes else { return .urlTooLong }

@@ -71,7 +71,7 @@ struct JobFilter: Sendable, Hashable, CustomStringConvertible {
         text = (value("q") ?? "").lowercased()
         // A text with a query can only be a whole URL, because records have none.
         if url.isEmpty, let whole = value("q"), whole.contains("?"), !whole.contains("?[masked]"),
-            URLRule.accepts(whole)
+            URLRule.fault(whole, of: .download) == nil
         {
             (url, text) = (whole, "")
         }

@@ -17,7 +17,7 @@ final class Downloads: Sendable {
     let hosts: HostLimits
     private let state: Mutex<State>
 
-    init(_ configuration: WorkerConfiguration, into store: any DurableStore) {
+    init(_ configuration: WorkerConfiguration, into store: any DurableStore, from buckets: (any SourceBuckets)?) {
         var settings = TransferEngine.Configuration()
         settings.policy = configuration.addressPolicy
         settings.proxy = configuration.proxy
@@ -34,6 +34,7 @@ final class Downloads: Sendable {
         context.speedWindow = configuration.speedWindow
         context.webhookKeys = (try? Self.webhookKeys(configuration)) ?? [:]
         context.gate = configuration.gateSettings.map(Gate.init)
+        context.buckets = buckets
         state = Mutex(State(context: context, configuration: configuration))
     }
 

@@ -76,7 +76,9 @@ struct QueueLogger: Sendable {
         var metadata = more
         metadata["id"] = .string(claim.run.id)
         metadata["attempt"] = .stringConvertible(claim.attempt + 1)
-        if let host = job?.urls.first.flatMap({ WebURL($0) })?.host { metadata["host"] = .string(host) }
+        if let host = job?.urls.first.flatMap({ WebURL($0) ?? WebURL.object($0) })?.host {
+            metadata["host"] = .string(host)
+        }
         if let parent = job?.traceParent { metadata["traceparent"] = .string(parent) }
         for case (let name, let value?) in optional { metadata[name] = value }
         return metadata

@@ -65,6 +65,15 @@ enum Stores {
         return ObjectStore(bucket, options: options)
     }
 
+    /// The buckets whose objects jobs may download; nil if there are none.
+    static func buckets(_ configuration: WorkerConfiguration, _ log: Logger) -> (any SourceBuckets)? {
+        guard !configuration.sources.isEmpty else { return nil }
+        var options = ObjectStore.Options()
+        options.certificateAuthorities = configuration.certificateAuthorities
+        options.notify = { log.warning("\($0)") }
+        return BucketSources(configuration.sources, options: options)
+    }
+
     /// Opens the folder from which jobs may send files; nil if they may send none.
     ///
     /// - Parameter bucket: Where downloads go, unless they go to a directory.

@@ -46,7 +46,8 @@ package final class Worker: Sendable {
         stores = files.map(\.store).reduce(into: []) { stores, store in
             if !stores.contains(where: { $0.id == store.id }) { stores.append(store) }
         }
-        let downloads = Downloads(configuration, into: files[0].store)
+        let downloads = Downloads(
+            configuration, into: files[0].store, from: Stores.buckets(configuration, log))
         self.downloads = downloads
         slots = Slots(limit: configuration.slots)
         grace = Grace(configuration.graceTime)

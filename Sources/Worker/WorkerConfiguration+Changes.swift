@@ -29,7 +29,7 @@ extension WorkerConfiguration {
         "policy": "lease", "graceTime": "grace", "settleReplicas": "settle-replicas", "limitRate": "limit-rate",
         "certificateAuthorities": "ca", "clientCertificate": "client-cert", "webhookSecrets": "webhook-secret",
         "maxFileSize": "max-file-size", "gateLimit": "gate-limit", "gateTimeout": "gate-timeout",
-        "bucket": "store", "storeMemory": "store-memory", "uploadFrom": "upload-from",
+        "bucket": "store", "storeMemory": "store-memory", "uploadFrom": "upload-from", "sources": "source",
         "forbidsOverwrite": "no-overwrite",
         "minFree": "keep-free", "connectionsPerHost": "connections-per-host", "exportsQueues": "export-queues",
     ]

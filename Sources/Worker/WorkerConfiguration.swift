@@ -18,6 +18,8 @@ package struct WorkerConfiguration: Sendable {
     /// The directory, or with a bucket the `s3://BUCKET/PREFIX`, beneath which jobs may send files; nil: they may send
     /// none.
     package var uploadFrom: String?
+    /// The buckets whose objects jobs may download.
+    package var sources: [BucketSource] = []
     /// Bytes of memory for parts that are on their way to a bucket.
     package var storeMemory = ObjectStore.memory
     /// The kinds of jobs that the worker does; nil: all.

@@ -132,7 +132,7 @@ private struct SchemaElements {
             "http://h/", "HTTPS://h.example:8443/a?b=c#d", "http://u:p@h", "http://[::1]/", "http://h?x", "ftp://h/",
             "http:/h", "http:///x",
             "http://", "http://?x", "//h/", "http://h/a b", "http://h/\\n", "http://h/\\u007f", "http://u@",
-            "http://u@/x",
+            "http://u@/x", "s3://films/k", "s3://films", "s3://films/k?versionId=1", "s3://films/k?x", "S3://films/k",
         ].map { "\"\($0)\"" } + ["null", "1", "[]"]
     private static let values: [String: [String]] = [
         "path": [

@@ -36,7 +36,7 @@ import Testing
     @Test("valid elements in unusual notation are read", arguments: ValidElements.all)
     func odd(_ element: String) throws {
         let job = try Job(element: element.utf8)
-        #expect(job.urls.first?.lowercased().hasPrefix("http") == true)
+        #expect(["http", "s3:/"].contains(job.urls.first?.lowercased().prefix(4)))
     }
 
     @Test("the fields of an element are read, and unknown fields are listed") func whole() throws {

@@ -9,6 +9,9 @@ import Testing
     /// The reason why a URL that the claim accepts cannot be requested. nil if it can be.
     private static func wrong(_ url: String) -> String? {
         guard (try? Job(element: Array(#"{"url":\#(JSON.quoted(url))}"#.utf8))) != nil else { return nil }
+        if URLRule.isObject(url) {
+            return WebURL.object(url)?.text == url && WebURL(url) == nil ? nil : "no worker reads \(url)"
+        }
         guard let own = WebURL(url) else { return "no worker reads \(url)" }
         guard let read = Authority(own.text) else { return "libcurl does not read \(own.text)" }
         let host = own.host.hasPrefix("[") ? String(own.host.dropFirst().prefix { $0 != "%" && $0 != "]" }) : own.host
@@ -66,6 +69,20 @@ import Testing
     func port(_ url: String) throws {
         let url = try #require(WebURL(url))
         #expect(url.hostAndPort == "h:80" && url.hasSameOrigin(as: WebURL("http://h:80/")!))
+    }
+
+    @Test("the URL of an object has the bucket as its host, a decoded key and perhaps a version; it is no http URL")
+    func object() throws {
+        let url = try #require(WebURL.object("s3://My.films/a%20b/%25ü+c%3Fd?versionId=x%2Fy"))
+        #expect(url.bucket == "My.films" && url.host == "my.films" && url.hostAndPort == "my.films")
+        #expect(url.key == "a b/%ü+c?d" && url.version == "x/y" && url.lastComponent == "%ü+c?d")
+        #expect(url.pinned(to: "z") == url)
+        let newest = try #require(WebURL.object("s3://films/k"))
+        #expect(newest.version == nil && newest.pinned(to: "null") == newest && newest.pinned(to: "") == newest)
+        #expect(newest.pinned(to: "a b/ü").text == "s3://films/k?versionId=a%20b%2F%C3%BC")
+        #expect(newest.pinned(to: "a b/ü").version == "a b/ü")
+        #expect(WebURL.object("http://films/k") == nil && WebURL.object("s3://films") == nil)
+        #expect(WebURL("http://h/")?.resolve("s3://films/k") == nil && WebURL("http://h/")?.resolve("s3:k") == nil)
     }
 
     @Test("the last @ ends user and password") func login() {

@@ -203,7 +203,8 @@ import Testing
     @Test("invalid arguments are refused with a message") func refused() async throws {
         let bench = GetBench()
         for (arguments, words) in [
-            (["-k", "https://h/"], "--ca"), ([""], "empty"), (["ftp://h/"], "http:// or https://"), ([], "missing"),
+            (["-k", "https://h/"], "--ca"), ([""], "empty"), (["ftp://h/"], "http://, https:// or s3://"),
+            ([], "missing"),
             (["h/x", "-o", String(repeating: "n", count: 300)], "255 bytes"),
             (["h/a", "-o", "a", "-o", "b"], "several -o"),
             (["h/a", "--checksum", "sha256:00"], "checksum"), (["h/a", "-H", "Range: x"], "Range"),

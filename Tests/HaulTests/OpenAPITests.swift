@@ -200,6 +200,7 @@ import Testing
     private static func inComponents(_ schema: String) -> String {
         schema.replacing("#/$defs/id", with: "#/components/schemas/ID")
             .replacing("#/$defs/url", with: "#/components/schemas/URL")
+            .replacing("#/$defs/source", with: "#/components/schemas/SourceURL")
     }
 
     /// The defaults of jobs have the schemas of the fields. Generators of clients follow no reference into a schema.

@@ -12,7 +12,7 @@ package struct InvalidElements: Sendable, CustomStringConvertible {
     private static func with(_ text: String) -> [UInt8] { Array(#"{"url":"http://h/","x":"#.utf8) + text.utf8 }
     private static func with(_ byte: UInt8...) -> [UInt8] { with("\"") + byte + Array("\"}".utf8) }
 
-    package static let all = basics + grammar + urls + limits
+    package static let all = basics + grammar + urls + objects + limits
 
     /// Unknown fields that may be limits of a later version.
     private static let limits: [InvalidElements] = [
@@ -234,6 +234,22 @@ package struct InvalidElements: Sendable, CustomStringConvertible {
             .init(#"{"url":"http://h/","meta":[ "# + String(repeating: " ", count: 4096) + "]}", "meta"),
         ]
     private static let digest = #"0123456789abcdef0123456789abcdef"}"#
+
+    /// Objects of buckets, which only a download may name.
+    private static let objects: [InvalidElements] =
+        [
+            "s3://", "s3:///k", "s3://films", "s3://films/", "s3://films?k", "s3://films/?versionId=1", "s3://fi/k",
+            "s3://\(String(repeating: "a", count: 64))/k", "s3://-films/k", "s3://.films/k", "s3://fil ms/k",
+            "s3://films/a b", "s3://u:p@films/k", "s3://films:80/k", "s3://fïlms/k", "S3://films/k", "s3:/films/k",
+            "s3://films/k?versionId=", "s3://films/k?version=1", "s3://films/k?versionId=1&x=2", "s3://films/k#f",
+            "s3://films/k?versionId=1#f", "s3://films/k?versionId=1?", "s3://films/k?", "s3://fil%6ds/k",
+            "s3://films/\(String(repeating: "k", count: 8192))",
+        ].map { .init(#"{"url":"\#($0)"}"#, "url") } + [
+            .init(#"{"url":"s3://films/k","kind":"request"}"#, "url"),
+            .init(#"{"url":"s3://films/k","kind":"upload","file":"f"}"#, "url"),
+            .init(#"{"urls":["http://h/","s3://films"]}"#, "urls"),
+            .init(#"{"url":"http://h/","notify":{"url":"s3://films/k","secret":"s"}}"#, "notify"),
+        ]
 
     private static let urls: [InvalidElements] = [
         // IPv4 addresses in unusual notations, and characters that would end a C string.

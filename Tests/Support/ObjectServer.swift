@@ -98,6 +98,25 @@ package final class ObjectServer: Sendable {
         return try await curl.wait() == 0 ? directory.contents("object") : nil
     }
 
+    /// Puts an object, and makes its bucket if there is none.
+    package func put(_ bytes: FileBytes, as key: String, in bucket: String) async throws {
+        let directory = TemporaryDirectory()
+        try Data(bytes.all).write(to: URL(fileURLWithPath: directory.file("object")))
+        for (path, more) in [(bucket, []), ("\(bucket)/\(key)", ["-T", directory.file("object")])] {
+            let curl = try ChildProcess(
+                "curl",
+                [
+                    "-sS", "--aws-sigv4", "aws:amz:us-east-1:s3", "-u", "testkey:testsecret", "-H",
+                    "x-amz-content-sha256: UNSIGNED-PAYLOAD", "-X", "PUT", "-w", "%{http_code}", "-o",
+                    directory.file("reply"), "\(endpoint)/\(path)",
+                ] + more)
+            let status = try await curl.wait()
+            guard status == 0, ["200", "409"].contains(curl.standardOutput) else {
+                throw ChildProcess.Missing(description: "PUT \(path): \(curl.standardOutput) \(curl.standardError)")
+            }
+        }
+    }
+
     /// Kills the gateway. It restarts after `release`.
     package func killGateway() throws {
         _ = FileManager.default.createFile(atPath: directory.file("hold"), contents: nil)

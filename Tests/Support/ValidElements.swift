@@ -49,6 +49,9 @@ package enum ValidElements {
             #"{"url":"http://h/","notify":false}"#,
             #"{"url":"http://h/","notify":{"url":"https://h/?a=1","secret":"s","events":["failed","batch_ended"]}}"#,
             #"{"kind":"request","url":"http://h/","webhook":"s","notify":{"secret":"a.b","url":"http://h"}}"#,
+            #"{"url":"s3://films/a%20b/ü.mkv"}"#, #"{"url":"s3://123/a/../b+c&d=e","path":"x"}"#,
+            #"{"kind":"download","urls":["s3://My_old.bucket-1//k?versionId=a.b%2Fc","http://h/","s3://films/@:80"]}"#,
+            #"{"url":"s3://\u0066ilms\/k"}"#,
             #"{"kind":"request","url":"http://h/","expect":[100,"200-299",599,"404-400"],"max_response":1048576}"#,
         ] + urls.map { #"{"url":"http://\#($0)/"}"# }
 

@@ -313,7 +313,15 @@ WRONG = [
     {"url": "http://h/", "meta": list(range(2500))}, {"url": "http://h/", "then": {}},
     {"url": "http://h/", "else": [{"url": "http://h/"}] * 9}, {"url": "http://h/", "notify": True},
     {"url": "http://h/", "notify": {"url": "http://h/"}}, {"url": "http://h/", "webhook": "a"},
+    {"url": "s3://films"}, {"url": "s3://films/"}, {"url": "s3://fi/k"}, {"url": "s3://films/k?x=1"}, {"urls": ["s3://films/k#a"]},
+    {"url": "s3://films/k", "kind": "request"}, {"url": "s3://films/k", "kind": "upload", "file": "f"},
 ]
+
+
+def test_only_downloads_may_name_objects_of_buckets():
+    for url in ("s3://films/a%20b/ü.mkv", "s3://My_old.bucket//k?versionId=a.b%2Fc"):
+        _jobs.check({"url": url})
+        _jobs.check({"urls": ["http://h/", url], "id": "a"})
 
 
 def test_a_worker_rejects_what_the_client_refuses_for_the_same_field(server):

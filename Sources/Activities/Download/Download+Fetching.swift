@@ -15,7 +15,7 @@ extension Download {
         template.limits = limits
         template.hostBuckets = assignment.hostBuckets
         return RedirectFollower(
-            engine: context.engine, template: template, custom: headers, digests: digests,
+            engine: context.engine, buckets: context.buckets, template: template, custom: headers, digests: digests,
             cookies: assignment.cookies, trace: io.trace, authentication: context.authentication,
             acceptsAnyEncoding: true)
     }

@@ -3,6 +3,7 @@ import HaulContract
 import HaulExecutors
 import HaulFileStore
 import HaulHTTP
+import HaulObjectStore
 import HaulStorage
 import HaulTerminal
 
@@ -10,6 +11,7 @@ import HaulTerminal
 struct TransferSettings: Sendable {
     let stores: GetStores
     private let engine: TransferEngine
+    private let buckets: BucketSources?
     private let hosts: HostLimits
     private let limit: TokenBucket?
     private let transfer: TransferOptions
@@ -57,6 +59,11 @@ struct TransferSettings: Sendable {
         authentication = request.authentication
         limit = transfer.limitRate?.bucket
         hosts = HostLimits(maxPerHost: max(Self.connectionsPerHost, transfer.connections))
+        buckets = bucket.map { bucket in
+            var options = ObjectStore.Options()
+            options.certificateAuthorities = request.certificates
+            return BucketSources([], options: options, other: { try? bucket.address(of: $0) })
+        }
         stores = GetStores(transfer, bucket, certificates: request.certificates)
     }
 
@@ -96,7 +103,7 @@ struct TransferSettings: Sendable {
             store: store, engine: engine, hosts: hosts, connections: transfer.connections,
             connectTimeout: .seconds(transfer.connectTimeout ?? Self.connectTimeout),
             stallTimeout: .seconds(transfer.timeout ?? Self.stallTimeout))
-        (context.limit, context.authentication) = (limit, authentication)
+        (context.limit, context.authentication, context.buckets) = (limit, authentication, buckets)
         return context
     }
 

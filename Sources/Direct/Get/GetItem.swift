@@ -79,7 +79,8 @@ struct GetItem: Sendable {
     var directory: String { (root == "/" ? "" : root) + "/" + folder }
 
     private static func path(of job: Job) -> String? {
-        let name = job.urls.first.flatMap(WebURL.init).flatMap { FileName.sanitise($0.lastComponent) }
+        let url = job.urls.first.flatMap { WebURL($0) ?? WebURL.object($0) }
+        let name = url.flatMap { FileName.sanitise($0.lastComponent) }
         return name.map { (job.path ?? "") + $0 }
     }
 

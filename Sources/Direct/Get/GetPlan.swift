@@ -134,11 +134,16 @@ struct GetPlan {
         let prefix = entry.origin.map { "\($0): " } ?? ""
         if let server = entry.server { try RemoteList.confine(&entry, of: server) }
         let given = entry.urls
+        if entry.server != nil, let url = given.first(where: URLRule.isObject) {
+            throw ExitStatus.printing(
+                .usage, "\(prefix)url: a list of a server may not name objects of your buckets (\(url))")
+        }
         for url in given {
             guard let scheme = Self.foreignScheme(of: url) else { continue }
             throw ExitStatus.printing(
                 .usage,
-                "\(prefix)url: must begin with http:// or https://, not \(scheme): (\(MaskedURL.keepingQuery(url)))")
+                "\(prefix)url: must begin with http://, https:// or s3://, not \(scheme): (\(MaskedURL.keepingQuery(url)))"
+            )
         }
         let urls = given.map(Self.completed)
         let isSchemeAssumed = urls != given
@@ -225,12 +230,12 @@ struct GetPlan {
         return "checksum: must name its algorithm: write \(algorithm):\(text)"
     }
 
-    /// The scheme of a URL that is neither http nor https; nil without one. "host:8080" has none.
+    /// The scheme of a URL that is neither http, https nor s3; nil without one. "host:8080" has none.
     private static func foreignScheme(of url: String) -> String? {
         guard let colon = url.utf8.firstIndex(of: UInt8(ascii: ":")) else { return nil }
         let scheme = url[..<colon].lowercased()
         let isScheme = url[colon...].hasPrefix("://") || withoutAuthority.contains(scheme)
-        return isScheme && !["http", "https"].contains(scheme) ? scheme : nil
+        return isScheme && !["http", "https", "s3"].contains(scheme) ? scheme : nil
     }
 
     /// Schemes whose URLs have no "//".
@@ -251,7 +256,9 @@ struct GetPlan {
     /// The name under which a list of checksums has the file.
     private static func name(_ urls: [String], _ path: String?) -> String? {
         if let path, !path.hasSuffix("/") { return path }
-        return urls.first.flatMap(WebURL.init).map(\.lastComponent).flatMap { $0.isEmpty ? nil : $0 }
+        return urls.first.flatMap { WebURL($0) ?? WebURL.object($0) }.map(\.lastComponent).flatMap {
+            $0.isEmpty ? nil : $0
+        }
     }
 
     static func header(_ text: String) throws -> (String, String) {

@@ -1,6 +1,6 @@
 package import HaulContract
 
-/// An http or https URL, as far as redirects and file names need it (RFC 3986).
+/// An http or https URL, as far as redirects and file names need it (RFC 3986), or the URL of an object in a bucket.
 ///
 /// libcurl reads each URL as well. A URL whose host the two read differently is refused, and the port is the one that
 /// libcurl reads. So connections are counted, and credentials used, for the server that gets the request.
@@ -54,6 +54,49 @@ package struct WebURL: Sendable, Equatable {
         }
         guard !host.isEmpty, let port = portOfLibcurl else { return nil }
         hostAndPort = "\(host):\(port)"
+    }
+
+    /// The URL of an object, `s3://BUCKET/KEY`, perhaps with a version; nil if `text` is none. No initializer reads it,
+    /// so that no redirect leads to an object.
+    package static func object(_ text: String) -> WebURL? {
+        guard URLRule.isObject(text), URLRule.fault(text, of: .download) == nil else { return nil }
+        let rest = PercentEncoding.encode(text)[...].utf8.dropFirst("s3://".utf8.count)
+        let bucket = rest.prefix { $0 != UInt8(ascii: "/") }
+        let path = rest[bucket.endIndex...].prefix { $0 != UInt8(ascii: "?") }
+        let query = rest[path.endIndex...].dropFirst()
+        return WebURL(
+            bucket: String(Substring(bucket)), path: String(Substring(path)),
+            query: query.isEmpty ? nil : String(Substring(query)))
+    }
+
+    private init(bucket: String, path: String, query: String?) {
+        (scheme, authority, self.path, self.query) = ("s3", bucket, path, query)
+        host = bucket.lowercased()
+        hostAndPort = host
+    }
+
+    /// Whether this is the URL of an object.
+    package var isObject: Bool { scheme == "s3" }
+
+    /// Of an object.
+    package var bucket: String { authority }
+
+    /// Of an object, percent-decoded.
+    package var key: String { PercentEncoding.decode(String(path.dropFirst())) }
+
+    /// Of an object, percent-decoded; nil for the newest version.
+    package var version: String? {
+        isObject ? query.map { PercentEncoding.decode(String($0.dropFirst("versionId=".utf8.count))) } : nil
+    }
+
+    /// The URL of one version of an object. This URL, if it names a version already, or if the bucket has none.
+    package func pinned(to version: String?) -> WebURL {
+        // A bucket without versions sends none, or "null".
+        guard isObject, query == nil, let version, !version.isEmpty, version != "null", version.utf8.count <= 1024
+        else { return self }
+        var result = self
+        result.query = "versionId=" + PercentEncoding.component(version)
+        return result
     }
 
     /// The port that libcurl reads; nil if it reads another scheme or host, or no URL at all.
@@ -170,6 +213,6 @@ extension Job {
     /// The first URL that no worker could request, masked; nil if there is none. The gate and the client refuse all
     /// other faults of a URL, but only libraries know which international names are valid.
     package var unreadableURL: String? {
-        urls.first { WebURL($0) == nil }.map(MaskedURL.text)
+        urls.first { WebURL($0) == nil && (kind != .download || WebURL.object($0) == nil) }.map(MaskedURL.text)
     }
 }

@@ -1,4 +1,3 @@
-import Glibc
 import HaulContract
 import HaulExecutors
 import HaulHTTP
@@ -96,18 +95,5 @@ struct CredentialsFetch: Sendable {
         return try? await transfer.collect(limit: 64 << 10)
     }
 
-    /// The text of a file, at most 256 KiB, without white space at both ends; nil if it is empty or cannot be read.
-    private func read(_ path: String) async -> String? {
-        await files.run {
-            let descriptor = open(path, O_RDONLY | O_CLOEXEC)
-            guard descriptor >= 0 else { return nil }
-            defer { close(descriptor) }
-            var bytes = [UInt8](repeating: 0, count: 256 << 10)
-            let count = Glibc.read(descriptor, &bytes, bytes.count)
-            guard count > 0 else { return nil }
-            while bytes.count > count { bytes.removeLast(bytes.count - count) }
-            let text = String(decoding: bytes, as: UTF8.self)
-            return String(text.drop { $0.isWhitespace }.reversed().drop { $0.isWhitespace }.reversed())
-        }
-    }
+    private func read(_ path: String) async -> String? { await files.run { CredentialsFile.text(at: path) } }
 }

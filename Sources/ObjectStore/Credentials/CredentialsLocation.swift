@@ -39,8 +39,7 @@ enum CredentialsLocation: Sendable, Equatable {
                 .webIdentity(
                     role: role, tokenFile: file, session: value("AWS_ROLE_SESSION_NAME") ?? "haul", endpoint: endpoint))
         }
-        let file = value("AWS_SHARED_CREDENTIALS_FILE") ?? value("HOME").map { $0 + "/.aws/credentials" }
-        if let file, profile != nil || isThere(file) {
+        if let file = credentialsFile(environment), profile != nil || isThere(file) {
             locations.append(.file(path: file, profile: profile ?? "default"))
         }
         let token =
@@ -56,6 +55,21 @@ enum CredentialsLocation: Sendable, Equatable {
                 .instance(endpoint: value("AWS_EC2_METADATA_SERVICE_ENDPOINT") ?? "http://169.254.169.254"))
         }
         return locations
+    }
+
+    /// The shared credentials file; nil without a home directory.
+    static func credentialsFile(_ environment: (String) -> String?) -> String? {
+        named(environment, "AWS_SHARED_CREDENTIALS_FILE", in: "credentials")
+    }
+
+    /// The shared configuration file, which may have the region and the endpoint of a profile.
+    static func configurationFile(_ environment: (String) -> String?) -> String? {
+        named(environment, "AWS_CONFIG_FILE", in: "config")
+    }
+
+    private static func named(_ environment: (String) -> String?, _ variable: String, in name: String) -> String? {
+        func value(_ name: String) -> String? { environment(name).flatMap { $0.isEmpty ? nil : $0 } }
+        return value(variable) ?? value("HOME").map { "\($0)/.aws/\(name)" }
     }
 
     /// In words, for messages to the operator.

@@ -125,6 +125,69 @@ final class BucketClient: Sendable {
         return response
     }
 
+    /// Requests an object, and returns the response with its body paused at the first byte. Its status is 200, 206, 304 or
+    /// 416. Expired credentials, a skewed clock and another region are corrected, and the request is sent again.
+    ///
+    /// - Parameters:
+    ///   - version: The version of the object; nil for the newest one.
+    ///   - template: Gives the header fields, the time limits and the limits of rate.
+    ///   - etag: Another version than this one is not needed. The caller compares the response's ETag.
+    /// - Throws: The error of the connection, or of the server as `refusal` makes it.
+    func open(
+        _ key: String, version: String?, like template: HTTPRequest, ifMatch etag: String?,
+        refusal: (StoreError, HeaderFields) -> Failure
+    ) async throws(TransferError) -> Transfer {
+        var request = StoreRequest("GET", key)
+        if let version { request.query = [("versionId", version)] }
+        var (tries, isConditional) = (0, etag != nil)
+        while true {
+            let credentials: Credentials
+            do throws(StoreError) { credentials = try await self.credentials.credentials() } catch {
+                throw .failed(refusal(error, HeaderFields()))
+            }
+            let skew = skew
+            request.headers = template.headers
+            if isConditional, let etag { request.headers.append(ifMatch(etag)) }
+            var sent = signed(request, by: credentials, at: UnixTime.seconds + skew)
+            (sent.connectTimeout, sent.stallTimeout) = (template.connectTimeout, template.stallTimeout)
+            (sent.limits, sent.hostBuckets) = (template.limits, template.hostBuckets)
+            state.withLock { $0.requests += 1 }
+            let transfer = try await engine.start(sent)
+            let head = transfer.head
+            if [200, 206, 304, 416].contains(head.status) {
+                // The server refused the ETag that it has: it compares without quotes.
+                if !isConditional, let etag, head.headers["etag"].flatMap(StoreResponse.unquoted) == etag {
+                    toggleETagQuotes()
+                }
+                return transfer
+            }
+            if head.status == 412, isConditional {
+                // The head of a response without the condition says which version there is now.
+                await transfer.discard()
+                isConditional = false
+                continue
+            }
+            let body = try await transfer.collect(limit: 64 << 10)
+            let response = StoreResponse(status: head.status, headers: head.headers, body: body)
+            var failure: StoreError
+            do throws(StoreError) {
+                try await check(response, request, credentials, skew)
+                failure = StoreError(status: head.status, headers: head.headers, body: nil)
+            } catch { failure = error }
+            tries += 1
+            guard tries < 3 else { throw .failed(refusal(failure, head.headers)) }
+            switch failure.kind {
+            case .clock, .expired, .region: continue
+            case .denied where failure.isAboutKey:
+                // The operator may have replaced the key since it was read.
+                await self.credentials.drop(credentials)
+                if let renewed = try? await self.credentials.credentials(), renewed != credentials { continue }
+            default: break
+            }
+            throw .failed(refusal(failure, head.headers))
+        }
+    }
+
     private func signed(_ request: StoreRequest, by credentials: Credentials, at time: Int64) -> HTTPRequest {
         let region = state.withLock { $0.region }
         let location = address.location(of: request.key, region: region)
@@ -227,6 +290,9 @@ final class BucketClient: Sendable {
 }
 
 extension StoreError {
+    /// The server does not accept the access key or the secret, whatever is requested.
+    fileprivate var isAboutKey: Bool { ["InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken"].contains(code) }
+
     /// False if libcurl does not send such a request, or if the response is too long, because a retry would fail again.
     fileprivate var isRetryable: Bool { status != 0 || code != "bad_job" && code != "too_large" }
 }

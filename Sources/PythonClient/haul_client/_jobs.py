@@ -293,10 +293,10 @@ def _fits(value: Any, schema: Mapping[str, Any]) -> bool:
 
 def _more(name: str, value: Any, kind: str) -> bool:
     """What the schema does not say of a field whose value it accepts."""
-    if name == "url":
-        return is_url(value)
-    if name == "urls":
-        return all(map(is_url, value))
+    if name in ("url", "urls"):
+        return all(
+            is_url(each) or kind == "download" and is_object(each) for each in ([value] if name == "url" else value)
+        )
     if name in ("path", "file"):
         return len(value.encode("utf-8", "replace")) <= 4096 and all(
             len(part.encode("utf-8", "replace")) <= 255 for part in value.split("/")
@@ -316,6 +316,11 @@ def _more(name: str, value: Any, kind: str) -> bool:
 
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+|[A-Za-z0-9_\-\u0080-\U0010ffff]+")
+
+
+def is_object(url: str) -> bool:
+    """Whether a URL is that of an object of a bucket, which downloads may have. The schema has the rest of the rule."""
+    return url.startswith("s3://") and len(url.encode("utf-8", "replace")) <= 8192
 
 
 def is_url(url: str) -> bool:

@@ -53,7 +53,9 @@ class Download:
     #: - and _ between dots, an international name, an IPv4 address of four decimal numbers without leading zeros, or
     #: an IPv6 address in brackets; the port is from 1 to 65535. user:password@ before the host signs in, by Basic or
     #: Digest authentication (MD5, SHA-256), at this host and nowhere else. The last @ before the path ends the
-    #: sign-in, which contains no %00. A job has url or urls.
+    #: sign-in, which contains no %00. A download may also name an object of a bucket, s3://BUCKET/KEY, perhaps with
+    #: ?versionId=ID after the key, which is percent-encoded; a worker reads the buckets that its operator has
+    #: allowed. A job has url or urls.
     url: Optional[str] = None
     #: Mirrors of one entity, best first. With a checksum, or if each mirror sends the same Repr-Digest, all of them
     #: are used at once. Otherwise they are alternatives: when one fails, the next is tried from the start.
@@ -145,7 +147,9 @@ class Request:
     #: - and _ between dots, an international name, an IPv4 address of four decimal numbers without leading zeros, or
     #: an IPv6 address in brackets; the port is from 1 to 65535. user:password@ before the host signs in, by Basic or
     #: Digest authentication (MD5, SHA-256), at this host and nowhere else. The last @ before the path ends the
-    #: sign-in, which contains no %00. A job has url or urls.
+    #: sign-in, which contains no %00. A download may also name an object of a bucket, s3://BUCKET/KEY, perhaps with
+    #: ?versionId=ID after the key, which is percent-encoded; a worker reads the buckets that its operator has
+    #: allowed. A job has url or urls.
     url: Optional[str] = None
     #: The job's identity. Without it, it is derived from the URL and the path, or from the whole element; a job with
     #: a body needs one.
@@ -233,7 +237,9 @@ class Upload:
     #: - and _ between dots, an international name, an IPv4 address of four decimal numbers without leading zeros, or
     #: an IPv6 address in brackets; the port is from 1 to 65535. user:password@ before the host signs in, by Basic or
     #: Digest authentication (MD5, SHA-256), at this host and nowhere else. The last @ before the path ends the
-    #: sign-in, which contains no %00. A job has url or urls.
+    #: sign-in, which contains no %00. A download may also name an object of a bucket, s3://BUCKET/KEY, perhaps with
+    #: ?versionId=ID after the key, which is percent-encoded; a worker reads the buckets that its operator has
+    #: allowed. A job has url or urls.
     url: Optional[str] = None
     #: The job's identity. Without it, it is derived from the URL and the path, or from the whole element; a job with
     #: a body needs one.
@@ -350,7 +356,7 @@ FIELDS: Dict[str, FrozenSet[str]] = {
 RULES: Dict[str, Tuple[Dict[str, Any], str]] = {
     'url': (
         {'type': 'string',
-         'pattern': '^[Hh][Tt][Tt][Pp][Ss]?://(?![/?#])(?![^/?#]*@(?:[/?#]|$))[^\\u0000-\\u0020\\u007f]+$(?!\\n)'},
+         'pattern': '^(?:[Hh][Tt][Tt][Pp][Ss]?://(?![/?#])(?![^/?#]*@(?:[/?#]|$))[^\\u0000-\\u0020\\u007f]+|s3://[A-Za-z0-9][A-Za-z0-9._-]{2,62}/[^\\u0000-\\u0020\\u007f?#]+(?:[?]versionId=[^\\u0000-\\u0020\\u007f?#&]+)?)$(?!\\n)'},
         'must be an http or https URL with a valid host name, without spaces or control characters',
     ),
     'urls': (
@@ -358,7 +364,7 @@ RULES: Dict[str, Tuple[Dict[str, Any], str]] = {
          'minItems': 1,
          'maxItems': 16,
          'items': {'type': 'string',
-                   'pattern': '^[Hh][Tt][Tt][Pp][Ss]?://(?![/?#])(?![^/?#]*@(?:[/?#]|$))[^\\u0000-\\u0020\\u007f]+$(?!\\n)'}},
+                   'pattern': '^(?:[Hh][Tt][Tt][Pp][Ss]?://(?![/?#])(?![^/?#]*@(?:[/?#]|$))[^\\u0000-\\u0020\\u007f]+|s3://[A-Za-z0-9][A-Za-z0-9._-]{2,62}/[^\\u0000-\\u0020\\u007f?#]+(?:[?]versionId=[^\\u0000-\\u0020\\u007f?#&]+)?)$(?!\\n)'}},
         'must be a list of 1 to 16 http or https URLs',
     ),
     'id': (

@@ -108,11 +108,13 @@ const verbs = { download: "Downloads", request: "Sends a request", upload: "Uplo
 const MOST = 1000;
 
 /// What is wrong with a URL, as far as the browser knows; nothing for a relative one, which the queue's base may complete.
-function complaintAbout(address) {
+function complaintAbout(address, kind) {
   if (!/^[a-z][a-z0-9+.-]*:/i.test(address)) return null;
   let url;
   try { url = new URL(address); } catch { return `“${address}” is not a valid URL.`; }
-  return ["http:", "https:"].includes(url.protocol) ? null : `“${address}” must be an http or https URL.`;
+  // The address of an object of a bucket is case-sensitive.
+  if (kind === "download" && address.startsWith("s3://")) return url.pathname.length > 1 ? null : `“${address}” must name an object: s3://BUCKET/KEY.`;
+  return ["http:", "https:"].includes(url.protocol) ? null : `“${address}” must be an http or https URL${kind === "download" ? ", or s3://BUCKET/KEY" : ""}.`;
 }
 
 /// Opens the dialog. `url` is the URL to begin with, and `onclose` is called when it is closed.
@@ -182,7 +184,7 @@ export function openPush(context, url = "", onclose = undefined, preset = {}) {
       if (list.length === 0) throw new Error("Give at least one URL.");
       if (name && list.length > 1) throw new Error("An id names one job, but several URLs are given.");
       if (list.length > MOST) throw new Error(`${count(list.length)} URLs are given, but one push has at most ${count(MOST)}. Use haul push for more.`);
-      const wrong = list.map(complaintAbout).find(Boolean);
+      const wrong = list.map((one) => complaintAbout(one, kind.value)).find(Boolean);
       if (wrong) throw new Error(wrong);
       const rest = common();
       return list.map((address) => ({ url: address, ...(name ? { id: name } : {}), ...rest }));
@@ -196,7 +198,7 @@ export function openPush(context, url = "", onclose = undefined, preset = {}) {
       urls.style.height = "auto";
       urls.style.height = `${Math.min(200, urls.scrollHeight + 2)}px`;
       write(verb, `Push ${plural(Math.max(1, list.length), "job")}`);
-      const wrong = list.map(complaintAbout).find(Boolean);
+      const wrong = list.map((one) => complaintAbout(one, kind.value)).find(Boolean);
       let host = null;
       let file = "";
       if (!wrong && list.length === 1) { try { const first = new URL(list[0]); host = first.host; file = decodeURIComponent(first.pathname.split("/").pop()); } catch { /* A relative URL. */ } }

@@ -13,7 +13,7 @@ export const waitName = (reason) => waits[reason]?.[1] ?? (reason === "none" ? "
 
 /// Of each error: what happened, what a host does (for "HOST does this"), and what helps.
 const errors = {
-  address_forbidden: ["The address is not allowed", "is at an address that is not allowed", "Use a public address, or allow it with --allow-address."],
+  address_forbidden: ["The address or bucket is not allowed", "is at an address that is not allowed", "Use a public address, or allow it with --allow-address, a bucket with --source."],
   bad_job: ["The job cannot be done as it is", "gets jobs that cannot be done", "Correct what the message names, and push the job again."],
   bad_response: ["The response is not valid HTTP", "sends no valid HTTP", "Look at the server."],
   checksum_mismatch: ["The file is not the expected one", "sends other files than expected", "Compare the checksum with the publisher’s."],

@@ -2,6 +2,7 @@ import HaulBus
 import HaulContract
 import HaulDirect
 import HaulHTTP
+import HaulObjectStore
 import HaulRedis
 import HaulTerminal
 import HaulWorker
@@ -23,6 +24,7 @@ extension WorkerCommand {
         result.slots = try slotCount()
         result.kinds = try namedKinds()
         result.uploadFrom = uploadFrom
+        result.sources = try source.map(namedSource)
         result.durability = durability
         result.fileMode = try permissions()
         result.keepsRemoteTime = remoteTime
@@ -99,6 +101,23 @@ extension WorkerCommand {
         }
         if named?.isEmpty == true { throw ExitStatus.printing(.usage, "--kinds must name at least one kind") }
         return named
+    }
+
+    /// Reads `s3://BUCKET/PREFIX=PROFILE`. The profile's endpoint and region come before those of the store's options.
+    private func namedSource(_ text: String) throws -> BucketSource {
+        let parts = text.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
+        guard parts.count > 1 else { return BucketSource(try bucket.address(of: text), profile: nil) }
+        let profile = BucketProfile(parts[1], Environment.text)
+        guard profile.hasCredentials else {
+            throw ExitStatus.printing(
+                .usage,
+                "--source \(text): the credentials file has no profile \"\(parts[1])\" with aws_access_key_id and aws_secret_access_key"
+            )
+        }
+        var options = bucket
+        options.endpoint = profile.endpoint ?? options.endpoint
+        options.region = profile.region ?? options.region
+        return BucketSource(try options.address(of: parts[0]), profile: parts[1])
     }
 
     private func namedSecrets() throws -> [String: String] {

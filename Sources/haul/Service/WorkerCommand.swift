@@ -35,6 +35,11 @@ struct WorkerCommand: AsyncParsableCommand {
         completion: .directory)
     var uploadFrom: String?
     @OptionGroup var bucket: BucketOptions
+    @Option(
+        help:
+            "A bucket whose objects jobs may download, s3://BUCKET or s3://BUCKET/PREFIX; =PROFILE names its credentials. May be repeated."
+    )
+    var source: [String] = []
     @Option(help: "Memory for bytes that wait to be stored in the bucket, 64M or more.") var storeMemory = ByteCount(
         Int64(ObjectStore.memory))
     @Option(help: "Jobs at once, or unlimited.") var slots = "3"

@@ -8,7 +8,7 @@ import HaulHTTP
 struct Mirrors: Sendable {
     struct Mirror: Sendable {
         let url: String
-        /// nil if `url` is not a valid http or https URL.
+        /// nil if `url` is neither a valid http or https URL nor that of an object.
         let address: WebURL?
         /// Where its redirects led, for further connections.
         var finalURL: FinalURL?
@@ -21,7 +21,7 @@ struct Mirrors: Sendable {
         /// The mirror does not send the digest that would prove its bytes to be the same as other mirrors'.
         var isUnverifiable = false
 
-        init(_ url: String) { (self.url, address) = (url, WebURL(url)) }
+        init(_ url: String) { (self.url, address) = (url, WebURL(url) ?? WebURL.object(url)) }
 
         /// The host whose limit counts its connections.
         var host: String { (finalURL?.url ?? address)?.hostAndPort ?? url }
@@ -47,10 +47,15 @@ struct Mirrors: Sendable {
     /// Restores the entity and the final URL of the current mirror from an earlier run.
     mutating func record(_ entity: Entity, finalURL: String, _ cookies: CookieJar) {
         all[current].entity = entity
-        guard let origin = all[current].address, let url = WebURL(finalURL), url.resource == entity.resource else {
+        guard let origin = all[current].address,
+            let url = origin.isObject ? WebURL.object(finalURL) : WebURL(finalURL)
+        else { return }
+        let known = FinalURL(url: url.withCredentials(of: origin), origin: origin, cookies: cookies)
+        // A version is one of the job's own object.
+        guard known.resource == entity.resource, !origin.isObject || origin.pinned(to: url.version) == url else {
             return
         }
-        all[current].finalURL = FinalURL(url: url.withCredentials(of: origin), origin: origin, cookies: cookies)
+        all[current].finalURL = known
     }
 
     /// The mirror for extra connection number `number`. `hasDigest`: the current mirror has sent a digest of the whole.

@@ -7,11 +7,17 @@ do
   -- Functions by kind of value. Each may return nil if only the field's whole rule tells what is wrong.
   local REASONS = {}
 
-  function REASONS.url(value)
+  function REASONS.url(value, kind)
     local faults = KIND.faults
     if type(value) ~= 'string' then return faults.no_text end
     if #value > 8192 then return faults.url_too_long end
     if string.find(value, '[%c ]') then return faults.url_space end
+    if kind == 'download' and string.sub(value, 1, 5) == 's3://' then
+      local bucket, rest = string.match(value, '^s3://([^/?#]*)(.*)$')
+      if not string.find(bucket, '^%w[%w._-]+$') or #bucket < 3 or #bucket > 63 then return faults.bucket end
+      if not string.find(rest, '^/[^?#]') then return faults.key end
+      return not Urls.is_object(value) and faults.version or nil
+    end
     local authority = string.match(value, '^[hH][tT][tT][pP][sS]?://([^/?#]*)')
     if not authority then return faults.scheme end
     local login, address = string.match(authority, '^(.*)@(.*)$')
@@ -37,10 +43,10 @@ do
     return not Urls.is_port(port) and faults.port or nil
   end
 
-  function REASONS.urls(value)
+  function REASONS.urls(value, kind)
     if type(value) ~= 'table' or #value < 1 or #value > 16 then return nil end
     for n = 1, #value do
-      local fault = REASONS.url(value[n])
+      local fault = REASONS.url(value[n], kind)
       if fault then return 'number ' .. n .. ' ' .. fault end
     end
   end

@@ -7,16 +7,19 @@
 --
 -- Uses: Faults, Json, Raw, Urls, Webhooks.
 do
-  local KINDS = { url = Urls.is_url, notify = Webhooks.accepts }
+  local KINDS = { notify = Webhooks.accepts }
 
   KINDS.id = is_id
 
+  function KINDS.url(value, _, _, kind) return Urls.is_url(value) or kind == 'download' and Urls.is_object(value) end
+
+  -- Only a download has several URLs.
   function KINDS.urls(value)
     if type(value) ~= 'table' or #value < 1 or #value > 16 then return false end
     local count = 0
     for index, url in pairs(value) do
       count = count + 1
-      if type(index) ~= 'number' or not Urls.is_url(url) then return false end
+      if type(index) ~= 'number' or not (Urls.is_url(url) or Urls.is_object(url)) then return false end
     end
     return count == #value
   end

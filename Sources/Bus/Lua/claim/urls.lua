@@ -78,6 +78,14 @@ do
     return true
   end
 
+  -- Whether a value is the URL of an object, s3://BUCKET/KEY, perhaps with ?versionId=ID. Only downloads may have one.
+  function Urls.is_object(url)
+    if type(url) ~= 'string' or #url > 8192 then return false end
+    local bucket, rest = string.match(url, '^s3://(%w[%w._-]+)/[^?#%c ]+(.*)$')
+    if not bucket or #bucket < 3 or #bucket > 63 then return false end
+    return rest == '' or string.find(rest, '^%?versionId=[^?#&%c ]+$') ~= nil
+  end
+
   -- A URL without its login and its fragment, and with its query masked. See Contract/MaskedURL.swift.
   function Urls.mask(url)
     if string.find(url, '^[^#?@]*$') then return url end

@@ -1,0 +1,155 @@
+import Glibc
+import HaulContract
+package import HaulHTTP
+import HaulStorage
+import Synchronization
+
+/// A bucket, or a prefix of one, whose objects jobs may download.
+package struct BucketSource: Sendable, Equatable {
+    package let address: BucketAddress
+    /// The profile of Amazon's credentials file that has the credentials; nil for the credentials of this process.
+    package let profile: String?
+
+    package init(_ address: BucketAddress, profile: String?) { (self.address, self.profile) = (address, profile) }
+}
+
+/// The endpoint and the region that a profile of Amazon's tools has, and whether it has credentials.
+package struct BucketProfile: Sendable, Equatable {
+    package let endpoint: String?
+    package let region: String?
+    package let hasCredentials: Bool
+
+    /// - Parameter environment: The value of an environment variable. It may say where the files are.
+    package init(_ name: String, _ environment: (String) -> String?) {
+        let files = [
+            CredentialsLocation.credentialsFile(environment), CredentialsLocation.configurationFile(environment),
+        ]
+        let sections = files.map { file in
+            file.flatMap(CredentialsFile.text).map { CredentialsFile.section(name, of: $0) } ?? [:]
+        }
+        func value(_ key: String) -> String? { sections[1][key] ?? sections[0][key] }
+        (endpoint, region) = (value("endpoint_url"), value("region"))
+        hasCredentials = sections[0]["aws_access_key_id"] != nil && sections[0]["aws_secret_access_key"] != nil
+    }
+}
+
+/// The buckets whose objects jobs may download. Each request is signed by the client of its bucket.
+package final class BucketSources: SourceBuckets {
+    private struct State {
+        var clients: [BucketClient] = []
+        /// nil until a bucket is needed: a command that reads none needs no engine.
+        var engine: TransferEngine?
+        /// The credentials by profile; "" for those of this process.
+        var chains: [String: CredentialsChain] = [:]
+    }
+
+    private let state = Mutex(State())
+    /// The address of a bucket that is none of the sources; nil if only these may be read.
+    private let other: (@Sendable (String) -> BucketAddress?)?
+    private let options: ObjectStore.Options
+    private let environment: @Sendable (String) -> String?
+
+    /// - Parameters:
+    ///   - other: The address of any other bucket. Without it a request for another bucket fails.
+    ///   - environment: The value of an environment variable. It may say where credentials are.
+    package init(
+        _ sources: [BucketSource], options: ObjectStore.Options,
+        other: (@Sendable (String) -> BucketAddress?)? = nil,
+        environment: @escaping @Sendable (String) -> String? = { name in getenv(name).map { String(cString: $0) } }
+    ) {
+        (self.other, self.options, self.environment) = (other, options, environment)
+        for source in sources { _ = add(source) }
+    }
+
+    /// Returns the client of a source, which is made if there is none yet.
+    private func add(_ source: BucketSource) -> BucketClient {
+        state.withLock { state in
+            if let known = state.clients.first(where: { $0.address == source.address }) { return known }
+            if state.engine == nil {
+                // The operator chose the endpoints, so every address is allowed, as for a store.
+                var configuration = TransferEngine.Configuration()
+                configuration.policy = .unrestricted
+                configuration.certificateAuthorities = options.certificateAuthorities
+                state.engine = TransferEngine(configuration: configuration)
+            }
+            let name = source.profile ?? ""
+            let chain = state.chains[name] ?? Self.chain(of: source.profile, state.engine!, environment)
+            state.chains[name] = chain
+            let client = BucketClient(
+                source.address, engine: state.engine!, credentials: chain, notify: options.notify)
+            state.clients.append(client)
+            return client
+        }
+    }
+
+    private static func chain(
+        of profile: String?, _ engine: TransferEngine, _ environment: (String) -> String?
+    ) -> CredentialsChain {
+        guard let profile else {
+            return CredentialsChain(
+                engine: engine,
+                locations: CredentialsLocation.all(environment, isThere: { access($0, R_OK) == 0 }))
+        }
+        let file = CredentialsLocation.credentialsFile(environment) ?? ""
+        return CredentialsChain(engine: engine, locations: [.file(path: file, profile: profile)])
+    }
+
+    package func start(_ request: HTTPRequest, for url: WebURL) async throws(TransferError) -> Transfer {
+        let client: BucketClient
+        do throws(Failure) { client = try self.client(for: url) } catch { throw .failed(error) }
+        var request = request
+        // S3 has no If-Range. If-Match is stricter: another version is refused instead of being sent from its start.
+        var etag: String?
+        if let index = request.headers.firstIndex(where: { $0.name == "If-Range" }) {
+            let validator = request.headers.remove(at: index).value
+            if validator.hasPrefix("\"") { etag = StoreResponse.unquoted(validator) }
+        }
+        return try await client.open(url.key, version: url.version, like: request, ifMatch: etag) { error, headers in
+            Self.failure(error, headers, url.bucket)
+        }
+    }
+
+    private func client(for url: WebURL) throws(Failure) -> BucketClient {
+        let (bucket, key) = (url.bucket, url.key)
+        guard !key.pathParts.contains(where: { $0 == "." || $0 == ".." }) else {
+            // Some servers would read another key, perhaps one beneath another prefix.
+            throw Failure(.badJob, "the key of an object may not have the part . or .., as in \(key)", isFinal: true)
+        }
+        let own = state.withLock { $0.clients }.filter { $0.address.bucket == bucket }
+        // By bytes: to Swift two keys are equal that a server tells apart.
+        let found = own.filter { key.utf8.starts(with: $0.address.key("").utf8) }
+        // The longest prefix is the most specific source.
+        if let client = found.max(by: { $0.address.prefix.utf8.count < $1.address.prefix.utf8.count }) { return client }
+        guard let other = other?(BucketAddress.scheme + bucket) else {
+            let place = own.isEmpty ? bucket : "\(bucket)/\(key)"
+            throw Failure(
+                .addressForbidden,
+                "this worker may not read s3://\(place): the operator allows it with --source s3://\(bucket)=PROFILE",
+                isFinal: true)
+        }
+        return add(BucketSource(other, profile: nil))
+    }
+
+    /// A failure for the job. The server's own message is left out, because it may name the user and the key.
+    private static func failure(_ error: StoreError, _ headers: HeaderFields, _ bucket: String) -> Failure {
+        guard error.status != 0 else {
+            return Failure(.connect, "the bucket \(bucket) does not respond: \(error.code)")
+        }
+        let advice =
+            switch error.kind {
+            case .noSuchBucket: "there is no bucket \(bucket): check --source and the endpoint"
+            case .noSuchObject:
+                "the bucket \(bucket) has no such object: check the key, and the version if the URL has one"
+            case .denied, .expired:
+                "the bucket \(bucket) refuses access: check the credentials of --source s3://\(bucket) and what they allow"
+            case .region: "the bucket \(bucket) is in another region: set the region of its profile"
+            case .throttled: "the bucket \(bucket) limits the number of requests"
+            default: "the bucket \(bucket) does not send the object"
+            }
+        let now = headers["date"].flatMap(HTTPDate.parse) ?? UnixTime.seconds
+        return Failure(
+            .http(error.status), "\(advice) (HTTP \(error.status), \(error.code))",
+            retryAfter: headers["retry-after"].flatMap { Int64($0) ?? HTTPDate.parse($0).map { $0 - now } }
+                .map { .seconds(max(0, min($0, 86_400))) })
+    }
+}

@@ -1,0 +1,141 @@
+import Foundation
+import HaulContract
+import HaulHTTP
+import HaulTestSupport
+import Testing
+
+@testable import HaulObjectStore
+
+/// The requests for objects that jobs download.
+@Suite struct ObjectRequestTests {
+    private static let bytes = FileBytes(seed: 3, count: 100_000)
+    private let directory = TemporaryDirectory()
+
+    private func sources(
+        _ origin: OriginServer, key: String, token: String? = nil
+    ) throws -> BucketSources {
+        try write(key, token)
+        let file = directory.file("credentials")
+        return BucketSources(
+            [BucketSource(try BucketAddress("s3://films", endpoint: origin.url("")), profile: "p")],
+            options: ObjectStore.Options(),
+            environment: { $0 == "AWS_SHARED_CREDENTIALS_FILE" ? file : nil })
+    }
+
+    private func write(_ key: String, _ token: String? = nil) throws {
+        let text = """
+            [p]
+            aws_access_key_id = \(key)
+            aws_secret_access_key = secret
+            \(token.map { "aws_session_token = \($0)" } ?? "")
+            """
+        try Data(text.utf8).write(to: URL(fileURLWithPath: directory.file("credentials")))
+    }
+
+    private static func error(_ status: Int, _ code: String) -> OriginReply {
+        OriginReply(status, body: Array("<Error><Code>\(code)</Code><Message>m SECRETKEY</Message></Error>".utf8))
+    }
+
+    private func part(_ sources: BucketSources, etag: String = "\"v1\"") async throws -> (ResponseHead, [UInt8]) {
+        var request = HTTPRequest(url: "")
+        request.headers = [HeaderField("Range", "bytes=1000-1999"), HeaderField("If-Range", etag)]
+        let transfer = try await sources.start(request, for: try #require(WebURL.object("s3://films/a%20b")))
+        return (transfer.head, try await transfer.collect(limit: 100_000))
+    }
+
+    @Test(
+        "credentials that have expired or were replaced are read again, and the request succeeds",
+        arguments: [(400, "ExpiredToken"), (403, "InvalidAccessKeyId"), (403, "SignatureDoesNotMatch")])
+    func renewed(_ status: Int, _ code: String) async throws {
+        let isExpired = Shared(false)
+        let origin = try OriginServer { request in
+            let isOld = request.headers["authorization"]?.contains("Credential=OLD/") == true
+            if isOld, isExpired.value { return Self.error(status, code) }
+            return OriginReply.file(Self.bytes, to: request)
+        }
+        let sources = try sources(origin, key: "OLD", token: "t")
+        #expect(try await part(sources).1 == Self.bytes.bytes(1000..<2000))
+        isExpired.value = true
+        try write("NEW")
+        #expect(try await part(sources).1 == Self.bytes.bytes(1000..<2000))
+        #expect(origin.requests.count == 3)
+        #expect(origin.requests.allSatisfy { $0.path == "/films/a%20b" && $0.headers["if-range"] == nil })
+    }
+
+    @Test("credentials that stay refused fail the request after they were read again, without the server's message")
+    func refused() async throws {
+        let origin = try OriginServer { _ in Self.error(403, "InvalidAccessKeyId") }
+        let sources = try sources(origin, key: "OLD")
+        do {
+            _ = try await part(sources)
+            Issue.record("no failure")
+        } catch TransferError.failed(let failure) {
+            #expect(failure.code == .http(403) && failure.message.contains("InvalidAccessKeyId"))
+            #expect(!failure.message.contains("SECRETKEY") && !failure.message.contains("OLD"))
+        }
+        #expect(origin.requests.count == 1)
+    }
+
+    @Test("an object that has another ETag is requested again without the condition, to see which one")
+    func changed() async throws {
+        let origin = try OriginServer { request in
+            if let condition = request.headers["if-match"], condition != "\"v2\"" {
+                return Self.error(412, "PreconditionFailed")
+            }
+            return OriginReply.file(Self.bytes, etag: "\"v2\"", to: request)
+        }
+        let sources = try sources(origin, key: "KEY")
+        let (head, _) = try await part(sources)
+        #expect(head.status == 206 && head.headers["etag"] == "\"v2\"")
+        #expect(origin.requests.map { $0.headers["if-match"] } == ["\"v1\"", nil])
+    }
+
+    @Test("a server that compares ETags without quotes gets them so from the second request on")
+    func bare() async throws {
+        let origin = try OriginServer { request in
+            if let condition = request.headers["if-match"], condition != "v1" {
+                return Self.error(412, "PreconditionFailed")
+            }
+            return OriginReply.file(Self.bytes, to: request)
+        }
+        let sources = try sources(origin, key: "KEY")
+        for _ in 0..<3 { #expect(try await part(sources).0.status == 206) }
+        #expect(origin.requests.map { $0.headers["if-match"] } == ["\"v1\"", nil, "v1", "v1"])
+    }
+
+    @Test("the source with the longest prefix of the key is used, each with its own endpoint") func prefixes()
+        async throws
+    {
+        let origins = try ["one", "two"].map { text in
+            try OriginServer { _ in OriginReply(body: Array(text.utf8)) }
+        }
+        let sources = BucketSources(
+            [
+                BucketSource(try BucketAddress("s3://films", endpoint: origins[0].url("")), profile: nil),
+                BucketSource(try BucketAddress("s3://films/a/b", endpoint: origins[1].url("")), profile: nil),
+                BucketSource(try BucketAddress("s3://films/pr\u{e9}", endpoint: origins[1].url("")), profile: nil),
+            ], options: ObjectStore.Options(),
+            environment: { ["AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"][$0] })
+        for (key, text) in [
+            ("a/b/c", "two"), ("a/bc", "one"), ("a/b", "one"), ("c", "one"), ("pr%C3%A9/a", "two"),
+            ("pre%CC%81/a", "one"),
+        ] {
+            let url = try #require(WebURL.object("s3://films/\(key)"))
+            let transfer = try await sources.start(HTTPRequest(url: ""), for: url)
+            #expect(try await transfer.collect(limit: 10) == Array(text.utf8), "\(key)")
+        }
+    }
+
+    @Test("a profile's endpoint and region are read from either of Amazon's files") func profile() throws {
+        try write("KEY")
+        let config = "[profile p]\nendpoint_url = http://127.0.0.1:9000\nregion = eu-west-1\n[profile q]\nregion = x"
+        try Data(config.utf8).write(to: URL(fileURLWithPath: directory.file("config")))
+        let variables = [
+            "AWS_SHARED_CREDENTIALS_FILE": directory.file("credentials"), "AWS_CONFIG_FILE": directory.file("config"),
+        ]
+        let profile = BucketProfile("p") { variables[$0] }
+        #expect(profile.endpoint == "http://127.0.0.1:9000" && profile.region == "eu-west-1" && profile.hasCredentials)
+        #expect(BucketProfile("q") { variables[$0] }.hasCredentials == false)
+        #expect(BucketProfile("p") { _ in nil }.hasCredentials == false)
+    }
+}
