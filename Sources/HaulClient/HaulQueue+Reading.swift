@@ -80,7 +80,7 @@ extension HaulQueue {
     /// The ids of the jobs that have this URL, whole and with its query, as their URL or as a mirror. Sorted. A job is
     /// found until it is removed; records mask queries, so the queue keeps a digest of each URL.
     public func ids(withURL url: String) async throws(HaulError) -> [String] {
-        try await mappingErrors { () throws(RedisError) in try await queue.ids(ofURLs: [url]) }[url] ?? []
+        try await mappingErrors { () throws(RedisError) in try await queue.jobs(ofURLs: [url]) }.ids[url] ?? []
     }
 
     /// The digest by which a URL is found.

@@ -122,8 +122,8 @@ extension QueueReaderCache {
     private func jobs(
         _ filter: JobFilter, in state: JobState?, searchesWaiting: Bool = true
     ) async throws -> [(job: ListedJob, state: JobState)] {
-        let found = try await queue.ids(ofURLs: [filter.url], searchesWaiting: searchesWaiting)
-        let ids = found[filter.url] ?? []
+        let found = try await queue.jobs(ofURLs: [filter.url], searchesWaiting: searchesWaiting)
+        let ids = found.ids[filter.url] ?? []
         let known = try await queue.fields(["state", "finished", "updated"], of: ids)
         let unclaimed = zip(ids, known).filter { $1["state"] == nil }.map(\.0)
         let waiting =
@@ -136,7 +136,8 @@ extension QueueReaderCache {
         for ((id, fields), values) in zip(zip(ids, known), values) {
             let its = fields["state"].map { JobState(rawValue: $0) } ?? .queued
             let timestamp = (fields["finished"] ?? fields["updated"]).flatMap { Int64($0) }
-            let job = waiting[id] ?? ListedJob(id: id, timestamp: timestamp)
+            let waiting = its == .queued ? found.waiting[id] : nil
+            let job = waiting ?? ListedJob(id: id, timestamp: timestamp)
             guard let its, state ?? its == its, matcher.matches(job, values) else { continue }
             jobs.append((job, its))
         }

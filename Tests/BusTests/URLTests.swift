@@ -9,7 +9,7 @@ import Testing
     private static let url = "https://user:pass@files.example/a.bin?token=planted&n=1"
 
     private func ids(_ f: QueueFixture, _ url: String = Self.url) async throws -> [String] {
-        try await f.queue.ids(ofURLs: [url])[url] ?? []
+        try await f.queue.jobs(ofURLs: [url]).ids[url] ?? []
     }
 
     @Test("a job is found by its whole URL from its push to its removal, with and without an id and a path")

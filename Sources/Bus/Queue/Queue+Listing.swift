@@ -16,7 +16,7 @@ package struct ListedJob: Sendable, Hashable {
     package var group: String?
     /// What a queued job waits for besides its turn, for people; nil for others.
     package var waitsFor: String?
-    /// Those of the wanted URLs that a queued job's element has: `Queue.ids(ofURLs:)`.
+    /// Those of the wanted URLs that a queued job's element has: `Queue.jobs(ofURLs:)`.
     var urls: Set<String> = []
 
     package init(

@@ -3,29 +3,39 @@ package import HaulRedis
 
 // Finds jobs by their URLs: Lua/urls.lua.
 
+/// The jobs that have certain URLs.
+package struct JobsByURL: Sendable {
+    /// For each URL the ids of its jobs, sorted.
+    package fileprivate(set) var ids: [String: [String]] = [:]
+    /// Those that wait in the queue, by id, so that nobody has to search the queue for them again.
+    package fileprivate(set) var waiting: [String: ListedJob] = [:]
+
+    package init() {}
+}
+
 extension Queue {
     /// The digest by which a URL is found, and the id of a download that has only this URL.
     package static func digest(ofURL url: String) -> String { String(SHA1.hex(url + "\n").prefix(16)) }
 
-    /// The ids of the jobs that have one of these URLs, whole and with its query, as their URL or as a mirror. Claimed
-    /// jobs come from the index of URLs, and others from a search through the waiting elements.
+    /// The jobs that have one of these URLs, whole and with its query, as their URL or as a mirror. Claimed jobs come
+    /// from the index of URLs, and others from a search through the waiting elements.
     ///
     /// - Parameter searchesWaiting: False to leave out jobs that no worker has claimed yet.
-    /// - Returns: For each URL its ids, sorted.
-    package func ids(
+    package func jobs(
         ofURLs urls: Set<String>, searchesWaiting: Bool = true
-    ) async throws(RedisError) -> [String: [String]] {
-        var found: [String: Set<String>] = [:]
-        for url in urls { found[url] = try await claimed(url) }
+    ) async throws(RedisError) -> JobsByURL {
+        var ids: [String: Set<String>] = [:]
+        var found = JobsByURL()
+        for url in urls { ids[url] = try await claimed(url) }
         if searchesWaiting {
-            do throws(RedisError) {
-                for (url, ids) in try await waiting(ofURLs: urls) { found[url, default: []].formUnion(ids) }
-            } catch {
+            do throws(RedisError) { found.waiting = try await waiting(ofURLs: urls) } catch {
                 // A user who may not read elements finds claimed jobs only.
                 guard error.code == .noPermission else { throw error }
             }
         }
-        return found.mapValues { $0.sorted() }
+        for (id, job) in found.waiting { for url in job.urls { ids[url, default: []].insert(id) } }
+        found.ids = ids.mapValues { $0.sorted() }
+        return found
     }
 
     private func claimed(_ url: String) async throws(RedisError) -> Set<String> {
@@ -50,36 +60,34 @@ extension Queue {
             }.map(\.0))
     }
 
-    /// The ids of jobs whose waiting elements have one of the URLs, by URL. Searches the bytes of all elements, and
-    /// reads only those that may match.
-    private func waiting(ofURLs urls: Set<String>) async throws(RedisError) -> [String: Set<String>] {
+    /// The jobs whose waiting elements have one of the URLs, by id. Searches the bytes of all elements, and reads only
+    /// those that may match.
+    private func waiting(ofURLs urls: Set<String>) async throws(RedisError) -> [String: ListedJob] {
         let lists = try await waitingLists()
         let needles = urls.map { Needle($0) }
         @Sendable func isPossible(_ element: [UInt8]) -> Bool {
             element.contains(UInt8(ascii: "\\")) || needles.contains { $0.isIn(element) }
         }
-        var found: [String: Set<String>] = [:]
+        var found: [String: ListedJob] = [:]
         var (start, limit) = (0, Self.minPageOfElements)
         while !Task.isCancelled, start < lists.count {
             let page = try await page(in: lists, from: start, limit: limit) { elements in
                 elements.enumerated().compactMap { position, element in
-                    guard isPossible(element.bytes), let json = try? JSON(element.bytes), let job = try? Element(json)
+                    guard isPossible(element.bytes), let json = try? JSON(element.bytes), (try? Element(json)) != nil
                     else { return nil }
                     let its = [json["url"]?.string] + (json["urls"]?.array ?? []).map(\.string)
-                    let meant = Set(its.compactMap(\.self)).intersection(urls)
-                    return meant.isEmpty ? nil : (position, ListedJob(id: job.id, urls: meant))
+                    var job = Self.listed(element)
+                    job.urls = Set(its.compactMap(\.self)).intersection(urls)
+                    return job.urls.isEmpty ? nil : (position, job)
                 }
             }
-            for (_, job) in page.jobs { for url in job.urls { found[url, default: []].insert(job.id) } }
+            for (_, var job) in page.jobs {
+                // Two elements of a job may have different URLs.
+                job.urls.formUnion(found[job.id]?.urls ?? [])
+                found[job.id] = job
+            }
             (start, limit) = (start + page.read, page.next)
         }
         return found
-    }
-}
-
-extension ListedJob {
-    fileprivate init(id: String, urls: Set<String>) {
-        self.init(id: id)
-        self.urls = urls
     }
 }

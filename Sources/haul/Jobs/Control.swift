@@ -26,8 +26,9 @@ struct Selection: ParsableArguments {
         let queue = try await common.connect()
         if filter.isBatchOnly, let batch = filter.batch { return try await request(command, ofBatch: batch, queue) }
         if jobs.isEmpty { return try await requestAll(command, queue) }
-        let (ids, unknownURLs) = try await JobArguments.ids(jobs, in: queue)
-        let known = try await KnownJobs.find(ids, in: queue)
+        let named = try await JobArguments.find(jobs, in: queue)
+        let (ids, unknownURLs) = (named.ids, named.unknownURLs)
+        let known = try await KnownJobs.find(ids, in: queue, waiting: named.waiting)
         let unknown = ids.filter { known.states[$0] == nil }
         let asked = ids.filter { id in waitFor || known.states[id].map { command.states.contains($0) } ?? false }
         if !asked.isEmpty { try await apply(command, to: asked, of: queue) }

@@ -7,10 +7,15 @@ import HaulTerminal
 struct KnownJobs {
     var states: [String: JobState] = [:]
 
-    static func find(_ ids: [String], in queue: Queue) async throws -> KnownJobs {
+    /// - Parameter waiting: Jobs that are known to wait in the queue, by id.
+    static func find(
+        _ ids: [String], in queue: Queue, waiting: [String: ListedJob] = [:]
+    ) async throws -> KnownJobs {
         var known = KnownJobs()
         let fields = try await queue.fields(["state"], of: ids)
-        for (id, fields) in zip(ids, fields) { known.states[id] = fields["state"].flatMap(JobState.init) }
+        for (id, fields) in zip(ids, fields) {
+            known.states[id] = fields["state"].flatMap(JobState.init) ?? (waiting[id] == nil ? nil : .queued)
+        }
         let missing = Set(ids.filter { known.states[$0] == nil })
         guard !missing.isEmpty else { return known }
         do throws(RedisError) {

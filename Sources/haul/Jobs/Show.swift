@@ -22,25 +22,31 @@ struct Show: AsyncParsableCommand {
 
     func run() async throws {
         let queue = try await common.connect()
-        var (ids, unknown) = try await JobArguments.ids(jobs, in: queue)
+        let named = try await JobArguments.find(jobs, in: queue)
+        var (ids, unknown) = (named.ids, named.unknownURLs)
         if !filter.isEmpty {
             ids = try await filter.ids(in: filter.states(else: JobState.allCases), of: queue)
             if ids.isEmpty { throw ExitStatus.printing(.jobFailed, "the queue \(queue.name) has no such job") }
         }
-        let urls = unknown
         for (index, id) in ids.enumerated() {
             if index > 0, !common.json { Terminal.line("") }
-            if !(try await show(id, of: queue)) { unknown.append(id) }
+            if !(try await show(id, of: queue, named.waiting[id])) { unknown.append(id) }
         }
         guard !unknown.isEmpty else { return }
         throw KnownJobs.reportUnknown(
-            unknown, in: queue, urls.isEmpty ? "haul list shows the known jobs" : "a URL must be whole, with its query")
+            unknown, in: queue,
+            named.unknownURLs.isEmpty ? "haul list shows the known jobs" : "a URL must be whole, with its query")
     }
 
     /// Returns whether the job is known.
-    private func show(_ id: String, of queue: Queue) async throws -> Bool {
+    ///
+    /// - Parameter waiting: The job as it waits in the queue, if that is known.
+    private func show(_ id: String, of queue: Queue, _ waiting: ListedJob?) async throws -> Bool {
         guard let record = try await queue.job(id) else {
-            return try await showWaiting(id, in: queue)
+            let searched = waiting == nil ? try? await queue.waiting(for: id) : nil
+            guard let job = waiting ?? searched else { return false }
+            showWaiting(job)
+            return true
         }
         if common.json {
             Terminal.line(record.json())
@@ -62,18 +68,13 @@ struct Show: AsyncParsableCommand {
         return (try? await queue.waiting(for: [record.id], in: lists.deferred))?[record.id]?.waitsFor
     }
 
-    /// A job that no worker has claimed has no hash. Its element is shown. Returns whether there is one.
-    private func showWaiting(_ id: String, in queue: Queue) async throws -> Bool {
-        guard let job = try? await queue.waiting(for: id) else { return false }
-        if common.json {
-            Terminal.line(JobRecord(job: job, state: .queued, fields: [:]).json())
-            return true
-        }
-        Terminal.line(id)
+    /// A job that no worker has claimed has no hash. Its element is shown.
+    private func showWaiting(_ job: ListedJob) {
+        if common.json { return Terminal.line(JobRecord(job: job, state: .queued, fields: [:]).json()) }
+        Terminal.line(job.id)
         let state = job.waitsFor.map { "queued, waits for \($0)" } ?? "queued; no worker has seen it yet"
         Terminal.line("  state  \(state)".printable)
         if let url = job.maskedURL { Terminal.line("  url    \(url)".printable) }
         if let group = job.group { Terminal.line("  group  \(group)".printable) }
-        return true
     }
 }

@@ -101,19 +101,25 @@ enum JobArguments {
             "\"\(bad)\" is not a valid job id: use 1 to 128 of the characters A-Z a-z 0-9 . _ : -, or give a whole URL")
     }
 
-    /// The ids that are named. A URL names all jobs that have it; one that no job has is in `unknown`, as it may be
-    /// shown.
-    static func ids(_ arguments: [String], in queue: Queue) async throws -> (ids: [String], unknown: [String]) {
+    struct Named {
+        var ids: [String] = []
+        /// URLs that no job has, as they may be shown.
+        var unknownURLs: [String] = []
+        /// The jobs of URLs that wait in the queue, by id.
+        var waiting: [String: ListedJob] = [:]
+    }
+
+    /// The jobs that are named. A URL names all jobs that have it.
+    static func find(_ arguments: [String], in queue: Queue) async throws -> Named {
         let urls = Set(arguments.filter(isURL))
-        let found =
-            urls.isEmpty
-            ? [:] : try await queue.ids(ofURLs: urls)
-        var (ids, unknown, known): ([String], [String], Set<String>) = ([], [], [])
+        let found = urls.isEmpty ? JobsByURL() : try await queue.jobs(ofURLs: urls)
+        var named = Named(waiting: found.waiting)
+        var known: Set<String> = []
         for argument in arguments {
-            let named = isURL(argument) ? found[argument] ?? [] : [argument]
-            if named.isEmpty { unknown.append(MaskedURL.keepingQuery(argument)) }
-            for id in named where known.insert(id).inserted { ids.append(id) }
+            let ids = isURL(argument) ? found.ids[argument] ?? [] : [argument]
+            if ids.isEmpty { named.unknownURLs.append(MaskedURL.keepingQuery(argument)) }
+            for id in ids where known.insert(id).inserted { named.ids.append(id) }
         }
-        return (ids, unknown)
+        return named
     }
 }

@@ -27,7 +27,8 @@ struct Watch: AsyncParsableCommand {
 
     func run() async throws {
         let queue = try await common.connect()
-        var (ids, unknown) = try await JobArguments.ids(jobs, in: queue)
+        let named = try await JobArguments.find(jobs, in: queue)
+        var (ids, unknown) = (named.ids, named.unknownURLs)
         if !unknown.isEmpty { throw KnownJobs.reportUnknown(unknown, in: queue, "a URL must be whole, with its query") }
         if !filter.isEmpty {
             let states = try filter.states(else: [.running, .queued, .scheduled, .paused])
@@ -36,7 +37,7 @@ struct Watch: AsyncParsableCommand {
                 throw ExitStatus.printing(.jobFailed, "the queue \(queue.name) has no such job to watch")
             }
         } else if !waitFor {
-            let known = try await KnownJobs.find(ids, in: queue)
+            let known = try await KnownJobs.find(ids, in: queue, waiting: named.waiting)
             unknown = ids.filter { known.states[$0] == nil }
             if !unknown.isEmpty { throw KnownJobs.reportUnknown(unknown, in: queue, "--wait-for waits for it") }
         }
