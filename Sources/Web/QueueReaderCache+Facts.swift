@@ -152,7 +152,7 @@ extension QueueReaderCache {
     }
 
     /// The hosts that have running, waiting or recently failed jobs, and those with limits. The busiest come first.
-    func hosts() async throws -> String {
+    package func hosts() async throws -> String {
         let now = try await queue.timestamp()
         let running = Dictionary(grouping: try await runningFacts().values, by: \.host)
         let failed = Dictionary(grouping: try await listedFacts(in: .failed)) { $0.value.host }
@@ -163,9 +163,7 @@ extension QueueReaderCache {
         }
         let sampled = sample.values.reduce(0) { $0 + $1.count }
         let notDeferred = max(0, lists.count - deferred.values.reduce(0, +))
-        let limits = try await queue.configuration().limits.filter {
-            HostLimit.group($0.key) == nil && HostLimit.accepts($0.value)
-        }
+        let limits = try await hostLimits()
         var names = Set(running.keys).union(deferred.keys).union(limits.keys).union(sample.keys)
         for (host, jobs) in failed where jobs.contains(where: { ($0.key.timestamp ?? 0) > now - 3_600_000 }) {
             names.insert(host)
@@ -205,6 +203,18 @@ extension QueueReaderCache {
         var json = JSONObject()
         json.set("queue", queue.name.text)
         json.set("running", stats.counts[.running] ?? 0)
+    /// The limits of hosts. Empty if the Redis user may not read the queue's configuration, which may hold secrets.
+    private func hostLimits() async throws(RedisError) -> [String: String] {
+        do throws(RedisError) {
+            return try await queue.configuration().limits.filter {
+                HostLimit.group($0.key) == nil && HostLimit.accepts($0.value)
+            }
+        } catch {
+            guard error.code == .noPermission else { throw error }
+            return [:]
+        }
+    }
+
         json.set("queued", stats.counts[.queued] ?? 0)
         json.set("failed", stats.counts[.failed] ?? 0)
         json.set("paused", stats.isPaused)

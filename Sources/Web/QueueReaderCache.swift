@@ -1,9 +1,9 @@
-import HaulBus
+package import HaulBus
 import HaulContract
 import HaulRedis
 
-/// Reads one queue for the API. It caches what stays valid between two reads.
-actor QueueReaderCache {
+/// Reads one queue for the API, and for commands that tell the same. It caches what stays valid between two reads.
+package actor QueueReaderCache {
     nonisolated let queue: Queue
 
     /// The ids of running jobs, and those of ended members of batches, with the time of their reading.
@@ -23,11 +23,11 @@ actor QueueReaderCache {
     /// The history of past hours, by their number since 1970.
     private var hours: [Int64: [HistoryMinute]] = [:]
 
-    init(_ queue: Queue) { self.queue = queue }
+    package init(_ queue: Queue) { self.queue = queue }
 
     // MARK: Overview
 
-    func overview() async throws -> String {
+    package func overview() async throws -> String {
         let now = try await queue.timestamp()
         let stats = try await queue.stats()
         var json = JSONObject()
@@ -132,7 +132,7 @@ actor QueueReaderCache {
 
     // MARK: Workers, rejected elements
 
-    func workers() async throws -> String {
+    package func workers() async throws -> String {
         let now = try await queue.timestamp()
         let running = Dictionary(grouping: try await runningFacts().values) { $0.worker ?? "" }
         let workers = try await queue.workers().map { name, fields in

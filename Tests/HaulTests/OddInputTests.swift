@@ -32,7 +32,10 @@ import Testing
         let url = "http://h/"
         let digits = String(repeating: "0", count: 64)
         for (arguments, words) in [
-            (["list", "--by", "foo"], "--by must be error, host, worker, state, kind, batch or group, not \"foo\""),
+            (
+                ["list", "--by", "foo"],
+                "--by must be error, host, worker, state, kind, batch, group or waiting, not \"foo\""
+            ),
             (["list", "--sort", "foo"], "not \"foo\"; see haul list --help"),
             (["get", url, "--if-exists", "foo"], "--if-exists must be reuse, overwrite, rename, fail or skip, not"),
             (["worker", "--durability", "foo"], "--durability must be disk or process, not \"foo\""),

@@ -1,10 +1,13 @@
 import ArgumentParser
+import HaulBus
 import HaulContract
 import HaulTerminal
 
 /// Counts jobs by a property.
 struct JobGroups {
-    enum Key: String, CaseIterable, ExpressibleByArgument { case error, host, worker, state, kind, batch, group }
+    enum Key: String, CaseIterable, ExpressibleByArgument {
+        case error, host, worker, state, kind, batch, group, waiting
+    }
 
     struct Group {
         var count = 0
@@ -25,6 +28,7 @@ struct JobGroups {
         case .state: add(row, to: row.state.rawValue)
         case .kind: add(row, to: row.kind)
         case .group: add(row, to: row.group)
+        case .waiting: add(row, to: row.waiting)
         // A job may be in several batches.
         case .batch:
             let names = row.batch.split(separator: " ")

@@ -23,7 +23,7 @@ struct List: AsyncParsableCommand {
     var after: String?
     @Option(
         help:
-            "Count jobs by error, host, worker, state, kind, batch or group; only failed jobs, unless --state is given."
+            "Count jobs by error, host, worker, state, kind, batch, group or what they wait for; only failed jobs, unless --state is given."
     )
     var by: JobGroups.Key?
     @Flag(help: "With --state rejected: print the elements as they were pushed, with their secrets.") var all = false
@@ -101,7 +101,11 @@ struct List: AsyncParsableCommand {
         if common.json {
             for line in groups.json { Terminal.line(line) }
         } else if groups.groups.isEmpty {
-            Terminal.printError("haul: no such job in the queue \(lister.queue.name)")
+            // Without --state the user may think of jobs that wait.
+            let hint =
+                filter.state.isEmpty
+                ? ": --by counts only failed jobs, unless another state is given, like --state queued" : ""
+            Terminal.printError("haul: no such job in the queue \(lister.queue.name)\(hint)")
         } else {
             for line in groups.lines(now: now, width: Terminal.width) { Terminal.line(line) }
         }

@@ -9,7 +9,20 @@ struct Stats: AsyncParsableCommand {
     private static let maxHosts = 5
 
     @Flag(help: "Count what happened to jobs in the last two days.") var history = false
+    @Flag(
+        help:
+            "List hosts with jobs, limits or recent failures, the busiest first."
+    )
+    var hosts = false
+    @Flag(help: "Say how long jobs have run and waited, from a sample.")
+    var ages = false
     @OptionGroup var common: CommonOptions
+
+    func validate() throws {
+        guard [history, hosts, ages].count(where: { $0 }) <= 1 else {
+            throw ValidationError("Give only one of --history, --hosts and --ages")
+        }
+    }
 
     /// The message for a queue that no worker serves.
     static func unserved(_ queue: Queue) -> String {
@@ -19,6 +32,8 @@ struct Stats: AsyncParsableCommand {
     func run() async throws {
         let queue = try await common.connect()
         if history { return try await StatsHistory.print(queue, json: common.json) }
+        if hosts { return try await StatsFacts.printHosts(queue, json: common.json) }
+        if ages { return try await StatsFacts.printAges(queue, json: common.json) }
         let stats = try await queue.stats()
         let workers = stats.workers
         let counts = JobState.allCases.map { ($0.rawValue, stats.counts[$0] ?? 0) } + [("rejected", stats.rejected)]

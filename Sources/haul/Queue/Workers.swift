@@ -2,6 +2,7 @@ import ArgumentParser
 import HaulBus
 import HaulContract
 import HaulTerminal
+import HaulWeb
 
 struct Workers: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -16,12 +17,16 @@ struct Workers: AsyncParsableCommand {
     func run() async throws {
         let queue = try await common.connect()
         let workers = try await queue.workers()
+        let speeds = try await speeds(in: queue)
         let now = try await queue.time()
-        let rows = workers.map { WorkerRow(name: $0.name, fields: $0.fields, now: now) }.sorted(by: WorkerRow.precedes)
+        let rows = workers.map { WorkerRow(name: $0.name, fields: $0.fields, now: now, speed: speeds[$0.name]) }
+            .sorted(by: WorkerRow.precedes)
         if common.json {
             let fields = Dictionary(workers.map { ($0.name, $0.fields) }) { one, _ in one }
             for row in rows {
-                let members = [("name", JSON.quoted(row.name)), ("lost", String(row.isLost))]
+                let members = [
+                    ("name", JSON.quoted(row.name)), ("lost", String(row.isLost)), ("speed", String(row.speed)),
+                ]
                 Terminal.line(JSON.object(members + JSON.members(fields[row.name] ?? [:], raw: Self.numbers)))
             }
         } else if rows.isEmpty {
@@ -30,6 +35,15 @@ struct Workers: AsyncParsableCommand {
             for line in WorkerRow.lines(rows, now: now, width: Terminal.width) { Terminal.line(line) }
         }
     }
+
+    /// The bytes per second of each worker's running jobs, of which at most 2,000 are read.
+    private func speeds(in queue: Queue) async throws -> [String: Int64] {
+        let workers = try JSON(await QueueReaderCache(queue).workers())["workers"]?.array ?? []
+        let pairs = workers.compactMap { worker in
+            worker["name"]?.string.map { ($0, worker["speed"]?.integer ?? 0) }
+        }
+        return Dictionary(pairs) { one, _ in one }
+    }
 }
 
 /// A worker as a list or a screen shows it.
@@ -37,6 +51,8 @@ struct WorkerRow: Sendable, Equatable {
     let name: String
     var state: WorkerState
     var running = 0
+    /// The bytes per second of its running jobs.
+    var speed: Int64
     /// A number, or "unlimited".
     var slots = ""
     /// Unix ms.
@@ -46,8 +62,9 @@ struct WorkerRow: Sendable, Equatable {
     var version = ""
     var isLost: Bool { state == .lost }
 
-    init(name: String, fields: [String: String], now: Int64) {
+    init(name: String, fields: [String: String], now: Int64, speed: Int64? = nil) {
         self.name = name
+        self.speed = speed ?? 0
         seen = WorkerState.seen(fields)
         running = fields["running"].flatMap { Int($0) } ?? 0
         slots = fields["slots"] ?? ""
@@ -64,12 +81,14 @@ struct WorkerRow: Sendable, Equatable {
         var table = Table([
             .init(title: "NAME", minWidth: 8, rank: 10), .init(title: "STATE", rank: 10),
             .init(title: "RUNNING", isNumber: true, rank: 9), .init(title: "SLOTS", isNumber: true, rank: 8),
+            .init(title: "SPEED", isNumber: true, rank: 7),
             .init(title: "SEEN", isNumber: true, rank: 9), .init(title: "HOST", minWidth: 8, rank: 5),
             .init(title: "PID", isNumber: true, rank: 4), .init(title: "VERSION", rank: 3),
         ])
         for row in rows {
             table.add([
-                row.name, row.state.rawValue, String(row.running), row.slots, Age.text(now - row.seen) + " ago",
+                row.name, row.state.rawValue, String(row.running), row.slots, Units.speed(row.speed),
+                Age.text(now - row.seen) + " ago",
                 row.host,
                 row.process, row.version,
             ])

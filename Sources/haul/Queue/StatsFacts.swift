@@ -1,0 +1,59 @@
+import HaulBus
+import HaulContract
+import HaulTerminal
+import HaulWeb
+
+/// `haul stats --hosts` and `--ages`: what the page tells of a queue, read in the same way. So a call costs Redis the same
+/// however many jobs there are.
+enum StatsFacts {
+    static func printHosts(_ queue: Queue, json: Bool) async throws {
+        let answer = try JSON(await QueueReaderCache(queue).hosts())
+        let now = answer["now"]?.integer ?? 0
+        let hosts = answer["hosts"]?.array ?? []
+        if json {
+            for host in hosts { Terminal.line(host.text) }
+            return
+        }
+        guard !hosts.isEmpty else {
+            return Terminal.printError("haul: no host has jobs, limits or recent failures in the queue \(queue.name)")
+        }
+        var table = Table([
+            .init(title: "HOST", minWidth: 12, rank: 10), .init(title: "RUNNING", isNumber: true, rank: 9),
+            .init(title: "WAITING", isNumber: true, rank: 8), .init(title: "SPEED", isNumber: true, rank: 7),
+            .init(title: "FAILED", isNumber: true, rank: 9), .init(title: "BACK-OFF", rank: 6),
+            .init(title: "LIMITS", minWidth: 8, rank: 5),
+        ])
+        for host in hosts {
+            func number(_ name: String) -> Int64 { host[name]?.integer ?? 0 }
+            // Only of a sample of the queue is it known for which host its elements are.
+            let waiting = "\(number("queued") > 0 ? "~" : "")\(number("queued") + number("deferred"))"
+            let failed = (host["hour"]?.array ?? []).reduce(0) { $0 + ($1.integer ?? 0) }
+            table.add([
+                host["host"]?.string ?? "", String(number("running")), waiting, Units.speed(number("speed")),
+                String(failed), host["backoff_until"]?.integer.map { "for \(Age.text($0 - now))" } ?? "",
+                host["limits"]?.text ?? "",
+            ])
+        }
+        for line in table.lines(width: Terminal.width) { Terminal.line(line) }
+        let rest = (answer["total"]?.integer ?? 0) - Int64(hosts.count)
+        if rest > 0 { Terminal.printError("haul: \(rest) more hosts have jobs, limits or recent failures") }
+    }
+
+    static func printAges(_ queue: Queue, json: Bool) async throws {
+        let answer = try JSON(await QueueReaderCache(queue).overview())
+        let states = [("running", answer["running_ages"]), ("queued", answer["waiting_ages"])]
+        if json {
+            return Terminal.line(JSON.object(states.compactMap { name, ages in ages.map { (name, $0.text) } }))
+        }
+        var table = Table([
+            .init(title: "STATE"), .init(title: "HALF UNDER", isNumber: true),
+            .init(title: "95 OF 100 UNDER", isNumber: true), .init(title: "OLDEST", isNumber: true),
+            .init(title: "OF JOBS", isNumber: true),
+        ])
+        for (name, ages) in states {
+            let times = ["median", "p95", "oldest"].map { ages?[$0]?.integer.map { Age.text($0) } ?? "-" }
+            table.add([name] + times + [String(ages?["of"]?.integer ?? 0)])
+        }
+        for line in table.lines(width: Terminal.width) { Terminal.line(line) }
+    }
+}
