@@ -8,19 +8,23 @@ struct JobFacts: Sendable {
         "speed", "url", "worker", "waiting", "started", "kind", "batch", "group", "received", "total", "error",
         "retryable",
     ]
+    /// Those that change while a job runs. Another `started` means another run, perhaps on another worker.
+    static let changingFields = ["speed", "waiting", "received", "started"]
 
     let host: String
     let worker: String?
     let kind: String
     let batches: [String]
     let group: String?
-    let waiting: String?
+    private(set) var waiting: String?
     let error: String?
     let retryable: Bool?
     let started: Int64?
-    let speed: Int64
+    private(set) var speed: Int64
+    private let total: Int64?
+    private var received: Int64
     /// The bytes that are still to come; nil if the length is unknown.
-    let left: Int64?
+    var left: Int64? { total.map { max(0, $0 - received) } }
 
     init(_ fields: [String: String], _ job: ListedJob? = nil) {
         func number(_ name: String) -> Int64? { fields[name].flatMap { Int64($0) } }
@@ -34,7 +38,17 @@ struct JobFacts: Sendable {
         retryable = fields["retryable"].map { $0 == "1" }
         started = number("started")
         speed = number("speed") ?? 0
-        left = number("total").map { max(0, $0 - (number("received") ?? 0)) }
+        total = number("total")
+        received = number("received") ?? 0
+    }
+
+    /// Takes over `changingFields`. Returns false if all other fields must be read again, too.
+    mutating func update(_ fields: [String: String]) -> Bool {
+        guard total != nil, let started, fields["started"] == String(started) else { return false }
+        waiting = fields["waiting"]
+        speed = fields["speed"].flatMap { Int64($0) } ?? 0
+        received = fields["received"].flatMap { Int64($0) } ?? 0
+        return true
     }
 }
 

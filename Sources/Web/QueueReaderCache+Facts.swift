@@ -39,7 +39,13 @@ extension QueueReaderCache {
         let ids = try await runningIDs()
         if nextFactsIndex >= ids.count { nextFactsIndex = 0 }
         let batch = ids[nextFactsIndex..<min(nextFactsIndex + Self.maxRunning, ids.count)]
-        for (id, fields) in zip(batch, try await queue.fields(JobFacts.fields, of: batch)) {
+        // Redis looks for each field in the whole hash, so only what may have changed is read of known jobs.
+        let known = batch.filter { facts[$0] != nil }
+        for (id, fields) in zip(known, try await queue.fields(JobFacts.changingFields, of: known)) {
+            if facts[id]?.update(fields) != true { facts[id] = nil }
+        }
+        let unknown = batch.filter { facts[$0] == nil }
+        for (id, fields) in zip(unknown, try await queue.fields(JobFacts.fields, of: unknown)) {
             facts[id] = JobFacts(fields)
         }
         nextFactsIndex = batch.endIndex
@@ -197,12 +203,6 @@ extension QueueReaderCache {
         return json.text
     }
 
-    /// A queue's row in the list of all queues.
-    func summary() async throws -> String {
-        let stats = try await queue.stats()
-        var json = JSONObject()
-        json.set("queue", queue.name.text)
-        json.set("running", stats.counts[.running] ?? 0)
     /// The limits of hosts. Empty if the Redis user may not read the queue's configuration, which may hold secrets.
     private func hostLimits() async throws(RedisError) -> [String: String] {
         do throws(RedisError) {
@@ -215,6 +215,12 @@ extension QueueReaderCache {
         }
     }
 
+    /// A queue's row in the list of all queues.
+    func summary() async throws -> String {
+        let stats = try await queue.stats()
+        var json = JSONObject()
+        json.set("queue", queue.name.text)
+        json.set("running", stats.counts[.running] ?? 0)
         json.set("queued", stats.counts[.queued] ?? 0)
         json.set("failed", stats.counts[.failed] ?? 0)
         json.set("paused", stats.isPaused)
