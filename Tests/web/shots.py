@@ -1,6 +1,6 @@
 """Pictures of every screen of `haul web`, with a fleet that is invented in Redis: no worker runs.
 
-  python3 Tests/web/shots.py HAUL DIRECTORY [--widths 390,1440,2560] [--themes light,dark] [--only NAME,…] [--page DIRECTORY]
+  python3 Tests/web/shots.py HAUL DIRECTORY [--widths 360,1280,2560] [--themes light,dark] [--only NAME,…] [--page DIRECTORY]
 
 With --page the page's files come from that directory instead of the binary, so that a change of them needs no build.
 Pictures are for people who look at them. They are not compared, and not kept in git.
@@ -125,13 +125,18 @@ SCREENS = {
     "jobs-failed": ("films/jobs/failed", None), "jobs-list": ("films/jobs/failed?view=list", None), "jobs-filtered": ("films/jobs/running?host=media.example.com", None), "jobs-none": ("films/jobs/running?q=nothing-like-this", None), "job-running": ("films/job/film-0000", None), "job-failed": ("films/job/http_403-1-tiles.example.net", None),
     "push": ("films/push", push_dialog), "settings": ("films/settings", edited), "workers": ("films/workers", None), "batches": ("films/batches", None), "batch": ("films/batches/reels-1968", None), "rejected": ("films/rejected", None), "first-run": ("empty/overview", None), "queues": ("/queues", None),
 }
+# The screens whose looks depend on the number of jobs, of a queue without any and of one with a single job in each state.
+# The queue `films` has 312 that run and 103,019 that wait.
+for queue in ["none", "one"]:
+    for screen in ["overview", "jobs/running", "jobs/queued", "jobs/failed", "jobs/completed", "workers", "batches", "schedules", "rejected", "settings"]:
+        SCREENS[f"{queue}-{screen.replace('/', '-')}"] = (f"{queue}/{screen}", None)
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("haul")
     parser.add_argument("directory", type=pathlib.Path)
-    parser.add_argument("--widths", default="390,1440,2560")
+    parser.add_argument("--widths", default="360,1280,2560")
     parser.add_argument("--themes", default="light,dark")
     parser.add_argument("--only", default="")
     parser.add_argument("--page", type=pathlib.Path)
@@ -141,7 +146,12 @@ def main():
     try:
         invent(bench, "films")
         bench.page = options.page
-        bench.serve_queues(["films", "maps", "empty"])
+        for state in ["running", "failed", "completed"]:
+            bench.invent("one", 1, state)
+        bench.redis("LPUSH", "haul:{one}:jobs", json.dumps({"url": "https://media.example.com/one.bin", "id": "waits"}))
+        # A worker is there, so that no first run is shown.
+        bench.redis("--pipe", text="".join(f"ZADD haul:{{{queue}}}:workers 9999999999999 worker-1\nHSET haul:{{{queue}}}:worker:worker-1 host node-a pid 1 version 0.1.0 slots 4 running 0 state working lease 8000 seen 9999999999999 kinds download\n" for queue in ["none", "one"]))
+        bench.serve_queues(["films", "maps", "empty", "none", "one"])
         bench.browse()
         for width in map(int, options.widths.split(",")):
             bench.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 720})
