@@ -23,7 +23,7 @@ extension API {
         if path == ["live"] { return ["watch", "events"] }
         guard path.first == "queues", path.count > 2 else { return [] }
         switch (path[2], path.count) {
-        case ("jobs", 3): return ["state", "from", "limit"] + JobFilter.names
+        case ("jobs", 3): return ["state", "from", "limit", "sort", "reverse"] + JobFilter.names
         case ("jobs", 4): return ["line"]
         case ("jobs", 5): return path[4] == "wait" ? ["timeout", "since"] : []
         case ("batches", 3): return ["from", "limit"]

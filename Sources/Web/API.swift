@@ -181,7 +181,14 @@ struct API: Sendable {
         if let problem = filter.problem { throw APIError(400, .badRequest, problem) }
         let start = Int(try query.integer("from", in: 0...100_000_000, else: 0))
         let limit = Int(try query.integer("limit", in: 1...500, else: 100))
+        let order = try order(of: query)
+        let isReversed = try query.flag("reverse")
         if !filter.url.isEmpty {
+            // The few jobs of a URL are read one by one, and not from an index.
+            guard order == nil, !isReversed else {
+                throw APIError(
+                    400, .badRequest, "the jobs of a URL are sorted by their ids: give no sort and no reverse")
+            }
             let only = query["state"] == nil ? nil : state
             // A watched list is read once a second: too often for a search through all waiting elements.
             let isSearch = reach.limit == QueueReaderCache.Reach.search.limit
@@ -195,10 +202,27 @@ struct API: Sendable {
         let key = [
             key, state.rawValue, "\(start)", "\(limit)", "\(reach.limit)", filter.text, filter.host, filter.error,
             filter.worker, filter.batch, filter.group, filter.kind, filter.waiting, filter.retryable, "\(filter.older)",
-        ]
-        return Resource(key: key.joined(separator: "\u{0}"), isSearch: !filter.isEmpty, age: .milliseconds(900)) {
-            try await reader.list(state, filter, from: start, limit: limit, reach)
+            order?.rawValue ?? "", "\(isReversed)",
+        ].joined(separator: "\u{0}")
+        if let order, order != .age || state == .running {
+            return Resource(key: key, isSearch: true, age: .milliseconds(1900)) {
+                try await reader.list(state, filter, by: order, isReversed: isReversed, from: start, limit: limit)
+            }
         }
+        // The indexes of Redis have the order of ages, most of them with the newest job first.
+        let isBackwards = (order == .age && [.paused, .completed, .failed, .cancelled].contains(state)) != isReversed
+        return Resource(key: key, isSearch: !filter.isEmpty, age: .milliseconds(900)) {
+            try await reader.list(state, filter, from: start, limit: limit, reach, isReversed: isBackwards)
+        }
+    }
+
+    private func order(of query: Query) throws(APIError) -> JobOrder? {
+        guard let name = query["sort"] else { return nil }
+        guard let order = JobOrder(rawValue: name) else {
+            let names = JobOrder.allCases.map(\.rawValue).joined(separator: ", ")
+            throw APIError(400, .badRequest, "sort must be one of \(names), not \(JSON.quoted(name))")
+        }
+        return order
     }
 
     private static func job(

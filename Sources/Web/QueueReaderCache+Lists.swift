@@ -19,6 +19,9 @@ extension QueueReaderCache {
     /// A call that has taken this long examines no further jobs, so that the user soon sees what it has found.
     private static let maxTime: Duration = .milliseconds(150)
 
+    /// How many jobs a call reads to sort them. Each costs Redis about a microsecond.
+    private static let maxSorted = 2000
+
     /// The states in which a file may be there in part.
     private static let partial: Set<JobState> = [.running, .paused]
 
@@ -32,27 +35,34 @@ extension QueueReaderCache {
 
     /// Examines `limit` jobs in `state`, from index `start` on. Returns how many there were, and the indices of the
     /// matching ones among them.
+    ///
+    /// - Parameter isReversed: Begin at the other end of the list.
     private func matches(
         _ filter: JobFilter, _ matcher: JobMatcher, in state: JobState, _ lists: WaitingLists, from start: Int,
-        limit: Int
+        limit: Int, isReversed: Bool = false
     ) async throws -> WaitingPage {
         var page = WaitingPage()
         switch state {
+        case .queued where isReversed:
+            let end = max(0, lists.count - start)
+            let count = min(limit, end)
+            page = try await queue.waiting(in: lists, from: end - count, limit: count, that: matcher.mayMatch)
+            page.jobs = page.jobs.reversed().map { (count - 1 - $0.position, $0.job) }
         case .queued:
             page = try await queue.waiting(in: lists, from: start, limit: limit, that: matcher.mayMatch)
         case .running:
-            page = Self.page(of: try await runningIDs(), from: start, limit: limit)
+            let ids = try await runningIDs()
+            page = Self.page(of: isReversed ? ids.reversed() : ids, from: start, limit: limit)
         default:
             // The queue may have far more ended jobs than the batch, so only the batch's members are examined.
             if let ended = BatchState(rawValue: state.rawValue), !filter.batch.isEmpty,
                 let ids = try await memberIDs(of: filter.batch, in: ended)
             {
-                page = Self.page(of: ids, from: start, limit: limit)
+                page = Self.page(of: isReversed ? ids.reversed() : ids, from: start, limit: limit)
                 break
             }
-            page.jobs = Array(try await queue.listed(in: state, from: start, limit: limit).enumerated()).map {
-                ($0.offset, $0.element)
-            }
+            let listed = try await queue.listed(in: state, from: start, limit: limit, isReversed: isReversed)
+            page.jobs = listed.enumerated().map { ($0.offset, $0.element) }
             page.read = page.jobs.count
         }
         let values = try await queue.values(matcher.fields, of: page.jobs.map { $0.job.id })
@@ -71,7 +81,7 @@ extension QueueReaderCache {
     /// A page of jobs as JSON. With a filter, one call examines no more jobs than `reach` says, and none after
     /// `maxTime`. `next` says where to continue.
     func list(
-        _ state: JobState, _ filter: JobFilter, from start: Int, limit: Int, _ reach: Reach
+        _ state: JobState, _ filter: JobFilter, from start: Int, limit: Int, _ reach: Reach, isReversed: Bool
     ) async throws -> String {
         let lists = state == .queued ? try await queue.waitingLists() : WaitingLists()
         let total = state == .queued ? lists.count : try await queue.count(in: state)
@@ -82,7 +92,8 @@ extension QueueReaderCache {
         var end: Int { start + (filter.isEmpty ? limit : found.isEmpty ? reach.inVain : reach.limit) }
         reading: while position < end, found.count < limit, position == start || .now < deadline {
             let page = try await matches(
-                filter, matcher, in: state, lists, from: position, limit: min(step, end - position))
+                filter, matcher, in: state, lists, from: position, limit: min(step, end - position),
+                isReversed: isReversed)
             if page.read == 0 {
                 position = max(start, total)
                 break
@@ -97,14 +108,39 @@ extension QueueReaderCache {
             }
             position += page.read
         }
-        let rows = try await rows(of: found, state)
+        return Self.json(
+            state, total: total, examined: position - start, next: position < total ? position : nil,
+            try await rows(of: found, state))
+    }
+
+    private static func json(_ state: JobState?, total: Int, examined: Int, next: Int?, _ rows: [String]) -> String {
         var json = JSONObject()
-        json.set("state", state.rawValue)
+        json.set("state", state?.rawValue)
         json.set("total", total)
-        json.set("examined", position - start)
-        json.set("next", position < total ? position : nil)
+        json.set("examined", examined)
+        json.set("next", next)
         json.set("jobs", json: "[\(rows.joined(separator: ","))]")
         return json.text
+    }
+
+    /// A page of sorted jobs as JSON. No index of Redis has the order, so the first `maxSorted` jobs of the list are read
+    /// and sorted here: the newest of those that have ended, and the next of those that wait. `examined` says how many.
+    func list(
+        _ state: JobState, _ filter: JobFilter, by order: JobOrder, isReversed: Bool, from start: Int, limit: Int
+    ) async throws -> String {
+        let lists = state == .queued ? try await queue.waitingLists() : WaitingLists()
+        let total = state == .queued ? lists.count : try await queue.count(in: state)
+        let matcher = JobMatcher(filter, now: filter.older > 0 ? try await queue.timestamp() : 0)
+        let page = try await matches(filter, matcher, in: state, lists, from: 0, limit: Self.maxSorted)
+        let jobs = page.jobs.map(\.job)
+        let fields =
+            order.fields.isEmpty ? jobs.map { _ in [:] } : try await queue.fields(order.fields, of: jobs.map(\.id))
+        let sorted = zip(jobs, fields).map { JobRow(id: $0.id, state: state, fields: $1, listed: $0) }
+            .sorted { isReversed ? order.precedes($1, $0) : order.precedes($0, $1) }
+        let part = sorted.dropFirst(start).prefix(limit).map(\.listed)
+        return Self.json(
+            state, total: total, examined: page.read, next: start + limit < sorted.count ? start + limit : nil,
+            try await rows(of: part, state))
     }
 
     private func rows(of jobs: [ListedJob], _ state: JobState) async throws -> [String] {
@@ -125,9 +161,6 @@ extension QueueReaderCache {
         let found = try await queue.jobs(ofURLs: [filter.url], searchesWaiting: searchesWaiting)
         let ids = found.ids[filter.url] ?? []
         let known = try await queue.fields(["state", "finished", "updated"], of: ids)
-        let unclaimed = zip(ids, known).filter { $1["state"] == nil }.map(\.0)
-        let waiting =
-            unclaimed.isEmpty ? [:] : try await queue.waiting(for: Set(unclaimed), in: queue.waitingLists())
         var others = filter
         others.url = ""
         let matcher = JobMatcher(others, now: try await queue.timestamp())
@@ -153,13 +186,9 @@ extension QueueReaderCache {
         let found = try await jobs(filter, in: state, searchesWaiting: searchesWaiting)
         var rows: [String] = []
         for (job, state) in found.dropFirst(start).prefix(limit) { rows += try await self.rows(of: [job], state) }
-        var json = JSONObject()
-        json.set("state", state?.rawValue)
-        json.set("total", found.count)
-        json.set("examined", found.count)
-        json.set("next", start + limit < found.count ? start + limit : nil)
-        json.set("jobs", json: "[\(rows.joined(separator: ","))]")
-        return json.text
+        return Self.json(
+            state, total: found.count, examined: found.count, next: start + limit < found.count ? start + limit : nil,
+            rows)
     }
 
     /// The ids of all jobs in `state` that match, at most `limit`; and whether these are all. Without a state the filter

@@ -56,6 +56,44 @@ import Testing
         #expect(try await fixture.queue.count(in: .queued) == 0)
     }
 
+    @Test("lists have the order of ages from either end, and are sorted by other properties among their first jobs")
+    func sorting() async throws {
+        let fixture = try await WebFixture()
+        let keys = fixture.queue.keys
+        for number in 0..<2100 {
+            // The newest is the smallest, and all have one of three hosts.
+            let id = "f\(number + 1000)"
+            _ = try await fixture.queue.redis.pipeline([
+                .command(Command("ZADD", keys.index(.failed), 1_700_000_000_000 + number, id)),
+                .command(
+                    Command(
+                        "HSET", keys.job(id), "state", "failed", "url", "http://h\(number % 3).example/\(id)", "total",
+                        5000 - number)),
+            ])
+        }
+        for number in 0..<3 { #expect(await fixture.push(#"{"url":"http://h/","id":"q\#(number)"}"#).status == 202) }
+        func ids(_ query: String) async -> [String] {
+            let page = await fixture.get(WebFixture.jobs + "?" + query).json
+            return (page?["jobs"]?.array ?? []).compactMap { $0["id"]?.string }
+        }
+        #expect(await ids("state=failed&limit=2") == ["f3099", "f3098"])
+        #expect(await ids("state=failed&limit=2&from=2098") == ["f1001", "f1000"])
+        #expect(await ids("state=failed&limit=2&reverse=true") == ["f1000", "f1001"])
+        #expect(await ids("state=failed&limit=2&sort=age&from=1") == ["f1001", "f1002"])
+        #expect(await ids("state=failed&limit=2&sort=age&reverse=true&host=h1.example") == ["f3098", "f3095"])
+        #expect(await ids("state=queued&reverse=true&limit=2") == ["q2", "q1"])
+        #expect(await ids("state=queued&reverse=true&limit=2&from=1&q=http") == ["q1", "q0"])
+        // The 100 oldest, which are the largest, are not among those that are sorted.
+        #expect(await ids("state=failed&sort=size&limit=2") == ["f1100", "f1101"])
+        #expect(await ids("state=failed&sort=size&limit=2&reverse=true") == ["f3099", "f3098"])
+        #expect(await ids("state=failed&sort=host&limit=1&from=1999") == ["f3099"])
+        let sorted = await fixture.get(WebFixture.jobs + "?state=failed&sort=size&limit=2").json
+        #expect(sorted?["examined"]?.integer == 2000 && sorted?["total"]?.integer == 2100)
+        #expect(sorted?["next"]?.integer == 2)
+        let refused = await fixture.get(WebFixture.jobs + "?state=failed&sort=colour")
+        #expect(refused.status == 400 && refused.json?["message"]?.string?.contains("not \"colour\"") == true)
+    }
+
     @Test("a search finds waiting jobs, however their elements are written", arguments: [false, true])
     func searchWaiting(isSeen: Bool) async throws {
         let fixture = try await WebFixture()
@@ -440,7 +478,10 @@ import Testing
         let fixture = try await WebFixture()
         let queue = "/api/queues/default"
         for (target, words) in [
-            (queue + "/jobs?stat=failed", #"no parameter "stat": its parameters are state, from, limit, url"#),
+            (
+                queue + "/jobs?stat=failed",
+                #"no parameter "stat": its parameters are state, from, limit, sort, reverse"#
+            ),
             (queue + "/jobs?state=failed&state=running", "parameter state is given more than once"),
             (queue + "/jobs?host=a&host=a", "parameter host is given"), (queue + "/jobs?=a", #"no parameter """#),
             (queue + "/batches?state=failed", "its parameters are from, limit"), (queue + "?x", "it has none"),

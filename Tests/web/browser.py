@@ -392,6 +392,8 @@ def test_a_long_list_scrolls_as_a_short_one(bench):
 
 
 def test_a_list_is_sorted_by_its_heads(bench):
+    # Narrower lists have no sizes.
+    bench.driver.set_window_size(1600, 900)
     bench.visit("#/some/jobs/running")
     bench.shows("of 300")
     bench.press("Size")
@@ -400,6 +402,22 @@ def test_a_list_is_sorted_by_its_heads(bench):
     bench.press("Size")
     eventually("the largest first", lambda: head() == ["descending"] and row_names(bench)[0] == "299.bin")
     assert "sort=-size" in bench.driver.current_url
+    # Of 10,000 the server sorts some, and the page says so.
+    bench.visit("#/many/jobs/running?sort=-size")
+    bench.shows("The first 500 of 2,000 of 10,000 running, sorted by size", "1 to")
+    eventually("the largest first", lambda: head() == ["descending"] and row_names(bench)[0] == "1999.bin")
+    bench.press("Size")
+    eventually("the smallest first", lambda: head() == ["ascending"] and row_names(bench)[0] == "0.bin")
+    # Those that have ended are in the order of their index.
+    bench.visit("#/long/jobs/failed?view=list")
+    bench.shows("of 1,200")
+    eventually("the newest first", lambda: row_names(bench)[0] == "1199.bin")
+    bench.press("Ended")
+    eventually("the oldest first", lambda: row_names(bench)[0] == "0.bin")
+    box = bench.driver.find_element(By.CSS_SELECTOR, ".list-scroll")
+    bench.driver.execute_script("arguments[0].scrollTop = arguments[0].scrollHeight", box)
+    eventually("the newest last", lambda: "1199.bin" in row_names(bench))
+    bench.driver.set_window_size(1280, 900)
 
 
 def test_facets_lead_to_the_jobs_that_they_count(bench):
@@ -693,6 +711,7 @@ def main():
         bench.invent("some", 300)
         bench.invent("some", 40, "failed")
         bench.invent("many", 10_000)
+        bench.invent("long", 1200, "failed")
         bench.browse()
         for name, body in tests:
             begun = time.monotonic()

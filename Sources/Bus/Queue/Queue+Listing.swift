@@ -39,16 +39,21 @@ extension Queue {
     /// The jobs in `state`, at most `limit`, after skipping `start` of them. Newest first, but queued and scheduled
     /// jobs in the order in which they will run.
     ///
-    /// - Parameter lists: Where queued jobs wait; nil: read now.
+    /// - Parameters:
+    ///   - lists: Where queued jobs wait; nil: read now.
+    ///   - isReversed: Begin at the other end.
     package func listed(
-        in state: JobState, from start: Int, limit: Int, _ lists: WaitingLists? = nil
+        in state: JobState, from start: Int, limit: Int, _ lists: WaitingLists? = nil, isReversed: Bool = false
     ) async throws(RedisError) -> [ListedJob] {
         if state == .queued {
             let lists = if let lists { lists } else { try await waitingLists() }
-            return try await elements(in: lists, from: start, limit: limit).map(Self.listed)
+            guard isReversed else { return try await elements(in: lists, from: start, limit: limit).map(Self.listed) }
+            let end = max(0, lists.count - start)
+            let first = max(0, end - limit)
+            return try await elements(in: lists, from: first, limit: end - first).reversed().map(Self.listed)
         }
         let range: [any RedisArgument] = [keys.index(state), start, start + limit - 1]
-        let order: [any RedisArgument] = state == .scheduled ? [] : ["REV"]
+        let order: [any RedisArgument] = (state == .scheduled) == isReversed ? ["REV"] : []
         let reply = try await redis.send(Command(arguments: ["ZRANGE"] + range + order + ["WITHSCORES"]))
         let texts = (reply.array ?? []).map { $0.string ?? "" }
         return stride(from: 0, to: texts.count - 1, by: 2).map {

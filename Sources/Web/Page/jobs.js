@@ -12,7 +12,8 @@ import { icon, key, stateIcon, tones } from "./icons.js";
 import { segments } from "./overview.js";
 import { about, nameOf, states, waitName, waitsFor } from "./words.js";
 
-/// A list of at most this length is read as a whole, and can be sorted.
+/// A list of at most this length is read as a whole, and sorted here. Of a longer one that the queue does not keep in the
+/// chosen order, the server sorts its first jobs, and this many of them are shown.
 const WHOLE = 500;
 /// A longer one is read in pages.
 const PAGE = 100;
@@ -45,8 +46,13 @@ const columnsOf = {
 /// What changes all the time.
 const volatile = new Set(["speed", "left", "progress"]);
 const defaultSort = { running: "age", paused: "since", failed: "ended", completed: "ended", cancelled: "ended" };
+/// The column by whose times the queue keeps the jobs of a state, so that a list of any length has this order, and the
+/// value of `sort` with which it begins at the other end.
+const indexed = { queued: ["pushed", "pushed"], scheduled: ["due", "-due"], paused: ["since", "-since"], failed: ["ended", "-ended"], completed: ["ended", "-ended"], cancelled: ["ended", "-ended"] };
+/// The server's name for the order of a column, and whether that begins with the greatest.
+const serverSort = { file: ["name", false], host: ["host", false], progress: ["done", true], size: ["size", true], speed: ["speed", true], left: ["eta", false], worker: ["worker", false], age: ["age", true], why: ["error", false] };
 /// The order in which the sort menu names things.
-const sortWords = { age: "newest first", "-age": "oldest first", file: "by name", "-size": "largest first", "-speed": "fastest first", speed: "slowest first", left: "done soonest", ended: "newest first", "-ended": "oldest first", since: "newest first", "-since": "oldest first" };
+const sortWords = { pushed: "pushed last", due: "due first", "-due": "due last", age: "newest first", "-age": "oldest first", file: "by name", "-size": "largest first", "-speed": "fastest first", speed: "slowest first", left: "done soonest", ended: "newest first", "-ended": "oldest first", since: "newest first", "-since": "oldest first" };
 
 /// The row of one job. It is filled again when the job changes.
 function row(context, list) {
@@ -176,6 +182,9 @@ export function jobs(context) {
   const hit = el("p", { class: "hit", hidden: true });
   const content = el("div", { class: "list-side" }, el("div", { class: "list-tools" }, form, filterButton, viewBox, sortBox, sums), tags, hit);
   body.append(el("ul", { class: "states" }, [...tabs.values()].map(({ item }) => el("li", {}, item))), el("div", { class: "list-page" }, facetBox, content));
+  // On a narrow screen the states are scrolled.
+  const tabList = tabs.get(state).item.closest("ul");
+  context.whenReady(() => { tabList.scrollLeft = tabs.get(state).item.offsetLeft - tabList.offsetLeft - 14; });
   if (query.get("find")) context.whenReady(() => searchBox.focus());
 
   let total = 0;
@@ -197,11 +206,12 @@ export function jobs(context) {
     drawSums();
   }
   function drawSums() {
-    if (state === "running" && facets && !isFiltered) {
+    if (list?.isPart) write(sums, list.words());
+    else if (state === "running" && facets && !isFiltered) {
       redraw(sums, [facets.total, facets.speed, bytes(facets.left)], () => [`${count(facets.total)} running at `, el("strong", {}, speed(facets.speed)), facets.left ? `, ${bytes(facets.left)} left` : ""]);
     } else if (state === "failed" && facets && !isFiltered) {
       const may = Object.fromEntries(facets.retryable).true ?? 0;
-      redraw(sums, [facets.total, may], () => [`${count(facets.total)} failed; `, el("strong", {}, `a retry may help ${count(may)}`)]);
+      redraw(sums, [facets.total, may], () => [`${count(facets.total)} failed${facets.total ? "; " : ""}`, facets.total ? el("strong", {}, `a retry may help ${count(may)}`) : ""]);
     } else write(sums, list?.words() ?? "");
   }
 
@@ -256,6 +266,9 @@ class List {
     this.isBegun = false;
     this.isCurrent = true;
     this.isWhole = true;
+    /// The list is too long for the chosen order, so it has only the first rows of those that the server has sorted.
+    this.isPart = false;
+    this.examined = 0;
     const given = context.query.get("sort");
     this.sort = given ?? defaultSort[this.state] ?? null;
     this.pool = [];
@@ -295,8 +308,9 @@ class List {
       const button = el("button", { type: "button", class: "plain", onclick: () => this.sortBy(kind) }, title);
       return [kind, el("th", { scope: "col", class: className }, button)];
     }));
-    this.top = el("tr", { class: "spacer", "aria-hidden": "true" }, el("td", { colspan: kinds.length + 2 }));
-    this.bottom = el("tr", { class: "spacer", "aria-hidden": "true" }, el("td", { colspan: kinds.length + 2 }));
+    // One cell is enough: further columns would take room from the files where some are hidden.
+    this.top = el("tr", { class: "spacer", "aria-hidden": "true" }, el("td"));
+    this.bottom = el("tr", { class: "spacer", "aria-hidden": "true" }, el("td"));
     this.lines = el("tbody", {}, this.top, this.bottom);
     this.table = el("table", { class: `list ${state}`, role: "grid", "aria-label": `Jobs that are ${state}` }, el("thead", {}, el("tr", {}, this.all ? el("th", { class: "check", scope: "col" }, this.all) : null, el("th", { class: "mark", scope: "col" }, el("span", { class: "hidden" }, "State")), [...this.heads.values()])), this.lines);
     this.scroller = el("div", { class: "list-scroll", tabindex: 0, role: "region", "aria-label": `Jobs that are ${state}` }, this.table);
@@ -317,7 +331,17 @@ class List {
 
   // MARK: Reading
 
-  path(from, limit) { return withQuery(inQueue(this.context.queue, "jobs"), { state: this.state, from: from || "", limit, ...this.filter }); }
+  path(from, limit) { return withQuery(inQueue(this.context.queue, "jobs"), { state: this.state, from: from || "", limit, ...this.filter, ...(this.isWhole ? {} : this.sorting()) }); }
+
+  /// Whether the queue keeps its jobs in the chosen order.
+  isIndexed() { return this.sort === null || indexed[this.state]?.[0] === this.sort.replace(/^-/, ""); }
+
+  /// The parameters with which the server sorts a long list.
+  sorting() {
+    if (this.isIndexed()) return { reverse: this.sort !== null && indexed[this.state][1] === this.sort ? "true" : "" };
+    const [sort, isGreatestFirst] = serverSort[this.sort.replace(/^-/, "")] ?? ["id", false];
+    return { sort, reverse: this.sort.startsWith("-") !== isGreatestFirst ? "true" : "" };
+  }
 
   watch() {
     const { context } = this;
@@ -340,13 +364,25 @@ class List {
         this.isBegun = true;
         this.total = data.total;
         this.setTotal(data.total);
-        if (data.total > WHOLE) { this.isWhole = false; this.sort = null; this.takePage(0, data); this.watch(); return; }
+        if (data.total > WHOLE) return this.becomeLong(data);
         this.isWhole = true;
         this.take(data.jobs);
       }]]);
       return;
     }
     this.isWhole = false;
+    this.isPart = !this.isIndexed();
+    if (this.isPart) {
+      this.watched = "part";
+      context.live.watch([...this.watches, [this.path(0, WHOLE), (data, failure) => {
+        if (failure) return write(this.place, failure.message);
+        this.isBegun = true;
+        [this.total, this.examined] = [data.total, data.examined];
+        this.known.clear();
+        this.take(data.jobs);
+      }]]);
+      return;
+    }
     const pages = [...this.pages].slice(-2);
     this.watched = pages.join();
     context.live.watch([...this.watches, ...pages.map((page) => [this.path(page * PAGE, PAGE), (data, failure) => {
@@ -356,7 +392,17 @@ class List {
     }])]);
   }
 
+  /// The list has more jobs than are read as a whole. To sort running jobs costs the server a read of all of them, so they
+  /// are sorted only if the URL says so.
+  becomeLong(data) {
+    this.isWhole = false;
+    if (this.sort?.endsWith("took") || (!this.context.query.get("sort") && !this.isIndexed())) this.sort = null;
+    if (this.isIndexed() && !this.sorting().reverse) this.takePage(0, data);
+    this.watch();
+  }
+
   takePage(page, data) {
+    if (this.isPart) return;
     this.isBegun = true;
     this.length = data.total;
     data.jobs.forEach((job, index) => this.items.set(page * PAGE + index, job));
@@ -366,7 +412,7 @@ class List {
 
   /// Reads the pages that can be seen, if they are not known or not watched.
   need() {
-    if (this.isWhole || this.isFiltered) return;
+    if (this.isWhole || this.isPart || this.isFiltered) return;
     const [first, last] = this.visible();
     const pages = new Set([Math.floor(first / PAGE), Math.floor(Math.max(first, last - 1) / PAGE)]);
     if ([...pages].join() === [...this.pages].join()) return;
@@ -387,7 +433,7 @@ class List {
     this.newest = jobs;
     const now = Date.now();
     const present = new Map(jobs.map((job) => [job.id, job]));
-    const isStill = !this.isFiltered && (this.selected.size > 0 || this.currentID || this.scroller.scrollTop > 40);
+    const isStill = !this.isFiltered && !this.isPart && (this.selected.size > 0 || this.currentID || this.scroller.scrollTop > 40);
     for (const [id, job] of this.known) {
       if (present.has(id)) continue;
       // A job that has left the state stays for some seconds.
@@ -428,11 +474,21 @@ class List {
   }
 
   sortBy(kind) {
-    if (!this.isWhole) return say(`A list of more than ${count(WHOLE)} jobs is in the queue's order. Filter it to sort it.`);
-    this.sort = this.sort === kind ? `-${kind}` : kind;
-    this.context.remember({ sort: this.sort === defaultSort[this.state] ? null : this.sort });
+    this.resort(this.sort === kind ? `-${kind}` : kind);
+  }
+
+  resort(sort) {
+    if (!this.isWhole && !this.isFiltered && sort?.replace(/^-/, "") === "took") return say(`Of more than ${count(WHOLE)} jobs the queue does not know which took longest. Filter the list to sort it.`);
+    this.sort = sort;
+    this.context.remember({ sort: this.sort === defaultSort[this.state] && this.isWhole ? null : this.sort });
     this.frozen = this.fixed = null;
-    this.take(this.newest ?? []);
+    if (this.isWhole || this.isFiltered) return this.take(this.newest ?? []);
+    this.items.clear();
+    this.known.clear();
+    this.pages = new Set([0]);
+    this.scroller.scrollTop = 0;
+    this.isBegun = false;
+    return this.watch();
   }
 
   // With a filter, the server examines a limited number of jobs in each call. The page calls it again until a page of
@@ -495,7 +551,7 @@ class List {
     this.table.setAttribute("aria-rowcount", String(this.length + 1));
     for (const [kind, head] of this.heads) {
       const name = this.sort?.replace(/^-/, "");
-      if (!this.isWhole || name !== kind) head.removeAttribute("aria-sort");
+      if (name !== kind) head.removeAttribute("aria-sort");
       else head.setAttribute("aria-sort", this.sort.startsWith("-") ? "descending" : "ascending");
     }
     this.drawSort();
@@ -514,11 +570,11 @@ class List {
   }
 
   drawSort() {
-    const kinds = this.isWhole ? Object.entries(sortWords).filter(([kind]) => this.kinds.includes(kind.replace(/^-/, ""))) : [];
+    const kinds = Object.entries(sortWords).filter(([kind]) => this.kinds.includes(kind.replace(/^-/, "")));
     if (kinds.length === 0 || this.length < 2) return this.sortBox.replaceChildren(), (this.sortBox.drawnKey = null);
     redraw(this.sortBox, [this.sort], () => {
-      const choice = el("select", { "aria-label": "Sort", onchange: () => { this.sort = choice.value; this.context.remember({ sort: this.sort === defaultSort[this.state] ? null : this.sort }); this.frozen = this.fixed = null; this.take(this.newest ?? []); } },
-        kinds.map(([kind, words]) => el("option", { value: kind }, `Sort: ${words}`)), kinds.some(([kind]) => kind === this.sort) ? null : el("option", { value: this.sort ?? "" }, "Sort: by column"));
+      const choice = el("select", { "aria-label": "Sort", onchange: () => this.resort(choice.value || null) },
+        kinds.map(([kind, words]) => el("option", { value: kind }, `Sort: ${words}`)), kinds.some(([kind]) => kind === this.sort) ? null : el("option", { value: this.sort ?? "" }, this.sort ? `Sort: by ${columns[this.sort.replace(/^-/, "")]?.[0].toLowerCase() ?? "column"}` : "Sort: unsorted"));
       choice.value = this.sort ?? "";
       return choice;
     });
@@ -530,6 +586,10 @@ class List {
     if (this.isFiltered) {
       if (!this.isOver) return `${count(this.length)} found so far: ${Math.floor(100 * Math.min(1, (this.next ?? 0) / Math.max(1, this.total)))} % of ${count(this.total)} examined.`;
       return `${count(this.length)} found${this.next === undefined || this.length < PAGE ? "" : ", and perhaps more,"} among ${count(this.total)}.`;
+    }
+    if (this.isPart) {
+      const some = this.examined < this.total ? `${indexed[this.state] && !["queued", "scheduled"].includes(this.state) ? "the newest " : this.state === "running" ? "" : "the next "}${count(this.examined)} of ` : "";
+      return `The first ${count(this.length)} of ${some}${count(this.total)} ${this.state}, sorted by ${columns[this.sort.replace(/^-/, "")]?.[0].toLowerCase() ?? "id"}`;
     }
     return `${count(this.total)} ${this.state}`;
   }
@@ -554,7 +614,7 @@ class List {
       if (job) fill(job, from + index, now);
       line.classList.toggle("blank", !job);
     }
-    if (this.length) write(this.place, `${count(Math.min(first + 1, this.length))} to ${count(last)} of ${this.isFiltered ? count(this.length) : count(this.isWhole ? this.length : this.total)}`);
+    if (this.length) write(this.place, `${count(Math.min(first + 1, this.length))} to ${count(last)} of ${count(this.isFiltered || this.isWhole || this.isPart ? this.length : this.total)}`);
     else if (this.isBegun) write(this.place, this.isFiltered && !this.isOver ? this.words() : "");
     // With its first rows the list has got its height, so more of them can be seen.
     if (isFirst && this.visible()[1] > to) this.paint(false);

@@ -25,15 +25,17 @@ struct JobLister {
     func list(_ state: JobState) async throws(RedisError) -> Found {
         let now = try await queue.time()
         // Redis has no stable order of running jobs, so they are sorted by age.
-        if let order = order ?? (state == .running ? .age : nil) {
+        if let order = order ?? (state == .running ? .age : nil), order != .age || !Self.isInOrderOfAge(state) {
             return try await sorted(state, by: order, now)
         }
+        let isBackwards = order == .age && (state == .scheduled) == isReversed
         var found = Found(hasBegun: after == nil)
         let lists = state == .queued ? try await queue.waitingLists() : WaitingLists()
         var start = 0
         var known: Set<String> = []
         while true {
-            let page = try await queue.listed(in: state, from: start, limit: Queue.elementsOfPage, lists)
+            let page = try await queue.listed(
+                in: state, from: start, limit: Queue.elementsOfPage, lists, isReversed: isBackwards)
             for row in try await rows(at: page, state) where known.insert(row.id).inserted {
                 if !found.hasBegun {
                     found.hasBegun = row.id == after
@@ -53,6 +55,10 @@ struct JobLister {
         found.left = 0
         return found
     }
+
+    /// Whether the index of the state is sorted by the times at which its jobs entered it, or are due. Then an order by
+    /// age costs what is listed, however many jobs there are.
+    private static func isInOrderOfAge(_ state: JobState) -> Bool { state != .queued && state != .running }
 
     /// Calls `body` for each job of a state, in no particular order.
     func forEachRow(

@@ -3,79 +3,9 @@ import HaulBus
 import HaulContract
 import HaulTerminal
 
-/// A job as a list or a screen shows it. It is made from the job's hash or, if no worker has seen the job, from its
-/// element.
-struct JobRow: Sendable, Equatable {
-    let id: String
-    let state: JobState
-    var url = ""
-    /// The finished file, or the path that the job asks for.
-    var file = ""
-    var received: Int64 = 0
-    var total: Int64?
-    var speed: Int64 = 0
-    var attempt = 0
-    var worker = ""
-    var kind = ""
-    /// The names of its batches, with blanks between them.
-    var batch = ""
-    /// The group with which it takes turns.
-    var group = ""
-    var error = ""
-    var message = ""
-    /// What the job waits for.
-    var waiting = ""
-    /// When the job entered its state, Unix ms. For a scheduled job: when it is due.
-    var since: Int64?
+// How a terminal shows a job.
 
-    /// The job's entry in the index of its state.
-    let listed: ListedJob
-
-    /// - Parameters:
-    ///   - fields: Fields of the job's hash; empty if no worker has seen the job.
-    ///   - listed: The job's entry in the index of its state.
-    init(id: String, state: JobState, fields: [String: String], listed: ListedJob? = nil) {
-        (self.id, self.state) = (id, state)
-        self.listed = listed ?? ListedJob(id: id)
-        func text(_ name: String) -> String { fields[name] ?? "" }
-        // Any client may write into a hash. Texts that are not numbers are ignored. Numbers are limited, so that sums
-        // cannot overflow.
-        func number(_ name: String) -> Int64? { fields[name].flatMap { Int64($0) }.map { min(max(0, $0), 1 << 53) } }
-        url = fields["url"] ?? listed?.maskedURL ?? ""
-        file = text("file").isEmpty ? text("path") : text("file")
-        received = number("received") ?? 0
-        total = number("total")
-        speed = state == .running ? number("speed") ?? 0 : 0
-        attempt = Int(number("attempt") ?? 0)
-        worker = text("worker")
-        // A job that no worker has claimed has no hash, and so no kind.
-        kind = fields["kind"] ?? (fields["state"] == nil ? "" : Job.Kind.download.rawValue)
-        batch = fields["batch"] ?? listed?.batch ?? ""
-        group = fields["group"] ?? listed?.group ?? ""
-        (error, message, waiting) = (text("error"), text("message"), fields["waiting"] ?? listed?.waitsFor ?? "")
-        since =
-            state == .running
-            ? number("started") : state == .queued ? number("updated") ?? listed?.timestamp : listed?.timestamp
-    }
-
-    /// The file if it has a name, else the URL.
-    var name: String { file.isEmpty || file.hasSuffix("/") ? url : file }
-
-    /// The host of the URL; empty if there is none.
-    var host: String { MaskedURL.host(url) ?? "" }
-
-    /// The received part, 0 to 1; nil if the size is not known.
-    var fraction: Double? {
-        guard let total, total > 0 else { return nil }
-        return min(1, max(0, Double(received) / Double(total)))
-    }
-
-    /// The seconds that are left at the present speed.
-    var eta: Int64? {
-        guard let total, speed > 0, total > received else { return nil }
-        return (total - received) / speed
-    }
-
+extension JobRow {
     var percent: String { fraction.map { "\(Int($0 * 100))%" } ?? "" }
 
     /// The time since the job entered its state or, for a scheduled job, until it is due.
@@ -88,29 +18,4 @@ struct JobRow: Sendable, Equatable {
     var reason: String { waiting.isEmpty ? error : "waits: \(waiting)" }
 }
 
-/// What a list is sorted by.
-enum JobOrder: String, CaseIterable, ExpressibleByArgument, Sendable {
-    case age, size, received, done, speed, eta, name, id, worker, host, error
-
-    /// Whether `one` comes before `other`. Ages, sizes and speeds are in descending order, texts and `eta` in ascending
-    /// order. Equal jobs are in the order of their ids, so that the order is stable.
-    func precedes(_ one: JobRow, _ other: JobRow) -> Bool {
-        switch self {
-        case .age: Self.ascending(one.since ?? .max, other.since ?? .max, one, other)
-        case .size: Self.ascending(-(one.total ?? -1), -(other.total ?? -1), one, other)
-        case .received: Self.ascending(-one.received, -other.received, one, other)
-        case .done: Self.ascending(-(one.fraction ?? -1), -(other.fraction ?? -1), one, other)
-        case .speed: Self.ascending(-one.speed, -other.speed, one, other)
-        case .eta: Self.ascending(one.eta ?? .max, other.eta ?? .max, one, other)
-        case .name: Self.ascending(one.name, other.name, one, other)
-        case .id: one.id < other.id
-        case .worker: Self.ascending(one.worker, other.worker, one, other)
-        case .host: Self.ascending(one.host, other.host, one, other)
-        case .error: Self.ascending(one.error, other.error, one, other)
-        }
-    }
-
-    private static func ascending<T: Comparable>(_ a: T, _ b: T, _ one: JobRow, _ other: JobRow) -> Bool {
-        a == b ? one.id < other.id : a < b
-    }
-}
+extension JobOrder: ExpressibleByArgument {}

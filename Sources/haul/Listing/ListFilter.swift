@@ -1,4 +1,5 @@
 import Glibc
+import HaulBus
 
 /// The conditions that the jobs of a list meet.
 struct ListFilter: Sendable {

@@ -63,6 +63,11 @@ import Testing
         #expect(first.err.contains("440 more jobs are failed") && first.err.contains("--after j440"), "\(first.err)")
         #expect(try await ids(bench, "--state", "failed", "--after", "j440", "--limit", "2") == ["j439", "j438"])
         #expect(try await ids(bench, "--state", "failed", "--after", "j1", "--limit", "5") == ["j0"])
+        #expect(try await ids(bench, "--state", "failed", "--sort", "age", "--limit", "2") == ["j0", "j1"])
+        #expect(
+            try await ids(bench, "--state", "failed", "--sort", "age", "--after", "j9", "--limit", "1") == ["j10"])
+        #expect(
+            try await ids(bench, "--state", "failed", "--sort", "age", "--reverse", "--limit", "1") == ["j449"])
         #expect(
             try await ids(bench, "--state", "failed", "--sort", "id", "--after", "j97", "--limit", "5") == [
                 "j98", "j99",
@@ -71,10 +76,34 @@ import Testing
         #expect(unknown.status == 1 && unknown.err.contains("no job x is failed"), "\(unknown)")
     }
 
+    @Test("haul stats counts what hosts do, and says how long jobs run") func facts() async throws {
+        let bench = try await CommandBench()
+        let now = Int(UnixTime.milliseconds)
+        for (id, host) in [("a", "one.example"), ("b", "one.example"), ("c", "two.example")] {
+            let fields = ["url": "https://\(host)/\(id)", "speed": "1000", "started": "\(now - 60_000)"]
+            try await put(bench, id, "running", at: now + 60_000, fields)
+        }
+        let hosts = try await bench.haul("stats", "--hosts", "--json")
+        let counts = try hosts.out.split(separator: "\n").map { try JSON(String($0)) }
+        #expect(counts.map { $0["host"]?.string } == ["one.example", "two.example"], "\(hosts)")
+        #expect(counts.first?["running"]?.integer == 2 && counts.first?["speed"]?.integer == 2000)
+        let table = try await bench.haul("stats", "--hosts")
+        #expect(table.out.contains("2.0 kB/s"), "\(table)")
+        let ages = try await bench.haul("stats", "--ages", "--json")
+        let running = try JSON(String(ages.out.prefix { $0 != "\n" }))["running"]
+        #expect(running?["of"]?.integer == 3 && running?["median"]?.integer ?? 0 >= 60_000, "\(ages)")
+        let both = try await bench.haul("stats", "--hosts", "--history")
+        #expect(both.status == 2 && both.err.contains("only one of"), "\(both)")
+    }
+
     @Test("failures are counted by error and by host, the most frequent first") func groups() async throws {
         let bench = try await CommandBench()
         try await failures(bench)
         try await put(bench, "d", "failed", at: 4000, ["error": "dns", "url": "https://three.example.com/d"])
+        let empty = try await bench.haul("list", "--by", "group", "--error", "tls")
+        #expect(empty.err.contains("--by counts only failed jobs"), "\(empty)")
+        let queued = try await bench.haul("list", "--by", "group", "--state", "queued")
+        #expect(queued.err.contains("no such job") && !queued.err.contains("--by counts"), "\(queued)")
         let errors = try await bench.haul("list", "--by", "error", "--json")
         let lines = try errors.out.split(separator: "\n").map { try JSON(String($0)) }
         #expect(lines.map { $0["error"]?.string } == ["dns", "http_404", "http_503"])

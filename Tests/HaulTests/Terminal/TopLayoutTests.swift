@@ -1,3 +1,4 @@
+import HaulBus
 import HaulContract
 import HaulTestSupport
 import Testing
