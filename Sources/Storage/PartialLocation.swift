@@ -5,6 +5,8 @@ package struct PartialLocation: Sendable {
     package let generation: String
     /// The hidden name. nil if it is not known: it changes with each run that takes the file over.
     package let name: String?
+    /// The finished file may have replaced another one.
+    package var mayHaveReplaced = false
 
     package init(file: String, key: String, generation: String, name: String? = nil) {
         (self.file, self.key, self.generation, self.name) = (file, key, generation, name)

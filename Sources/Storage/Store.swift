@@ -33,7 +33,8 @@ package protocol Store: Sendable {
     /// - Parameter fencing: Earlier runs may still be working beside it, and are fenced.
     func held(_ file: CompletedFile, for request: FileRequest, fencing: Bool) async -> HeldFile?
 
-    /// Removes the partial file of a job that will not continue, and the proof that it has its final name.
+    /// Removes the partial file of a job that will not continue, and the proof that it has its final name. The finished
+    /// file stays.
     func discard(_ location: PartialLocation) async
 }
 
@@ -42,6 +43,11 @@ package protocol DurableStore: Store {
     /// Does the same, but keeps files that already have their final name although Redis does not know: they prove that
     /// the finished file is the job's own.
     func discardUnplaced(_ locations: [PartialLocation]) async
+
+    /// Deletes the finished file that a request of an earlier run may still make, if such a request is recorded. To be
+    /// called before the partial file of a job that is cancelled or removed is discarded, and never for a job that may be
+    /// completed.
+    func withdrawUnanswered(_ location: PartialLocation) async
 
     /// Deletes the finished file of a generation, unless it is `completed`. To be called by a run that has lost its
     /// lease, once its job is cancelled: the run may have named the file after that.
@@ -65,6 +71,9 @@ extension Store {
 }
 
 extension DurableStore {
+    /// Nothing: in a directory, no name is given late.
+    package func withdrawUnanswered(_ location: PartialLocation) async {}
+
     /// Nothing: in a directory, a run that has lost its lease gives no name.
     package func withdraw(_ location: PartialLocation, unless completed: FinishedIdentity?) async {}
 }

@@ -48,7 +48,9 @@ final class Leftovers: Sendable {
         case .completed: await remainder.discard(soon: isSoon)
         // A response has no partial file.
         case .responded: break
-        case .cancelled: await remainder.discard(soon: false)
+        case .cancelled:
+            if let location = remainder.partialLocation { await store.withdrawUnanswered(location) }
+            await remainder.discard(soon: false)
         case nil:
             guard let location = remainder.partialLocation, let known = try? await queue.jobs([run.id]) else { return }
             // The other worker can continue only the generation that Redis knows. Any other one is of no use.
@@ -68,6 +70,7 @@ final class Leftovers: Sendable {
         let locations = near.filter { !$0.generation.isEmpty }.map { file in
             PartialLocation(file: file.file, key: PartialKey.of(file.id, in: queue.name), generation: file.generation)
         }
+        for location in locations { await store.withdrawUnanswered(location) }
         if !locations.isEmpty { await store.discardUnplaced(locations) }
     }
 

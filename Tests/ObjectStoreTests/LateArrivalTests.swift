@@ -140,6 +140,38 @@ struct LateArrivalTests: EpisodeTests {
         try await eventually("the object to be removed", within: .seconds(20)) { await good.read("films/film") == nil }
     }
 
+    @Test(
+        "a cancelled job's object stays if it has replaced another job's", .timeLimit(.minutes(2)),
+        arguments: ObjectServer.dialects)
+    func replaced(_ kind: ObjectServer.Kind) async throws {
+        let good = try await Bucket(kind)
+        let gateway = LateGateway(to: good.server.endpoint)
+        let bad = try Bucket(good.server, endpoint: gateway.endpoint, prefix: good.store.client.address.prefix)
+        let client = good.store.client
+        // The store learns which form of ETag the server requires.
+        #expect(isStored(try await put(good, "0", Self.old)))
+        #expect(isStored(try await put(bad, "00", Self.old + [0])))
+        await good.store.deleteFinal(client.address.key("films/film")) { _ in true }
+        let other = ObjectMark(job: String(repeating: "b", count: 40), generation: "0", time: 1)
+        try await client.putFinal(
+            client.address.key("films/film"), RequestMemory(Self.old), md5: Digest.md5(Self.old), mark: other, .absent)
+        gateway.keep { Late.replacingPut.isIn($0) }
+        let lease = RunLease(isHeld: { !gateway.hasKept }, confirm: { !gateway.hasKept })
+        let partial = bad.store.begin(
+            request("1", ifExists: .overwrite, lease: lease), generation: "1", suggested: "x")
+        let whole = WholeFile(
+            size: Int64(Self.new.count), checksum: nil, authority: "the job", lastModified: nil)
+        _ = try? await partial.put(Self.new, whole)
+        let answers = gateway.deliver()
+        #expect(answers.first?.contains("200") ?? false, "\(answers)")
+        let location = try #require(partial.location)
+        await good.store.withdrawUnanswered(location)
+        await good.store.withdraw(location, unless: nil)
+        await partial.discard(soon: false)
+        try await Task.sleep(for: .seconds(1))
+        #expect(await good.read("films/film") == Self.new)
+    }
+
     /// What becomes of a job after its pause: it is cancelled before the object appears or after that, or it continues.
     enum Fate: CaseIterable, Sendable { case cancelledBefore, cancelledAfter, continued }
 
@@ -166,12 +198,17 @@ struct LateArrivalTests: EpisodeTests {
                 Issue.record("the object is not found")
                 return
             }
-            // A later removal of what is hidden leaves the object.
+            // A later removal of what is hidden leaves the object, even if the run's record of its name came late.
+            let hidden = HiddenKeys(job: location.key, generation: location.generation)
+            let client = good.store.client
+            try await client.put(client.address.key(hidden.naming), text: client.address.key("films/film"))
             await good.store.discard(location)
             try await Task.sleep(for: .seconds(1))
             #expect(await good.read("films/film")?.count == Int(size))
+            #expect(try await good.everything().objects == ["films/film"])
             return
         }
+        await good.store.withdrawUnanswered(location)
         await good.store.discard(location)
         if fate == .cancelledBefore { _ = gateway.deliver() }
         try await eventually("the object to be removed", within: .seconds(20)) { await good.read("films/film") == nil }

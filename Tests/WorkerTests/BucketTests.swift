@@ -1,11 +1,14 @@
 import Glibc
+import HaulActivities
 import HaulBus
 import HaulContract
-import HaulObjectStore
+import HaulHTTP
 import HaulRedis
+import HaulStorage
 import HaulTestSupport
 import Testing
 
+@testable import HaulObjectStore
 @testable import HaulWorker
 
 /// Workers that share a Redis server and a bucket, and nothing else.
@@ -149,6 +152,46 @@ struct BucketTests {
             }
         }
         #expect(try await server.object("\(prefix)/s/a") == (taken == .cancelled ? nil : file.all))
+    }
+
+    /// What a run has left of a job that another run has completed.
+    private struct Rest: RunRemainder {
+        let partialLocation: PartialLocation?
+        let store: ObjectStore
+        func finalCheckpoint() async -> ResumePoint? { nil }
+        func discard(soon: Bool) async { if let partialLocation { await store.discard(partialLocation) } }
+    }
+
+    @Test(
+        "the object of a completed job stays although an earlier run has recorded that it was naming it",
+        arguments: ObjectServer.installed, [true, false])
+    func recordedName(_ kind: ObjectServer.Kind, _ isOurs: Bool) async throws {
+        let server = try await ObjectServer.shared(kind)
+        let fleet = try await Fleet()
+        let bucket = try BucketAddress(
+            "s3://\(server.bucket)/w\(UInt64.random(in: 0...(.max)))", endpoint: server.endpoint)
+        let store = ObjectStore(bucket, environment: { server.environment[$0] }, isThere: { _ in false })
+        let (client, key) = (store.client, store.client.address.key("s/a"))
+        let bytes = [UInt8](repeating: 7, count: 1000)
+        let location = PartialLocation(file: "s/a", key: PartialKey.of("j", in: fleet.queue.name), generation: "1")
+        let hidden = HiddenKeys(job: location.key, generation: "1")
+        try await client.putFinal(
+            key, RequestMemory(bytes), md5: Digest.md5(bytes),
+            mark: ObjectMark(job: location.key, generation: "1", time: 1), .absent)
+        // A run that was frozen may write this after its successor has tidied up.
+        try await client.put(client.address.key(hidden.naming), text: key)
+        try await fleet.queue.redis.send(Command("HSET", fleet.queue.keys.job("j"), "state", "completed"))
+        let completed = CompletedFile(
+            file: "s/a", bytes: 1000, store: store.id, inode: 1, modified: 1, entity: Entity(), source: "",
+            validated: 0)
+        let settlement = Settlement.completed(completed, seconds: 1, unchanged: false)
+        await Leftovers(fleet.queue, store).cleanUp(
+            Run(id: "j", token: "t"), Rest(partialLocation: location, store: store), after: isOurs ? settlement : nil)
+        try await eventually("the hidden object to go") {
+            try await client.list(client.address.key(hidden.folder)).objects.isEmpty
+        }
+        try await Task.sleep(for: .seconds(1))
+        #expect(try await server.object(key) == bytes)
     }
 
     @Test(

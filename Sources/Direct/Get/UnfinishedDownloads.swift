@@ -92,10 +92,11 @@ struct UnfinishedDownloads {
             if let placed { await files.discard(placed.proof) }
         }
         if let file = record.resume?.file ?? record.item?.likelyPath {
-            await store.discardUnplaced(
-                [record.resume?.generation, record.run].compactMap(\.self).map {
-                    PartialLocation(file: file, key: record.key, generation: $0)
-                })
+            let locations = [record.resume?.generation, record.run].compactMap(\.self).map {
+                PartialLocation(file: file, key: record.key, generation: $0)
+            }
+            for location in locations { await store.withdrawUnanswered(location) }
+            await store.discardUnplaced(locations)
         }
         await downloadLog.remove(record.key)
     }

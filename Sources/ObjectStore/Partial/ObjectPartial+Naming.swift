@@ -20,6 +20,8 @@ extension ObjectPartial {
     struct Unanswered: Sendable {
         let key: String
         let until: ContinuousClock.Instant
+        /// The request replaces another object. So a deletion of its own would leave no object under the name.
+        let isReplacing: Bool
     }
 
     /// How long a server that has accepted a request may take to execute it.
@@ -55,7 +57,7 @@ extension ObjectPartial {
         var condition = store.hasConditions ? NameCondition.absent : .none
         var failure: StoreError?
         var contradicted: ContinuousClock.Instant?
-        var hasDeletedEarlier = false
+        var (hasDeletedEarlier, isReplacing) = (false, false)
         for attempt in 1... {
             if let end = try await isPossible() { return end }
             await claim?.take()
@@ -70,10 +72,10 @@ extension ObjectPartial {
                         hasDeletedEarlier = true
                         guard try await deleteEarlierObject(at: key, head) else { return .fenced }
                         continue
-                    case .replace: next = head.etag.map(NameCondition.same) ?? .none
+                    case .replace: (next, isReplacing) = (head.etag.map(NameCondition.same) ?? .none, true)
                     }
                 } else {
-                    next = .absent
+                    (next, isReplacing) = (.absent, false)
                 }
                 let isContradiction = failure?.kind == .precondition && next == condition
                 contradicted = isContradiction ? contradicted ?? .now : nil
@@ -92,7 +94,10 @@ extension ObjectPartial {
             if state.withLock({ $0.hasHidden }), try await !isStillOwner() { return .fenced }
             do throws(StoreError) {
                 try claim?.check()
-                if let head = try await sendRecorded(key, { () throws(StoreError) in try await request(condition) }) {
+                let sent = try await sendRecorded(key, isReplacing: isReplacing) { () throws(StoreError) in
+                    try await request(condition)
+                }
+                if let head = sent {
                     return .placed(head)
                 }
                 failure = nil
@@ -148,9 +153,13 @@ extension ObjectPartial {
 
     /// Sends a request for a key, and records it as unanswered until it is known that it will not be executed later.
     private func sendRecorded(
-        _ key: String, _ request: () async throws(StoreError) -> ObjectHead?
+        _ key: String, isReplacing: Bool, _ request: () async throws(StoreError) -> ObjectHead?
     ) async throws(StoreError) -> ObjectHead? {
-        state.withLock { $0.unanswered.append(Unanswered(key: key, until: .now + Self.executionLimit)) }
+        state.withLock { state in
+            state.unanswered.append(
+                Unanswered(key: key, until: .now + Self.executionLimit, isReplacing: isReplacing))
+            if isReplacing { state.mayHaveReplaced = true }
+        }
         do throws(StoreError) {
             let head = try await request()
             if head != nil { state.withLock { _ = $0.unanswered.popLast() } }
@@ -163,11 +172,12 @@ extension ObjectPartial {
     }
 
     /// Removes objects of this generation that requests without a response still make after the job was cancelled or
-    /// removed.
+    /// removed. An object that replaces another one stays: the other one is lost, perhaps a completed job's, and the name
+    /// would have no object at all.
     func withdraw() {
         let waiting = state.withLock { state in
             defer { state.unanswered = [] }
-            return state.phase == .placed ? [] : state.unanswered
+            return state.phase == .placed ? [] : state.unanswered.filter { !$0.isReplacing }
         }
         guard let until = waiting.map(\.until).max() else { return }
         store.withdraw(Set(waiting.map(\.key)), of: hidden, until: until)
@@ -176,7 +186,9 @@ extension ObjectPartial {
     /// Records the name that a request without a response may still give, for the removal of a job that is cancelled
     /// after this run has ended. Returns whether there is such a request.
     func recordNaming() async -> Bool {
-        let last = state.withLock { $0.phase == .placed ? nil : $0.unanswered.last { $0.until > .now } }
+        let last = state.withLock { state in
+            state.phase == .placed ? nil : state.unanswered.last { $0.until > .now && !$0.isReplacing }
+        }
         guard let last else { return false }
         state.withLock { $0.hasHidden = true }
         try? await client.put(client.address.key(hidden.naming), text: last.key)

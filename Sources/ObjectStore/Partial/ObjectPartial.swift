@@ -35,6 +35,8 @@ final class ObjectPartial: Partial {
         /// Parts whose ETags are not MD5s, so that a repeated request changes the ETag although the bytes are the same.
         var partsWithoutMD5: Set<Int> = []
         var unanswered: [Unanswered] = []
+        /// A request that replaces another object was sent.
+        var mayHaveReplaced = false
         /// The upload that copies the verified object to its name.
         var copyUpload: String?
     }
@@ -77,7 +79,10 @@ final class ObjectPartial: Partial {
             guard state.phase != .unopened else { return nil }
             // Without hidden objects there is nothing to clean up later.
             let name = state.hasHidden || state.phase == .open ? nil : ObjectStore.nothingHidden
-            return PartialLocation(file: state.name.path, key: request.key, generation: generation, name: name)
+            var location = PartialLocation(
+                file: state.name.path, key: request.key, generation: generation, name: name)
+            location.mayHaveReplaced = state.mayHaveReplaced
+            return location
         }
     }
 

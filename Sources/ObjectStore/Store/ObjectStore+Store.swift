@@ -119,10 +119,14 @@ extension ObjectStore: DurableStore, SourceFolder {
     package func discard(_ location: PartialLocation) async {
         guard location.name != Self.nothingHidden else { return }
         let hidden = HiddenKeys(job: location.key, generation: location.generation)
-        let naming = try? await client.get(client.address.key(hidden.naming), limit: 4096)
         await purge(hidden, completed: [])
         await removeClaim(location.file, job: location.key, generation: location.generation)
-        guard let naming else { return }
+    }
+
+    package func withdrawUnanswered(_ location: PartialLocation) async {
+        guard location.name != Self.nothingHidden else { return }
+        let hidden = HiddenKeys(job: location.key, generation: location.generation)
+        guard let naming = try? await client.get(client.address.key(hidden.naming), limit: 4096) else { return }
         withdraw([String(decoding: naming, as: UTF8.self)], of: hidden, until: .now + ObjectPartial.executionLimit)
     }
 
@@ -150,6 +154,7 @@ extension ObjectStore: DurableStore, SourceFolder {
     /// A PUT or a Complete that was sent under the lease may be executed after it, and another run may have recorded the
     /// cancel in between. A request without a response may still be executed now.
     package func withdraw(_ location: PartialLocation, unless completed: FinishedIdentity?) async {
+        guard !location.mayHaveReplaced else { return }
         let (key, hidden) = (
             client.address.key(location.file), HiddenKeys(job: location.key, generation: location.generation)
         )
