@@ -9,7 +9,7 @@ reach the store unchanged.
 
 `/-/credentials` is a container's credentials service. `/-/spoil/KIND` injects a fault into the next requests, and
 returns how many it has affected, after some seconds at most. `/-/requests` counts the requests, and `/-/refused` those
-that the store refused with 403, by kind. `/-/late/SECONDS` is added to the Date of all responses.
+that the store refused with 403, by kind. `/-/named/KEY` lists the requests for a finished object. `/-/late/SECONDS` is added to the Date of all responses.
 """
 import calendar
 import email.utils
@@ -38,6 +38,8 @@ class State:
     # The faults that wait for requests, and how many requests each one has affected.
     armed, met = {}, {}
     requests, refused = {}, {}
+    # The requests for finished objects, by path: when each one came, what it was, and what came of it.
+    named = {}
 
 
 class Cut(Exception):
@@ -122,6 +124,13 @@ class Handler(BaseHTTPRequestHandler):
         with lock:
             self.kind = " ".join([self.command, *words[:1]])
             State.requests[self.kind] = State.requests.get(self.kind, 0) + 1
+        self.entry = None
+        if not is_part and "/.haul/" not in path and self.command != "GET":
+            names = ("if-match", "if-none-match", "x-amz-meta-haul-generation")
+            told = [f"{name} {self.headers[name]}" for name in names if self.headers.get(name)]
+            self.entry = [f"{time.time():.3f}", self.kind, *told]
+            with lock:
+                State.named.setdefault(path, []).append(self.entry)
         refusal = self.refusal()
         if refusal:
             return self.refuse(*refusal)
@@ -138,6 +147,9 @@ class Handler(BaseHTTPRequestHandler):
             return self.refuse(500 if fault == "500" else 200, "InternalError")
         self.send_body()
         answer = self.store.getresponse()
+        if self.entry:
+            mark, etag = (answer.getheader(name) for name in ("x-amz-meta-haul-generation", "ETag"))
+            self.entry.append(f"→ {answer.status} {mark or ''} {etag or ''} at {time.time():.3f}")
         if answer.status == 403:
             with lock:
                 State.refused[self.kind] = State.refused.get(self.kind, 0) + 1
@@ -243,6 +255,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def refuse(self, status, code):
         self.drain()
+        if self.entry:
+            self.entry.append(f"answered {status} {code}")
         text = f'<?xml version="1.0" encoding="UTF-8"?><Error><Code>{code}</Code><Message>spoiled</Message></Error>'
         self.answer(status, "application/xml", text)
 
@@ -267,6 +281,10 @@ class Handler(BaseHTTPRequestHandler):
                 "AccessKeyId": KEY, "SecretAccessKey": SECRET, "Token": f"token-{State.token}", "Expiration": end}))
         if name in ("requests", "refused"):
             return self.answer(200, "application/json", json.dumps(getattr(State, name)))
+        if name == "named":
+            with lock:
+                lines = [" ".join(entry) for entry in State.named.get(value, [])]
+            return self.answer(200, "text/plain; charset=utf-8", "\n".join(lines))
         if name == "late":
             State.late = int(value)
         self.answer(200, "text/plain", str(spoil(value) if name == "spoil" else 0))

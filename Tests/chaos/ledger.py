@@ -112,6 +112,8 @@ class Ledger:
         if name in ("started", "resumed", "requeued", "queued", "retrying", "paused"):
             self.begun.setdefault(id, event["at"])
         self.refetched.receive(id, event, self.is_disturbed)
+        if id in self.jobs:
+            self.rivals.receive(self.jobs[id], event)
         if name == "requeued" and event["why"] == "worker lost":
             self.losses[id] += 1
         lost = self.lost_with.get(id)

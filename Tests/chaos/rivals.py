@@ -19,6 +19,7 @@ class Pair:
         self.jobs = []
         # The digests of the files by name, when both jobs had just ended.
         self.first = None
+        self.events = []
 
 
 class Rivals:
@@ -48,6 +49,15 @@ class Rivals:
         pair.jobs.append(job)
         return job, {"path": pair.path, "if_exists": pair.policy, "checksum": "sha256:" + self.digest(job)}
 
+    def receive(self, job, event):
+        if job.pair and event["event"] != "progress":
+            told = " ".join(str(event[name]) for name in ("why", "worker", "file", "error") if name in event)
+            job.pair.events.append(f"{event['at'] / 1000:.3f} {job.id} {event['event']} {told}")
+
+    def history(self, pair, names):
+        """What the pair went through: the events of its jobs and the requests for its names."""
+        return "\n".join(["", *pair.events, *(f"{name} {line}" for name in sorted(names) for line in self.store.requests(name))])
+
     def digest(self, job):
         return hashlib.sha256(self.blob[job.offset:job.offset + job.size]).hexdigest()
 
@@ -74,6 +84,7 @@ class Rivals:
         """What is wrong at the end."""
         found = []
         for pair in self.all:
+            before = len(found)
             if len(pair.jobs) < 2:
                 continue
             records = self.records(redis, pair)
@@ -98,6 +109,8 @@ class Rivals:
                 found.append(f"{place}: each failed because of the other")
             if pair.first is not None and pair.first != files and not is_steered:
                 found.append(f"{place}: the files have changed after the end of both, from {pair.first} to {files}")
+            if len(found) > before:
+                found[-1] += self.history(pair, {pair.path, *files, *filter(None, names)}).replace("\n", "\n    ")
         return found
 
     @staticmethod

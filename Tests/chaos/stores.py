@@ -49,6 +49,10 @@ class Directory:
         except FileNotFoundError:
             return None
 
+    def requests(self, path):
+        """The requests that gave or took the name, oldest first."""
+        return []
+
     def options(self, number):
         return ["--root", self.root, "--upload-from", self.root]
 
@@ -177,6 +181,10 @@ class Bucket:
 
     def read(self, path):
         return self.s3.get("in/" + path)
+
+    def requests(self, path):
+        """The requests that gave or took the name, oldest first."""
+        return self.proxy.ask("/-/named//test/in/" + path).splitlines()
 
     def place(self, path, data):
         """Writes an object before the first job."""
