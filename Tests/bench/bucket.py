@@ -167,18 +167,18 @@ class Bench:
         return time.monotonic() - began
 
     def copy(self, tool, file, key):
-        place = f"s3://test/{key}-{tool}"
+        destination = f"s3://test/{key}-{tool}"
         return {
-            "aws": ["aws", "--endpoint-url", self.endpoint, "s3", "cp", "--quiet", file, place],
-            "s5cmd": ["s5cmd", "--endpoint-url", self.endpoint, "cp", file, place],
-            "rclone": ["rclone", "copyto", file, ":s3:" + place[5:], "--s3-provider", "Other", "--s3-env-auth",
+            "aws": ["aws", "--endpoint-url", self.endpoint, "s3", "cp", "--quiet", file, destination],
+            "s5cmd": ["s5cmd", "--endpoint-url", self.endpoint, "cp", file, destination],
+            "rclone": ["rclone", "copyto", file, ":s3:" + destination[5:], "--s3-provider", "Other", "--s3-env-auth",
                        "--s3-endpoint", self.endpoint, "--s3-no-check-bucket"],
         }[tool]
 
-    def jobs(self, names, place="/"):
+    def jobs(self, names, prefix="/"):
         """The seconds from the first push until all jobs are completed."""
         stamp = str(time.monotonic_ns())
-        elements = [json.dumps({"url": self.url + place + name, "id": stamp + name, "path": name,
+        elements = [json.dumps({"url": self.url + prefix + name, "id": stamp + name, "path": name,
                                 "if_exists": "overwrite"}) for name in names]
         before, began = self.redis.call("ZCARD", Q + "completed"), time.monotonic()
         self.redis.call("LPUSH", Q + "jobs", *elements)

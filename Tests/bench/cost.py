@@ -80,15 +80,15 @@ class Bench:
 
     def measure(self, what, name, command, count):
         """Runs a command that must leave `count` files."""
-        place = self.fresh()
+        folder = self.fresh()
         begun = time.monotonic()
         process = subprocess.Popen(
-            command, cwd=place, env=os.environ | {"XDG_STATE_HOME": f"{self.directory}/state"},
+            command, cwd=folder, env=os.environ | {"XDG_STATE_HOME": f"{self.directory}/state"},
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         seconds = time.monotonic() - begun
-        if process.returncode != 0 or len(os.listdir(place)) != count:
+        if process.returncode != 0 or len(os.listdir(folder)) != count:
             raise SystemExit(f"{name} failed ({process.returncode}): {' '.join(command)[:200]}")
         self.note(what, name, usage.ru_utime, usage.ru_stime, seconds)
 
@@ -97,13 +97,13 @@ class Bench:
 
     def through_worker(self, what, build, options, elements, path):
         """The CPU time of a worker from the first push to the last final state."""
-        place = self.fresh()
+        folder = self.fresh()
         directory = f"{self.directory}/worker"
         shutil.rmtree(directory, ignore_errors=True)
         os.mkdir(directory)
         redis = RedisServer(directory, "redis")
         redis.start()
-        worker = Worker(build, None, directory, "cost", redis.url, Directory(place), 1, options["slots"], 8)
+        worker = Worker(build, None, directory, "cost", redis.url, Directory(folder), 1, options["slots"], 8)
         worker.command += [word for pair in options.items() if pair[0] != "slots" for word in pair]
         worker.start()
         connection = Redis(redis.socket, 10)
@@ -114,7 +114,7 @@ class Bench:
         while connection.call("LLEN", "haul:{default}:jobs") + connection.call("ZCARD", "haul:{default}:leases") > 0:
             time.sleep(0.02)
         cpu, seconds = worker.cpu - cpu, time.monotonic() - begun
-        is_whole = len([name for name in os.listdir(place) if not name.startswith(".")]) == len(elements)
+        is_whole = len([name for name in os.listdir(folder) if not name.startswith(".")]) == len(elements)
         worker.end(15)
         redis.end(15)
         if not is_whole:

@@ -90,25 +90,25 @@ PEERS = {
 
 def peer(name, directory, server, jobs):
     module, command = PEERS[name]
-    place = os.path.join(directory, name)
-    with open(os.path.join(place, "peer.py"), "w") as file:
+    folder = os.path.join(directory, name)
+    with open(os.path.join(folder, "peer.py"), "w") as file:
         file.write(textwrap.dedent(module))
-    environment = os.environ | {"SOCKET": server.socket, "PYTHONPATH": place}
-    programs = os.path.join(place, "bin")
+    environment = os.environ | {"SOCKET": server.socket, "PYTHONPATH": folder}
+    programs = os.path.join(folder, "bin")
     worker = Process(
         [os.path.join(programs, command[0]), *(word.format(socket=server.socket) for word in command[1:])],
-        os.path.join(place, "log"), env=environment, cwd=place,
+        os.path.join(folder, "log"), env=environment, cwd=folder,
         start_new_session=True)
     push = [os.path.join(programs, "python"), "peer.py"]
     redis = Redis(server.socket, 30)
     worker.start()
     try:
-        subprocess.run([*push, "1"], env=environment, cwd=place, check=True)
+        subprocess.run([*push, "1"], env=environment, cwd=folder, check=True)
         until(lambda: redis.call("GET", "done") == "1")
         redis.call("SET", "done", 0)
         redis.call("CONFIG", "RESETSTAT")
         began, busy = time.monotonic(), server.cpu
-        pusher = subprocess.Popen([*push, str(jobs)], env=environment, cwd=place)
+        pusher = subprocess.Popen([*push, str(jobs)], env=environment, cwd=folder)
         until(lambda: redis.call("EXISTS", "done") and int(redis.call("GET", "done")) >= jobs, 0.01, 300)
         seconds, busy = time.monotonic() - began, server.cpu - busy
         pusher.wait(30)

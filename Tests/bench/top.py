@@ -111,9 +111,9 @@ def watch(haul, environment, columns, rows, seconds):
     return frames, usage, status
 
 
-def screens(haul, environment, columns, rows, place):
+def screens(haul, environment, columns, rows, directory):
     """Runs `haul top` in tmux. Yields the list, a job's page and the help as text."""
-    tmux = ["tmux", "-S", str(place / "tmux"), "-f", "/dev/null"]
+    tmux = ["tmux", "-S", str(directory / "tmux"), "-f", "/dev/null"]
     subprocess.run(
         tmux + ["new-session", "-d", "-x", str(columns), "-y", str(rows), haul, "top"], env=environment, check=True)
     try:
@@ -149,14 +149,14 @@ def main():
     if shutil.disk_usage(tempfile.gettempdir()).free < 4 * LENGTH * options.running:
         sys.exit(f"too little space in {tempfile.gettempdir()}")
     haul = os.path.abspath(options.haul)
-    place = pathlib.Path(tempfile.mkdtemp(prefix="haul-top-"))
-    socket = place / "redis.sock"
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="haul-top-"))
+    socket = directory / "redis.sock"
     url = f"unix://{socket}"
     processes = []
     try:
         processes.append(subprocess.Popen(
-            ["redis-server", "--port", "0", "--unixsocket", str(socket), "--save", "", "--dir", str(place)],
-            stdout=open(place / "redis.log", "w")))
+            ["redis-server", "--port", "0", "--unixsocket", str(socket), "--save", "", "--dir", str(directory)],
+            stdout=open(directory / "redis.log", "w")))
         while subprocess.run(["redis-cli", "-s", str(socket), "PING"], capture_output=True).returncode:
             time.sleep(0.1)
         port = start_origin(max(1, options.running / 1000))
@@ -167,12 +167,12 @@ def main():
                 {"id": f"job-{n:05}", "url": f"http://127.0.0.1:{port}/{'gone/' * (n < failing)}{n}.mkv", "path": f"films/{n}.mkv"})
             for n in range(count))
         subprocess.run(["redis-cli", "-s", str(socket)], input=lines.encode(), stdout=subprocess.DEVNULL, check=True)
-        (place / "root").mkdir()
-        log = open(place / "log", "w")
+        (directory / "root").mkdir()
+        log = open(directory / "log", "w")
         for number in range(workers):
             slots = str(options.running // workers)
             processes.append(subprocess.Popen(
-                [haul, "worker", "--redis", url, "--root", str(place / "root"), "--slots", slots, "--name", f"w{number + 1}",
+                [haul, "worker", "--redis", url, "--root", str(directory / "root"), "--slots", slots, "--name", f"w{number + 1}",
                  "--connections", "1", "--connections-per-host", slots, "--allow-private", "--allow-address",
                  "127.0.0.0/8"], stdout=log, stderr=log))
         end = time.time() + 240
@@ -183,7 +183,7 @@ def main():
                 break
             time.sleep(0.5)
         if not got:
-            sys.exit("Redis has ended: " + (place / "redis.log").read_text()[-2000:])
+            sys.exit("Redis has ended: " + (directory / "redis.log").read_text()[-2000:])
         print(f"{got.strip()} jobs run on {workers} workers, {options.queued} wait, {failing} have failed")
         environment = dict(os.environ, HAUL_REDIS=url, TERM="xterm", LANG="C.UTF-8")
         before = redis_cpu(socket)
@@ -206,7 +206,7 @@ def main():
                 + ("" if status == 0 else f"  status {status}"), flush=True)
             if options.screens:
                 pathlib.Path(options.screens).mkdir(exist_ok=True)
-                for name, text in screens(haul, environment, columns, rows, place):
+                for name, text in screens(haul, environment, columns, rows, directory):
                     (pathlib.Path(options.screens) / f"{size}-{name}.txt").write_text(text)
         still = subprocess.run(
             ["redis-cli", "-s", str(socket), "ZCARD", "haul:{default}:leases"], capture_output=True, text=True).stdout
@@ -219,7 +219,7 @@ def main():
                 process.wait(15)
             except subprocess.TimeoutExpired:
                 process.kill()
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ def ip(*words):
     subprocess.run(["ip", *words], check=True)
 
 
-class Place:
+class Machine:
     """A namespace with a link to each server, in the role of a worker's store."""
 
     def __init__(self, name, number, endpoint):
@@ -77,9 +77,9 @@ class Bench:
         self.proxy = Proxy(directory, self.server, proxy, "0.0.0.0")
         self.workers = []
         for number, name in enumerate(("here", "there"), 1):
-            place = Place(name, number, f"http://{address('store')}:{proxy}")
-            worker = Worker(options.haul, None, directory, name, f"redis://{address('redis')}:{redis}", place, number, 3, 4)
-            worker.place = place
+            machine = Machine(name, number, f"http://{address('store')}:{proxy}")
+            worker = Worker(options.haul, None, directory, name, f"redis://{address('redis')}:{redis}", machine, number, 3, 4)
+            worker.machine = machine
             self.workers.append(worker)
 
     def go(self):
@@ -135,10 +135,10 @@ class Bench:
         self.push(id)
         self.until(lambda: self.bytes(id) > self.size * 0.2, 120, f"{id}: no 20 %")
         name = self.field(id, "worker")
-        place = next(worker.place for worker in self.workers if worker.name == name)
-        place.cut(server, True)
+        machine = next(worker.machine for worker in self.workers if worker.name == name)
+        machine.cut(server, True)
         time.sleep(seconds)
-        place.cut(server, False)
+        machine.cut(server, False)
         self.finish(id, began, {worker.name for worker in self.workers}, f"cut from {name}")
 
     # Helpers.

@@ -84,7 +84,7 @@ def unserved_store(bench):
         wrong.append(f"when their store was served again they became {states(redis, again)}")
     for id in again:
         job = pairs(redis.call("HGETALL", Q + "job:" + id))
-        if not any(os.path.exists(os.path.join(place, id)) for place in (bench.root, root)):
+        if not any(os.path.exists(os.path.join(folder, id)) for folder in (bench.root, root)):
             wrong.append(f"{id} is {job.get('state')}, and its file is gone")
     far.end(15)
     return wrong

@@ -88,7 +88,7 @@ class Bench:
                 with lock:
                     kinds.update(act.kind for act in history.acts)
                     if problem:
-                        wrong.append(f"{history.id}: {problem}\n{history.story()}")
+                        wrong.append(f"{history.id}: {problem}\n{history.description()}")
                 history.redis.call("HSET", Q + "want", history.id, "removed")
                 history.redis.close()
 

@@ -261,7 +261,7 @@ class History:
         beginning = ".haul-" + hashlib.sha1(f"default\n{self.id}".encode()).hexdigest()
         return [name for name in os.listdir(self.bench.root) if name.startswith(beginning)]
 
-    def story(self):
+    def description(self):
         acts = {act.number: act for act in self.acts}
         first = min((act.began for act in self.acts), default=0)
         lines = []

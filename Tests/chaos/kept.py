@@ -15,7 +15,7 @@ import time
 lock = threading.Lock()
 
 
-class Place:
+class Target:
     """A path, and what it has received."""
 
     def __init__(self):
@@ -23,22 +23,22 @@ class Place:
 
 
 class TusFile:
-    def __init__(self, place, length):
-        self.place, self.length, self.count, self.digest = place, length, 0, hashlib.sha256()
+    def __init__(self, target, length):
+        self.target, self.length, self.count, self.digest = target, length, 0, hashlib.sha256()
         self.lock = threading.Lock()
 
 
-places, tus_files = {}, {}
+targets, tus_files = {}, {}
 
 
-def place(path):
+def target_of(path):
     with lock:
-        return places.setdefault(path, Place())
+        return targets.setdefault(path, Target())
 
 
 def all_kept():
     with lock:
-        return json.dumps({path: [each.posts, each.received, each.whole] for path, each in places.items()})
+        return json.dumps({path: [each.posts, each.received, each.whole] for path, each in targets.items()})
 
 
 class Taking:
@@ -48,23 +48,23 @@ class Taking:
     def do_POST(self):
         if self.path.startswith("/t/"):
             return self.make()
-        here = place(self.path.partition("?")[0])
+        target = target_of(self.path.partition("?")[0])
         # The request counts when it arrives, whatever happens to it.
         with lock:
-            here.posts += 1
-        return self.respond() if self.path.startswith("/r/") else self.form(here)
+            target.posts += 1
+        return self.respond() if self.path.startswith("/r/") else self.form(target)
 
     def do_PUT(self):
-        here, digest, count = place(self.path.partition("?")[0]), hashlib.sha256(), 0
-        for piece in self.pieces(here):
+        target, digest, count = target_of(self.path.partition("?")[0]), hashlib.sha256(), 0
+        for piece in self.pieces(target):
             digest.update(piece)
             count += len(piece)
         if count == self.length:
-            here.whole.append((digest.hexdigest(), count))
+            target.whole.append((digest.hexdigest(), count))
             self.text("kept")
 
-    def form(self, here):
-        body = b"".join(self.pieces(here))
+    def form(self, target):
+        body = b"".join(self.pieces(target))
         if len(body) != self.length:
             return
         boundary = self.headers["Content-Type"].partition("boundary=")[2].encode()
@@ -73,7 +73,7 @@ class Taking:
         if not part.endswith(end):
             return self.send_error(400)
         file = part[:-len(end)]
-        here.whole.append((hashlib.sha256(file).hexdigest(), len(file)))
+        target.whole.append((hashlib.sha256(file).hexdigest(), len(file)))
         self.text("kept")
 
     def respond(self):
@@ -93,7 +93,7 @@ class Taking:
     def length(self):
         return int(self.headers.get("Content-Length") or 0)
 
-    def pieces(self, here):
+    def pieces(self, target):
         """The body in pieces as it arrives. It has fewer bytes than announced if the connection ends."""
         rate, rest, began, done = int(re.match(r"/[ut]/[^/]+/(\d+)", self.path)[1]), self.length, time.monotonic(), 0
         with self.taking():
@@ -107,7 +107,7 @@ class Taking:
                     return
                 rest -= len(piece)
                 done += len(piece)
-                here.received += len(piece)
+                target.received += len(piece)
                 yield piece
                 if rate:
                     time.sleep(max(0, began + done / rate - time.monotonic()))
@@ -128,9 +128,9 @@ class Taking:
     def make(self):
         with lock:
             path = f"{self.path}/{len(tus_files)}"
-        here = place(self.path)
+        target = target_of(self.path)
         with lock:
-            tus_files[path] = TusFile(here, int(self.headers["Upload-Length"]))
+            tus_files[path] = TusFile(target, int(self.headers["Upload-Length"]))
         self.plain(201, Location=path)
 
     def do_HEAD(self):
@@ -155,11 +155,11 @@ class Taking:
             if int(self.headers["Upload-Offset"]) != file.count:
                 self.close_connection = True
                 return self.plain(409)
-            for piece in self.pieces(file.place):
+            for piece in self.pieces(file.target):
                 file.digest.update(piece)
                 file.count += len(piece)
             if file.count == file.length:
-                file.place.whole.append((file.digest.hexdigest(), file.count))
+                file.target.whole.append((file.digest.hexdigest(), file.count))
         finally:
             file.lock.release()
         if not self.close_connection:

@@ -117,10 +117,10 @@ class Handler(kept.Taking, BaseHTTPRequestHandler):
                 except OSError:
                     pass
             return self.text(str(len(chosen)))
-        place = re.fullmatch(r"/f/(\d+)/(\d+)/(\d+)(?:\?.*)?", self.path)
-        if not place:
+        match = re.fullmatch(r"/f/(\d+)/(\d+)/(\d+)(?:\?.*)?", self.path)
+        if not match:
             return self.send_error(404)
-        self.file(*map(int, place.groups()))
+        self.file(*map(int, match.groups()))
 
     def file(self, offset, size, rate):
         etag = f'"{offset}-{size}"'

@@ -32,7 +32,7 @@ def policy_of(text):
     return policy
 
 
-class Place:
+class PolicyStore:
     """A worker's store, with credentials that have the rights of the policy."""
 
     def __init__(self, proxy):
@@ -82,7 +82,7 @@ class Trial:
         return not wrong
 
     def admin(self, *words):
-        conf = os.path.join(self.server.place, "ceph.conf")
+        conf = os.path.join(self.server.directory, "ceph.conf")
         subprocess.run(["radosgw-admin", *words], env=os.environ | {"CEPH_CONF": conf, "CEPH_ARGS": ""}, check=True,
                        timeout=60, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
@@ -131,7 +131,7 @@ class Trial:
 
     def start(self):
         self.worker = Worker(self.options.haul, None, self.directory, f"w{self.number}", self.redis_server.url,
-                             Place(self.proxy), 1, 8, 4)
+                             PolicyStore(self.proxy), 1, 8, 4)
         self.worker.start()
         return self.worker
 

@@ -61,12 +61,12 @@ class RedisServer(Process):
     ARGUMENTS = ()
 
     def __init__(self, directory, name, port=0, **settings):
-        self.port, place = port, os.path.join(directory, name)
-        os.mkdir(place)
-        self.socket = os.path.join(place, "socket")
-        file = os.path.join(place, "redis.conf")
+        self.port, home = port, os.path.join(directory, name)
+        os.mkdir(home)
+        self.socket = os.path.join(home, "socket")
+        file = os.path.join(home, "redis.conf")
         with open(file, "w") as text:
-            for key, value in {"port": port, "bind": "127.0.0.1", "dir": place, **self.settings(), **settings}.items():
+            for key, value in {"port": port, "bind": "127.0.0.1", "dir": home, **self.settings(), **settings}.items():
                 for line in value if isinstance(value, list) else [value]:
                     text.write(f"{key} {line}\n")
         super().__init__(["redis-server", file, *self.ARGUMENTS], os.path.join(directory, name + ".log"))
@@ -116,9 +116,9 @@ class StoreServer(Process):
     """A real object store, started by Tests/Support/object-server.sh."""
 
     def __init__(self, directory, kind):
-        self.place = os.path.join(directory, "store")
+        self.directory = os.path.join(directory, "store")
         script = os.path.join(os.path.dirname(__file__), "..", "Support", "object-server.sh")
-        super().__init__(["bash", script, kind, self.place], os.path.join(directory, "store.log"), stdout=subprocess.PIPE)
+        super().__init__(["bash", script, kind, self.directory], os.path.join(directory, "store.log"), stdout=subprocess.PIPE)
 
     def start(self):
         super().start()
@@ -132,12 +132,12 @@ class StoreServer(Process):
         super().end(signal.SIGTERM, within)
 
     def signal_gateway(self, number):
-        with open(os.path.join(self.place, "gateway")) as file:
+        with open(os.path.join(self.directory, "gateway")) as file:
             os.kill(int(file.read()), number)
 
     def kill_gateway(self, seconds):
         """Kills the gateway, which comes back after so many seconds. Waits until it serves requests."""
-        hold = os.path.join(self.place, "hold")
+        hold = os.path.join(self.directory, "hold")
         open(hold, "w").close()
         self.signal_gateway(signal.SIGKILL)
         time.sleep(seconds)
@@ -172,16 +172,16 @@ class Proxy(Origin):
 
 
 class Worker(Process):
-    """A worker. With a shim its wall clock is shifted by the content of a file. `place` is where its files go. `number`
+    """A worker. With a shim its wall clock is shifted by the content of a file. `store` has its files. `number`
     determines its credentials."""
 
-    def __init__(self, haul, shim, directory, name, redis, place, number, slots, lease):
+    def __init__(self, haul, shim, directory, name, redis, store, number, slots, lease):
         self.name, self.clock = name, os.path.join(directory, name + ".clock")
         self.set_clock(0)
-        environment = os.environ | place.environment(number)
+        environment = os.environ | store.environment(number)
         environment |= {"LD_PRELOAD": shim, "CHAOS_CLOCK": self.clock} if shim else {}
         super().__init__(
-            [*place.prefix, haul, "worker", "--redis", redis, *place.options(number), "--name", name,
+            [*store.prefix, haul, "worker", "--redis", redis, *store.options(number), "--name", name,
              "--slots", str(slots), "--lease", str(lease), "--allow-address", "127.0.0.0/8",
              # Some workers are killed while their gate runs.
              *(["--gate", "sleep 0.2", "--gate-limit", "8"] if number % 4 == 0 else [])],

@@ -9,13 +9,13 @@ class RedisError(Exception):
 class Redis:
     """Replies are str, int, None or lists of these. After a failure the next call opens a new connection.
 
-    `place` is a unix socket's path, a (host, port), or a function that returns one of these. If the place changes, the
-    client leaves its connection.
+    `address` is a unix socket's path, a (host, port), or a function that returns one of these. If the address changes, the
+    client opens a new connection.
     """
 
-    def __init__(self, place, timeout=4.0):
-        self.locate, self.timeout = place if callable(place) else lambda: place, timeout
-        self.socket = self.buffer = self.place = None
+    def __init__(self, address, timeout=4.0):
+        self.locate, self.timeout = address if callable(address) else lambda: address, timeout
+        self.socket = self.buffer = self.address = None
 
     def call(self, *words):
         reply = self.calls([words])[0]
@@ -26,14 +26,14 @@ class Redis:
     def calls(self, commands):
         """Sends commands in one write on one connection. Error replies are returned, and not raised."""
         try:
-            place = self.locate()
-            if self.place != place:
+            address = self.locate()
+            if self.address != address:
                 self.close()
             if self.socket is None:
-                self.socket = socket.socket(socket.AF_UNIX if isinstance(place, str) else socket.AF_INET)
+                self.socket = socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET)
                 self.socket.settimeout(self.timeout)
-                self.socket.connect(place)
-                self.buffer, self.place = self.socket.makefile("rb"), place
+                self.socket.connect(address)
+                self.buffer, self.address = self.socket.makefile("rb"), address
             self.socket.sendall(b"".join(encode(words) for words in commands))
             return [self.read() for _ in commands]
         except (OSError, ValueError) as error:
@@ -43,7 +43,7 @@ class Redis:
     def close(self):
         if self.socket is not None:
             self.socket.close()
-        self.socket = self.buffer = self.place = None
+        self.socket = self.buffer = self.address = None
 
     def read(self):
         line = self.buffer.readline()

@@ -90,25 +90,25 @@ class Rivals:
             records = self.records(redis, pair)
             states = [fields.get("state", "lost") for fields in records]
             files, digests = self.files(pair, records), [self.digest(job) for job in pair.jobs]
-            place = f"{' and '.join(job.id for job in pair.jobs)} ({pair.policy}{', same bytes' * pair.is_same}, {', '.join(states)})"
-            found += [f"{place}: {name} has other bytes" for name, digest in files.items() if digest not in digests]
+            subject = f"{' and '.join(job.id for job in pair.jobs)} ({pair.policy}{', same bytes' * pair.is_same}, {', '.join(states)})"
+            found += [f"{subject}: {name} has other bytes" for name, digest in files.items() if digest not in digests]
             done = [number for number, state in enumerate(states) if state == "completed"]
             names = [records[number].get("file") for number in done]
             if pair.policy != "rename" and any(name != pair.path for name in names):
-                found.append(f"{place}: completed as {names}")
+                found.append(f"{subject}: completed as {names}")
             if pair.policy != "overwrite" and len(set(names)) < len(names):
-                found.append(f"{place}: both are completed as {names[0]}")
+                found.append(f"{subject}: both are completed as {names[0]}")
             for number in done:
                 has = files.get(records[number].get("file"))
                 if has != digests[number] and not (pair.policy == "overwrite" and has in digests):
-                    found.append(f"{place}: {pair.jobs[number].id} is completed, and its file is not there")
+                    found.append(f"{subject}: {pair.jobs[number].id} is completed, and its file is not there")
             if pair.policy == "overwrite" and len(done) == 2 and files.get(pair.path) not in digests:
-                found.append(f"{place}: no file is there")
+                found.append(f"{subject}: no file is there")
             is_steered = any(job.cancelled or job.pushed_again or job.goings_on for job in pair.jobs)
             if [fields.get("error") for fields in records] == ["file_exists", "file_exists"] and not is_steered:
-                found.append(f"{place}: each failed because of the other")
+                found.append(f"{subject}: each failed because of the other")
             if pair.first is not None and pair.first != files and not is_steered:
-                found.append(f"{place}: the files have changed after the end of both, from {pair.first} to {files}")
+                found.append(f"{subject}: the files have changed after the end of both, from {pair.first} to {files}")
             if len(found) > before:
                 found[-1] += self.history(pair, {pair.path, *files, *filter(None, names)}).replace("\n", "\n    ")
         return found

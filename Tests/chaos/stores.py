@@ -25,8 +25,8 @@ class Directory:
     def __init__(self, root, blob=None):
         self.root, self.blob = root, blob
         self.away = self.root + "-away"
-        for place in (self.root, self.away):
-            os.makedirs(place, exist_ok=True)
+        for folder in (self.root, self.away):
+            os.makedirs(folder, exist_ok=True)
         self.processes, self.faults, self.prefix, self.early = [], {}, [], []
 
     def start(self):
@@ -126,10 +126,10 @@ class Directory:
 
     def hidden(self):
         """The hidden files and their numbers of links: two if the file has its final name, too."""
-        for place, _, names in os.walk(self.root):
+        for folder, _, names in os.walk(self.root):
             for name in names:
                 if name.startswith(".haul-") and name != ".haul-store":
-                    path = os.path.join(place, name)
+                    path = os.path.join(folder, name)
                     try:
                         yield path, os.stat(path).st_nlink
                     except FileNotFoundError:

@@ -66,7 +66,7 @@ class Files(Handler):
 
 class Worker:
     def __init__(self, bench, name, binary, options):
-        self.log = open(f"{bench.place}/{name}.log", "a")
+        self.log = open(f"{bench.directory}/{name}.log", "a")
         # The option of a later version than some that are run here.
         uploads = ["--upload-from", bench.root] if "--upload-from" in bench.run(binary, "worker", "--help").stdout else []
         self.process = subprocess.Popen(
@@ -83,8 +83,8 @@ class Worker:
 
 class Bench:
     def __init__(self):
-        self.place = tempfile.mkdtemp(prefix="haul-compat-")
-        self.root = self.place + "/root"
+        self.directory = tempfile.mkdtemp(prefix="haul-compat-")
+        self.root = self.directory + "/root"
         os.mkdir(self.root)
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -94,8 +94,8 @@ class Bench:
         self.origin.is_back, self.origin.starts, self.origin.orders = False, [], []
         self.workers = {}
         self.server = subprocess.Popen(
-            ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", self.place, "--save", "", "--logfile",
-             self.place + "/redis.log"])
+            ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", self.directory, "--save", "", "--logfile",
+             self.directory + "/redis.log"])
         eventually("Redis to answer", lambda: self.redis("PING") == "PONG")
 
     def redis(self, *arguments):
@@ -147,7 +147,7 @@ class Bench:
         self.server.wait()
         self.origin.shutdown()
         self.origin.server_close()
-        shutil.rmtree(self.place)
+        shutil.rmtree(self.directory)
 
 
 def side(binary):
@@ -293,7 +293,7 @@ def together(bench, first, second):
 def fields(bench, first, second):
     """What a version does with what it does not know is what docs/evaluate/compatibility.md says."""
     bench.start("first", first)
-    events = open(f"{bench.place}/events", "w+")
+    events = open(f"{bench.directory}/events", "w+")
     listener = subprocess.Popen(
         ["redis-cli", "-u", bench.url, "PSUBSCRIBE", "haul:{default}:events:*"], stdout=events, stderr=events)
     try:

@@ -188,7 +188,7 @@ class Bench:
 
     def __init__(self, tool, program, root, port):
         self.tool, self.program, self.port = tool, program, port
-        self.place = pathlib.Path(tempfile.mkdtemp(dir=root))
+        self.directory = pathlib.Path(tempfile.mkdtemp(dir=root))
         self.home = pathlib.Path(tempfile.mkdtemp(dir=root))
         self.environment = {
             "PATH": os.environ["PATH"], "HOME": str(self.home), "XDG_STATE_HOME": str(self.home), "LANG": "C.UTF-8",
@@ -207,7 +207,7 @@ class Bench:
 
     def start(self, *arguments):
         return subprocess.Popen(
-            self.command(arguments), cwd=self.place, env=self.environment, stdin=subprocess.DEVNULL,
+            self.command(arguments), cwd=self.directory, env=self.environment, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
     def run(self, *arguments, seconds=25):
@@ -231,10 +231,10 @@ class Bench:
         process.communicate()
 
     def names(self):
-        return sorted(name.name for name in self.place.iterdir() if not name.name.startswith("."))
+        return sorted(name.name for name in self.directory.iterdir() if not name.name.startswith("."))
 
     def content(self, name):
-        path = self.place / name
+        path = self.directory / name
         return path.read_bytes() if path.exists() else None
 
     def version(self, name):
@@ -304,7 +304,7 @@ def row_synced(b):
     options = each(b, haul=[], aria2=[], wget2=["--fsync-policy=on"], curl=["-O"])
     log = b.home / "strace"
     command = ["strace", "-f", "-qq", "-o", str(log), "-e", "trace=fsync,fdatasync,syncfs,sync_file_range"] + b.command([*options, b.url("f.bin")])
-    subprocess.run(command, cwd=b.place, env=b.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=30)
+    subprocess.run(command, cwd=b.directory, env=b.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=30)
     return f"{sum('sync' in line for line in log.read_text().splitlines())} calls"
 
 
@@ -319,7 +319,7 @@ def row_list(b):
 def row_places(b):
     options = each(b, haul=["-d", "d/e", "-o", "n"], aria2=["-d", "d/e", "-o", "n"], wget2=["-P", "d/e", "-O", "n"], curl=["--create-dirs", "--output-dir", "d/e", "-o", "n"])
     status = b.run(*options, b.url("f.bin"))
-    found = [str(path.relative_to(b.place)) for path in b.place.rglob("n")]
+    found = [str(path.relative_to(b.directory)) for path in b.directory.rglob("n")]
     return f"{found}, status {status}"
 
 
@@ -404,8 +404,8 @@ def row_checksum_list(b):
 
 
 def row_metalink(b):
-    (b.place / "list.meta4").write_bytes(metalink(b.port))
-    options = each(b, haul=["-M", "list.meta4"], aria2=["-M", "list.meta4"], wget2=["--metalink", "--input-file=list.meta4"], curl=["--metalink", "file://" + str(b.place / "list.meta4")])
+    (b.directory / "list.meta4").write_bytes(metalink(b.port))
+    options = each(b, haul=["-M", "list.meta4"], aria2=["-M", "list.meta4"], wget2=["--metalink", "--input-file=list.meta4"], curl=["--metalink", "file://" + str(b.directory / "list.meta4")])
     status = b.run(*options)
     return f"{b.version('meta.bin')}, status {status}"
 
@@ -418,14 +418,14 @@ def row_metalink_url(b):
 
 def row_metalink_plain(b):
     """A Metalink without a mirror that fails."""
-    (b.place / "list.meta4").write_bytes(metalink(b.port).replace(b"absent.bin", b"g.bin"))
-    options = each(b, haul=["-M", "list.meta4"], aria2=["-M", "list.meta4"], wget2=["--force-metalink", "--input-file=list.meta4"], curl=["-O", "file://" + str(b.place / "list.meta4")])
+    (b.directory / "list.meta4").write_bytes(metalink(b.port).replace(b"absent.bin", b"g.bin"))
+    options = each(b, haul=["-M", "list.meta4"], aria2=["-M", "list.meta4"], wget2=["--force-metalink", "--input-file=list.meta4"], curl=["-O", "file://" + str(b.directory / "list.meta4")])
     status = b.run(*options)
     return f"{b.version('meta.bin')}, status {status}"
 
 
 def row_in_the_way(b):
-    (b.place / "f.bin").write_text("another")
+    (b.directory / "f.bin").write_text("another")
     options = each(b, haul=[], aria2=[], wget2=[], curl=["-O"])
     status = b.run(*options, b.url("f.bin"))
     kept = "kept" if b.content("f.bin") == b"another" else "lost"
@@ -448,7 +448,7 @@ def row_newer(b):
     before = ORIGIN.sent
     status = b.run(*options, b.url("f.bin"))
     same = f"unchanged: {(ORIGIN.sent - before) // 1000} KB"
-    os.utime(b.place / "f.bin", (0, 0))
+    os.utime(b.directory / "f.bin", (0, 0))
     ORIGIN.version = 1
     status = b.run(*options, b.url("f.bin"))
     return f"{same}; newer: {b.version('f.bin')}, status {status}"

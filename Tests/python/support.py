@@ -68,7 +68,7 @@ class Server:
     """A redis-server that writes each command to its disk before it answers."""
 
     def __init__(self, *options):
-        self.place = tempfile.mkdtemp(prefix="haul-python-")
+        self.directory = tempfile.mkdtemp(prefix="haul-python-")
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
@@ -78,8 +78,8 @@ class Server:
 
     def start(self):
         self.process = subprocess.Popen(
-            ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.place, "--save", "",
-             "--appendonly", "yes", "--appendfsync", "always", "--logfile", self.place + "/log", *self.options])
+            ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.directory, "--save", "",
+             "--appendonly", "yes", "--appendfsync", "always", "--logfile", self.directory + "/log", *self.options])
         eventually("Redis to answer", lambda: self.cli("PING") == "PONG")
 
     def kill(self):
@@ -92,7 +92,7 @@ class Server:
 
     def close(self):
         self.kill()
-        shutil.rmtree(self.place, ignore_errors=True)
+        shutil.rmtree(self.directory, ignore_errors=True)
 
 
 class Worker:

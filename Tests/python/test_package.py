@@ -30,9 +30,9 @@ def test_the_client_and_the_readme_name_the_version_of_haul():
 def test_two_builds_have_equal_bytes_and_the_version_of_haul(tmp_path):
     built = []
     for name in ("one", "two"):
-        place = tmp_path / name
-        subprocess.run([REPOSITORY / "deploy/python.sh", place], check=True, stdout=subprocess.PIPE, timeout=120)
-        built.append({file.name: file.read_bytes() for file in place.iterdir()})
+        directory = tmp_path / name
+        subprocess.run([REPOSITORY / "deploy/python.sh", directory], check=True, stdout=subprocess.PIPE, timeout=120)
+        built.append({file.name: file.read_bytes() for file in directory.iterdir()})
     assert built[0] == built[1]
     version = version_of_haul()
     wheel = f"haul_client-{version}-py3-none-any.whl"

@@ -74,9 +74,9 @@ blocking() if kind == "sync" else asyncio.run(tasks())
 
 
 class Service:
-    def __init__(self, place, server, orders, kind):
-        self.file, self.url, self.kind = str(place / "orders.db"), server.url, kind
-        self.script = place / "service.py"
+    def __init__(self, directory, server, orders, kind):
+        self.file, self.url, self.kind = str(directory / "orders.db"), server.url, kind
+        self.script = directory / "service.py"
         self.script.write_text(SERVICE)
         self.db = sqlite3.connect(self.file, isolation_level=None)
         self.db.execute("CREATE TABLE orders (id TEXT, at INTEGER, url TEXT, state TEXT, times INTEGER DEFAULT 0)")

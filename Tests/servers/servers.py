@@ -29,11 +29,11 @@ class At:
 class Bench:
     def __init__(self, haul, setup, work):
         self.haul, self.setup = haul, setup
-        self.place = os.path.join(work, setup.name)
-        self.files = os.path.join(self.place, "files")
+        self.directory = os.path.join(work, setup.name)
+        self.files = os.path.join(self.directory, "files")
         self.processes = []
         self.count = 0
-        for path in (self.place, self.files):
+        for path in (self.directory, self.files):
             os.mkdir(path)
             os.chmod(path, 0o777)
         self.old, self.new = (random.Random(setup.name + each).randbytes(SIZE) for each in ("old", "new"))
@@ -52,15 +52,15 @@ class Bench:
 
     # The server.
 
-    def launch(self, setup, place, behind=None):
+    def launch(self, setup, directory, behind=None):
         at = At()
-        at.place, at.files, at.behind = place, self.files, behind
+        at.directory, at.files, at.behind = directory, self.files, behind
         at.port = free_port()
-        at.certificate, at.key = (os.path.join(os.path.dirname(self.place), name) for name in ("tls.pem", "tls.key"))
-        log = open(os.path.join(place, "log"), "wb")
-        environment = dict(os.environ, HOME=place, XDG_DATA_HOME=place, XDG_CONFIG_HOME=place)
+        at.certificate, at.key = (os.path.join(os.path.dirname(self.directory), name) for name in ("tls.pem", "tls.key"))
+        log = open(os.path.join(directory, "log"), "wb")
+        environment = dict(os.environ, HOME=directory, XDG_DATA_HOME=directory, XDG_CONFIG_HOME=directory)
         process = subprocess.Popen(
-            setup.start(at), cwd=place, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment,
+            setup.start(at), cwd=directory, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment,
             start_new_session=True)
         self.processes.append(process)
         return at.port
@@ -68,12 +68,12 @@ class Bench:
     def start(self):
         behind = None
         if self.setup.behind:
-            place = os.path.join(self.place, "behind")
-            os.mkdir(place)
-            os.chmod(place, 0o777)
-            behind = self.launch(next(each for each in setups.ALL if each.name == self.setup.behind), place)
+            directory = os.path.join(self.directory, "behind")
+            os.mkdir(directory)
+            os.chmod(directory, 0o777)
+            behind = self.launch(next(each for each in setups.ALL if each.name == self.setup.behind), directory)
             self.await_answer(behind, "http")
-        port = self.launch(self.setup, self.place, behind)
+        port = self.launch(self.setup, self.directory, behind)
         self.await_answer(port, self.setup.scheme)
         self.pacer = Pacer(port)
 
@@ -96,7 +96,7 @@ class Bench:
     def words_of_server(self):
         for name in ("log", "error", "behind/log", "behind/error"):
             try:
-                with open(os.path.join(self.place, name), errors="replace") as file:
+                with open(os.path.join(self.directory, name), errors="replace") as file:
                     if words := file.read()[-300:].replace("\n", " "):
                         return words
             except OSError:
@@ -113,17 +113,17 @@ class Bench:
 
     def get(self, check, *options):
         """Starts haul get in a directory for this check."""
-        folder = os.path.join(self.place, "got-" + check)
+        folder = os.path.join(self.directory, "got-" + check)
         os.makedirs(folder, exist_ok=True)
         login = "".join(f"{urllib.parse.quote(each)}{mark}" for each, mark in zip(setups.LOGIN, ":@")) \
             if self.setup.login else ""
         url = f"{self.setup.scheme}://{login}127.0.0.1:{self.pacer.port}/{check}.bin"
-        trust = ["--ca", os.path.join(os.path.dirname(self.place), "tls.pem")] if self.setup.scheme == "https" else []
+        trust = ["--ca", os.path.join(os.path.dirname(self.directory), "tls.pem")] if self.setup.scheme == "https" else []
         log = open(os.path.join(folder, "log"), "ab")
         process = subprocess.Popen(
             [self.haul, "get", "--json", "--durability", "process", "-o", folder + "/", *trust, *options, url],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-            env=dict(os.environ, XDG_STATE_HOME=os.path.join(self.place, "state-" + check)))
+            env=dict(os.environ, XDG_STATE_HOME=os.path.join(self.directory, "state-" + check)))
         self.processes.append(process)
         return process, folder
 
@@ -142,7 +142,7 @@ class Bench:
             return (log.read().strip().splitlines() or [""])[-1][:200]
 
     def said(self, check, event):
-        with open(os.path.join(self.place, "got-" + check, "log")) as log:
+        with open(os.path.join(self.directory, "got-" + check, "log")) as log:
             return f'"event":"{event}"' in log.read()
 
     def interrupt(self, check):

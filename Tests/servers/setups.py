@@ -18,8 +18,8 @@ class Setup:
         self.login, self.scheme, self.behind = login, scheme, behind
 
 
-def write(place, name, text):
-    path = os.path.join(place, name)
+def write(directory, name, text):
+    path = os.path.join(directory, name)
     with open(path, "w") as file:
         file.write(text)
     return path
@@ -36,21 +36,21 @@ def program(*names):
 def nginx(server="", location="", http="", tls=False):
     def start(at):
         sealed = f" ssl; ssl_certificate {at.certificate}; ssl_certificate_key {at.key}" if tls else ""
-        config = write(at.place, "nginx.conf", f"""
-            {'user root;' if IS_ROOT else ''} daemon off; worker_processes 1; pid {at.place}/pid; error_log {at.place}/error;
+        config = write(at.directory, "nginx.conf", f"""
+            {'user root;' if IS_ROOT else ''} daemon off; worker_processes 1; pid {at.directory}/pid; error_log {at.directory}/error;
             events {{ worker_connections 256; }}
             http {{
                 types {{ text/html html; application/octet-stream bin; }}
-                access_log off; sendfile on; client_body_temp_path {at.place}/t1; proxy_temp_path {at.place}/t2;
-                fastcgi_temp_path {at.place}/t3; uwsgi_temp_path {at.place}/t4; scgi_temp_path {at.place}/t5;
-                {http.format(place=at.place)}
+                access_log off; sendfile on; client_body_temp_path {at.directory}/t1; proxy_temp_path {at.directory}/t2;
+                fastcgi_temp_path {at.directory}/t3; uwsgi_temp_path {at.directory}/t4; scgi_temp_path {at.directory}/t5;
+                {http.format(directory=at.directory)}
                 server {{
                     listen 127.0.0.1:{at.port}{sealed}; root {at.files};
                     {server.format(files=at.files)}
-                    location / {{ {location.format(place=at.place, behind=at.behind)} }}
+                    location / {{ {location.format(directory=at.directory, behind=at.behind)} }}
                 }}
             }}""")
-        return [program("nginx"), "-p", at.place, "-c", config, "-e", at.place + "/error"]
+        return [program("nginx"), "-p", at.directory, "-c", config, "-e", at.directory + "/error"]
     return start
 
 
@@ -61,15 +61,15 @@ def apache(more="", require="Require all granted"):
     def start(at):
         loaded = "\n".join(f"LoadModule {each}_module /usr/lib/apache2/modules/mod_{each}.so" for each in APACHE_MODULES.split())
         digest = hashlib.md5(f"{LOGIN[0]}:files:{LOGIN[1]}".encode()).hexdigest()
-        passwords = write(at.place, "htdigest", f"{LOGIN[0]}:files:{digest}\n")
-        config = write(at.place, "apache.conf", f"""
+        passwords = write(at.directory, "htdigest", f"{LOGIN[0]}:files:{digest}\n")
+        config = write(at.directory, "apache.conf", f"""
             {loaded}
             ServerName localhost
-            ServerRoot {at.place}
-            PidFile {at.place}/pid
-            DefaultRuntimeDir {at.place}
+            ServerRoot {at.directory}
+            PidFile {at.directory}/pid
+            DefaultRuntimeDir {at.directory}
             Listen 127.0.0.1:{at.port}
-            ErrorLog {at.place}/error
+            ErrorLog {at.directory}/error
             {'User www-data' if IS_ROOT else ''}
             {'Group www-data' if IS_ROOT else ''}
             DocumentRoot {at.files}
@@ -86,13 +86,13 @@ def apache(more="", require="Require all granted"):
 def lighttpd(more="", modules=""):
     def start(at):
         digest = hashlib.md5(f"{LOGIN[0]}:files:{LOGIN[1]}".encode()).hexdigest()
-        passwords = write(at.place, "htdigest", f"{LOGIN[0]}:files:{digest}\n")
-        config = write(at.place, "lighttpd.conf", f"""
+        passwords = write(at.directory, "htdigest", f"{LOGIN[0]}:files:{digest}\n")
+        config = write(at.directory, "lighttpd.conf", f"""
             server.modules = ( {modules} )
             server.document-root = "{at.files}"
             server.bind = "127.0.0.1"
             server.port = {at.port}
-            server.errorlog = "{at.place}/error"
+            server.errorlog = "{at.directory}/error"
             mimetype.assign = ( ".bin" => "application/octet-stream" )
             """ + more.replace("PASSWORDS", passwords))
         return [program("lighttpd"), "-D", "-f", config]
@@ -100,11 +100,11 @@ def lighttpd(more="", modules=""):
 
 
 def h2o(at):
-    config = write(at.place, "h2o.conf", f"""
+    config = write(at.directory, "h2o.conf", f"""
 {'user: root' if IS_ROOT else ''}
 listen: {{ host: 127.0.0.1, port: {at.port} }}
 hosts: {{ default: {{ paths: {{ "/": {{ file.dir: {at.files} }} }} }} }}
-error-log: {at.place}/error
+error-log: {at.directory}/error
 num-threads: 1
 """)
     return [program("h2o"), "-m", "worker", "-c", config]
@@ -112,10 +112,10 @@ num-threads: 1
 
 def caddy(more=""):
     def start(at):
-        config = write(at.place, "Caddyfile", f"""{{
+        config = write(at.directory, "Caddyfile", f"""{{
             admin off
             auto_https off
-            storage file_system {at.place}/caddy
+            storage file_system {at.directory}/caddy
         }}
         http://:{at.port} {{
             bind 127.0.0.1
@@ -129,7 +129,7 @@ def caddy(more=""):
 
 
 def haproxy(at):
-    config = write(at.place, "haproxy.conf", f"""
+    config = write(at.directory, "haproxy.conf", f"""
 global
     maxconn 256
 defaults
@@ -146,22 +146,22 @@ listen here
 
 def varnish(at):
     return [
-        program("varnishd"), "-F", "-n", at.place + "/varnish", "-a", f"127.0.0.1:{at.port}", "-T", "none",
+        program("varnishd"), "-F", "-n", at.directory + "/varnish", "-a", f"127.0.0.1:{at.port}", "-T", "none",
         "-b", f"127.0.0.1:{at.behind}", "-s", "malloc,100m",
     ] + (["-j", "none"] if IS_ROOT else [])
 
 
 def squid(at):
     user = "cache_effective_user proxy" if IS_ROOT else ""
-    config = write(at.place, "squid.conf", f"""
+    config = write(at.directory, "squid.conf", f"""
 http_port 127.0.0.1:{at.port} accel defaultsite=localhost
 cache_peer 127.0.0.1 parent {at.behind} 0 no-query originserver
 http_access allow all
 cache deny all
 pid_filename none
 access_log none
-cache_log {at.place}/cache.log
-coredump_dir {at.place}
+cache_log {at.directory}/cache.log
+coredump_dir {at.directory}
 shutdown_lifetime 0 seconds
 {user}
 """)
@@ -171,7 +171,7 @@ shutdown_lifetime 0 seconds
 def nghttpx(at):
     return [
         program("nghttpx"), f"-f127.0.0.1,{at.port};no-tls", f"-b127.0.0.1,{at.behind}", "--workers=1",
-        "--conf=/dev/null", f"--pid-file={at.place}/pid", f"--errorlog-file={at.place}/error", "--no-ocsp",
+        "--conf=/dev/null", f"--pid-file={at.directory}/pid", f"--errorlog-file={at.directory}/error", "--no-ocsp",
     ]
 
 
@@ -187,7 +187,7 @@ def application(name):
 
 
 DIGEST = "AuthType Digest\nAuthName files\nAuthDigestProvider file\nAuthUserFile {passwords}"
-CACHE = "proxy_cache_path {place}/cache keys_zone=here:1m;"
+CACHE = "proxy_cache_path {directory}/cache keys_zone=here:1m;"
 
 ALL = [
     Setup("nginx", nginx()),

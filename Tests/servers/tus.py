@@ -20,30 +20,30 @@ Q = "haul:{default}:"
 SIZE = 12 << 20
 
 
-# The servers. Each keeps its files beneath `place`, and creates uploads at /uploads/.
+# The servers. Each keeps its files beneath `directory`, and creates uploads at /uploads/.
 
-def aiohttp_tus(place, port):
+def aiohttp_tus(directory, port):
     """With aiohttp's default limit of a request, 1 MiB. Larger requests get 413."""
     from pathlib import Path
 
     from aiohttp import web
     from aiohttp_tus import setup_tus
 
-    app = setup_tus(web.Application(), upload_path=Path(place), upload_url="/uploads", allow_overwrite_files=True)
+    app = setup_tus(web.Application(), upload_path=Path(directory), upload_url="/uploads", allow_overwrite_files=True)
     web.run_app(app, host="127.0.0.1", port=port, print=None)
 
 
-def tuspyserver(place, port):
+def tuspyserver(directory, port):
     import uvicorn
     from fastapi import FastAPI
     from tuspyserver import create_tus_router
 
     app = FastAPI()
-    app.include_router(create_tus_router(prefix="uploads", files_dir=place))
+    app.include_router(create_tus_router(prefix="uploads", files_dir=directory))
     uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning")
 
 
-def tussi(place, port):
+def tussi(directory, port):
     """Takes 10 MiB in one request."""
     import uvicorn
     from starlette.applications import Starlette
@@ -51,11 +51,11 @@ def tussi(place, port):
     from tussi import TUSApp
     from tussi.storage import FilesystemStorage
 
-    uploads = TUSApp(FilesystemStorage(os.path.join(place, "partial")), os.path.join(place, "completed"))
+    uploads = TUSApp(FilesystemStorage(os.path.join(directory, "partial")), os.path.join(directory, "completed"))
     uvicorn.run(Starlette(routes=[Mount("/uploads", uploads)]), host="127.0.0.1", port=port, log_level="warning")
 
 
-def tuswsgi(place, port):
+def tuswsgi(directory, port):
     from socketserver import ThreadingMixIn
     from wsgiref.simple_server import WSGIServer, make_server
 
@@ -69,7 +69,7 @@ def tuswsgi(place, port):
         respond("200 OK", [])
         return [b""]
 
-    app = tuswsgi.TusMiddleware(finished, upload_path="/uploads", tmp_dir=place)
+    app = tuswsgi.TusMiddleware(finished, upload_path="/uploads", tmp_dir=directory)
     make_server("127.0.0.1", port, app, server_class=Server).serve_forever()
 
 
@@ -83,8 +83,8 @@ class Trial:
         self.haul, self.name, self.directory, self.number, self.children = haul, name, directory, 0, []
         self.redis_server = RedisServer(directory, "redis")
         self.store = Directory(os.path.join(directory, "root"))
-        self.place = os.path.join(directory, "uploads")
-        os.mkdir(self.place)
+        self.uploads = os.path.join(directory, "uploads")
+        os.mkdir(self.uploads)
 
     def start(self):
         self.redis_server.start()
@@ -97,7 +97,7 @@ class Trial:
     def start_server(self):
         with open(os.path.join(self.directory, "server.log"), "ab") as log:
             self.server = subprocess.Popen(
-                [sys.executable, "-B", __file__, "serve", self.name, self.place, str(self.port)], stdout=log, stderr=log)
+                [sys.executable, "-B", __file__, "serve", self.name, self.uploads, str(self.port)], stdout=log, stderr=log)
         self.wait("the server to listen", self.listens)
 
     def listens(self):
@@ -144,7 +144,7 @@ class Trial:
     def sizes(self):
         """The sizes of the server's files, and where each first differs from the file that was sent last."""
         found = []
-        for folder, _, names in os.walk(self.place):
+        for folder, _, names in os.walk(self.uploads):
             for name in names:
                 with open(os.path.join(folder, name), "rb") as file:
                     data = file.read()
@@ -154,7 +154,7 @@ class Trial:
 
     def has(self, data):
         """Whether the server has a file of these bytes, under whatever name."""
-        for folder, _, names in os.walk(self.place):
+        for folder, _, names in os.walk(self.uploads):
             for name in names:
                 path = os.path.join(folder, name)
                 if os.path.getsize(path) == len(data):

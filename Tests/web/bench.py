@@ -223,9 +223,9 @@ class Bench:
         self.driver.set_page_load_timeout(20)
         return self.driver
 
-    def visit(self, place=""):
+    def visit(self, path=""):
         """Shows a page of `haul web`, and waits until its title is there."""
-        self.driver.get(f"http://127.0.0.1:{self.port}/{place}")
+        self.driver.get(f"http://127.0.0.1:{self.port}/{path}")
         # Use a script: an element that the driver has found stays in the page's memory.
         eventually("the page", lambda: self.driver.execute_script("return document.querySelector('main h1')?.textContent"))
 
@@ -267,7 +267,7 @@ class Bench:
         for item in self.driver.find_elements(By.CSS_SELECTOR, "dialog label, main label"):
             if item.text.startswith(label):
                 return item.find_element(By.CSS_SELECTOR, kind)
-        for item in [item for place in ["dialog", "main"] for item in self.driver.find_elements(By.CSS_SELECTOR, f"{place} :is({kind})")]:
+        for item in [item for root in ["dialog", "main"] for item in self.driver.find_elements(By.CSS_SELECTOR, f"{root} :is({kind})")]:
             if (item.get_attribute("aria-label") or "").startswith(label):
                 return item
         raise AssertionError(f"no field {label}")

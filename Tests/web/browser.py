@@ -430,7 +430,7 @@ def test_facets_lead_to_the_jobs_that_they_count(bench):
 
 
 SEARCH = """
-const [place, text, done] = arguments;
+const [path, text, done] = arguments;
 const begun = performance.now();
 const look = () => {
   if (!document.querySelector("main").textContent.includes(text)) return;
@@ -439,7 +439,7 @@ const look = () => {
 };
 const observer = new MutationObserver(look);
 observer.observe(document.body, { subtree: true, childList: true, characterData: true });
-location.hash = place;
+location.hash = path;
 """
 
 
@@ -450,11 +450,11 @@ def test_a_search_among_many_is_quick(bench):
         bench.visit("#/many/jobs/running")
         bench.shows("of 10,000")
         page.append(bench.driver.execute_async_script(SEARCH, f"#/many/jobs/running?q=/{number}.bin", "1 found among 10,000."))
-        begun, place, calls, found = time.monotonic(), 0, 0, []
-        while place is not None:
-            answer = bench.ask(f"queues/many/jobs?state=running&q=/{number}.bin&from={place}")
+        begun, position, calls, found = time.monotonic(), 0, 0, []
+        while position is not None:
+            answer = bench.ask(f"queues/many/jobs?state=running&q=/{number}.bin&from={position}")
             found += [job["id"] for job in answer["jobs"]]
-            place, calls = answer.get("next"), calls + 1
+            position, calls = answer.get("next"), calls + 1
         api.append(1000 * (time.monotonic() - begun))
         assert found == [f"running-{number:05}"], found
     page.sort(), api.sort()
@@ -588,10 +588,10 @@ def test_a_viewer_sees_no_secret_and_no_button(bench):
     bench.redis("LPUSH", "haul:{one}:rejected", '{"at":1,"reason":"url: is missing","element":"planted"}')
     bench.end(bench.web)
     bench.serve("--auth", str(accounts))
-    place = f"127.0.0.1:{bench.port}"
+    address = f"127.0.0.1:{bench.port}"
     bench.driver.get("about:blank")
-    bench.driver.get(f"http://v:long%20pass%20word@{place}/healthz")
-    bench.driver.get(f"http://v:long%20pass%20word@{place}/")
+    bench.driver.get(f"http://v:long%20pass%20word@{address}/healthz")
+    bench.driver.get(f"http://v:long%20pass%20word@{address}/")
     for page in ["overview", "jobs/queued", "job/secret", "job/asked", "job/running-00000", "batches", "batches/night", "workers", "rejected", "settings", "push"]:
         bench.visit(f"#/one/{page}")
         time.sleep(0.6)
@@ -671,22 +671,22 @@ setTimeout(() => done([sum, found.slice(0, 5)]), 300);
 
 
 def test_nothing_moves_while_a_page_appears(bench):
-    for place in ["default/overview", "some/overview", "some/jobs/running", "default/jobs/failed", "many/jobs/running", "default/job/film", "some/job/running-00007", "default/settings", "default/workers", "default/batches"]:
+    for path in ["default/overview", "some/overview", "some/jobs/running", "default/jobs/failed", "many/jobs/running", "default/job/film", "some/job/running-00007", "default/settings", "default/workers", "default/batches"]:
         bench.driver.get("about:blank")
-        bench.visit(f"#/{place}")
+        bench.visit(f"#/{path}")
         time.sleep(1.5)
         shift, found = bench.driver.execute_async_script(SHIFTS)
-        assert shift < 0.02, f"{place}: {shift} {found}"
+        assert shift < 0.02, f"{path}: {shift} {found}"
 
 
 def test_no_page_is_wider_than_the_screen(bench):
     for width in [320, 768, 1280, 3840]:
         bench.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False})
-        for place in [f"default/{page}" for page in PAGES] + ["default/job/hostile", "default/job/call", "many/jobs/running"]:
-            bench.visit(f"#/{place}")
+        for path in [f"default/{page}" for page in PAGES] + ["default/job/hostile", "default/job/call", "many/jobs/running"]:
+            bench.visit(f"#/{path}")
             time.sleep(0.4)
             most = bench.driver.execute_script("return document.documentElement.scrollWidth")
-            assert most <= width, f"{place} is {most} wide at {width}"
+            assert most <= width, f"{path} is {most} wide at {width}"
     bench.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 

@@ -127,9 +127,9 @@ class Hour:
         self.times.setdefault(name, []).append(took)
         return took
 
-    def go(self, name, place, *wanted):
+    def go(self, name, path, *wanted):
         """Goes from one page of `haul web` to another one."""
-        return self.act(name, f"location.hash = {place!r}", *wanted)
+        return self.act(name, f"location.hash = {path!r}", *wanted)
 
     def press(self, name, button, *wanted, inside="main"):
         # The name of a button may be followed by its key.
@@ -241,9 +241,9 @@ class Hour:
 
     # The costs.
 
-    def rest(self, kind, place, seconds=20):
+    def rest(self, kind, path, seconds=20):
         """Leaves the page idle, and measures the CPU time of Redis. The form for new jobs watches nothing."""
-        self.bench.visit(place)
+        self.bench.visit(path)
         time.sleep(2)
         before, begun = self.bench.spent(), time.monotonic()
         time.sleep(seconds)
@@ -322,8 +322,8 @@ class Hour:
         troubles = self.bench.driver.execute_script("return window.wrong") + [t for t in self.bench.complaints() if "404" not in t]
         print(f"{len(troubles)} errors of the page")
         wrong += [f"the page: {text}" for text in troubles[:10]]
-        for place, name in enumerate(["haul web, MB", "the page's heap, MB", "the page's nodes"]):
-            values = [minute[place] for minute in self.minutes]
+        for index, name in enumerate(["haul web, MB", "the page's heap, MB", "the page's nodes"]):
+            values = [minute[index] for minute in self.minutes]
             # Caches fill in the first quarter. The end of a quarter depends on the last action, but the minimum of a
             # quarter does not.
             quarter = max(1, len(values) // 4)

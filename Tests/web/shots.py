@@ -157,11 +157,11 @@ def main():
             bench.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 720})
             for theme in options.themes.split(","):
                 bench.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": theme}]})
-                for name, (place, body) in SCREENS.items():
+                for name, (path, body) in SCREENS.items():
                     if options.only and name not in options.only.split(","):
                         continue
                     bench.driver.get("about:blank")
-                    bench.visit(f"#/{place}")
+                    bench.visit(f"#/{path}")
                     time.sleep(1.5)
                     if body:
                         body(bench)

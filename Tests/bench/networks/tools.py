@@ -18,13 +18,13 @@ class Tools:
     def __init__(self, stage, haul, work, limit):
         self.stage, self.haul, self.work, self.limit = stage, haul, work, limit
         self.runs = 0
-        self.place = None
+        self.directory = None
         self.worker = None
 
     def run(self, name, row, urls):
         self.runs += 1
-        self.place = f"{self.work}/got/{self.runs}"
-        os.makedirs(self.place)
+        self.directory = f"{self.work}/got/{self.runs}"
+        os.makedirs(self.directory)
         if name == "worker":
             outcome = self.through_worker(row, urls)
         else:
@@ -72,7 +72,7 @@ class Tools:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         begun = time.monotonic()
         process = self.stage.start(
-            self.stage.client, command, cwd=self.place, env=os.environ | {"XDG_STATE_HOME": state})
+            self.stage.client, command, cwd=self.directory, env=os.environ | {"XDG_STATE_HOME": state})
         # A wait with a timeout polls, up to 50 ms too late.
         alarm = threading.Timer(self.limit, process.kill)
         alarm.start()
@@ -86,7 +86,7 @@ class Tools:
     def is_same(self, url):
         name = url.rsplit("/", 1)[1]
         return subprocess.run(
-            ["cmp", "-s", f"{self.work}/www/{self.source(name)}", f"{self.place}/{name}"]).returncode == 0
+            ["cmp", "-s", f"{self.work}/www/{self.source(name)}", f"{self.directory}/{name}"]).returncode == 0
 
     def source(self, name):
         return f"small/{name}" if name.startswith("s") else name
@@ -102,7 +102,7 @@ class Tools:
         wait_for(lambda: os.path.exists(path), 10)
         connection = Connection(path)
         worker = self.stage.start(self.stage.client, [
-            self.haul, "worker", "--redis", f"unix://{path}", "--root", self.place, "--name", "bench",
+            self.haul, "worker", "--redis", f"unix://{path}", "--root", self.directory, "--name", "bench",
             "--allow-address", "0.0.0.0/0", "--ca", f"{self.work}/cert.pem", *self.durability(row), *row.worker])
         wait_for(lambda: connection.call("EXISTS", "haul:{default}:worker:bench") or
                  b"haul:{default}:workers" in connection.call("KEYS", "haul:{default}:workers*"), 20)
