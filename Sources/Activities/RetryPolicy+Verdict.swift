@@ -24,9 +24,9 @@ extension RetryPolicy {
     ) -> Verdict {
         let isRetryable =
             (isWebhook ? isRetryableForWebhook(failure) : isRetryable(failure)) && result.isRepeatable
-        // The bytes of a file that has changed are useless. A gate that fails may do so each time, although the file has
-        // arrived. An attempt below `min_speed` brings bytes all the time, and
-        // would be repeated until the file is complete, however slow it is.
+        // The bytes of a file that has changed are useless. A gate that fails may do so each time, although the file
+        // has arrived. An attempt below `min_speed` brings bytes all the time, and would be repeated until the file is
+        // complete, however slow it is.
         let countsBytes =
             ![.remoteChanged, .gateFailed].contains(failure.code)
             && (failure.code != .tooSlow || isOvertime)

@@ -12,7 +12,7 @@ package final class ShellCommand: Sendable {
         /// `stop` was called.
         case stopped
         /// The command took too long, and was killed.
-        case overtime
+        case timedOut
     }
 
     /// The command cannot be started. The value is an errno.
@@ -198,7 +198,7 @@ package final class ShellCommand: Sendable {
         while !hasEnded {
             let now = monotonicNanoseconds()
             if end == nil, isStopped.load(ordering: .acquiring) || now >= deadline {
-                end = isStopped.load(ordering: .acquiring) ? .stopped : .overtime
+                end = isStopped.load(ordering: .acquiring) ? .stopped : .timedOut
                 kill(-process, SIGTERM)
                 deadline = now + Self.grace
             } else if now >= deadline {

@@ -1,7 +1,8 @@
 import Glibc
 import HaulContract
 
-/// The crc32c of the last bytes of each durable interval. It detects a cloned or restored volume.
+/// The crc32c of the last bytes of each durable interval. If the file has other bytes there, its volume was cloned or
+/// restored after the checkpoint.
 enum BlockCheck {
     static let size: Int64 = 4096
 
@@ -11,7 +12,7 @@ enum BlockCheck {
         return result
     }
 
-    static func holds(_ resume: ResumePoint, _ descriptor: Int32) -> Bool {
+    static func matches(_ resume: ResumePoint, _ descriptor: Int32) -> Bool {
         resume.offsets.intervals.allSatisfy { interval in
             guard let expected = resume.blockChecks[interval.upperBound] else { return true }
             return crc(of: interval, descriptor) == expected

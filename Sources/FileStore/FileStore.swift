@@ -60,7 +60,7 @@ package final class FileStore: Sendable {
         // is made where it is known what the file system supports.
         naming =
             options.id != nil && Volume.isLocal(descriptor)
-            ? .link : NamingMethod.probe(directory, by: options.id != nil)
+            ? .link : NamingMethod.probe(directory, isSingleUser: options.id != nil)
         current = OpenRoot(directory)
         commits = GroupCommit(current, diskWriter.blocking, groups: Volume.isLocal(descriptor))
     }
@@ -111,7 +111,7 @@ package final class FileStore: Sendable {
         repeat {
             let lock = naming == .lockedRename ? try? NameLock(of: idName, in: directory) : nil
             code = withExtendedLifetime(lock) { naming.move(temporary, to: idName, in: directory) }
-            guard code != 0, naming.isRefusal(code) else { break }
+            guard code != 0, naming.isUnsupported(code) else { break }
             naming = naming.next
         } while true
         directory.unlink(temporary)

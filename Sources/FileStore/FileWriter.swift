@@ -8,7 +8,7 @@ import Synchronization
 /// when it is worth trying again. `handOver` may be called on any thread, for a checkpoint.
 final class FileWriter: BodySink {
     /// Streams at least this fast get large blocks: bytes per second.
-    private static let fast: Double = 8_000_000
+    private static let minFastSpeed: Double = 8_000_000
 
     /// Slow streams write at least this much at once, in whole pages: a quarter of a small block.
     private static let minWrite = Block.smallSize / 4
@@ -150,7 +150,7 @@ final class FileWriter: BodySink {
     private func submit(_ state: inout State) {
         guard let block = state.block.take() else { return }
         let now = monotonicNanoseconds()
-        state.isFast = Double(block.count) * 1e9 >= Self.fast * Double(max(now - state.begun, 1))
+        state.isFast = Double(block.count) * 1e9 >= Self.minFastSpeed * Double(max(now - state.begun, 1))
         state.begun = now
         state.pending += 1
         file.submit(block, from: self)

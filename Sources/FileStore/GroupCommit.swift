@@ -21,8 +21,8 @@ final class GroupCommit: Sendable {
             }
         }
 
-        /// False if there is a failure. Then the caller has its result.
-        func isSound(_ failure: TransferError?) -> Bool {
+        /// Reports a failure to the caller; false if there is one.
+        func succeeded(_ failure: TransferError?) -> Bool {
             if let failure { continuation.resume(returning: .failure(failure)) }
             return failure == nil
         }
@@ -64,14 +64,17 @@ final class GroupCommit: Sendable {
         /// Counts one more file. Returns whether the file is committed alone.
         mutating func isNextAlone(_ now: UInt64) -> Bool {
             count += 1
-            if count > (now < busyUntil ? GroupCommit.few / 2 : GroupCommit.few) { busyUntil = now + GroupCommit.pace }
+            if count > (now < busyUntil ? GroupCommit.maxParallel / 2 : GroupCommit.maxParallel) {
+                busyUntil = now + GroupCommit.busyTime
+            }
             return now >= busyUntil && !arrived.isRunning && !written.isRunning
         }
     }
 
     /// Up to this many durable files are faster in parallel than in rounds.
-    private static let few = 16
-    private static let pace: UInt64 = 20_000_000
+    private static let maxParallel = 16
+    /// How long after a burst files are still committed together: nanoseconds.
+    private static let busyTime: UInt64 = 20_000_000
 
     private let root: OpenRoot
     private let blocking: BlockingPool
@@ -105,7 +108,7 @@ final class GroupCommit: Sendable {
         state.withLock { $0.deferredWork.append(work) }
     }
 
-    /// Runs the deferred work that no files have taken along so far.
+    /// Runs the deferred work that was not run together with files.
     func runDeferredWork() async {
         guard state.withLock({ !$0.deferredWork.isEmpty }) else { return }
         await blocking.run { self.takeDeferredWork() }
@@ -154,7 +157,7 @@ final class GroupCommit: Sendable {
     private func sync(_ written: inout [Written], _ named: inout [Named]) {
         if written.count + named.count > 1, syncVolume(written.map(\.file), named.map(\.file)) {
             written = written.filter { one in
-                one.entry.isSound(Self.failure { () throws(TransferError) in try one.file.output.confirmSync() })
+                one.entry.succeeded(Self.failure { () throws(TransferError) in try one.file.output.confirmSync() })
             }
             return
         }
@@ -170,8 +173,8 @@ final class GroupCommit: Sendable {
                 })
         let failed = Dictionary(uniqueKeysWithValues: zip(directories.keys, failures.suffix(directories.count)))
         failures.removeLast(directories.count)
-        named = named.filter { $0.entry.isSound(failed[$0.file.directory?.fileIdentity] ?? nil) }
-        written = zip(written, failures).filter { $0.entry.isSound($1) }.map(\.0)
+        named = named.filter { $0.entry.succeeded(failed[$0.file.directory?.fileIdentity] ?? nil) }
+        written = zip(written, failures).filter { $0.entry.succeeded($1) }.map(\.0)
     }
 
     private static func failure(_ body: () throws(TransferError) -> Void) -> TransferError? {

@@ -37,7 +37,7 @@ struct HiddenFile: Sendable {
         guard descriptor >= 0 else { return nil }
         var status = stat()
         fstat(descriptor, &status)
-        guard Int64(status.st_size) >= resume.offsets.end, BlockCheck.holds(resume, descriptor) else {
+        guard Int64(status.st_size) >= resume.offsets.end, BlockCheck.matches(resume, descriptor) else {
             close(descriptor)
             return nil
         }

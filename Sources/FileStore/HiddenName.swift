@@ -2,8 +2,8 @@
 /// followed by `-<run>` once a later run has taken the file over.
 struct HiddenName: Hashable {
     enum Kind: Hashable {
-        /// The file that a download grows in. A finished file gets its final name by one call whose source is this
-        /// name. A run that takes this name away fences the run that knew it.
+        /// The file that a download is written to. It gets its final name by one call whose source is this name. So a
+        /// run that renames the file fences an earlier run, which only knows the old name.
         case partial
         /// Proves that the file has its final name: a link to the file, or a record of it if there are no links.
         case proof
@@ -13,7 +13,7 @@ struct HiddenName: Hashable {
 
     static let prefix = ".haul-"
     private static let proofSuffix = "-placed"
-    private static let relicSuffix = "-placing"
+    private static let legacySuffix = "-placing"
 
     /// sha1 of the queue and the job's id.
     let key: String
@@ -39,7 +39,7 @@ struct HiddenName: Hashable {
         guard parts.count >= 3, parts[1].utf8.count == 40 else { return nil }
         (key, generation, text) = (String(parts[1]), String(parts[2]), name)
         holder = parts.count > 3 && parts[3].utf8.count == 32 ? String(parts[3]) : nil
-        kind = name.hasSuffix(Self.proofSuffix) ? .proof : name.hasSuffix(Self.relicSuffix) ? .legacy : .partial
+        kind = name.hasSuffix(Self.proofSuffix) ? .proof : name.hasSuffix(Self.legacySuffix) ? .legacy : .partial
     }
 
     /// The partial file's name once `run` has taken it over.
@@ -47,6 +47,6 @@ struct HiddenName: Hashable {
         HiddenName(self, by: run, .partial, "\(Self.prefix)\(key)-\(generation)-\(run)")
     }
 
-    /// The name of the proof for the file that had this name while it grew.
+    /// The name of the proof for the file that had this name until it was complete.
     var proof: HiddenName { HiddenName(self, by: holder, .proof, text + Self.proofSuffix) }
 }

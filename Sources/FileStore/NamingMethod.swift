@@ -17,7 +17,7 @@ package enum NamingMethod: Int, Sendable, Comparable {
     var next: NamingMethod { NamingMethod(rawValue: rawValue + 1) ?? .lockedRename }
 
     /// Whether an errno means that the file system does not support this method at all.
-    func isRefusal(_ code: Int32) -> Bool {
+    func isUnsupported(_ code: Int32) -> Bool {
         switch self {
         case .link: [EPERM, EOPNOTSUPP, ENOSYS].contains(code)
         case .exclusiveRename: [EINVAL, ENOSYS, EOPNOTSUPP].contains(code)
@@ -36,12 +36,12 @@ package enum NamingMethod: Int, Sendable, Comparable {
 
     /// The best method that the file system of a directory supports; nil if it cannot be determined now. Blocks.
     ///
-    /// - Parameter oneUser: The names of the test files are always the same. So the next run removes what a killed one
-    ///   has left.
-    static func probe(_ directory: Directory, by oneUser: Bool = false) -> NamingMethod? {
-        let one = oneUser ? Directory.probePrefix + "1" : Directory.probeName()
-        let other = oneUser ? Directory.probePrefix + "2" : Directory.probeName()
-        if oneUser { for name in [one, other] { directory.unlink(name) } }
+    /// - Parameter isSingleUser: Whether the test files always have the same names, so that the next run removes those
+    ///   of a killed one.
+    static func probe(_ directory: Directory, isSingleUser: Bool = false) -> NamingMethod? {
+        let one = isSingleUser ? Directory.probePrefix + "1" : Directory.probeName()
+        let other = isSingleUser ? Directory.probePrefix + "2" : Directory.probeName()
+        if isSingleUser { for name in [one, other] { directory.unlink(name) } }
         let file = openat(directory.descriptor, one, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
         guard file >= 0 else { return nil }
         close(file)
@@ -49,8 +49,8 @@ package enum NamingMethod: Int, Sendable, Comparable {
         for naming in [NamingMethod.link, .exclusiveRename] {
             let code = naming.move(one, to: other, in: directory)
             // Another run that tests at the same time may have been faster.
-            if code == 0 || oneUser && code == EEXIST { return naming }
-            guard naming.isRefusal(code) else { return nil }
+            if code == 0 || isSingleUser && code == EEXIST { return naming }
+            guard naming.isUnsupported(code) else { return nil }
         }
         return .lockedRename
     }

@@ -38,7 +38,7 @@ struct Placement {
     }
 
     /// Gives the file this name. False if the name exists and is not to be replaced. Blocks.
-    mutating func take(_ name: String, replacing: Bool = false) throws(Target.NamingError) -> Bool {
+    mutating func assign(_ name: String, replacing: Bool = false) throws(Target.NamingError) -> Bool {
         while true {
             let source = partial.name
             let code: Int32
@@ -51,7 +51,7 @@ struct Placement {
             case 0: return true
             case EEXIST where !replacing: return false
             case ENOENT: throw .fenced
-            case _ where naming.isRefusal(code): naming = naming.next
+            case _ where naming.isUnsupported(code): naming = naming.next
             default: throw .failed(TransferError(file: "\(folder)\(name) cannot be put in place", code))
             }
         }

@@ -86,7 +86,7 @@ struct Target: Sendable {
         let chosen = name
         for number in 0...Self.maxNumber {
             if number > 0 { name = FileName.numbered(chosen, number) }
-            if try file.take(name) { return false }
+            if try file.assign(name) { return false }
             let isOwn: Bool
             do throws(TransferError) { isOwn = try mayReplace(self) } catch { throw .failed(error) }
             if isOwn {
@@ -120,7 +120,7 @@ struct Target: Sendable {
             if old.isDirectory { throw .failed(.failed(conflict(request))) }
             do throws(TransferError) { try file.adoptPermissions(of: old) } catch { throw .failed(error) }
         }
-        _ = try file.take(name, replacing: true)
+        _ = try file.assign(name, replacing: true)
     }
 
     private func conflict(_ request: FileRequest) -> Failure {

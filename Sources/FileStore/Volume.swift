@@ -18,7 +18,7 @@ enum Volume {
     }()
 
     /// The maximum data of other programs that may be written along with ours: bytes.
-    private static let muchDirty = 128 << 20
+    private static let maxDirty = 128 << 20
 
     static func isLocal(_ descriptor: Int32) -> Bool {
         local.contains(UInt32(truncatingIfNeeded: clinux_file_system(descriptor)))
@@ -27,7 +27,7 @@ enum Volume {
     /// Makes everything that was written to the file system of `descriptor` durable. False if that failed, or was not
     /// tried, because it is not supported or would take long since other programs have written much.
     static func sync(_ descriptor: Int32) -> Bool {
-        reportsSyncErrors && isLocal(descriptor) && dirtyBytes < muchDirty && clinux_sync_file_system(descriptor) == 0
+        reportsSyncErrors && isLocal(descriptor) && dirtyBytes < maxDirty && clinux_sync_file_system(descriptor) == 0
     }
 
     /// Bytes that this system has yet to write to its disks; the largest number if that cannot be read.

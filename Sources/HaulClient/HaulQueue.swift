@@ -74,10 +74,10 @@ public struct HaulQueue: Sendable {
 
     /// Keeps the connection for commands open until the task is cancelled, and then closes the queue.
     ///
-    /// All other calls connect by themselves. `run` is for a service whose tasks are structured: a wrong password ends it
-    /// at its start and not with the first push, a lost connection is opened again and logged even while nothing is
-    /// pushed, and nothing is left open at the end. It has the shape of `Service` of swift-service-lifecycle, so one line
-    /// makes the queue a member of a service group:
+    /// All other calls connect by themselves. `run` is for a service whose tasks are structured: a wrong password ends
+    /// it at its start and not with the first push, a lost connection is opened again and logged even while nothing is
+    /// pushed, and nothing is left open at the end. It has the shape of `Service` of swift-service-lifecycle, so one
+    /// line makes the queue a member of a service group:
     ///
     ///     extension HaulQueue: @retroactive Service {}
     ///
@@ -87,9 +87,9 @@ public struct HaulQueue: Sendable {
     ///             cancellationSignals: [.sigterm, .sigint], logger: logger))
     ///     try await group.run()
     ///
-    /// The group must cancel its services, as with the signals above, because `run` knows no other end. To end it with a
-    /// graceful shutdown, call it in a service of your own within `cancelWhenGracefulShutdown`. Services that use the
-    /// queue stand behind it in the list, so that they end first.
+    /// The group must cancel its services, as with the signals above, because `run` has no other way to end. To end it
+    /// with a graceful shutdown, call it in a service of your own within `cancelWhenGracefulShutdown`. Services that
+    /// use the queue stand behind it in the list, so that they end first.
     ///
     /// - Throws: ``HaulError/Code-swift.struct/refused`` if Redis refuses the password or its certificate is not
     ///   trusted. Nothing else ends it before the task is cancelled, except for ``close()``.

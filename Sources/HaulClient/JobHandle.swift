@@ -31,7 +31,7 @@ public struct JobHandle: Sendable, Identifiable {
     /// Waits until the job is completed, failed or cancelled. Returns at once if the job has ended already.
     ///
     /// An event only wakes this call, which then reads the job's hash. It also reads the hash every 15 seconds, in case
-    /// that an event is lost.
+    /// an event is lost.
     ///
     /// - Parameter timeout: nil waits without a limit.
     /// - Throws: ``HaulError/Code-swift.struct/timedOut`` if the job has not ended in time. The message gives the job's

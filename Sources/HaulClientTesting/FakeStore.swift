@@ -126,7 +126,7 @@ extension FakeStore.State {
             return .texts(["\(time.tv_sec)", "\(time.tv_nsec / 1000)"])
         case "LPUSH", "RPUSH":
             if key == prefix + "jobs" {
-                for text in command.dropFirst(2) { take(text) }
+                for text in command.dropFirst(2) { claim(text) }
                 return .integer(command.count - 2)
             }
             return .error("ERR the fake has no list \(key)")
@@ -198,7 +198,7 @@ extension FakeStore.State {
         hashes[prefix + "job:" + id, default: [:]]["updated"] = "\(FakeStore.now)"
     }
 
-    private mutating func take(_ text: [UInt8]) {
+    private mutating func claim(_ text: [UInt8]) {
         let job: Job
         let id: String
         do {

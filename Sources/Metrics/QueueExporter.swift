@@ -61,7 +61,7 @@ private actor QueueReader {
         var waited: Double?
         // An ACL may forbid the list of waiting jobs or the totals. The rest is reported nevertheless.
         do { waited = wait(of: try await queue.heads(), at: now) } catch { heads = [:] }
-        do { totals.take(try await queue.totals()) } catch {
+        do { totals.update(with: try await queue.totals()) } catch {
             guard error.code == .noPermission else { return nil }
             totals = QueueTotals()
         }

@@ -12,7 +12,8 @@ struct QueueReading: Sendable {
     let waited: Double?
     let totals: QueueTotals
 
-    /// The maxCount accepted count. Workers' hashes are not trusted, and the sum of their counts must not overflow.
+    /// The highest count that is accepted. Workers' hashes are not trusted, and the sum of their counts must not
+    /// overflow.
     private static let maxCount = 1 << 32
 
     init(stats: QueueStats, workers: [[String: String]], waited: Double?, totals: QueueTotals, now: Int64) {

@@ -14,10 +14,11 @@ struct QueueTotals: Sendable {
     /// By the counter's name in Redis. nil before the first reading, and if an ACL forbids reading.
     private var counts: [String: Int64]?
 
-    /// Takes the counters of a new reading. A failover may lose the counts of the last seconds. Prometheus would take a
-    /// smaller value for a counter that restarted from 0, and would count all of it again. So a counter keeps its old
-    /// value until Redis' value passes it. A counter that has lost at least half of its value has really restarted.
-    mutating func take(_ new: [String: Int64]) {
+    /// Updates the counters with those of a new reading. A failover may lose the counts of the last seconds. Prometheus
+    /// would take a smaller value for a counter that restarted from 0, and would count all of it again. So a counter
+    /// keeps its old value until Redis' value passes it. A counter that has lost at least half of its value has really
+    /// restarted.
+    mutating func update(with new: [String: Int64]) {
         let old = counts ?? [:]
         counts = new.merging(old.filter { $1 / 2 < new[$0] ?? 0 }, uniquingKeysWith: max)
     }

@@ -36,7 +36,7 @@ actor Connection {
     /// Gets the replies for which no call waits: the messages of subscriptions.
     private var listener: (@Sendable (Result<RedisValue, RedisError>) -> Void)?
     /// What the handshake has found out about the server.
-    private(set) var serverSide = ServerSide()
+    private(set) var serverInfo = ServerInfo()
 
     /// Connects to `server`, signs in and names the connection. Tries all addresses of `server` in order.
     ///
@@ -98,7 +98,7 @@ actor Connection {
 
     private func ask(
         _ commands: [Command], as number: Int, _ timeout: Duration, _ awaitsReply: Bool
-    ) async -> PendingCalls.Answer {
+    ) async -> PendingCalls.Outcome {
         await withCheckedContinuation { continuation in
             // Check here and not before: the connection may close during any earlier await.
             if let failure { return continuation.resume(returning: .failure(failure)) }
@@ -139,7 +139,7 @@ actor Connection {
         try await waitUntilConnected(timeout: timeout)
         let handshake = Handshake(login)
         let replies = try await call(handshake.commands, timeout: timeout, awaitsReply: true)
-        do { serverSide = try handshake.read(replies, label: label) } catch {
+        do { serverInfo = try handshake.read(replies, label: label) } catch {
             fail(error)
             throw error
         }

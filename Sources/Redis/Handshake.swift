@@ -19,8 +19,8 @@ struct Handshake {
 
     /// Returns what the replies say about the server. A value that an ACL hides keeps its default.
     /// - Throws: The error reply of a step that must succeed, or `.readOnly` if a required primary is a replica.
-    func read(_ replies: [RedisValue], label: String) throws(RedisError) -> ServerSide {
-        var side = ServerSide()
+    func read(_ replies: [RedisValue], label: String) throws(RedisError) -> ServerInfo {
+        var server = ServerInfo()
         for (step, reply) in zip(steps, replies) {
             if case .error(let error) = reply {
                 // The connection works without a name and without INFO. An ACL may forbid both.
@@ -33,17 +33,17 @@ struct Handshake {
                 throw RedisError(.readOnly, "Redis at \(label) is not the primary yet")
             case .info:
                 let info = reply.infoFields
-                side.run = info["run_id"].map(String.init)
-                side.isOfCluster = info["redis_mode"] == "cluster"
+                server.run = info["run_id"].map(String.init)
+                server.isOfCluster = info["redis_mode"] == "cluster"
             default: break
             }
         }
-        return side
+        return server
     }
 }
 
 /// What the handshake finds out about the server.
-struct ServerSide: Sendable {
+struct ServerInfo: Sendable {
     /// The server's `run_id`, which changes with each start of redis-server. nil unless the login `tracesServer`.
     var run: String?
     /// Whether the server is a node of a cluster. false unless the login `tracesServer`.

@@ -2,7 +2,7 @@ import HaulExecutors
 
 /// The callers that wait for replies on a connection, in the order of their commands.
 struct PendingCalls {
-    typealias Answer = Result<[RedisValue], RedisError>
+    typealias Outcome = Result<[RedisValue], RedisError>
 
     private struct Caller {
         let number: Int
@@ -11,7 +11,7 @@ struct PendingCalls {
         let deadline: ContinuousClock.Instant
         var replies: [RedisValue] = []
         /// nil once the caller was cancelled. Its replies are still read, and dropped.
-        var continuation: CheckedContinuation<Answer, Never>?
+        var continuation: CheckedContinuation<Outcome, Never>?
     }
 
     private var waiting = Deque<Caller>()
@@ -30,7 +30,7 @@ struct PendingCalls {
 
     /// Adds a caller that awaits `count` replies. Returns the caller's deadline.
     mutating func append(
-        _ continuation: CheckedContinuation<Answer, Never>, as number: Int, awaiting count: Int, for timeout: Duration
+        _ continuation: CheckedContinuation<Outcome, Never>, as number: Int, awaiting count: Int, for timeout: Duration
     ) -> ContinuousClock.Instant {
         let deadline = ContinuousClock.now + timeout
         waiting.append(

@@ -121,7 +121,8 @@ package actor Redis {
                     results[index] = again[1]
                 }
             }
-            guard case .error(let error) = results[0], error.isPassing, calls.count == 1 || allPassing(results) else {
+            guard case .error(let error) = results[0], error.isTemporaryRefusal, calls.count == 1 || allRefused(results)
+            else {
                 return results
             }
             let wait = Backoff.milliseconds(tries)
@@ -149,7 +150,7 @@ package actor Redis {
 
     /// The `run_id` of the server that the client is connected to. nil without a connection, if an ACL hides the value,
     /// or unless the client's replies are `owed`.
-    package var serverRun: String? { get async { await live?.serverSide.run } }
+    package var serverRun: String? { get async { await live?.serverInfo.run } }
 
     /// Closes the client at `deadline`, even if callers still wait. So a Redis that hangs cannot delay a shutdown.
     package func end(by deadline: ContinuousClock.Instant) {
@@ -232,7 +233,7 @@ package actor Redis {
             reports.recover()
             traffic.countConnect()
             server = address
-            if await connection.serverSide.isOfCluster { mayFailOver = true }
+            if await connection.serverInfo.isOfCluster { mayFailOver = true }
             if isClosed { await connection.close() } else { live = connection }
             watchSentinels()
             result = .success(connection)
@@ -283,7 +284,7 @@ package actor Redis {
 
     private func pause(_ milliseconds: Int) async { try? await Task.sleep(for: .milliseconds(milliseconds)) }
 
-    private func allPassing(_ replies: [RedisValue]) -> Bool {
-        replies.allSatisfy { if case .error(let error) = $0 { error.isPassing } else { false } }
+    private func allRefused(_ replies: [RedisValue]) -> Bool {
+        replies.allSatisfy { if case .error(let error) = $0 { error.isTemporaryRefusal } else { false } }
     }
 }

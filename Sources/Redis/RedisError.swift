@@ -45,7 +45,7 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
     }
 
     /// Whether the server has certainly not executed the command, and the same command may succeed soon.
-    package var isPassing: Bool {
+    package var isTemporaryRefusal: Bool {
         switch code {
         case .loading, .masterDown, .clusterDown, .readOnly, .tryAgain, .ask, .moved, .busy, .tooManyClients: true
         default: false
@@ -56,7 +56,7 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
     package var isTransient: Bool {
         switch code {
         case .unreachable, .noPrimary, .closed, .timedOut, .unblocked, .noReplicas, .misconfigured, .outOfMemory: true
-        default: isPassing
+        default: isTemporaryRefusal
         }
     }
 

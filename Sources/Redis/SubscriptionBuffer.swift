@@ -11,7 +11,7 @@ final class SubscriptionBuffer: Sendable {
     /// The number of buffered bytes, of channel names and payloads, above which the next element empties the buffer.
     static let maxBytes = 16 << 20
 
-    /// A call of `next` that callCount. The number distinguishes it from earlier calls.
+    /// A call of `next` that waits for an element. The number distinguishes it from earlier calls.
     private struct Waiter {
         let number: Int
         let continuation: CheckedContinuation<Subscription.Element?, Never>

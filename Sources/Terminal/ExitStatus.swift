@@ -20,7 +20,7 @@ package enum ExitStatus: Int32, Error {
 
     /// Ends the process. exit(3) would first run the handlers of OpenSSL and libcurl, which free what threads of this
     /// process still use: then a command that had done its work could crash at its end.
-    package func leave() -> Never {
+    package func exitProcess() -> Never {
         Self.restoration.withLock(\.self)?()
         fflush(nil)
         _exit(rawValue)

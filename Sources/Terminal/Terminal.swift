@@ -57,10 +57,10 @@ package enum Terminal {
                 // A full pipe that another process has made non-blocking.
                 var output = pollfd(fd: STDOUT_FILENO, events: Int16(POLLOUT), revents: 0)
                 poll(&output, 1, -1)
-            case EPIPE: (isFollowing.load(ordering: .relaxed) ? ExitStatus.jobFailed : .done).leave()
+            case EPIPE: (isFollowing.load(ordering: .relaxed) ? ExitStatus.jobFailed : .done).exitProcess()
             case let code:
                 printError("haul: standard output cannot be written: \(String(cString: strerror(code)))")
-                ExitStatus.jobFailed.leave()
+                ExitStatus.jobFailed.exitProcess()
             }
         }
     }

@@ -3,7 +3,7 @@ import HaulContract
 
 /// Text files that options name: lists, cookies, netrc.
 package enum TextFile {
-    /// The maxBytes file that is read, in bytes.
+    /// The size of the largest file that is read, in bytes.
     package static let maxBytes = 64 << 20
 
     /// Whether the argument is a URL: a file's name has no "://".

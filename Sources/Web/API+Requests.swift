@@ -313,8 +313,8 @@ extension API {
             throw APIError(422, .badRequest, "name \(Schedule.nameRule)")
         }
         (change.action, change.schedule) = (action, name)
-        var answer = JSONObject()
-        answer.set("schedule", name)
+        var response = JSONObject()
+        response.set("schedule", name)
         if action == "add" {
             let schedule: Schedule
             do {
@@ -331,7 +331,7 @@ extension API {
                     422, .badRequest, "the queue has \(Schedule.maxCount) schedules, and more are not allowed")
             }
             try await queue.add(schedule, as: name)
-            answer.set("next", try schedule.next(after: try await queue.time()))
+            response.set("next", try schedule.next(after: try await queue.time()))
         } else {
             guard let definition = try await queue.scheduleDefinition(name) else {
                 throw APIError.notFound("the schedule \(name)")
@@ -343,7 +343,7 @@ extension API {
                     throw APIError(422, .badRequest, "the schedule \(name) is not valid: haul check says why")
                 }
                 if action == "run" {
-                    answer.set("id", schedule.id(ofRun: try await queue.runSchedule(name), of: name))
+                    response.set("id", schedule.id(ofRun: try await queue.runSchedule(name), of: name))
                 } else {
                     schedule.isPaused = action == "pause"
                     try await queue.add(schedule, as: name)
@@ -351,7 +351,7 @@ extension API {
             }
         }
         await reads.removeAll()
-        return Self.json(202, answer.text)
+        return Self.json(202, response.text)
     }
 
     private func set(

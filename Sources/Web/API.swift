@@ -91,7 +91,7 @@ struct API: Sendable {
             let isOperator = caller.role == .operator
             let searchesWaiting = try query.flag("line")
             guard !searchesWaiting || !isWatched else {
-                throw APIError(400, .badRequest, "the line is not looked at again and again")
+                throw APIError(400, .badRequest, "a stream cannot search the waiting jobs: watch the job without line")
             }
             return Resource(
                 key: "\(key) \(isOperator) \(searchesWaiting)", isSearch: searchesWaiting, age: .milliseconds(400)
@@ -101,7 +101,10 @@ struct API: Sendable {
         case ("jobs", 5) where path[4] == "events":
             let id = path[3]
             guard JobField.isID(id) else { throw .notFound("a job of such an id") }
-            guard !isWatched else { throw APIError(400, .badRequest, "kept events are not looked at again and again") }
+            guard !isWatched else {
+                throw APIError(
+                    400, .badRequest, "a stream cannot watch kept events: read them with a request of their own")
+            }
             let isOperator = caller.role == .operator
             return Resource(key: "\(key) \(isOperator)", isSearch: true, age: .seconds(2)) {
                 // Without a record nothing says since when the job was known.

@@ -7,6 +7,7 @@ import HaulExecutors
 package struct PasswordHash: Sendable, Equatable {
     /// The binary logarithm of N. With 17, a guess costs 128 MiB and about a third of a second.
     private let cost: UInt64
+    /// The parameters r and p of RFC 7914.
     private let blockSize: UInt64
     private let lanes: UInt64
     private let salt: [UInt8]
@@ -22,7 +23,7 @@ package struct PasswordHash: Sendable, Equatable {
         key = Self.derive(password, cost, 8, 1, salt, count: 32) ?? []
     }
 
-    /// Reads a hash that `text` has written; nil if it is none, or if its costs are out of bounds.
+    /// Reads a hash in the format of `text`; nil if it has another format, or if its costs are out of bounds.
     package init?(_ text: String) {
         let parts = text.split(separator: "$", omittingEmptySubsequences: false).map(String.init)
         guard parts.count == 6, parts[0] == Self.prefix, let cost = UInt64(parts[1]), (4...20).contains(cost),
@@ -44,16 +45,18 @@ package struct PasswordHash: Sendable, Equatable {
 
     /// What is wrong with a new password; nil if it may be used.
     package static func problem(of password: String) -> String? {
-        if password.utf8.contains(0) { return "a password has no NUL in it" }
+        if password.utf8.contains(0) { return "a password must not contain the character NUL" }
         let length = password.unicodeScalars.count
-        return length >= minLength ? nil : "a password has at least \(minLength) characters, and this one has \(length)"
+        return length >= minLength
+            ? nil : "a password must have at least \(minLength) characters, and this one has \(length)"
     }
 
     private static let minLength = 12
 
     /// Whether this is the password. Takes as long as hashing, so it must not run on Swift's cooperative threads.
     package func matches(_ password: String) -> Bool {
-        // scrypt takes a password with NULs at its end for the same password without them (HMAC pads its key with zeros).
+        // scrypt takes a password with NULs at its end for the same password without them (HMAC pads its key with
+        // zeros).
         guard !password.utf8.contains(0) else { return false }
         let other = Self.derive(password, cost, blockSize, lanes, salt, count: key.count)
         return other.map { ConstantTime.areEqual($0, key) } ?? false

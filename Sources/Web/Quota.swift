@@ -1,9 +1,9 @@
 import Synchronization
 
-/// Bounds how many things each caller holds at once, and how many all viewers hold together, so that no viewer can take
-/// what operators need. A caller who holds the same thing several times holds it once.
-final class Quota<Thing: Hashable & Sendable>: Sendable {
-    /// Holds a thing until it is released.
+/// Bounds how many resources each caller holds at once, and how many all viewers hold together, so that viewers leave
+/// some for operators. If a caller holds the same resource several times, it counts once.
+final class Quota<Resource: Hashable & Sendable>: Sendable {
+    /// Holds a resource for as long as this object lives.
     final class Hold: Sendable {
         private let release: @Sendable () -> Void
         fileprivate init(_ release: @escaping @Sendable () -> Void) { self.release = release }
@@ -11,8 +11,8 @@ final class Quota<Thing: Hashable & Sendable>: Sendable {
     }
 
     private struct State {
-        /// How often each account holds each thing.
-        var accounts: [String: [Thing: Int]] = [:]
+        /// How often each account holds each resource.
+        var accounts: [String: [Resource: Int]] = [:]
         var viewers = 0
     }
 
@@ -25,33 +25,33 @@ final class Quota<Thing: Hashable & Sendable>: Sendable {
     ///   - maxViewers: For all viewers together.
     init(maxEach: Int, maxViewers: Int = .max) { (self.maxEach, self.maxViewers) = (maxEach, maxViewers) }
 
-    /// Holds a thing for as long as the result lives; nil if this is one too many.
-    func hold(_ thing: Thing, for caller: Caller) -> Hold? {
+    /// Holds a resource for as long as the result lives; nil if that would exceed a limit.
+    func hold(_ resource: Resource, for caller: Caller) -> Hold? {
         let (account, isViewer) = (caller.account, caller.role == .viewer)
         let isHeld = state.withLock { state in
             let held = state.accounts[account] ?? [:]
-            if held[thing] == nil {
+            if held[resource] == nil {
                 guard held.count < maxEach, !isViewer || state.viewers < maxViewers else { return false }
                 if isViewer { state.viewers += 1 }
             }
-            state.accounts[account, default: [:]][thing, default: 0] += 1
+            state.accounts[account, default: [:]][resource, default: 0] += 1
             return true
         }
         guard isHeld else { return nil }
-        return Hold { [weak self] in self?.release(thing, of: account, isViewer) }
+        return Hold { [weak self] in self?.release(resource, of: account, isViewer) }
     }
 
-    private func release(_ thing: Thing, of account: String, _ isViewer: Bool) {
+    private func release(_ resource: Resource, of account: String, _ isViewer: Bool) {
         state.withLock { state in
-            guard let count = state.accounts[account]?[thing] else { return }
-            state.accounts[account]?[thing] = count > 1 ? count - 1 : nil
+            guard let count = state.accounts[account]?[resource] else { return }
+            state.accounts[account]?[resource] = count > 1 ? count - 1 : nil
             if count == 1, isViewer { state.viewers -= 1 }
             if state.accounts[account]?.isEmpty == true { state.accounts[account] = nil }
         }
     }
 }
 
-/// Numbers things.
+/// Draws consecutive numbers.
 final class Counter: Sendable {
     private let last = Atomic<UInt64>(0)
     func next() -> UInt64 { last.add(1, ordering: .relaxed).newValue }

@@ -6,7 +6,7 @@ import HaulRedis
 enum SettingsJSON {
     /// The settings as JSON. Those without effect are named in `ignored`: `haul check` says why.
     ///
-    /// - Parameter isOpen: True for an operator. A viewer does not see the values of header fields and queries, nor
+    /// - Parameter isOperator: False for a viewer, who does not see the values of header fields and queries, nor
     ///   secrets in URLs.
     static func text(
         _ found: (settings: [String: String], defaults: [String: String], limits: [String: String]), isOperator: Bool

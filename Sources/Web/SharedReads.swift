@@ -1,7 +1,7 @@
 import HaulRedis
 
-/// A cache of texts that were read from Redis. Calls for the same key within its age share one read, also while it is
-/// under way. So a hundred open pages cost Redis as much as one.
+/// A cache of texts that were read from Redis. Calls for the same key within its age share one read, even while it is
+/// in progress. So a hundred open pages cost Redis as much as one.
 actor SharedReads {
     private typealias Read = Task<Result<String, any Error>, Never>
 
@@ -17,13 +17,13 @@ actor SharedReads {
     private static let maxAge: Duration = .seconds(2)
     private var lastCleanup = ContinuousClock.now
 
-    /// So long after Redis' last answer a page says that Redis does not answer. A call of Redis has 5 s, because a
+    /// After this time without a reply a page says that Redis does not answer. A call of Redis has 5 s, because a
     /// failover may take as long.
     private static let maxSilence: Duration = .milliseconds(1900)
-    /// A stream pauses for so long between two reads.
+    /// How long a stream pauses between two reads.
     private static let pause: Duration = .milliseconds(1150)
 
-    /// - Parameter traffic: That of the client which reads.
+    /// - Parameter traffic: The counters of the client that reads.
     init(_ traffic: Traffic) { self.traffic = traffic }
 
     /// Drops all entries after a change, so that the client that made it does not get old texts.
@@ -60,11 +60,11 @@ actor SharedReads {
     private func resultUnlessSilent(of task: Read) async throws -> Result<String, any Error> {
         let earliest = ContinuousClock.now - Self.pause
         while true {
-            let end = max(traffic.lastAnswer ?? earliest, earliest) + Self.maxSilence
+            let end = max(traffic.lastReply ?? earliest, earliest) + Self.maxSilence
             if let result = await task.value(until: end) { return result }
             try Task.checkCancellation()
-            // Other calls may have been answered meanwhile.
-            if max(traffic.lastAnswer ?? earliest, earliest) + Self.maxSilence <= .now {
+            // Redis may have replied to other calls meanwhile.
+            if max(traffic.lastReply ?? earliest, earliest) + Self.maxSilence <= .now {
                 throw RedisError(.timedOut, "Redis has not answered for 2 s")
             }
         }

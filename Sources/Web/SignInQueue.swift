@@ -152,7 +152,7 @@ actor SignInQueue {
         let now = ContinuousClock.now
         if table.count >= maxEntries {
             table = table.filter { $0.value.last + failureLifetime > now }
-            // More networks than that fail at once: those with the most failures matter.
+            // If that leaves too many, keep those with the most failures, because only they are delayed.
             if table.count >= maxEntries {
                 let kept = table.sorted { $0.value.count > $1.value.count }.prefix(maxEntries / 2)
                 table = Dictionary(uniqueKeysWithValues: kept.map { ($0.key, $0.value) })

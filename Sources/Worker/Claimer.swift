@@ -39,16 +39,16 @@ final class Claimer: Sendable {
 
     private func drain(_ claim: @Sendable (Int) async -> [ClaimReply]?) async {
         while true {
-            let asked = state.withLock { state in
+            let requested = state.withLock { state in
                 if state.waiting.isEmpty { state.isCalling = false }
                 return state.waiting.count
             }
-            if asked == 0 { return }
-            let replies = await claim(min(asked, Self.maxClaims))
+            if requested == 0 { return }
+            let replies = await claim(min(requested, Self.maxClaims))
             let served = state.withLock { state in
-                // What ends the claims holds for all that had asked before the call, but not for those that have asked
-                // since: their own settles may have changed it.
-                let count = Self.answers(replies, asked: asked)
+                // The reason why there are no more claims holds for all slots that waited before the call. It does not
+                // hold for later ones, because their own settles may have changed it.
+                let count = Self.servedCount(by: replies, of: requested)
                 defer { state.waiting.removeFirst(count) }
                 return Array(state.waiting.prefix(count))
             }
@@ -58,12 +58,12 @@ final class Claimer: Sendable {
         }
     }
 
-    /// How many slots these replies answer.
-    private static func answers(_ replies: [ClaimReply]?, asked: Int) -> Int {
+    /// How many of the waiting slots these replies are for.
+    private static func servedCount(by replies: [ClaimReply]?, of requested: Int) -> Int {
         switch replies?.last {
         case .job: replies!.count
         case .more: replies!.count - 1
-        default: asked
+        default: requested
         }
     }
 }

@@ -61,7 +61,7 @@ final class Downloads: Sendable {
     ///
     /// - Throws: `Failure` for the operator, if the certificates cannot be used. Then nothing has changed.
     /// - Returns: The options that were applied, and those that have changed but need a new process.
-    func take(_ new: WorkerConfiguration) async throws(Failure) -> (taken: [String], left: [String]) {
+    func apply(_ new: WorkerConfiguration) async throws(Failure) -> (applied: [String], ignored: [String]) {
         try Self.checkCertificates(new)
         let keys = try Self.webhookKeys(new)
         hosts.setMax(new.connectionsPerHost)
@@ -76,13 +76,13 @@ final class Downloads: Sendable {
             if limit == nil || new.limitRate == nil {
                 state.context.limit = new.limitRate.map { TokenBucket(bytesPerSecond: $0) }
             }
-            defer { state.configuration = state.configuration.taking(new) }
+            defer { state.configuration = state.configuration.applying(new) }
             return (state.configuration, limit)
         }
         // Downloads that run keep their bucket, so that the new rate holds for them, too.
         if let rate = new.limitRate { limit?.setRate(bytesPerSecond: rate) }
         await engine.trust(new.certificateAuthorities, showing: new.clientCertificate)
-        return (old.changes(to: old.taking(new)), old.taking(new).changes(to: new))
+        return (old.changes(to: old.applying(new)), old.applying(new).changes(to: new))
     }
 
     /// - Throws: `Failure` for the operator, if the authorities, the client certificate or the proxy cannot be used.

@@ -2,8 +2,8 @@ import Glibc
 
 /// A process, described so that other processes on the same machine can see whether it still runs.
 ///
-/// Only a process that sees the same process ids can see that for certain: since the same boot of the machine, and in
-/// the same namespaces. Containers of one machine share the boot, but not the namespaces.
+/// A process id has one meaning only until the machine boots again, and only in the same namespaces. Containers of one
+/// machine share the boot, but not the namespaces.
 struct HostProcess: Sendable, Equatable {
     let id: Int32
     /// The start time in the kernel's ticks since boot, because an id may be used again.
@@ -20,7 +20,7 @@ struct HostProcess: Sendable, Equatable {
 
     var text: String { "\(id) \(start)" }
 
-    /// Names the boot and the namespaces in which process ids mean what they mean here. nil if that is unknown.
+    /// The boot and the namespaces in which process ids have the same meaning as here. nil if that is unknown.
     static let hostIdentity: String? = {
         // A /proc of other namespaces would show other processes.
         guard let boot = read("/proc/sys/kernel/random/boot_id"), readLink("/proc/self") == String(getpid()),

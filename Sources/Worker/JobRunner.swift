@@ -66,8 +66,8 @@ struct JobRunner: Sendable {
             running.warn("unknown fields are ignored: \(job.unknownFields.joined(separator: ", "))")
         }
         if let refused { running.warn("the job goes on without its newest push, which cannot be read: \(refused)") }
-        queueServer.table.enter(running)
-        defer { queueServer.table.leave(running) }
+        queueServer.table.add(running)
+        defer { queueServer.table.remove(running) }
         let isDeleted =
             if let pendingDeletion = claim.pendingDeletion { await queueServer.leftovers.delete(pendingDeletion) } else
             {

@@ -44,7 +44,7 @@ final class Leftovers: Sendable {
     ) async {
         switch settlement {
         case .completed where await queue.redis.mayFailOver:
-            if let location = remainder.partialLocation { await keep(location, of: run) }
+            if let location = remainder.partialLocation { await retain(location, of: run) }
         case .completed: await remainder.discard(soon: isSoon)
         // A response has no partial file.
         case .responded: break
@@ -81,8 +81,8 @@ final class Leftovers: Sendable {
         return true
     }
 
-    /// Keeps the link for now. Must be called after the settle is answered.
-    func keep(_ location: PartialLocation, of job: Run) async {
+    /// Keeps the hidden link until it is old enough to be removed. Must be called after the reply to the settle.
+    func retain(_ location: PartialLocation, of job: Run) async {
         guard let run = await queue.redis.serverRun else { return }
         let entry = Entry(location: location, job: job, run: run, settled: .now)
         entries.withLock { $0.append(entry) }

@@ -25,8 +25,8 @@ struct PendingReport {
     /// Whether an early tick has to report the run.
     var needsTick: Bool { !events.isEmpty || isResumeUnreported || isControlPending }
 
-    /// Since when an event waits to be reported; nil if none does.
-    var since: ContinuousClock.Instant? { events.isEmpty ? nil : firstEvent }
+    /// When the oldest event that is not reported yet was announced; nil if there is none.
+    var oldestEvent: ContinuousClock.Instant? { events.isEmpty ? nil : firstEvent }
 
     mutating func announce(_ event: Announcement, now: ContinuousClock.Instant = .now) {
         if events.isEmpty { firstEvent = now }

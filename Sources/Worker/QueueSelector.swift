@@ -6,7 +6,7 @@ final class QueueSelector: Sendable {
     let queueServers: [QueueServer]
     private let order: Mutex<QueueOrder>
 
-    /// - Parameter weights: An entry for each queueServer, nil where none was given.
+    /// - Parameter weights: An entry for each queue, nil where none was given.
     init(_ queueServers: [QueueServer], weights: [Int?]) {
         self.queueServers = queueServers
         order = Mutex(QueueOrder(weights: weights))

@@ -6,8 +6,8 @@ import Synchronization
 final class RunTable: Sendable {
     private struct State {
         var runs: [String: RunningJob] = [:]
-        var isPassing = false
-        /// Of ended runs.
+        var isChecking = false
+        /// The bytes of ended runs.
         var bytes = BodyBytes()
         /// Runs that could not be settled within the grace time.
         var unsettled = 0
@@ -24,23 +24,24 @@ final class RunTable: Sendable {
 
     func contains(_ run: Run) -> Bool { state.withLock { $0.runs[run.token] != nil } }
 
-    /// Of this queue's jobs, since the worker began.
+    /// The bytes of this queue's jobs since the worker began.
     var bytes: BodyBytes {
         let (ended, running) = state.withLock { ($0.bytes, Array($0.runs.values)) }
         return running.reduce(into: ended) { $0.add($1.attempt.progress) }
     }
 
-    func enter(_ running: RunningJob) {
+    func add(_ running: RunningJob) {
         let isFirst = state.withLock { state in
             state.runs[running.run.token] = running
-            defer { state.isPassing = true }
-            return !state.isPassing
+            defer { state.isChecking = true }
+            return !state.isChecking
         }
-        if isFirst { Task { await pass() } }
+        if isFirst { Task { await checkRuns() } }
     }
 
-    /// The run has ended. Its bytes move to the sum in the same step, so that no scrape misses or repeats them.
-    func leave(_ running: RunningJob) {
+    /// Removes a run that has ended. Its bytes move to the sum in the same step, so that no scrape misses or repeats
+    /// them.
+    func remove(_ running: RunningJob) {
         let progress = running.attempt.progress
         state.withLock { state in
             state.runs[running.run.token] = nil
@@ -58,11 +59,11 @@ final class RunTable: Sendable {
     /// While there are runs: stops those whose deadline has passed, and makes a checkpoint of each every 32 MiB and
     /// every second. One task does this for all runs. If there are very many, the passes and the checkpoints are rarer,
     /// and checkpoints that are due only by time take turns, so that they do not overload the disk.
-    private func pass() async {
+    private func checkRuns() async {
         while true {
             try? await Task.sleep(for: .milliseconds(min(1000, max(100, 5 * count))))
             let runs = state.withLock { state in
-                state.isPassing = !state.runs.isEmpty
+                state.isChecking = !state.runs.isEmpty
                 return Array(state.runs.values)
             }
             if runs.isEmpty { return }

@@ -89,7 +89,7 @@ final class RunningJob: RunHost {
 
     func warn(_ message: String) { announce(Announcement("warning") { $0.set("message", message) }) }
 
-    var unreportedSince: ContinuousClock.Instant? { pendingReport.withLock { $0.since } }
+    var unreportedSince: ContinuousClock.Instant? { pendingReport.withLock { $0.oldestEvent } }
 
     var needsTick: Bool { pendingReport.withLock { $0.needsTick } }
 

@@ -7,15 +7,15 @@ final class Slots: Sendable {
         var waiting: [Int: CheckedContinuation<Void, Never>] = [:]
         var nextWaiter = 0
         /// Set while the worker cannot work (a full disk, say): no slot counts as free.
-        var isShut = false
-        /// Set from when the slots are shut until the worker knows that they stay open.
-        var isShort = false
-        var shutCount = 0
+        var isSuspended = false
+        /// Set when the slots are suspended, until the worker knows that the shortage has ended.
+        var hasShortage = false
+        var suspendCount = 0
         var limit: Int?
         /// The worker shuts down: no slot is taken any more.
         var isClosed = false
 
-        var isFree: Bool { !isClosed && !isShut && taken < limit ?? .max }
+        var isFree: Bool { !isClosed && !isSuspended && taken < limit ?? .max }
     }
 
     private let state: Mutex<State>
@@ -43,29 +43,29 @@ final class Slots: Sendable {
 
     func release() { change { $0.taken -= 1 } }
 
-    /// Shuts the slots: no slot is free then, and running jobs keep theirs.
+    /// Suspends the slots: no slot is free then, and running jobs keep theirs.
     ///
-    /// - Returns: Whether the worker was not short before, or nil if the slots are shut already.
-    func shut() -> Bool? {
+    /// - Returns: Whether a shortage begins with this call; nil if the slots are suspended already.
+    func suspend() -> Bool? {
         state.withLock { state in
-            guard !state.isShut else { return nil }
-            defer { (state.isShut, state.isShort) = (true, true) }
-            state.shutCount += 1
-            return !state.isShort
+            guard !state.isSuspended else { return nil }
+            defer { (state.isSuspended, state.hasShortage) = (true, true) }
+            state.suspendCount += 1
+            return !state.hasShortage
         }
     }
 
-    /// Opens the slots. The worker stays short until `endShortage` with the returned number.
-    func open() -> Int {
-        change { $0.isShut = false }
-        return state.withLock { $0.shutCount }
+    /// Ends the suspension. The shortage lasts until `endShortage` with the returned number.
+    func resume() -> Int {
+        change { $0.isSuspended = false }
+        return state.withLock { $0.suspendCount }
     }
 
-    /// Returns false if the slots have been shut again since `open` returned the number.
+    /// Returns false if the slots have been suspended again since `resume` returned the number.
     func endShortage(_ number: Int) -> Bool {
         state.withLock { state in
-            guard state.isShort, state.shutCount == number else { return false }
-            state.isShort = false
+            guard state.hasShortage, state.suspendCount == number else { return false }
+            state.hasShortage = false
             return true
         }
     }
@@ -75,10 +75,10 @@ final class Slots: Sendable {
 
     var isClosed: Bool { state.withLock { $0.isClosed } }
 
-    var isShut: Bool { state.withLock { $0.isShut } }
+    var isSuspended: Bool { state.withLock { $0.isSuspended } }
 
-    /// Whether the slots are shut, or were shut shortly before and may be again.
-    var isShort: Bool { state.withLock { $0.isShort } }
+    /// Whether the slots are suspended, or were so shortly before and may be again.
+    var hasShortage: Bool { state.withLock { $0.hasShortage } }
 
     /// Returns when a slot is free, or when the task is cancelled. Another caller may take the slot first.
     func waitUntilFree() async {

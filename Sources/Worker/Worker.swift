@@ -86,8 +86,8 @@ package final class Worker: Sendable {
     ///
     /// - Throws: `Failure` for the operator, if the certificates cannot be used. Then nothing has changed.
     /// - Returns: The options that were applied, and those that have changed but need a new process.
-    package func take(_ new: WorkerConfiguration) async throws(Failure) -> (taken: [String], left: [String]) {
-        let result = try await downloads.take(new)
+    package func apply(_ new: WorkerConfiguration) async throws(Failure) -> (applied: [String], ignored: [String]) {
+        let result = try await downloads.apply(new)
         slots.setLimit(new.slots)
         return result
     }
@@ -200,7 +200,7 @@ package final class Worker: Sendable {
                 let end = await runner.run(taken.claim, sent: taken.sent)
                 if end.isParked { waitForRoot() }
                 let drawn = queues.draw()
-                let goesOn = !slots.isClosed && !slots.isShut
+                let goesOn = !slots.isClosed && !slots.isSuspended
                 let sent = ContinuousClock.now
                 // If this queue is the first to be asked, the next job comes with the settle.
                 let reply = await runner.settle(
@@ -223,9 +223,9 @@ package final class Worker: Sendable {
     /// ended.
     ///
     /// If only one file is too large, the root can be written all the time. Then the worker takes other jobs between
-    /// the attempts of that one. Until they have ended, it reports that it is short, but not again for each attempt.
+    /// the attempts of that one. Until they have ended, it reports the shortage, but not again for each attempt.
     private func waitForRoot() {
-        guard let isNew = slots.shut() else { return }
+        guard let isNew = slots.suspend() else { return }
         Task {
             let fault = await stores.fault()
             if isNew {
@@ -235,7 +235,7 @@ package final class Worker: Sendable {
             repeat {
                 try? await Task.sleep(for: .seconds(2))
             } while await stores.fault() != nil && !slots.isClosed
-            let number = slots.open()
+            let number = slots.resume()
             if fault == nil { try? await Task.sleep(for: Self.shortage) }
             guard slots.endShortage(number) else { return }
             log.info("the root can be written: claims jobs again")

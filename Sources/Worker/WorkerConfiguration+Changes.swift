@@ -1,7 +1,7 @@
 // The settings that may change while a worker runs.
 extension WorkerConfiguration {
     /// This configuration, with the settings of `new` that a running worker can apply.
-    func taking(_ new: WorkerConfiguration) -> WorkerConfiguration {
+    func applying(_ new: WorkerConfiguration) -> WorkerConfiguration {
         var result = self
         result.slots = new.slots
         result.limitRate = new.limitRate

@@ -89,7 +89,7 @@ final class WorkerMetrics: Sendable {
         for store in stores { exposition.add(.workerInfo, [("worker", name), ("store", store.id)], 1) }
         exposition.add(.slots, slots.limit.map(Double.init) ?? .infinity)
         exposition.add(.slotsTaken, slots.taken)
-        exposition.add(.accepting, phase == .working && !slots.isShort && !isQuiet ? 1 : 0)
+        exposition.add(.accepting, phase == .working && !slots.hasShortage && !isQuiet ? 1 : 0)
         for queueServer in queueServers {
             let queue = [(name: "queue", value: "\(queueServer.queue.name)")]
             let bytes = queueServer.table.bytes

@@ -32,7 +32,7 @@ package struct WorkerPage: Sendable {
         case .working:
             let slots = metrics.slots.limit.map { " of \($0) slots" } ?? " slots"
             return "\(metrics.slots.taken)\(slots) taken"
-                + (metrics.slots.isShort ? "; the store is short of space" : "")
+                + (metrics.slots.hasShortage ? "; the store is short of space" : "")
         }
     }
 
@@ -84,7 +84,7 @@ package struct WorkerPage: Sendable {
             switch await metrics.storeFault.value() {
             case .some(.some(let fault)): reasons.append("the store cannot be used: \(fault)")
             case .some(.none):
-                if metrics.slots.isShort { reasons.append("the store had no space for a recent file") }
+                if metrics.slots.hasShortage { reasons.append("the store had no space for a recent file") }
             case .none: reasons.append("the store does not answer")
             }
             return reasons

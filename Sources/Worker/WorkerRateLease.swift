@@ -11,7 +11,7 @@ struct WorkerRateLease {
     /// The time between two requests. The demand is that of the last second, so other workers get an unused rate within
     /// two seconds.
     static let interval = Duration.milliseconds(250)
-    private static let remembered = 4
+    private static let maxMeasurements = 4
     /// A worker requests more than it used, so that it can use more.
     private static let growth = 1.25
     private static let minWanted: Int64 = 128 << 10
@@ -25,8 +25,8 @@ struct WorkerRateLease {
     /// The last measurements: bytes per second, and whether the rate lease was too small.
     private var measurements: [(speed: Int64, isShort: Bool)] = []
     private var last: (at: ContinuousClock.Instant, taken: Int64)?
-    /// When there was last any demand.
-    private var used = ContinuousClock.now
+    /// When there was demand last.
+    private var lastDemand = ContinuousClock.now
 
     /// - Parameter name: `RateLeaseRequest.queueLimit`, or a host for which a transfer waits.
     init(_ name: String, _ bucket: TokenBucket) { (self.name, self.bucket) = (name, bucket) }
@@ -37,8 +37,8 @@ struct WorkerRateLease {
         measure(now)
         let isShort = measurements.isEmpty || measurements.contains { $0.isShort }
         let speed = measurements.map { $0.speed }.max() ?? 0
-        if isShort || speed > 0 { used = now }
-        if name != RateLeaseRequest.queueLimit, now - used > Self.maxTime {
+        if isShort || speed > 0 { lastDemand = now }
+        if name != RateLeaseRequest.queueLimit, now - lastDemand > Self.maxTime {
             // Stop the use of the rate lease before that is reported.
             bucket.close()
             inUse = 0
@@ -57,7 +57,7 @@ struct WorkerRateLease {
         // The time between two requests may be too short to measure a speed.
         guard seconds > 0.05 else { return }
         measurements.append((Int64(Double(use.taken - last.taken) / seconds), use.wasShort))
-        measurements = measurements.suffix(Self.remembered)
+        measurements = measurements.suffix(Self.maxMeasurements)
     }
 
     /// Applies the reply to a request sent at `sent`. True if the lease has shrunk, which is to be reported at once.

@@ -40,7 +40,7 @@ struct Haul: AsyncParsableCommand {
             try check(words[...], of: self, "haul")
             if var command = await frequentCommand(words) {
                 try await command.run()
-                ExitStatus.done.leave()
+                ExitStatus.done.exitProcess()
             }
             // Asynchronous, because the completion of words asks Redis for ids and names.
             var command = try await asyncParseAsRoot(
@@ -51,17 +51,17 @@ struct Haul: AsyncParsableCommand {
                 try command.run()
             }
         } catch let status as ExitStatus {
-            status.leave()
+            status.exitProcess()
         } catch let error as RedisError where error.code != .cancelled {
-            ExitStatus.printing(error).leave()
+            ExitStatus.printing(error).exitProcess()
         } catch {
             let isUsage = exitCode(for: error) == .validationFailure || exitCode(for: error).rawValue == 64
             guard isUsage else { exit(withError: error) }
             let message = UsageError.message(fullMessage(for: error), words: CommandLine.arguments)
             Terminal.printError(message + ExitStatus.sources(of: message))
-            ExitStatus.usage.leave()
+            ExitStatus.usage.exitProcess()
         }
-        ExitStatus.done.leave()
+        ExitStatus.done.exitProcess()
     }
 
     /// The command of the words, if it is one that scripts start often and has no error. The parser looks at all

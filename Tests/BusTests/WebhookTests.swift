@@ -116,7 +116,7 @@ import Testing
         #expect(try await f.queue.job("a")?["notify"] == nil)
     }
 
-    @Test("an event that leaves no room in an element is cut, and one with a response comes without it")
+    @Test("an event that does not fit into an element is cut, and one with a response comes without it")
     func long() async throws {
         let f = try await QueueFixture()
         let url = "http://hook/?key=1" + String(repeating: "k", count: 2000)

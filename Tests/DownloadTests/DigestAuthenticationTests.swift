@@ -25,7 +25,7 @@ import Testing
     func examples(_ challenge: String, _ response: String) throws {
         let answer = try #require(DigestChallenge([challenge])).authorization(
             Self.login, method: "GET", target: "/dir/index.html", count: 1,
-            own: "f2/wE4q74E6zIJEtWaHKaf5wv/H5QzzpXusqGemxURZJ")
+            clientNonce: "f2/wE4q74E6zIJEtWaHKaf5wv/H5QzzpXusqGemxURZJ")
         #expect(answer.contains("response=\"\(response)\""))
         #expect(answer.contains("nc=00000001, cnonce=\"f2/wE4q74E6zIJEtWaHKaf5wv/H5QzzpXusqGemxURZJ\""))
         #expect(answer.contains("qop=auth,"))
@@ -37,7 +37,7 @@ import Testing
         )
         #expect(DigestChallenge([weak, strong])?.realm == "b")
         #expect(DigestChallenge(["\(weak), \(strong)"])?.isStale == true)
-        #expect(DigestChallenge([weak])?.hasQuality == false)
+        #expect(DigestChallenge([weak])?.hasQOP == false)
         for other in [
             "Basic realm=\"Digest realm=a, nonce=b\"", "Digest realm=a", "Digest realm=a, nonce=n, qop=auth-int",
             "Digest realm=a, nonce=n, algorithm=SHA-512-256", "Digest realm=a, nonce=\"n\u{1}\"", "",
@@ -65,7 +65,7 @@ import Testing
                 ])!
                 let right = challenge.authorization(
                     Self.login, method: request.method, target: request.path, count: Int(value("nc"), radix: 16) ?? 0,
-                    own: value("cnonce"))
+                    clientNonce: value("cnonce"))
                 state.uses += given == right ? 1 : 0
                 guard given == right, state.uses <= uses else {
                     let isStale = given.hasPrefix("Digest") && value("nonce") != nonce || given == right

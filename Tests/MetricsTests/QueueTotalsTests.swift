@@ -16,14 +16,14 @@ import Testing
     func takenBack() {
         var totals = QueueTotals()
         #expect(sample(totals, "completed") == nil)
-        totals.take([:])
+        totals.update(with: [:])
         #expect(sample(totals, "completed") == "0")
         for (read, expected) in [(1000, "1000"), (997, "1000"), (999, "1000"), (1001, "1001"), (400, "400"), (0, "0")] {
-            totals.take(["completed": Int64(read)])
+            totals.update(with: ["completed": Int64(read)])
             #expect(sample(totals, "completed") == expected, "\(read)")
         }
-        totals.take(["completed": 8])
-        totals.take([:])
+        totals.update(with: ["completed": 8])
+        totals.update(with: [:])
         #expect(sample(totals, "completed") == "0")
     }
 
@@ -31,7 +31,7 @@ import Testing
         var totals = QueueTotals()
         var counts: [String: Int64] = ["failed": 0]
         for number in 0..<150 { counts["failed http_\(number)"] = Int64(number + 1) }
-        totals.take(counts)
+        totals.update(with: counts)
         var exposition = Exposition()
         totals.add(to: &exposition, [("queue", "q")])
         let lines = exposition.text.split(separator: "\n").filter { $0.hasPrefix("haul_queue_failures_total{") }

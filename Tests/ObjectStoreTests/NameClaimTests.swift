@@ -103,13 +103,13 @@ struct NameClaimTests: EpisodeTests {
             NameClaim(bucket.store, key: key, job: job, generation: "1", staleness: staleness)
         }
         let first = claim("a")
-        await first.take()
+        await first.acquire()
         try first.check()
         let other = claim("b")
-        await other.take()
+        await other.acquire()
         #expect(throws: StoreError.claimed) { try other.check() }
         let second = claim("a")
-        await second.take()
+        await second.acquire()
         try second.check()
         // The first run wakes late. Neither it nor the other job deletes the second run's claim.
         await first.release()
@@ -118,7 +118,7 @@ struct NameClaimTests: EpisodeTests {
         // The second run dies.
         let last = claim("b", staleness: 1)
         try await eventually("the claim to become stale") {
-            await last.take()
+            await last.acquire()
             return (try? last.check()) != nil
         }
         await second.release()
@@ -131,13 +131,13 @@ struct NameClaimTests: EpisodeTests {
     func sweep(_ kind: ObjectServer.Kind) async throws {
         let bucket = try await Bucket(kind)
         let claim = bucket.store.claim("films/film", job: Self.key, generation: "1")
-        await claim.take()
+        await claim.acquire()
         try claim.check()
         #expect(await bucket.store.leftovers(olderThan: 0).isEmpty)
         let found = await bucket.store.leftovers(olderThan: -1 - NameClaim.staleness)
         #expect(found.count == 1)
         let next = bucket.store.claim("films/film", job: Self.key, generation: "1")
-        await next.take()
+        await next.acquire()
         try next.check()
         #expect(await bucket.store.remove(found).isEmpty)
         #expect(try await isClaimed(bucket))
@@ -155,7 +155,7 @@ struct NameClaimTests: EpisodeTests {
         try await receive(0..<Self.size, into: early)
         let point = try await point(early)
         let claim = bucket.store.claim("films/film", job: Self.key, generation: "1")
-        await claim.take()
+        await claim.acquire()
         // The run dies after it has completed the upload.
         let partial = try #require(early as? ObjectPartial)
         let (upload, etags) = partial.state.withLock { ($0.storeState.upload, $0.etags) }
@@ -185,7 +185,7 @@ struct NameClaimTests: EpisodeTests {
         let claim = HiddenKeys.claim(ofName: "films/film")
         #expect(try await good.everything().objects.contains(claim), "the request may still be executed")
         let next = good.store.claim("films/film", job: "other", generation: "1")
-        await next.take()
+        await next.acquire()
         #expect(throws: StoreError.claimed) { try next.check() }
         await partial.discard(soon: false)
         #expect(try await good.everything().objects.isEmpty)

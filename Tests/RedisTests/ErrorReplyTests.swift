@@ -6,25 +6,28 @@ import Testing
 
 /// How the client classifies Redis' error replies, and that it waits while an error is temporary.
 @Suite struct ErrorReplyTests {
-    /// How an error reply is classified. `passes`: the command was certainly not executed, and may succeed in a moment.
+    /// How an error reply is classified. `isTemporaryRefusal`: the command was certainly not executed, and may succeed
+    /// in a moment.
     /// `returns`: it makes sense to send the command again later.
     struct Meaning: Sendable {
         let text: String
         let code: RedisError.Code
-        var passes = false
+        var isTemporaryRefusal = false
         var returns = false
     }
 
     static let meanings: [Meaning] = [
-        Meaning(text: "READONLY You can't write against a read only replica.", code: .readOnly, passes: true),
-        Meaning(text: "LOADING Redis is loading the dataset in memory", code: .loading, passes: true),
-        Meaning(text: "MASTERDOWN Link with MASTER is down", code: .masterDown, passes: true),
-        Meaning(text: "CLUSTERDOWN Hash slot not served", code: .clusterDown, passes: true),
-        Meaning(text: "MOVED 3999 127.0.0.1:6381", code: .moved, passes: true),
-        Meaning(text: "ASK 3999 127.0.0.1:6381", code: .ask, passes: true),
-        Meaning(text: "TRYAGAIN Multiple keys request during rehashing of slot", code: .tryAgain, passes: true),
-        Meaning(text: "BUSY Redis is busy running a script.", code: .busy, passes: true),
-        Meaning(text: "ERR max number of clients reached", code: .tooManyClients, passes: true),
+        Meaning(
+            text: "READONLY You can't write against a read only replica.", code: .readOnly, isTemporaryRefusal: true),
+        Meaning(text: "LOADING Redis is loading the dataset in memory", code: .loading, isTemporaryRefusal: true),
+        Meaning(text: "MASTERDOWN Link with MASTER is down", code: .masterDown, isTemporaryRefusal: true),
+        Meaning(text: "CLUSTERDOWN Hash slot not served", code: .clusterDown, isTemporaryRefusal: true),
+        Meaning(text: "MOVED 3999 127.0.0.1:6381", code: .moved, isTemporaryRefusal: true),
+        Meaning(text: "ASK 3999 127.0.0.1:6381", code: .ask, isTemporaryRefusal: true),
+        Meaning(
+            text: "TRYAGAIN Multiple keys request during rehashing of slot", code: .tryAgain, isTemporaryRefusal: true),
+        Meaning(text: "BUSY Redis is busy running a script.", code: .busy, isTemporaryRefusal: true),
+        Meaning(text: "ERR max number of clients reached", code: .tooManyClients, isTemporaryRefusal: true),
         Meaning(text: "UNBLOCKED client unblocked via CLIENT UNBLOCK", code: .unblocked, returns: true),
         Meaning(text: "NOREPLICAS Not enough good replicas to write.", code: .noReplicas, returns: true),
         Meaning(text: "MISCONF Errors writing to the AOF file", code: .misconfigured, returns: true),
@@ -46,8 +49,8 @@ import Testing
     func classification(_ meaning: Meaning) {
         let error = RedisError(reply: meaning.text)
         #expect(error.code == meaning.code)
-        #expect(error.isPassing == meaning.passes)
-        #expect(error.isTransient == (meaning.passes || meaning.returns))
+        #expect(error.isTemporaryRefusal == meaning.isTemporaryRefusal)
+        #expect(error.isTransient == (meaning.isTemporaryRefusal || meaning.returns))
         #expect(error.message.hasSuffix("Redis says: \(meaning.text)") || error.message.hasSuffix("\(meaning.text))"))
         #expect((error.redirectTarget == nil) == (meaning.code != .moved))
     }

@@ -50,7 +50,9 @@ import Testing
 
     @Test("a new password has at least twelve characters, and its hash costs 128 MiB")
     func newPasswords() throws {
-        #expect(PasswordHash.problem(of: "elevenchars") == "a password has at least 12 characters, and this one has 11")
+        #expect(
+            PasswordHash.problem(of: "elevenchars")
+                == "a password must have at least 12 characters, and this one has 11")
         #expect(PasswordHash.problem(of: "twelve chars") == nil)
         #expect(PasswordHash(password: "twelve chars").text.hasPrefix("scrypt$17$8$1$"))
     }

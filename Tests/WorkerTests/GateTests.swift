@@ -367,7 +367,7 @@ import Testing
         #expect(try await bench.download("a", 1000)["error"] == "gate_refused")
         var new = try #require(configuration)
         new.gate = nil
-        let (taken, left) = try await worker.take(new)
+        let (taken, left) = try await worker.apply(new)
         #expect(taken == ["gate"] && left.isEmpty)
         #expect(try await bench.download("b", 1000).state == .completed)
         running.cancel()

@@ -76,7 +76,7 @@ import Testing
         let partial = root.leave("j", as: "a")
         try await prepare(queue)
         try await tick(queue)
-        await leftovers.keep(
+        await leftovers.retain(
             PartialLocation(
                 file: "a", key: PartialKey.of("j", in: .default), generation: TemporaryDirectory.generation),
             of: Run(id: "j", token: "t"))
@@ -150,7 +150,7 @@ import Testing
         try await queue.redis.send(Command("HSET", queue.keys.job("j"), "token", "t"))
         let place = PartialLocation(
             file: "a", key: PartialKey.of("j", in: .default), generation: TemporaryDirectory.generation)
-        await leftovers.keep(place, of: Run(id: "j", token: "t"))
+        await leftovers.retain(place, of: Run(id: "j", token: "t"))
         await leftovers.sweep(olderThan: .zero, maxWait: .zero)
         #expect(root.names == ["a"])
     }

@@ -13,11 +13,11 @@ import Testing
 
     @Test("a report that failed is sent again, without its progress events") func putBack() {
         var pending = PendingReport(resume: nil, isActive: false)
-        #expect(!pending.needsTick && pending.since == nil)
+        #expect(!pending.needsTick && pending.oldestEvent == nil)
         pending.record(Self.point)
         pending.announce(Announcement("started"))
         pending.announce(Announcement("progress"))
-        #expect(pending.needsTick && pending.since != nil)
+        #expect(pending.needsTick && pending.oldestEvent != nil)
         let report = take(&pending)
         #expect(report.offsets == Self.point.offsets && report.reportsWaiting && report.reportsActivity)
         #expect(report.events.map(\.name) == ["started", "progress", "waiting"])

@@ -1,8 +1,8 @@
 import HaulHTTP
 import HaulStorage
 
-/// The compression of a body although the request did not allow it. The file stays compressed, and its name should show
-/// that.
+/// The compression of a body that a server sent although the request did not accept any. The file stays compressed, and
+/// its name shows that.
 enum ContentEncoding {
     /// `name` with the file extensions of `encoding` (a Content-Encoding), except those that it already has.
     static func name(_ name: String, of encoding: String) -> String {

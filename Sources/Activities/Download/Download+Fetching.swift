@@ -20,9 +20,9 @@ extension Download {
             acceptsAnyEncoding: true)
     }
 
-    /// Fetches the file from the start (`.begin`), or its missing bytes (`.go`), and commits it.
+    /// Fetches the file from the start (`.begin`), or its missing bytes (`.fetchMissing`), and commits it.
     func fetch(_ step: Step) async throws(TransferError) -> Step {
-        if case .go = step, let generation, let total = generation.entity.total, job.checksum == nil,
+        if case .fetchMissing = step, let generation, let total = generation.entity.total, job.checksum == nil,
             generation.partial.written.contains(0..<total)
         {
             // Only the name was missing. No request for bytes would show that the remote file has changed since.

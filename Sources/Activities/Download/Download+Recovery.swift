@@ -76,21 +76,23 @@ extension Download {
         case .nothing: return .begin
         case .placed(let file):
             return .finished(.completed(record(file, resume.entity, resume.source), seconds: 0, unchanged: false))
-        case .partial(let partial): return try await goOn(with: partial, from: resume)
+        case .partial(let partial): return try await continueDownload(with: partial, from: resume)
         }
     }
 
     /// Whether more bytes can be joined to those of `resume`, which are `count` bytes.
-    func canGoOn(_ resume: ResumePoint, count: Int64) -> Bool {
+    func canContinue(_ resume: ResumePoint, count: Int64) -> Bool {
         let isKnown = resume.entity.digest != nil || !resume.isMixed && resume.entity.strongValidator != nil
         return job.method == "GET" && count > 0 && resume.entity.total != nil
             && (job.checksum != nil || isOurs(resume.source) && isKnown)
     }
 
-    private func goOn(with partial: any Partial, from resume: ResumePoint) async throws(TransferError) -> Step {
+    private func continueDownload(with partial: any Partial, from resume: ResumePoint) async throws(TransferError)
+        -> Step
+    {
         // The store may have fewer bytes than the resume point names, or more.
         let count = partial.written.count
-        guard canGoOn(resume, count: count), let total = resume.entity.total else {
+        guard canContinue(resume, count: count), let total = resume.entity.total else {
             io.trace?(
                 "the partial file of an earlier run cannot be continued, because nothing proves that it is of the same version"
             )
@@ -109,6 +111,6 @@ extension Download {
         try await partial.reserve(total)
         io.report(.resumed(offset: count, total: total))
         io.trace?(resume.entity.validatorSummary(isResumable: true))
-        return .go
+        return .fetchMissing
     }
 }

@@ -121,7 +121,7 @@ package final class Download: Activity, RunRemainder {
             if partial === generation.partial, isContinuable, await partial.exists() { return false }
         } else {
             // A partial file on another store is left to the workers of that store.
-            guard let resume, resume.store == context.store.id, !canGoOn(resume, count: resume.offsets.count)
+            guard let resume, resume.store == context.store.id, !canContinue(resume, count: resume.offsets.count)
             else { return false }
         }
         await discard()
@@ -175,7 +175,7 @@ package final class Download: Activity, RunRemainder {
                     }
                     io.report(hasBytes ? .restarted(why: why) : .warning(why))
                     step = .begin
-                case .begin, .go, .finished: break
+                case .begin, .fetchMissing, .finished: break
                 }
             }
         } catch {
@@ -236,7 +236,7 @@ package final class Download: Activity, RunRemainder {
 
     enum Step {
         case begin
-        case go
+        case fetchMissing
         case restart(why: String)
         case finished(ActivityOutcome)
     }

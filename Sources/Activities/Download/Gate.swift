@@ -120,7 +120,7 @@ package final class Gate: Sendable {
         case .exited(0): return .accepted
         case .exited(1): return .refused(line.isEmpty ? "the gate refuses the file, and does not say why" : line)
         case .exited(let status): return .failed("the gate ended with status \(status)\(words)")
-        case .overtime, .stopped:
+        case .timedOut, .stopped:
             let seconds = settings.timeout.components.seconds
             return .failed("the gate took longer than \(seconds) s, which is --gate-timeout\(words)")
         }

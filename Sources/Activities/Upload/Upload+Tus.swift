@@ -32,7 +32,7 @@ extension Upload {
                 failures.record(offset: offset)
                 if !isReported { io.report(.resumed(offset: offset, total: size)) }
                 if isReported, offset < upload.offset {
-                    io.report(.warning("the server went back from byte \(upload.offset) to \(offset)"))
+                    io.report(.warning("the server has lost bytes: its offset fell from \(upload.offset) to \(offset)"))
                 }
                 (isOffsetKnown, isReported) = (true, true)
                 state.withLock { $0.tus?.record(offset: offset) }

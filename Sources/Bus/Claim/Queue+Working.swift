@@ -82,13 +82,13 @@ extension Queue {
         arguments += next
         let reply = try await redis.run(functions.settle, keys: keys.given(to: worker.name), arguments: arguments)
         let members = reply.members
-        let answers = members["ends"]?.array ?? []
-        guard answers.count <= ends.count, !answers.isEmpty || ends.isEmpty else {
+        let results = members["ends"]?.array ?? []
+        guard results.count <= ends.count, !results.isEmpty || ends.isEmpty else {
             throw RedisError(.reply, "the settle function returned \(reply)")
         }
         return (
-            answers.map { answer in
-                if case .error(let error) = answer { .failure(error) } else { .success(answer.string == "done") }
+            results.map { result in
+                if case .error(let error) = result { .failure(error) } else { .success(result.string == "done") }
             }, try Self.claims(members["claims"] ?? .array([]))
         )
     }

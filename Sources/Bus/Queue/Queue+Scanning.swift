@@ -19,8 +19,8 @@ extension Queue {
 }
 
 extension QueueName {
-    /// The queues of which a server, or all primaries of its cluster, have keys. Reads with SCAN, at most `most` pages
-    /// for each server.
+    /// The queues of which a server, or all primaries of its cluster, have keys. Reads with SCAN, at most `maxPages`
+    /// pages for each server.
     package static func all(on redis: Redis, maxPages: Int = .max) async throws(RedisError) -> [QueueName] {
         var names: Set<QueueName> = []
         for server in try await redis.servers() {

@@ -232,7 +232,7 @@ package struct DueSchedule: Sendable {
     let now: Int64
 }
 
-/// What a worker does for a schedule that is due. `Plan.init` computes it, and the function `schedule` carries it out
+/// What a worker does for a schedule that is due. `init` computes it, and the function `schedule` carries it out
 /// unless the schedule has changed meanwhile.
 struct SchedulePlan: Equatable {
     /// When a run that is to be pushed was due, unix ms.

@@ -13,7 +13,7 @@ import Synchronization
 final class DownloadLog: Sendable {
     /// `$XDG_STATE_HOME/haul/get`, only for its owner.
     let directory: String
-    private let pool = BlockingPool(name: "journal", limit: 1)
+    private let pool = BlockingPool(name: "download log", limit: 1)
     /// Only the thread of `pool` uses it.
     private let file: Mutex<DownloadLogFile>
     private let gathered = Mutex(Gathered())
@@ -42,7 +42,7 @@ final class DownloadLog: Sendable {
         var waiting: [CheckedContinuation<Void, Never>] = []
     }
 
-    /// The journal of this user.
+    /// The download log of this user.
     ///
     /// - Throws: `ExitStatus.usage` if its directory cannot be made; the reason has been printed.
     convenience init() throws {
@@ -229,7 +229,7 @@ final class DownloadLog: Sendable {
     /// The records of downloads that have ended.
     func ended() async -> [GetRecord] { await visit { file in file.records(areOpen: false) } }
 
-    /// Removes all files of the journal, and its directory. Blocks.
+    /// Removes all files of the log, and its directory. Blocks.
     func removeAll() {
         for name in DownloadLogFile.names(in: directory) { unlink("\(directory)/\(name)") }
         rmdir(directory)

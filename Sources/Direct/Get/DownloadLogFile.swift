@@ -46,8 +46,9 @@ struct DownloadLogFile: ~Copyable {
         close(lock)
     }
 
+    /// Earlier versions called the log a journal. The file keeps the name, so that they and this one share it.
     private static let name = "journal"
-    /// The lock file of all processes that use the journal. Downloads are locked in another file (`Journal.lock`).
+    /// Locked by each process while it uses the log. Downloads are locked in another file (`DownloadLog.lock`).
     private static let lockName = "journal.lock"
     /// How long a completed download is remembered, in milliseconds.
     private static let maxAge: Int64 = 30 * 86_400_000

@@ -3,7 +3,7 @@ import HaulContract
 import HaulHTTP
 import HaulTerminal
 
-/// What is remembered of one download: a line of the journal.
+/// What is remembered of one download: a line of the download log.
 struct GetRecord: Sendable {
     /// The download's `GetItem.key`.
     let key: String

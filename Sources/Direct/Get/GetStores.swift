@@ -43,7 +43,7 @@ final class GetStores: Sendable {
 
     private func directory(_ root: String) throws(Failure) -> FileStore {
         var options = options
-        // Only this user's journal contains the id, so it need not be kept in a file in the directory.
+        // Only this user's download log contains the id, so it need not be kept in a file in the directory.
         options.id = "get:" + Job.Checksum.Algorithm.sha1.hexadecimal(of: root)
         do throws(Failure) { return try FileStore(root: root, options: options, diskWriter: diskWriter) } catch {
             // The user has named a directory, and need not know the word root.

@@ -3,12 +3,14 @@ import HaulTerminal
 /// Users and passwords by host, from a netrc file as ftp(1), curl and wget read it.
 struct Netrc: Sendable {
     private var hosts: [String: (user: String, password: String)] = [:]
-    private var others: (user: String, password: String)?
+    /// The entry `default`, for all other hosts.
+    private var fallback: (user: String, password: String)?
 
     /// - Throws: `ExitStatus.usage` if the file cannot be read; the reason has been printed.
     init(_ path: String) throws { self.init(lines: try TextFile.lines(of: path)) }
 
     init(lines: [String]) {
+        // Of the entry that is being read: nil before the first one, and .some(nil) for `default`.
         var host: String??
         var (user, password) = ("", "")
         func end(_ netrc: inout Netrc) {
@@ -16,8 +18,8 @@ struct Netrc: Sendable {
             // The first entry of a host counts.
             if let host {
                 if netrc.hosts[host] == nil { netrc.hosts[host] = (user, password) }
-            } else if netrc.others == nil {
-                netrc.others = (user, password)
+            } else if netrc.fallback == nil {
+                netrc.fallback = (user, password)
             }
         }
         var words = Self.words(lines)[...]
@@ -36,7 +38,7 @@ struct Netrc: Sendable {
         end(&self)
     }
 
-    func login(for host: String) -> (user: String, password: String)? { hosts[host] ?? others }
+    func login(for host: String) -> (user: String, password: String)? { hosts[host] ?? fallback }
 
     /// Words separated by spaces or tabs, or in double quotes. Comments and macros are left out.
     private static func words(_ lines: [String]) -> [String] {

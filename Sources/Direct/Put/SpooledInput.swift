@@ -60,8 +60,8 @@ struct SpooledInput: Sendable {
     }
 
     private static func copyUntilCancelled(_ path: String, to target: String) async throws {
-        func failure(_ what: String) -> ExitStatus {
-            ExitStatus.printing(.usage, "\(what): \(String(cString: strerror(errno)))")
+        func failure(_ what: String, advice: String = "") -> ExitStatus {
+            ExitStatus.printing(.usage, "\(what): \(String(cString: strerror(errno)))\(advice)")
         }
         let input = path == "-" ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC)
         guard input >= 0 else { throw failure("\(path) cannot be read") }
@@ -81,7 +81,9 @@ struct SpooledInput: Sendable {
             var rest = buffer[..<count]
             while !rest.isEmpty {
                 let written = rest.withUnsafeBytes { write(output, $0.baseAddress, $0.count) }
-                guard written > 0 else { throw failure("\(target) cannot be written: set TMPDIR to another directory") }
+                guard written > 0 else {
+                    throw failure("\(target) cannot be written", advice: "; set TMPDIR to another directory")
+                }
                 rest = rest.dropFirst(written)
             }
         }

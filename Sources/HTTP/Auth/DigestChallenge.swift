@@ -10,7 +10,7 @@ package struct DigestChallenge: Sendable, Equatable {
     /// As the server sent it; nil if it sent none, which means MD5.
     package let algorithm: String?
     /// The server sent a qop, so the response has a count and a nonce of our own.
-    package let hasQuality: Bool
+    package let hasQOP: Bool
     /// Only the nonce has expired; the credentials were right.
     package let isStale: Bool
 
@@ -39,10 +39,10 @@ package struct DigestChallenge: Sendable, Equatable {
         guard values.allSatisfy({ !$0.utf8.contains { $0 < 0x20 || $0 == 0x7F } }) else { return nil }
         let known = ["md5", "md5-sess", "sha-256", "sha-256-sess"]
         guard known.contains(algorithm?.lowercased() ?? "md5") else { return nil }
-        let qualities = challenge.parameters["qop"]?.split(separator: ",").map { $0.trimmed.lowercased() }
-        guard qualities?.contains("auth") ?? true else { return nil }
+        let qop = challenge.parameters["qop"]?.split(separator: ",").map { $0.trimmed.lowercased() }
+        guard qop?.contains("auth") ?? true else { return nil }
         (self.realm, self.nonce, opaque) = (realm, nonce, challenge.parameters["opaque"])
-        hasQuality = qualities != nil
+        hasQOP = qop != nil
         isStale = challenge.parameters["stale"]?.lowercased() == "true"
     }
 
@@ -51,13 +51,14 @@ package struct DigestChallenge: Sendable, Equatable {
     /// - Parameters:
     ///   - target: The path and query, as libcurl requests them.
     ///   - count: How often the nonce has been used, this request included.
-    ///   - own: Our own nonce.
-    func authorization(_ login: WebURL.Login, method: String, target: String, count: Int, own: String) -> String {
+    ///   - clientNonce: Our own nonce.
+    func authorization(_ login: WebURL.Login, method: String, target: String, count: Int, clientNonce: String) -> String
+    {
         var secret = hash.hexadecimal(of: "\(login.user):\(realm):\(login.password)")
-        if isSession { secret = hash.hexadecimal(of: "\(secret):\(nonce):\(own)") }
+        if isSession { secret = hash.hexadecimal(of: "\(secret):\(nonce):\(clientNonce)") }
         let digits = String(count, radix: 16)
         let number = String(repeating: "0", count: max(0, 8 - digits.count)) + digits
-        let middle = hasQuality ? "\(nonce):\(number):\(own):auth" : nonce
+        let middle = hasQOP ? "\(nonce):\(number):\(clientNonce):auth" : nonce
         let response = hash.hexadecimal(of: "\(secret):\(middle):\(hash.hexadecimal(of: "\(method):\(target)"))")
         var parts = [
             "username=\(Self.quoted(login.user))", "realm=\(Self.quoted(realm))", "nonce=\(Self.quoted(nonce))",
@@ -65,8 +66,8 @@ package struct DigestChallenge: Sendable, Equatable {
         ]
         if let algorithm { parts.append("algorithm=\(algorithm)") }
         if let opaque { parts.append("opaque=\(Self.quoted(opaque))") }
-        if hasQuality { parts += ["qop=auth", "nc=\(number)"] }
-        if hasQuality || isSession { parts.append("cnonce=\"\(own)\"") }
+        if hasQOP { parts += ["qop=auth", "nc=\(number)"] }
+        if hasQOP || isSession { parts.append("cnonce=\"\(clientNonce)\"") }
         return "Digest " + parts.joined(separator: ", ")
     }
 
@@ -146,7 +147,7 @@ private struct Challenges {
 package final class DigestSession: Sendable {
     private struct Nonce {
         let challenge: DigestChallenge
-        let own = String(UInt64.random(in: 0...(.max)), radix: 16)
+        let clientNonce = String(UInt64.random(in: 0...(.max)), radix: 16)
         var count = 0
     }
 
@@ -173,7 +174,7 @@ package final class DigestSession: Sendable {
             nonce.count += 1
             nonces[url.origin] = nonce
             return nonce.challenge.authorization(
-                login, method: method, target: url.target, count: nonce.count, own: nonce.own)
+                login, method: method, target: url.target, count: nonce.count, clientNonce: nonce.clientNonce)
         }
     }
 }

@@ -18,7 +18,7 @@ final class OutgoingBody {
     /// Bytes that may be sent although other transfers wait for the same rate limit.
     var granted = 0
     /// The server responded with 417: it does not support `Expect: 100-continue`.
-    var isRequestRefused = false
+    var isExpectationRefused = false
 
     init(_ supply: any BodySupply, progress: SendingProgress?, wake: @escaping @Sendable () async -> Void) {
         (self.supply, self.progress, self.wake) = (supply, progress, wake)

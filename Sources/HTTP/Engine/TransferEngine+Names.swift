@@ -5,13 +5,13 @@ import HaulExecutors
 
 /// Resolves host names apart from libcurl, which does not report what the resolver said.
 extension TransferEngine {
-    private enum Answer: Sendable {
+    private enum Resolution: Sendable {
         case addresses([IPAddress])
         /// The name does not exist, or has no address.
         case unknown
         /// A temporary failure of the resolver.
         case serverFailure
-        case silence
+        case timedOut
     }
 
     /// The addresses of `host`, at least one.
@@ -21,21 +21,21 @@ extension TransferEngine {
     /// - Throws: `dns`, or `cancelled`.
     func resolve(_ host: String, within limit: Duration) async throws(TransferError) -> [IPAddress] {
         if let address = IPAddress(host) { return [address] }
-        let (answers, answer) = AsyncStream<Answer>.makeStream()
-        resolver.submit { answer.yield(Self.lookUp(host)) }
+        let (resolutions, output) = AsyncStream<Resolution>.makeStream()
+        resolver.submit { output.yield(Self.lookUp(host)) }
         let timeout = Task {
             try await Task.sleep(for: limit)
-            answer.yield(.silence)
+            output.yield(.timedOut)
         }
         defer { timeout.cancel() }
-        for await found in answers {
-            switch found {
+        for await resolution in resolutions {
+            switch resolution {
             case .addresses(let addresses): return addresses
             case .unknown:
                 throw TransferError(
                     .dns, "the host \(host) does not exist, or has no address: check the name", isFinal: true)
             case .serverFailure: throw .unresolved(host)
-            case .silence:
+            case .timedOut:
                 throw TransferError(.dns, "\(host) was not resolved within \(limit.components.seconds) s")
             }
         }
@@ -56,7 +56,7 @@ extension TransferEngine {
         }
     }
 
-    private static func lookUp(_ host: String) -> Answer {
+    private static func lookUp(_ host: String) -> Resolution {
         var hints = addrinfo()
         hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
         var list: UnsafeMutablePointer<addrinfo>?

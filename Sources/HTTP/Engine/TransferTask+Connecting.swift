@@ -71,7 +71,7 @@ extension TransferTask {
     func headFailure(_ code: CURLcode, _ end: TransferState.CurlEnd) -> HeadFailure {
         if case .stopping(.failed(let error)) = state.phase { return HeadFailure(error: error) }
         let error: TransferError = if case .failed(let error) = end { error } else { .failed(self, code) }
-        if outgoing?.isRequestRefused == true { return HeadFailure(error: error, remedy: .withoutExpect) }
+        if outgoing?.isExpectationRefused == true { return HeadFailure(error: error, remedy: .withoutExpect) }
         if connection.isStale { return HeadFailure(error: error, remedy: .newConnection) }
         if code == CURLE_COULDNT_RESOLVE_HOST { return HeadFailure(error: error, remedy: .resolver) }
         return HeadFailure(

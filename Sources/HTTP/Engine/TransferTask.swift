@@ -116,7 +116,7 @@ final class TransferTask {
             if request.isObserved, let easy { head.facts = ConnectionFacts(easy, proxy: configuration.proxy) }
             if status == 417, request.expectsContinue, let outgoing {
                 // libcurl would repeat the request by itself, and deliver a second head.
-                outgoing.isRequestRefused = true
+                outgoing.isExpectationRefused = true
                 return 0
             }
             state.headIsComplete(head)

@@ -13,7 +13,7 @@ package final class TokenBucket: Sendable {
         /// The number of transfers that wait for this bucket. Each gets an equal part of the credit.
         var waiting = 0
         /// When the rate lease ends, in monotonic nanoseconds. Nothing may be taken after that.
-        var end = UInt64.max
+        var leaseEnd = UInt64.max
         /// Bytes taken in all.
         var taken: Int64 = 0
 
@@ -24,7 +24,7 @@ package final class TokenBucket: Sendable {
         var hasWaited = false
 
         mutating func fill(_ now: UInt64) {
-            if now >= end {
+            if now >= leaseEnd {
                 tokens = min(tokens, 0)
                 filled = now
                 return
@@ -58,9 +58,9 @@ package final class TokenBucket: Sendable {
         let now = monotonicNanoseconds()
         state.withLock { state in
             state.fill(now)
-            let was = state.isUnlimited
-            (state.rate, state.end) = (Double(max(bytesPerSecond, 0)), end)
-            state.tokens = was ? 0 : min(state.tokens, state.capacity)
+            let wasUnlimited = state.isUnlimited
+            (state.rate, state.leaseEnd) = (Double(max(bytesPerSecond, 0)), end)
+            state.tokens = wasUnlimited ? 0 : min(state.tokens, state.capacity)
             // Time that passed without a limit gives no credit.
             state.filled = now
         }
@@ -71,7 +71,7 @@ package final class TokenBucket: Sendable {
 
     /// Removes the limit.
     package func removeLimit() {
-        state.withLock { ($0.rate, $0.tokens, $0.end) = (.infinity, .infinity, .max) }
+        state.withLock { ($0.rate, $0.tokens, $0.leaseEnd) = (.infinity, .infinity, .max) }
     }
 
     /// The bytes taken in all, and whether a transfer has waited since the last call.

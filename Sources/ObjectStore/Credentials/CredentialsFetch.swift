@@ -4,7 +4,7 @@ import HaulHTTP
 
 /// Fetches credentials from one location.
 struct CredentialsFetch: Sendable {
-    /// Limit for connecting to a service, and for each silence. A service that exceeds it counts as absent.
+    /// The connect timeout and the stall timeout. A service that exceeds one of them counts as absent.
     private static let timeout = Duration.seconds(5)
 
     let engine: TransferEngine
@@ -21,7 +21,7 @@ struct CredentialsFetch: Sendable {
             guard let token = await read(file) else { return nil }
             return await assume(role, as: session, showing: token, at: endpoint)
         case .container(let url, let token):
-            guard Self.mayAsk(url) else { return nil }
+            guard Self.isTrusted(url) else { return nil }
             var request = request(url)
             switch token {
             case .text(let text): request.headers.append(HeaderField("Authorization", text))
@@ -30,7 +30,7 @@ struct CredentialsFetch: Sendable {
                 request.headers.append(HeaderField("Authorization", text))
             case nil: break
             }
-            return await answer(request).flatMap { Credentials(json: $0) }
+            return await body(request).flatMap { Credentials(json: $0) }
         case .instance(let endpoint): return await instance(endpoint)
         }
     }
@@ -49,7 +49,7 @@ struct CredentialsFetch: Sendable {
             return nil
         }
         next.url = location + role
-        return await answer(next).flatMap { Credentials(json: $0) }
+        return await body(next).flatMap { Credentials(json: $0) }
     }
 
     private func assume(
@@ -63,12 +63,12 @@ struct CredentialsFetch: Sendable {
                 ("Action", "AssumeRoleWithWebIdentity"), ("Version", "2011-06-15"), ("RoleArn", role),
                 ("RoleSessionName", session), ("WebIdentityToken", token),
             ]))
-        return await answer(request).flatMap { XMLElement($0) }.flatMap { Credentials(assumed: $0) }
+        return await body(request).flatMap { XMLElement($0) }.flatMap { Credentials(assumed: $0) }
     }
 
     /// Whether the request for a container's credentials, which carries a token, may be sent to `url`: over https, on
     /// this machine, or at an address that Amazon reserves for such services.
-    static func mayAsk(_ url: String) -> Bool {
+    static func isTrusted(_ url: String) -> Bool {
         guard let url = WebURL(url) else { return false }
         if url.scheme == "https" { return true }
         if url.host == "localhost" { return true }
@@ -87,10 +87,10 @@ struct CredentialsFetch: Sendable {
     }
 
     private func text(_ request: HTTPRequest) async -> String? {
-        await answer(request).map { String(decoding: $0, as: UTF8.self) }
+        await body(request).map { String(decoding: $0, as: UTF8.self) }
     }
 
-    private func answer(_ request: HTTPRequest) async -> [UInt8]? {
+    private func body(_ request: HTTPRequest) async -> [UInt8]? {
         guard let transfer = try? await engine.start(request), transfer.head.status == 200 else { return nil }
         return try? await transfer.collect(limit: 64 << 10)
     }

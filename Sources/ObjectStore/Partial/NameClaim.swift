@@ -45,7 +45,7 @@ final class NameClaim: Sendable {
     private var isValid: Bool { state.withLock { $0.requested.map { .now - $0 < Self.validity } ?? false } }
 
     /// Creates or renews the claim, unless it is valid. `check` throws why that did not succeed.
-    func take() async {
+    func acquire() async {
         guard store.hasConditions, !isValid else { return }
         let condition = state.withLock { state in
             (state.requested, state.failure, state.mayExist) = (nil, nil, true)

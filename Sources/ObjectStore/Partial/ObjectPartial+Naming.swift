@@ -60,7 +60,7 @@ extension ObjectPartial {
         var (hasDeletedEarlier, isReplacing) = (false, false)
         for attempt in 1... {
             if let end = try await isPossible() { return end }
-            await claim?.take()
+            await claim?.acquire()
             if checksFirst || attempt > 1 {
                 let next: NameCondition
                 if let head = try await head(name.path) {

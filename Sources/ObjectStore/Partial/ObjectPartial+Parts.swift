@@ -11,7 +11,7 @@ extension ObjectPartial {
         _ bytes: UnsafeRawPointer, _ count: Int, at offset: Int64, wake: @escaping @Sendable () async -> Bool
     ) -> SinkResult {
         let whole = offset..<offset + Int64(count)
-        let (answer, due) = state.withLock { state -> (SinkResult, [(PartBuffer, Int)]) in
+        let (result, due) = state.withLock { state -> (SinkResult, [(PartBuffer, Int)]) in
             if let error = state.error { return (.failed(error), []) }
             guard state.phase == .open else { return (.failed(.cancelled), []) }
             let formula = state.storeState.formula
@@ -44,7 +44,7 @@ extension ObjectPartial {
             let digest = state.withLock { $0.digest }
             start(number) { [self] in await upload(buffer, digest) }
         }
-        return answer
+        return result
     }
 
     /// Makes sure that a part has a buffer that accepts bytes. False if there is no memory now, or if the part's buffer

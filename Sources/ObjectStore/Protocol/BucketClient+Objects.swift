@@ -111,8 +111,8 @@ extension BucketClient {
         return try await send(request).etag
     }
 
-    /// Puts an object under its final name. The request is sent once, and expires. Returns the ETag, if the server sends
-    /// one.
+    /// Puts an object under its final name. The request is sent once, and expires. Returns the ETag, if the server
+    /// sends one.
     @discardableResult
     func putFinal(
         _ key: String, _ memory: RequestMemory, md5: [UInt8], mark: ObjectMark, _ condition: NameCondition,
@@ -209,7 +209,7 @@ extension BucketClient {
 
     /// Puts a part. Returns its ETag, which is its MD5 on most servers.
     ///
-    /// - Throws: `passing` if the ETag is an MD5, and not that of the part.
+    /// - Throws: `transient` if the ETag is an MD5, and not that of the part.
     func put(
         part number: Int, of upload: String, _ key: String, _ memory: RequestMemory, md5: [UInt8]
     ) async throws(StoreError) -> String {

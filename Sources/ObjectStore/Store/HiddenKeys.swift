@@ -4,8 +4,8 @@ import HaulContract
 ///
 /// `owner` holds the token of the run that has the generation. `u.<id>` stands for a multipart upload, and holds the
 /// key of its object. `c.<name>` holds the key of an upload that is about to begin. `t.<name>` is a tail. `whole` is a
-/// complete object whose digest is not verified yet. `naming` holds the key that a run has begun to give its object, and
-/// of which it did not learn the end. `n.<digest>` belongs to a name, and not to a generation.
+/// complete object whose digest is not verified yet. `naming` holds the key that a run began to give its object, if it
+/// did not learn whether that succeeded. `n.<digest>` belongs to a name, and not to a generation.
 struct HiddenKeys: Sendable, Hashable {
     let job: String
     let generation: String

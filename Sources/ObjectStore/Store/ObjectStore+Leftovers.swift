@@ -139,12 +139,12 @@ extension ObjectStore {
     private func remove(_ found: Leftover) async -> Bool {
         do throws(StoreError) {
             if found.path.hasPrefix(Self.claim) {
-                // First takes it over, because another job may do so at the same time, and some servers delete without a
-                // condition.
+                // First takes it over, because another job may do so at the same time, and some servers delete without
+                // a condition.
                 let claim = NameClaim(
                     self, key: String(found.path.dropFirst(Self.claim.count)), job: "sweep",
                     generation: "sweep", stale: found.generation.isEmpty ? nil : found.generation)
-                await claim.take()
+                await claim.acquire()
                 await claim.release()
                 return (try? claim.check()) != nil
             }

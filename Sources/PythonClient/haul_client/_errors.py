@@ -14,7 +14,7 @@ class HaulError(Exception):
 
 
 class InvalidURL(HaulError, ValueError):
-    """The text is not a URL of Redis."""
+    """The text is not a Redis URL."""
 
 
 class InvalidQueueName(HaulError, ValueError):

@@ -23,7 +23,7 @@ def options_for(url: str) -> Dict[str, Any]:
 
 
 def block_of(client: Any) -> float:
-    """For how long a command may block: shorter than the client waits for a reply, or it would take that for a failure."""
+    """For how long a command may block. It must be shorter than the client's timeout, which would count as a failure."""
     timeout = client.get_connection_kwargs().get("socket_timeout")
     return min(Core.BLOCK, timeout / 2) if timeout else Core.BLOCK
 
@@ -33,7 +33,7 @@ def check_url(url: str) -> None:
     try:
         parse(url)
     except ValueError as error:
-        raise InvalidURL(f"redis://[user:password@]host[:port][/db] is a URL of Redis, also rediss:// and unix://: {error}") from None
+        raise InvalidURL(f"redis://[user:password@]host[:port][/db] is a Redis URL, also rediss:// and unix://: {error}") from None
 
 
 def encoded(command: Command) -> List[Any]:
@@ -67,7 +67,7 @@ def translated(error: BaseException) -> HaulError:
     """An error of redis-py as one of this package."""
     text = str(error) or type(error).__name__
     if isinstance(error, (exceptions.AuthenticationError, exceptions.AuthorizationError, exceptions.NoPermissionError)):
-        return Refused(f"Redis refuses it: {text}")
+        return Refused(f"Redis refuses the password or the command: {text}")
     transient = (exceptions.ReadOnlyError, exceptions.MasterDownError, exceptions.ClusterDownError)
     if isinstance(error, (exceptions.ConnectionError, exceptions.TimeoutError, OSError, *transient)):
         return Unreachable(f"cannot reach Redis: {text}")

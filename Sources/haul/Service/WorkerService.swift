@@ -74,19 +74,19 @@ struct WorkerService {
     private func endAtSignals(_ work: Task<Void, any Error>) async {
         for await number in Signals.stream(of: Self.isInTerminal ? [SIGTERM, SIGINT, SIGHUP] : [SIGTERM, SIGINT]) {
             // The second signal ends the process at once. The leases expire, and other workers take over the jobs.
-            if work.isCancelled { leave(number) }
+            if work.isCancelled { exitNow(number) }
             manager.stopping("returning the running jobs to the queue")
             work.cancel()
             // A second after the grace time the process ends in any case, even if a disk hangs.
             Task {
                 try? await Task.sleep(for: grace + .seconds(1))
                 log.warning("the grace time has ended: unsettled jobs run again when their leases end")
-                leave(number)
+                exitNow(number)
             }
         }
     }
 
-    private func leave(_ number: Int32) -> Never {
+    private func exitNow(_ number: Int32) -> Never {
         output.flush()
         _exit(128 + number)
     }
@@ -106,17 +106,17 @@ struct WorkerService {
         // A log has lines of its own: what is wrong with the settings is reported in one.
         let (read, sentences) = ExitStatus.collecting(configuration)
         do {
-            let (taken, left) = try await worker.take(try read.get())
+            let (applied, ignored) = try await worker.apply(try read.get())
             log.notice(
                 "settings were read again",
                 metadata: [
-                    "taken": .string(taken.isEmpty ? "nothing new" : taken.joined(separator: " ")),
+                    "taken": .string(applied.isEmpty ? "nothing new" : applied.joined(separator: " ")),
                     "certificates": "read again",
                 ])
-            if !left.isEmpty {
+            if !ignored.isEmpty {
                 log.warning(
                     "settings have changed that need a restart",
-                    metadata: ["settings": .string(left.joined(separator: " "))])
+                    metadata: ["settings": .string(ignored.joined(separator: " "))])
             }
         } catch {
             let reason = (error as? Failure)?.message ?? sentences.joined(separator: " ")

@@ -18,7 +18,7 @@ struct OptionTable {
 
     /// Options that are not settings. `config` names the source of settings; the others print something and end the
     /// command.
-    private static let others: Set<String> = ["help", "version", "config", "print-config"]
+    private static let excluded: Set<String> = ["help", "version", "config", "print-config"]
 
     let command: String
     let options: [Option]
@@ -32,7 +32,7 @@ struct OptionTable {
         options = (help["arguments"]?.array ?? []).compactMap { argument in
             let kind = argument["kind"]?.string
             let long = argument["names"]?.array?.first { $0["kind"]?.string == "long" }?["name"]?.string
-            guard kind != "positional", let long, !Self.others.contains(long) else { return nil }
+            guard kind != "positional", let long, !Self.excluded.contains(long) else { return nil }
             return Option(
                 name: long, isFlag: kind == "flag", isRepeating: argument["isRepeating"] == .bool(true),
                 defaultValue: argument["defaultValue"]?.string)

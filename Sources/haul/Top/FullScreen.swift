@@ -18,8 +18,8 @@ final class FullScreen: Sendable {
     private nonisolated(unsafe) static var isRaw: Int32 = 0
     private nonisolated(unsafe) static var signalPipe: (read: Int32, write: Int32) = (-1, -1)
     /// Resets the style, wraps lines, shows the cursor, leaves the alternate screen.
-    private static let farewell: StaticString = "\u{1B}[0m\u{1B}[?7h\u{1B}[?25h\u{1B}[?1049l"
-    private static let greeting = "\u{1B}[?1049h\u{1B}[?25l\u{1B}[?7l\u{1B}[2J"
+    private static let leaveSequence: StaticString = "\u{1B}[0m\u{1B}[?7h\u{1B}[?25h\u{1B}[?1049l"
+    private static let enterSequence = "\u{1B}[?1049h\u{1B}[?25l\u{1B}[?7l\u{1B}[2J"
 
     private let isColored: Bool
     private let shown = Mutex<(rows: [ScreenRow], width: Int)>(([], 0))
@@ -45,7 +45,7 @@ final class FullScreen: Sendable {
         raw.c_oflag |= tcflag_t(OPOST)
         Self.isRaw = 1
         tcsetattr(STDIN_FILENO, TCSADRAIN, &raw)
-        Terminal.write(Self.greeting)
+        Terminal.write(Self.enterSequence)
         shown.withLock { $0 = ([], 0) }
     }
 
@@ -117,7 +117,7 @@ final class FullScreen: Sendable {
     private static func restore() {
         guard isRaw == 1 else { return }
         isRaw = 0
-        farewell.withUTF8Buffer { _ = Glibc.write(STDOUT_FILENO, $0.baseAddress, $0.count) }
+        leaveSequence.withUTF8Buffer { _ = Glibc.write(STDOUT_FILENO, $0.baseAddress, $0.count) }
         tcsetattr(STDIN_FILENO, TCSANOW, &original)
     }
 

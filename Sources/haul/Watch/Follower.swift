@@ -36,8 +36,8 @@ struct Follower {
         case refresh, draw
     }
 
-    /// The state of the jobs so far.
-    private struct Course {
+    /// What is known of the jobs so far.
+    private struct State {
         var display: WatchDisplay
         /// The jobs whose end has not been seen.
         var open: Set<String>
@@ -52,7 +52,7 @@ struct Follower {
         var notice = ServiceNotice(queue)
         await notice.refresh()
         Terminal.isFollowing.store(true, ordering: .relaxed)
-        var course = Course(
+        var state = State(
             display: WatchDisplay(progress, names: urls), open: Set(ids),
             notice: notice)
         // If the output is not read, old events are dropped. The ends of jobs are also read from the hashes.
@@ -62,26 +62,26 @@ struct Follower {
             Task { for await element in subscription { feed.yield(.element(element)) } },
             Self.every(.seconds(2)) { feed.yield(.refresh) },
         ]
-        if !json { sources.append(Self.every(course.display.interval) { feed.yield(.draw) }) }
+        if !json { sources.append(Self.every(state.display.interval) { feed.yield(.draw) }) }
         defer { for source in sources { source.cancel() } }
         for await input in inputs {
             switch input {
-            case .element(.message(_, let payload)): handle(payload, &course)
+            case .element(.message(_, let payload)): handle(payload, &state)
             case .element(.interrupted(let error)):
                 if error.code == .authentication || error.code == .noPermission { throw ExitStatus.printing(error) }
                 // Printed once. Events until the next `.subscribed` are missed.
-                if !course.isInterrupted { Terminal.printError("haul: \(error.message); trying again") }
-                course.isInterrupted = true
-            case .draw: await draw(&course)
+                if !state.isInterrupted { Terminal.printError("haul: \(error.message); trying again") }
+                state.isInterrupted = true
+            case .draw: await draw(&state)
             case .element(.subscribed):
-                course.isInterrupted = false
-                try await refresh(&course)
-            case .refresh: try await refresh(&course)
+                state.isInterrupted = false
+                try await refresh(&state)
+            case .refresh: try await refresh(&state)
             }
-            if !ids.isEmpty, course.open.isEmpty { break }
+            if !ids.isEmpty, state.open.isEmpty { break }
         }
-        course.display.finish()
-        if course.hasFailed { throw ExitStatus.jobFailed }
+        state.display.finish()
+        if state.hasFailed { throw ExitStatus.jobFailed }
     }
 
     private static func every(_ interval: Duration, _ body: @escaping @Sendable () -> Void) -> Task<Void, Never> {
@@ -93,53 +93,53 @@ struct Follower {
         }
     }
 
-    private func handle(_ payload: [UInt8], _ course: inout Course) {
+    private func handle(_ payload: [UInt8], _ state: inout State) {
         // An end may have been read from the hash before its event arrives. The event is then ignored.
-        guard let event = Event(payload), ids.isEmpty || course.open.contains(event.id) else { return }
+        guard let event = Event(payload), ids.isEmpty || state.open.contains(event.id) else { return }
         if json {
             Terminal.line(JSON.onOneLine(String(decoding: payload, as: UTF8.self)))
         } else {
-            course.display.show(event)
+            state.display.show(event)
         }
         let isRefused = event.name == "rejected" && pushed[event.id] != nil
         guard isRefused || event.finalState != nil else { return }
-        course.open.remove(event.id)
-        if ids.contains(event.id), event.finalState != .completed { course.hasFailed = true }
+        state.open.remove(event.id)
+        if ids.contains(event.id), event.finalState != .completed { state.hasFailed = true }
     }
 
-    private func draw(_ course: inout Course) async {
-        // Errors are ignored, because names are only shown. `look` reports the errors of Redis.
-        let unnamed = course.display.unnamed
+    private func draw(_ state: inout State) async {
+        // Errors are ignored, because names are only shown. `refresh` reports the errors of Redis.
+        let unnamed = state.display.unnamed
         for (id, fields) in zip(unnamed, (try? await queue.fields(["url", "path", "file"], of: unnamed)) ?? []) {
-            course.display.name(id, JobRow(id: id, state: .running, fields: fields).name)
+            state.display.name(id, JobRow(id: id, state: .running, fields: fields).name)
         }
-        course.display.draw()
+        state.display.draw()
     }
 
     /// Reads the hashes of the jobs whose end has not been seen.
-    private func refresh(_ course: inout Course) async throws {
-        await course.notice.refresh()
-        if ids.isEmpty, let count = try? await queue.count(in: .running) { course.display.record(running: count) }
-        let asked = Array(course.open)
-        let records = try await queue.jobs(asked)
+    private func refresh(_ state: inout State) async throws {
+        await state.notice.refresh()
+        if ids.isEmpty, let count = try? await queue.count(in: .running) { state.display.record(running: count) }
+        let openIDs = Array(state.open)
+        let records = try await queue.jobs(openIDs)
         for record in records where pushed[record.id].map(record.hasEnded(since:)) ?? record.hasEnded {
-            course.open.remove(record.id)
-            if record.state != .completed { course.hasFailed = true }
+            state.open.remove(record.id)
+            if record.state != .completed { state.hasFailed = true }
             if json {
                 Terminal.line(record.json())
             } else {
-                course.display.end(JobView(record: record).line, id: record.id)
+                state.display.end(JobView(record: record).line, id: record.id)
             }
         }
-        let unknown = course.open.subtracting(records.map(\.id))
+        let unknown = state.open.subtracting(records.map(\.id))
         let waited = pushed.filter { unknown.contains($0.key) }
         for id in try await queue.removed(waited) {
-            course.open.remove(id)
-            course.hasFailed = true
+            state.open.remove(id)
+            state.hasFailed = true
             if json {
                 Terminal.line("{\"id\":\(JSON.quoted(id)),\"state\":\"removed\"}")
             } else {
-                course.display.end("\(id)  removed", id: id)
+                state.display.end("\(id)  removed", id: id)
             }
         }
     }

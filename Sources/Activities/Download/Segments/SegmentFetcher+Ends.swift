@@ -26,12 +26,12 @@ extension SegmentFetcher {
         }
         connections[id] = nil
         download.context.hosts.leave(connection.host)
-        let others = plan.connections.keys.contains { $0 != id }
+        let hasOthers = plan.connections.keys.contains { $0 != id }
         switch result {
         case .failure(.cancelled): return .failure(.cancelled)
         case .failure(.noSpace): return .failure(.noSpace)
         case .failure(.failed(let failure)), .success(.refused(.fail(let failure))):
-            return refused(id, connection, failure, others: others)
+            return refused(id, connection, failure, hasOthers: hasOthers)
         case .success(.refused(.askWithoutIfRange)):
             download.state.withLock { $0.mirrors[connection.mirror].honoursIfRange = false }
             plan.refused(id, for: 0, now: now)
@@ -39,7 +39,7 @@ extension SegmentFetcher {
             let why = decision.why ?? "the server sent something that was not requested"
             if dropMirror(connection.mirror) {
                 plan.refused(id, for: 0, now: now)
-            } else if others || !connection.isOnly {
+            } else if hasOthers || !connection.isOnly {
                 plan.refused(id, for: .infinity, now: now)
             } else {
                 if case .restartWhole = decision { download.state.withLock { $0.isAlone = true } }
@@ -59,7 +59,7 @@ extension SegmentFetcher {
     }
 
     private mutating func refused(
-        _ id: Int, _ connection: Connection, _ failure: Failure, others: Bool
+        _ id: Int, _ connection: Connection, _ failure: Failure, hasOthers: Bool
     ) -> Result<Outcome, TransferError>? {
         switch failure.code {
         case .http(429), .http(503), .connect:
@@ -70,7 +70,7 @@ extension SegmentFetcher {
             plan.refused(id, for: 0, now: now)
             return nil
         }
-        guard others || !connection.isOnly else { return .failure(.failed(failure)) }
+        guard hasOthers || !connection.isOnly else { return .failure(.failed(failure)) }
         // Running connections go on. An extra connection was only meant to help.
         plan.refused(id, for: failures.refused(failure), now: now)
         return nil

@@ -68,22 +68,22 @@ do
 
   function REASONS.checksum(value)
     if type(value) ~= 'string' then return nil end
-    local named = string.match(value, '^(%w+):')
-    if KIND.digits[named] then
-      local count, given = KIND.digits[named], #value - #named - 1
-      local rule = 'must have ' .. count .. ' hexadecimal digits after ' .. named .. ':, '
+    local algorithm = string.match(value, '^(%w+):')
+    if KIND.digits[algorithm] then
+      local count, given = KIND.digits[algorithm], #value - #algorithm - 1
+      local rule = 'must have ' .. count .. ' hexadecimal digits after ' .. algorithm .. ':, '
       if given ~= count then return rule .. 'not ' .. given end
-      return rule .. 'but character ' .. string.find(value, '%X', #named + 2) - #named - 1 .. ' of them is not one'
+      return rule .. 'but character ' .. string.find(value, '%X', #algorithm + 2) - #algorithm - 1 .. ' of them is not one'
     end
     if not string.find(value, '^%x+$') then return nil end
-    for algorithm, count in pairs(KIND.digits) do
-      if #value == count then return 'must name its algorithm: write ' .. algorithm .. ': before the ' .. count .. ' digits' end
+    for name, count in pairs(KIND.digits) do
+      if #value == count then return 'must name its algorithm: write ' .. name .. ': before the ' .. count .. ' digits' end
     end
   end
 
   function REASONS.headers(value, kind)
     if type(value) ~= 'table' then return nil end
-    local first, isConditional, has_wrong_name, n = nil, false, false, 0
+    local first, is_conditional, has_wrong_name, n = nil, false, false, 0
     for name in pairs(value) do
       n = n + 1
       if n > LARGEST.headers or type(name) ~= 'string' then return nil end
@@ -91,11 +91,11 @@ do
       name = string.lower(name)
       local forbidden = kind == 'download' and OWN_HEADERS or KIND.not_in_requests
       if forbidden[name] and (not first or name < first) then first = name end
-      if kind == 'download' and string.sub(name, 1, #OWN_PREFIX) == OWN_PREFIX then isConditional = true end
+      if kind == 'download' and string.sub(name, 1, #OWN_PREFIX) == OWN_PREFIX then is_conditional = true end
     end
     if first == 'host' then return KIND.faults.host_header end
     if first then return 'must not have the header ' .. first .. ', because Haul sets it itself' end
-    if isConditional then return KIND.faults.conditional_header end
+    if is_conditional then return KIND.faults.conditional_header end
     return has_wrong_name and KIND.faults.header_name or KIND.faults.header_value
   end
 

@@ -274,13 +274,13 @@ do
       local newer = kept.renewed and Envelopes.kept(kept.renewed, id)
       if newer then push.url, push.url_digests = newer.url, newer.url_digests end
       -- The push has no `at` here: it is newer than what has just been settled.
-      local word, reason = Pushes.verdict(job, { what = push.what }, call('HEXISTS', c.SPEC .. id, 'spec') == 1)
+      local verdict, reason = Pushes.verdict(job, { what = push.what }, call('HEXISTS', c.SPEC .. id, 'spec') == 1)
       -- The run completed the job before it learned of the pause, so nothing is left to continue.
-      if job.state == 'completed' and not States.ends_job(kept.want) then word, reason = 'duplicate', 'done' end
-      local handler = Pushes.not_started[word]
+      if job.state == 'completed' and not States.ends_job(kept.want) then verdict, reason = 'duplicate', 'done' end
+      local handler = Pushes.not_started[verdict]
       if handler then handler(c, job, push, reason)
       else
-        local fields, set = Pushes.record(c, job, push, word == 'begin')
+        local fields, set = Pushes.record(c, job, push, verdict == 'begin')
         if tonumber(kept.timestamp) > tonumber(job.pushed or 0) then set('pushed', kept.timestamp) end
         if #fields > 0 then call('HSET', c.JOB .. id, unpack(fields)) end
         if kept.renewed then call('HSET', c.SPEC .. id, 'renewed', kept.renewed) end

@@ -9,7 +9,7 @@ do
   local function excerpt(element)
     local shown = string.sub(element, 1, 4096)
     if Json.is_ascii(shown) then return shown end
-    -- Without the first bytes of a character that is cut off.
+    -- Drop a character at the end that is cut off in the middle.
     if #element > 4096 then shown = string.gsub(shown, '[\192-\255][\128-\191]*$', '') end
     return Json.is_utf8(shown) and shown or (string.gsub(shown, '[\128-\255]', '?'))
   end

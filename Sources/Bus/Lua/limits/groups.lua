@@ -212,7 +212,7 @@ do
     if #elements > 0 then call('LTRIM', c.JOBS, 0, -1 - #elements) end
     -- A cancel does not wait for the limit of a group.
     for n in pairs(suspects) do
-      local fine, is_done = Isolation.run(c, Rechecks.do_push, c, elements[n])
+      local fine, is_done = Isolation.run(c, Rechecks.apply_push, c, elements[n])
       if not (fine and is_done) then add(c, groups[n], n > place_of_offered and 'LPUSH' or 'RPUSH', { elements[n] }) end
     end
     -- If it was not among them, another worker holds it, and will return it.

@@ -28,10 +28,10 @@ do
     if settings.interval and Starts.available(c, '*', settings.interval) == 0 then return 'full' end
   end
 
-  -- Wakes one worker that waits for a permit, if a permit is free and jobs wait. is_news: wakes one even if no job
-  -- waits, since some worker must wait at the queue for the next job.
-  function Permits.offer(c, is_news)
-    if Permits.closed_by(c) or not (is_news or call('LLEN', c.JOBS) > 0) then return end
+  -- Wakes one worker that waits for a permit, if a permit is free and jobs wait. even_if_empty: wakes one even if
+  -- no job waits, since some worker must wait at the queue for the next job.
+  function Permits.offer(c, even_if_empty)
+    if Permits.closed_by(c) or not (even_if_empty or call('LLEN', c.JOBS) > 0) then return end
     local wake_ups = try('LLEN', c.PREFIX .. KEY.permits)
     if wake_ups == 0 then
       call('LPUSH', c.PREFIX .. KEY.permits, '1')

@@ -62,8 +62,8 @@ do
     return true
   end
 
-  -- Applies a push that starts nothing, as a claim would. Returns whether its element is done.
-  function Rechecks.do_push(c, element)
+  -- Applies a push that starts nothing, as a claim would. Returns whether its element may be removed.
+  function Rechecks.apply_push(c, element)
     local push, reason = Envelopes.read(c, element)
     local id = push and push.id
     if not id or Jobs.size(c.JOB .. id) == 0 or Jobs.wrong_type(c, id) then return false end
@@ -116,7 +116,7 @@ do
       local may_be, cost, is_void = Rechecks.may_be_done(c, element)
       spent = spent + cost + #element / 256
       local fine, is_done = true, is_void
-      if may_be and not is_void then fine, is_done = Isolation.run(c, Rechecks.do_push, c, element) end
+      if may_be and not is_void then fine, is_done = Isolation.run(c, Rechecks.apply_push, c, element) end
       if may_be and fine and is_done then
         -- Roles of an earlier version may lack these two rights.
         try('LSET', name, n - 1 - first, VOID)
