@@ -9,7 +9,7 @@ public struct QueueSettings: Sendable, Equatable {
     /// The maximum number of jobs that run at once, over all workers.
     public var maxRunning: Int?
     /// The limit of received and sent body bytes per second, over all workers.
-    public var rate: Int?
+    public var rate: RateLimit?
     /// How many jobs may start per second, minute or hour, over all workers: `10/s`, `30/min` or `5/h`.
     public var starts: String?
     /// The maximum number of jobs that run on one host at once, over all workers.
@@ -45,7 +45,7 @@ public struct QueueSettings: Sendable, Equatable {
         func isOn(_ setting: QueueSetting) -> Bool { ["1", "true"].contains(fields[setting.name]) }
         isPaused = isOn(.paused)
         maxRunning = number(.maxRunning)
-        rate = number(.rate)
+        rate = fields[QueueSetting.rate.name].flatMap { QueueSetting.rate.accepts($0) ? RateLimit($0) : nil }
         starts = fields[QueueSetting.starts.name].flatMap { QueueSetting.starts.accepts($0) ? $0 : nil }
         hostConnections = number(.hostConnections)
         maxSeconds = number(.maxSeconds).map { .seconds($0) }
@@ -71,7 +71,7 @@ public struct QueueSettings: Sendable, Equatable {
             time.map { $0.components.attoseconds == 0 ? "\($0.components.seconds)" : "\($0)" }
         }
         var values: [QueueSetting: String?] = [
-            .paused: isPaused ? "1" : nil, .maxRunning: maxRunning.map(String.init), .rate: rate.map(String.init),
+            .paused: isPaused ? "1" : nil, .maxRunning: maxRunning.map(String.init), .rate: rate?.text,
             .starts: starts, .hostConnections: hostConnections.map(String.init),
             .maxSeconds: seconds(maxSeconds), .minSpeed: minSpeed.map(String.init),
             .maxBytes: maxBytes.map(String.init), .maxResponsesBytes: maxResponsesBytes.map(String.init),
@@ -93,6 +93,26 @@ public struct QueueSettings: Sendable, Equatable {
     }
 }
 
+/// A limit of bytes per second. It may depend on the time of day.
+///
+///     settings.rate = 5_000_000
+///     settings.rate = "full 22:00-06:00 Europe/Berlin, 2M"
+///
+/// Times are UTC unless a zone follows them: docs/operate/queues.md. The text is checked when it is set.
+public struct RateLimit: Sendable, Hashable, ExpressibleByIntegerLiteral, ExpressibleByStringLiteral {
+    /// The limit as Redis keeps it.
+    public let text: String
+
+    /// A limit by its text.
+    public init(_ text: String) { self.text = text }
+
+    /// The same limit all day.
+    public init(bytesPerSecond: Int) { text = String(bytesPerSecond) }
+
+    public init(integerLiteral value: Int) { self.init(bytesPerSecond: value) }
+    public init(stringLiteral value: String) { self.init(value) }
+}
+
 /// The limits of the whole fleet for one host or one group: docs/operate/queues.md. nil means that there is no limit.
 public struct HostLimits: Sendable, Equatable {
     /// The maximum number of jobs that run on the host at once. A group has ``running`` instead.
@@ -102,7 +122,7 @@ public struct HostLimits: Sendable, Equatable {
     /// How many jobs may start on the host per second, minute or hour: `10/s`, `30/min` or `5/h`.
     public var starts: String?
     /// The limit of received and sent body bytes per second.
-    public var rate: Int?
+    public var rate: RateLimit?
     /// The maximum duration of a run, in seconds.
     public var maxSeconds: Int?
     /// The minimum speed of a download, in bytes per second over 30 s.
@@ -111,7 +131,7 @@ public struct HostLimits: Sendable, Equatable {
     public var maxBytes: Int?
 
     /// The given limits, and no others.
-    public init(connections: Int? = nil, starts: String? = nil, rate: Int? = nil) {
+    public init(connections: Int? = nil, starts: String? = nil, rate: RateLimit? = nil) {
         (self.connections, self.starts, self.rate) = (connections, starts, rate)
     }
 
@@ -120,7 +140,7 @@ public struct HostLimits: Sendable, Equatable {
         connections = value?["connections"]?.integer.map { Int($0) }
         // A plain number means jobs per second.
         starts = value?["starts"].flatMap { $0.string ?? $0.integer.map { String($0) } }
-        rate = value?["rate"]?.integer.map { Int($0) }
+        rate = value?["rate"].flatMap { $0.string ?? $0.integer.map { String($0) } }.map { RateLimit($0) }
         maxSeconds = value?["max_seconds"]?.integer.map { Int($0) }
         minSpeed = value?["min_speed"]?.integer.map { Int($0) }
         maxBytes = value?["max_bytes"]?.integer.map { Int($0) }
@@ -131,7 +151,9 @@ public struct HostLimits: Sendable, Equatable {
         object.set("connections", connections.map { Int64($0) })
         object.set("running", running.map { Int64($0) })
         object.set("starts", starts)
-        object.set("rate", rate.map { Int64($0) })
+        if let rate = rate?.text {
+            if let number = Int64(rate) { object.set("rate", number) } else { object.set("rate", rate) }
+        }
         object.set("max_seconds", maxSeconds.map { Int64($0) })
         object.set("min_speed", minSpeed.map { Int64($0) })
         object.set("max_bytes", maxBytes.map { Int64($0) })

@@ -258,7 +258,8 @@ struct Aria2: Sendable {
         var json = JSONObject()
         json.set("dir", "")
         json.set("max-concurrent-downloads", settings["max_running"] ?? "0")
-        json.set("max-overall-download-limit", settings["rate"] ?? "0")
+        let rate = settings["rate"].flatMap(RateSchedule.init)?.rate(at: UnixTime.seconds)
+        json.set("max-overall-download-limit", String(rate ?? 0))
         return json.text
     }
 

@@ -19,7 +19,11 @@ enum SettingsJSON {
         }
         for setting in QueueSetting.fixed where setting != .paused {
             guard let value = found.settings[setting.name], setting.accepts(value) else { continue }
-            if setting == .starts { json.set(setting.name, value) } else { json.set(setting.name, Int64(value)) }
+            if setting != .starts, let number = Int64(value) {
+                json.set(setting.name, number)
+            } else {
+                json.set(setting.name, value)
+            }
         }
         var defaults = JSONObject()
         for (name, value) in found.defaults.sorted(by: { $0.key < $1.key }) {
@@ -158,7 +162,7 @@ enum SettingsJSON {
         case (.paused, .bool(let isPaused)): return .setting(.paused, isPaused ? "1" : nil)
         case (.paused, _): throw refusal("paused must be true, false or null")
         default:
-            let text = value.integer.map { String($0) } ?? (setting == .starts ? value.string : nil)
+            let text = value.integer.map { String($0) } ?? ([.starts, .rate].contains(setting) ? value.string : nil)
             guard let text, setting.accepts(text) else { throw refusal("\(name) \(setting.rule), or null") }
             return .setting(setting, text)
         }

@@ -34,22 +34,30 @@ extension QueueServer {
         }
     }
 
-    /// Reads the rate limits of hosts, if there are any. Logs each limit that has no effect, but only once.
+    /// Applies the limits of rate of the queue and of hosts that hold now. Logs each limit that has no effect, or that
+    /// this machine cannot evaluate, but only once.
     private func applyLimits(_ reply: TickReply) async {
         var ignored = reply.ignored.map { name in "\(name) \(QueueSetting(name: name)?.rule ?? "is not a setting")" }
+        let own = reply.rate.flatMap(RateSchedule.init)
+        if let text = reply.rate, own == nil {
+            ignored.append("\(QueueSetting.rate.name) \(QueueSetting.rate.rule), not \(text.prefix(100))")
+        }
+        var hosts: [String: RateSchedule] = [:]
         if reply.hasHostLimits {
             guard let found = try? await queue.hostRates() else { return }
-            rates.limitHosts(found.limited)
+            hosts = found.rates
             ignored += found.faults
-        } else {
-            rates.limitHosts([])
+        }
+        rates.limit(queue: own, hosts: hosts, at: reply.time)
+        for zone in Set(([own].compactMap(\.self) + hosts.values).compactMap(\.unknownZone)) {
+            ignored.append("this machine does not know the time zone \(zone), so the lowest of the rates holds")
         }
         let new = state.withLock { state in
             defer { state.ignored = Set(ignored) }
             return ignored.filter { !state.ignored.contains($0) }
         }
         for text in new.prefix(20) {
-            log.warning("a limit of the queue has no effect", metadata: ["reason": .string(text)])
+            log.warning("a limit of the queue is not applied as it is set", metadata: ["reason": .string(text)])
         }
     }
 
@@ -121,7 +129,6 @@ extension QueueServer {
         redisErrors.recordSuccess(of: .ticking)
         if scope != .runs {
             claims.record(tick.reply.gate)
-            rates.limitQueue(tick.reply.hasRate)
             await applyLimits(tick.reply)
             if let wait = tick.reply.pace { pacer.begin(after: wait) }
             await push(tick.reply.schedules)

@@ -1,4 +1,5 @@
 import HaulBus
+import HaulContract
 import HaulHTTP
 import HaulRedis
 import Synchronization
@@ -8,13 +9,19 @@ final class WorkerRateLeases: Sendable {
     /// The bucket for the limit of the queue itself.
     let bucket = TokenBucket()
     let hosts = HostBuckets()
-    private let isQueueLimited = Atomic(false)
+    /// The limits now, in bytes per second, by their names.
+    var limits: [String: Int64] { state.withLock { $0 } }
+    private let state = Mutex<[String: Int64]>([:])
 
-    /// Records whether the queue has a limit, as a tick's reply says.
-    func limitQueue(_ isLimited: Bool) { isQueueLimited.store(isLimited, ordering: .relaxed) }
-
-    /// Records which hosts have a limit.
-    func limitHosts(_ names: Set<String>) { hosts.limit(names) }
+    /// Records the limits that hold at a time, as each tick says. So limits by the time of day change within a second.
+    ///
+    /// - Parameter time: By Redis' clock, because all workers must change at the same time. Unix seconds.
+    func limit(queue: RateSchedule?, hosts rates: [String: RateSchedule], at time: Int64) {
+        var now = rates.compactMapValues { $0.rate(at: time) }
+        hosts.limit(Set(now.keys))
+        now[RateLeaseRequest.queueLimit] = queue?.rate(at: time)
+        state.withLock { [now] in $0 = now }
+    }
 
     /// Requests this worker's rate leases while there are rate limits, until the task is cancelled. Each request also
     /// reports the rate that the worker uses.
@@ -42,8 +49,9 @@ final class WorkerRateLeases: Sendable {
     /// The requests for rate leases. Empty while there is no limit.
     private func makeRequests(_ rates: inout [String: WorkerRateLease]) -> [RateLeaseRequest] {
         let own = RateLeaseRequest.queueLimit
+        let limits = limits
         var limited = Dictionary(uniqueKeysWithValues: hosts.limited.map { ($0.host, $0.bucket) })
-        if isQueueLimited.load(ordering: .relaxed) {
+        if limits[own] != nil {
             limited[own] = bucket
         } else if rates[own] != nil {
             bucket.removeLimit()
@@ -53,7 +61,11 @@ final class WorkerRateLeases: Sendable {
             // A host's rate lease is requested once a transfer waits for its bucket.
             if name == own || bucket.use().wasShort { rates[name] = WorkerRateLease(name, bucket) }
         }
-        return rates.keys.sorted().compactMap { rates[$0]?.makeRequest() }
+        return rates.keys.sorted().compactMap { name in
+            var request = rates[name]?.makeRequest()
+            request?.limit = limits[name]
+            return request
+        }
     }
 
     /// Applies the replies. True if a rate lease has shrunk, which is to be reported at once.

@@ -209,7 +209,35 @@ struct RateLeaseTests {
         #expect(try await fleet.redis.send(Command("HKEYS", fleet.key)).array?.count == 1)
         try await fleet.queue.setLimit(of: "h", to: #"{"rate":"fast","connections":2}"#)
         #expect(try await fleet.queue.leaseRate(worker.identity, 100, "h", inUse: 0, nil) == nil)
-        #expect(try await fleet.queue.hostRates().faults.first?.contains("h: rate must be a whole number") == true)
+        #expect(try await fleet.queue.hostRates().faults.first?.contains("h: rate must be bytes per second") == true)
+    }
+
+    @Test("a limit by the time of day is what the worker says, and a number is what is set")
+    func timeOfDay() async throws {
+        for name in [RateLeaseRequest.queueLimit, "h"] {
+            let fleet = try await Fleet(name)
+            try await fleet.join(demand: nil)
+            func lease(_ number: Int, _ limit: Int64?) async throws -> Int64? {
+                let request = RateLeaseRequest(name, limit: limit, inUse: 0, demand: .unlimited)
+                let worker = fleet.workers[0].identity
+                return try await fleet.queue.leaseRates(worker, number: number, [request])[name]?.bytesPerSecond
+            }
+            #expect(try await lease(1, 7_000) == Fleet.limit)
+            if name == "h" {
+                try await fleet.queue.setLimit(of: name, to: #"{"rate":"full 22:00-06:00, 2M"}"#)
+            } else {
+                try await fleet.queue.set(.rate, to: "full 22:00-06:00, 2M")
+            }
+            #expect(try await lease(2, 7_000) == 7_000)
+            // By night there is no limit, and no lease.
+            #expect(try await lease(3, nil) == nil)
+            if name == "h" {
+                try await fleet.queue.setLimit(of: name, to: nil)
+            } else {
+                try await fleet.queue.set(.rate, to: nil)
+            }
+            #expect(try await lease(4, 7_000) == nil)
+        }
     }
 }
 

@@ -27,6 +27,8 @@ import Testing
                 == "1\n3\n1")
         // A setting of another client is kept.
         try await bench.server.cli("HSET", "haul:{default}:settings", "keep_completed", "7200")
+        try await queue.changeSettings { $0.rate = "full 22:00-06:00 Europe/Berlin, 2M" }
+        #expect(try await queue.settings().rate?.text == "full 22:00-06:00 Europe/Berlin, 2M")
         let now = try await queue.changeSettings {
             $0.isPaused = false
             $0.rate = nil
@@ -36,7 +38,8 @@ import Testing
         #expect(now.maxSeconds == .seconds(600) && now.minSpeed == 1000 && now.maxBytes == 1 << 30)
         #expect(now.keepCompleted == .seconds(7200) && now.maxRunning == 3 && now.rate == nil && !now.isPaused)
         for change in [
-            { $0.keepFailed = .seconds(1) }, { $0.rate = 0 }, { $0.maxSeconds = .zero }, { $0.minSpeed = 0 },
+            { $0.keepFailed = .seconds(1) }, { $0.rate = 0 }, { $0.rate = "2M at night" }, { $0.maxSeconds = .zero },
+            { $0.minSpeed = 0 },
             { $0.maxBytes = -1 }, { $0.starts = "often" }, { $0.maxRunning = -1 },
             { $0.keepCompleted = .milliseconds(90_500) },
         ] as [@Sendable (inout QueueSettings) -> Void] {

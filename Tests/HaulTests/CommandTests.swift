@@ -67,6 +67,10 @@ struct CommandBench {
             (["queue", "set", "default.retries", "many"], "must be a whole number from 0 to 1000"),
             (["queue", "set", "starts", "10/d"], "like 10, \"10/s\""),
             (["queue", "set", "rate", "0"], "bytes per second, 1 or more"),
+            (["queue", "set", "rate", "2M, full 22:00-06:00"], "like full 22:00-06:00 Europe/Berlin, 2M"),
+            (["get", "http://127.0.0.1:1/", "--limit-rate", "full 22-06"], "like full 22:00-06:00 Europe/Berlin, 2M"),
+            (["put", "a", "http://127.0.0.1:1/", "--limit-rate", "0"], "bytes per second, 1 or more"),
+            (["get", "http://127.0.0.1:1/", "--limit-rate", "1k 8:00-9:00 Mars/Base"], "time zone Mars/Base"),
             (
                 ["queue", "set", "max_seconds", "1.5"],
                 "max_seconds must be a whole number of seconds, 1 or more, not 1.5"
@@ -74,7 +78,7 @@ struct CommandBench {
             (["queue", "set", "min_speed", "0"], "min_speed must be a whole number of bytes per second"),
             (["queue", "set", "max_bytes", "5M"], "max_bytes must be a whole number of bytes, 1 or more, not 5M"),
             (["queue", "set", "limits.h", #"{"max_bytes":0}"#], "max_bytes are whole numbers, 1 or more"),
-            (["queue", "set", "limits.h", #"{"rate":0}"#], "rate one of bytes per second"),
+            (["queue", "set", "limits.h", #"{"rate":0}"#], "rate must be bytes per second"),
             (["queue", "set", "limits.h", #"{"starts":"often"}"#], "starts must be jobs per second"),
             (["queue", "set", "limits.h", "4"], "connections"), (["queue", "set", "limits.H", "{}"], "lower case"),
             (["queue", "set", "base", "films/"], "absolute"), (["queue", "unset", "default.url"], "no default"),

@@ -16,7 +16,7 @@ import Testing
             ("5 mb/s", 5_000_000), ("1t", 1 << 40), ("", nil), ("M", nil), ("5X", nil), ("-5", nil), ("1.5", nil),
             ("99999999999T", nil), ("0x10", nil), ("1e3", nil),
         ] as [(String, Int64?)])
-    func counts(_ text: String, _ count: Int64?) { #expect(Units.count(text) == count) }
+    func counts(_ text: String, _ count: Int64?) { #expect(ByteUnits.count(text) == count) }
 
     @Test("lines of checksums are parsed in both forms, and other lines are ignored") func checksums() {
         let digest = String(repeating: "0a", count: 32)

@@ -272,6 +272,9 @@ import Testing
         let set = await fixture.send("PATCH", path, #"{"paused":true,"max_running":7}"#)
         #expect(set.status == 200 && set.text == #"{"paused":true,"max_running":7}"#)
         #expect(await fixture.send("PATCH", path, #"{"paused":false,"max_running":null}"#).text == #"{"paused":false}"#)
+        let night = #"{"paused":false,"rate":"full 22:00-06:00, 2M","limits":{"h":{"rate":"1k 8:00-9:00 UTC"}}}"#
+        #expect(await fixture.send("PATCH", path, night).text == night)
+        #expect(await fixture.send("PATCH", path, #"{"limits":{"h":null}}"#).status == 200)
         let many = #"""
             {"rate":1000,"starts":"30/min","keep_failed":3600,"base":"https://h/films/",
              "defaults":{"retries":2,"headers":{"X-A":"b"}},
@@ -287,7 +290,7 @@ import Testing
         for (body, words) in [
             (#"{"max_running":-1}"#, "max_running must be"), (#"{"paused":1}"#, "paused must be true, false or null"),
             ("{}", "give a setting"), (#"{"color":1}"#, "color is not a setting"),
-            (#"{"rate":0}"#, "rate must be"),
+            (#"{"rate":0}"#, "rate must be"), (#"{"rate":"full 22-06"}"#, "like full 22:00-06:00 Europe/Berlin, 2M"),
             (#"{"starts":"often"}"#, "starts must be"), (#"{"rate":7,"keep_failed":1}"#, "keep_failed must be"),
             (#"{"rate":7,"defaults":{"retries":-1}}"#, "defaults.retries must be"),
             (#"{"defaults":{"url":"http://h/"}}"#, "url can have no default"),

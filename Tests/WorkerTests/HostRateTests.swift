@@ -1,5 +1,6 @@
 import HaulBus
 import HaulContract
+import HaulHTTP
 import HaulRedis
 import HaulTestSupport
 import Synchronization
@@ -9,12 +10,15 @@ import Testing
 
 @Suite("A host's limit of rate over a fleet")
 struct HostRateTests {
-    @Test("two workers together keep a host's rate, and jobs of another host are not slowed")
-    func rate() async throws {
+    @Test(
+        "two workers together keep a host's rate, and jobs of another host are not slowed",
+        // The second limit depends on the time of day, and is in force all day.
+        arguments: ["1000000", "\"full 08:00-08:01 Europe/Nowhere, 1MB\""])
+    func rate(_ limit: String) async throws {
         let fleet = try await Fleet()
         let bytes = FileBytes(seed: 9, count: 6_000_000)
         let origin = try OriginServer { OriginReply.file(bytes, to: $0) }
-        try await fleet.queue.setLimit(of: "127.0.0.1", to: #"{"rate":1000000}"#)
+        try await fleet.queue.setLimit(of: "127.0.0.1", to: #"{"rate":\#(limit)}"#)
         let begun = ContinuousClock.now
         try await fleet.withWorker("one") {
             try await fleet.withWorker("two") {
@@ -35,6 +39,21 @@ struct HostRateTests {
                 try await fleet.queue.setLimit(of: "127.0.0.1", to: nil)
                 for number in 0..<4 { try await fleet.wait("\(number)", for: .completed) }
             }
+        }
+    }
+
+    @Test("limits by the time of day begin and end by Redis' clock, without a change of the setting")
+    func timeOfDay() throws {
+        let leases = WorkerRateLeases()
+        let url = try #require(WebURL("http://h/"))
+        let host = leases.hosts.bucket(for: url)
+        let night = try #require(RateSchedule("full 22:00-06:00 Europe/Berlin, 2M"))
+        for (time, isLimited) in [(0, false), (5 * 3600 - 1, false), (5 * 3600, true), (21 * 3600, false)] {
+            leases.limit(queue: night, hosts: ["h": night], at: Int64(time))
+            // A bucket with a new limit is closed until Redis has granted a lease.
+            #expect(
+                (host.bytesPerSecond < .max) == isLimited
+                    && leases.limits.keys.sorted() == (isLimited ? ["*", "h"] : []))
         }
     }
 

@@ -266,7 +266,12 @@ def test_settings_are_checked_and_set(bench):
     with pytest.raises(haul.InvalidSetting) as wrong:
         queue.change_settings(rate=None, max_running="many")
     assert wrong.value.field == "max_running"
-    queue.change_settings(rate=None, starts=None)
+    queue.change_settings(rate="full 22:00-06:00 Europe/Berlin, 2M", starts=None)
+    assert queue.settings() == {"rate": "full 22:00-06:00 Europe/Berlin, 2M"}
+    for bad in ("", "0", "2M, full 22:00-06:00", "2M 22-06", "2M 06:00-06:00", "2M 22:00-06:00 berlin", "2M,"):
+        with pytest.raises(haul.InvalidSetting, match="like \"full 22:00"):
+            queue.change_settings(rate=bad)
+    queue.change_settings(rate=None)
     assert queue.settings() == {}
 
 

@@ -17,13 +17,17 @@ package struct RateLeaseRequest: Sendable {
 
     /// The host whose limit it is, with a port if the limit has one, or `queueLimit`.
     package var name: String
+    /// The limit now, in bytes per second. Redis uses it if the limit depends on the time of day.
+    package var limit: Int64?
     /// The rate to which the worker limits itself now, in bytes per second.
     package var inUse: Int64
     /// The rate that the worker could use if there were no limit.
     package var demand: Demand
 
-    package init(_ name: String = RateLeaseRequest.queueLimit, inUse: Int64, demand: Demand) {
-        (self.name, self.inUse, self.demand) = (name, inUse, demand)
+    package init(
+        _ name: String = RateLeaseRequest.queueLimit, limit: Int64? = nil, inUse: Int64, demand: Demand
+    ) {
+        (self.name, self.limit, self.inUse, self.demand) = (name, limit, inUse, demand)
     }
 }
 
@@ -48,7 +52,7 @@ extension Queue {
             Token.make(), worker.name, worker.instance, number, policy.lease.milliseconds,
         ]
         for request in requests {
-            arguments += [request.name, String(request.inUse)]
+            arguments += [request.name, request.limit.map(String.init) ?? "", String(request.inUse)]
             switch request.demand {
             case .unlimited: arguments.append("all")
             case .bytesPerSecond(let rate): arguments.append(String(rate))

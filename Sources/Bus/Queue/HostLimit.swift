@@ -1,4 +1,4 @@
-import HaulContract
+package import HaulContract
 package import HaulRedis
 
 /// A field of `haul:{NAME}:limits`: the limits that the whole fleet obeys for one host or one group.
@@ -31,8 +31,8 @@ package enum HostLimit {
     package static func rule(of name: String) -> String {
         let jobs = group(name) == nil ? "connections" : "running"
         return "must be a JSON object like {\"\(jobs)\":4,\"starts\":\"10/s\"}; "
-            + "\(jobs) is a whole number from 0 to \(maxCount), rate one of bytes per second, 1 or more, starts "
-            + "\(StartLimit.rule); max_seconds, min_speed and max_bytes are whole numbers, 1 or more"
+            + "\(jobs) is a whole number from 0 to \(maxCount), starts "
+            + "\(StartLimit.rule); max_seconds, min_speed and max_bytes are whole numbers, 1 or more; rate \(QueueSetting.rate.rule)"
     }
 
     package static func accepts(_ value: String, of name: String = "h") -> Bool { faults(of: name, value).isEmpty }
@@ -56,8 +56,12 @@ package enum HostLimit {
         value.integer.flatMap { 1...99_999_999_999_999 ~= $0 ? $0 : nil }
     }
 
-    /// Whether a value of the hash has a valid rate limit, by the rules of Lua/limits/hosts.lua.
-    static func hasRate(_ value: String) -> Bool { (try? JSON(value))?["rate"].flatMap(positive) != nil }
+    /// The limit of rate in a value of the hash; nil if there is none.
+    static func rate(_ value: String) -> RateSchedule? { (try? JSON(value))?["rate"].flatMap(rate) }
+
+    private static func rate(_ value: JSON) -> RateSchedule? {
+        (value.string ?? value.integer.map(String.init)).flatMap(RateSchedule.init)
+    }
 
     /// What is wrong with one limit; nil if nothing is.
     private static func fault(of member: JSON.Member, isGroup: Bool) -> String? {
@@ -68,7 +72,7 @@ package enum HostLimit {
             isFine = member.value.integer.map { 0...Int64(maxCount) ~= $0 } ?? false
             rule = "must be a whole number from 0 to \(maxCount)"
         case "rate":
-            isFine = positive(member.value) != nil
+            isFine = rate(member.value) != nil
             rule = QueueSetting.rate.rule
         case QueueSetting.maxSeconds.name, QueueSetting.minSpeed.name, QueueSetting.maxBytes.name:
             isFine = positive(member.value) != nil
@@ -85,13 +89,13 @@ package enum HostLimit {
 }
 
 extension Queue {
-    /// The hosts, and groups as `group:acme`, that have a rate limit, and sentences about limits that are invalid.
-    package func hostRates() async throws(RedisError) -> (limited: Set<String>, faults: [String]) {
+    /// The limits of rate of hosts, and of groups as `group:acme`, and sentences about limits that are invalid.
+    package func hostRates() async throws(RedisError) -> (rates: [String: RateSchedule], faults: [String]) {
         let limits = try await redis.pipeline([.command(Command("HGETALL", keys.limits))])[0].dictionary
         let faults = limits.sorted { $0.key < $1.key }.flatMap { host, value in
             HostLimit.faults(of: host, value).map { "\(host): \($0)" }
         }
-        return (Set(limits.filter { HostLimit.hasRate($0.value) }.keys), faults)
+        return (limits.compactMapValues(HostLimit.rate), faults)
     }
 
     /// Until when workers start nothing at each of `hosts`, unix ms. Most hosts have no such time.

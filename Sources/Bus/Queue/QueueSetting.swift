@@ -1,3 +1,4 @@
+import HaulContract
 package import HaulRedis
 
 /// A field of `haul:{NAME}:settings`. All workers of the queue obey it from their next call on.
@@ -6,7 +7,7 @@ package enum QueueSetting: Sendable, Hashable {
     case paused
     /// How many jobs of the fleet run at once, at most.
     case maxRunning
-    /// How many bytes per second the fleet receives and sends, at most.
+    /// How many bytes per second the fleet receives and sends, at most. The rate may depend on the time of day.
     case rate
     /// How many jobs of the fleet start in a second, a minute or an hour, at most.
     case starts
@@ -97,7 +98,8 @@ package enum QueueSetting: Sendable, Hashable {
     package var rule: String {
         switch self {
         case .paused, .quiet: "must be 0 or 1"
-        case .rate, .minSpeed: "must be a whole number of bytes per second, 1 or more"
+        case .rate: "\(RateSchedule.rule); times are UTC unless a zone is named"
+        case .minSpeed: "must be a whole number of bytes per second, 1 or more"
         case .maxSeconds: "must be a whole number of seconds, 1 or more"
         case .maxBytes: "must be a whole number of bytes, 1 or more"
         case .maxResponsesBytes, .maxRepliesBytes: "must be a whole number of bytes, 0 or more"
@@ -114,7 +116,8 @@ package enum QueueSetting: Sendable, Hashable {
         let number = value.utf8.count <= 14 && value.utf8.allSatisfy { 48...57 ~= $0 } ? Int(value) : nil
         return switch self {
         case .paused, .quiet: ["0", "1", "true", "false"].contains(value)
-        case .rate, .maxSeconds, .minSpeed, .maxBytes: number.map { $0 > 0 } ?? false
+        case .rate: RateSchedule(value) != nil
+        case .maxSeconds, .minSpeed, .maxBytes: number.map { $0 > 0 } ?? false
         case .starts: StartLimit.accepts(value)
         case .maxRunning, .hostConnections, .maxResponsesBytes, .maxRepliesBytes: number != nil
         case .eventStream: number.map { $0 <= Self.maxEvents } ?? false

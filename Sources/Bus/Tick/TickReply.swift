@@ -8,8 +8,10 @@ package struct TickReply: Sendable {
     /// Control operations for this worker's runs, by token.
     package var operations: [String: ControlOperation] = [:]
     package var gate = QueueGate.open
-    /// The queue has a rate limit that workers share: `Queue.leaseRates`.
-    package var hasRate = false
+    /// The setting `rate`: workers share a limit of rate, which may depend on the time of day (`Queue.leaseRates`).
+    package var rate: String?
+    /// The time by Redis' clock, unix seconds.
+    package var time: Int64 = 0
     /// Hosts have limits of their own, which the worker must read: `Queue.hostRates`.
     package var hasHostLimits = false
     /// The names of limits among the settings that have invalid values, and so no effect.
@@ -44,7 +46,8 @@ package struct TickReply: Sendable {
         operations.merge((members["operations"] ?? .null).dictionary.compactMapValues(ControlOperation.init)) { $1 }
         guard isTick else { return }
         gate = QueueGate(rawValue: members["gate"]?.string ?? "") ?? .open
-        hasRate = members["rate"] != nil
+        rate = members["rate"]?.string
+        time = (members["now"]?.string.flatMap { Int64($0) } ?? 0) / 1000
         hasHostLimits = members["limits"] != nil
         ignored = list("ignored").sorted()
         pace = members["pace"]?.string.flatMap { Int64($0) }.map { .milliseconds($0) }

@@ -95,7 +95,7 @@ package struct GetConfiguration: Sendable {
             case "header": headers.append(try GetPlan.header(setting.value))
             case "user-agent": headers.append(("User-Agent", setting.value))
             default:
-                guard let number = Units.count(setting.value) else {
+                guard let number = ByteUnits.count(setting.value) else {
                     throw ExitStatus.printing(
                         .usage, "\(path):\(setting.line): \(setting.name) must be a number, not \"\(setting.value)\"")
                 }

@@ -88,7 +88,8 @@ struct TransferOptions: ParsableArguments {
     var connections = 16
     @Option(
         help:
-            "Bytes per second over all downloads, like 500k or 5M, or by the time of day: 'full 22:00-06:00, 2M'.")
+            "Bytes per second over all downloads, like 500k or 5M, or by the time of day: 'full 22:00-06:00, 2M'. Local time, unless a zone follows: '22:00-06:00 Europe/Berlin'.",
+        transform: RateSchedule.option)
     var limitRate: RateSchedule?
     @Option(
         help: "Attempts after the first. [5; none where no server has answered yet]") var retries: Int?
@@ -109,9 +110,6 @@ struct TransferOptions: ParsableArguments {
     private static let maxConnections = 64
 
     func validate() throws {
-        guard limitRate?.isValid ?? true else {
-            throw ValidationError("--limit-rate must be 1 byte per second or more.")
-        }
         guard (1...Self.maxConnections).contains(connections) else {
             throw ValidationError("--connections must be from 1 to \(Self.maxConnections), not \(connections)")
         }

@@ -76,7 +76,7 @@ enum InputFile {
         let parts = text.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
         let (name, value) = (parts[0].trimmingSpace, parts.count > 1 ? parts[1].trimmingSpace : "")
         func number() throws -> String {
-            guard let count = Units.count(value) else {
+            guard let count = ByteUnits.count(value) else {
                 throw ExitStatus.printing(.usage, "\(origin): \(name) must be a number, not \"\(value)\"")
             }
             return String(count)

@@ -19,7 +19,9 @@ struct PutOptions: ParsableArguments {
         name: [.customShort("j", allowingJoined: true), .customLong("parallel")], help: "Uploads at once, 1 to 100.")
     var parallel = 4
     @Option(
-        help: "Bytes per second over all uploads, like 500k or 5M, or by the time of day: 'full 22:00-06:00, 2M'.")
+        help:
+            "Bytes per second over all uploads, like 500k or 5M, or by the time of day: 'full 22:00-06:00, 2M'. Local time, unless a zone follows: '22:00-06:00 Europe/Berlin'.",
+        transform: RateSchedule.option)
     var limitRate: RateSchedule?
     @Option(help: "Attempts after the first. [5; none where no server has answered yet]") var retries: Int?
     @Option(help: "Seconds for DNS, connection and TLS together. [10]") var connectTimeout: Double?

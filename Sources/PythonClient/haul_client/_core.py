@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import json
 import logging
+import re
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -580,6 +581,23 @@ _NUMBERS = {
 }
 
 
+_RATE = re.compile(
+    r"(full|(?P<count>[0-9]+(\.[0-9]+)?) ?([kmgtp]i?b?|b)?(/s)?)"
+    r"( +(?P<begin>([01]?[0-9]|2[0-3]):[0-5][0-9]|24:00)-(?P<end>([01]?[0-9]|2[0-3]):[0-5][0-9]|24:00)"
+    r"( +(?-i:[A-Z])[A-Za-z0-9_+/-]*)?)?",
+    re.ASCII | re.IGNORECASE,
+)
+
+
+def _is_rate(text: str) -> bool:
+    """Whether a text is a limit of bytes per second, perhaps one that depends on the time of day."""
+    rules = [_RATE.fullmatch(part.strip(" ")) for part in text.split(",")]
+    return all(
+        rule and float(rule["count"] or 1) > 0 and (rule["begin"] is None or rule["begin"] != rule["end"])
+        for rule in rules
+    ) and all(rule["begin"] for rule in rules[:-1])
+
+
 def setting_value(name: str, value: Any) -> Optional[str]:
     """The text of a setting. None removes it."""
     if value is None:
@@ -595,6 +613,12 @@ def setting_value(name: str, value: Any) -> Optional[str]:
         ):
             return str(value)
         raise InvalidSetting(name, f'must be jobs per time like "10/s", "30/min" or "5/h", not {value!r}')
+    if name == "rate" and isinstance(value, str):
+        if _is_rate(value):
+            return value
+        raise InvalidSetting(
+            name, f'must be bytes per second like 5000000 or "5M", or by the time of day like "full 22:00-06:00 Europe/Berlin, 2M", not {value!r}'
+        )
     if name not in _NUMBERS:
         raise InvalidSetting(name, "is not a setting of a queue")
     low, high = _NUMBERS[name]

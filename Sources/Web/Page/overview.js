@@ -123,7 +123,7 @@ export function limitWords(own, settings = {}) {
   if (own.connections !== undefined) words.push(plural(own.connections, "job"));
   else if (own.running !== undefined) words.push(plural(own.running, "job"));
   else if (settings.host_connections !== undefined) words.push(`${plural(settings.host_connections, "job")}, as any host`);
-  if (own.rate) words.push(speed(own.rate));
+  if (own.rate) words.push(typeof own.rate === "number" ? speed(own.rate) : own.rate);
   if (own.starts) words.push(`${String(own.starts).includes("/") ? String(own.starts).replace("/", " starts/") : `${own.starts} starts/s`}`);
   if (own.max_bytes) words.push(`${bytes(own.max_bytes)} a file`);
   if (own.min_speed) words.push(`at least ${speed(own.min_speed)}`);
@@ -297,7 +297,7 @@ export function overview(context) {
     const now = known.overview?.speed ?? rates[rates.length - 1] ?? 0;
     const sum = data.received.reduce((all, value) => all + value, 0);
     redraw(traffic.side, [speed(now), Math.max(...rates), sum], () => [el("span", {}, "now ", el("strong", {}, speed(now))), el("span", {}, "most ", el("strong", {}, speed(Math.max(0, ...rates)))), el("span", {}, "in all ", el("strong", {}, bytes(sum)))]);
-    traffic.draw({ values: rates, from: data.from, to: at(points - 1), unit: "/s", limit: rate ? { value: rate, name: "limit of the queue" } : null,
+    traffic.draw({ values: rates, from: data.from, to: at(points - 1), unit: "/s", limit: typeof rate === "number" ? { value: rate, name: "limit of the queue" } : null,
       textOf: (index) => `${words(index)}, ${speed(rates[index])}`, cells: (index) => [day(at(index)), speed(rates[index])] },
     `now ${speed(now)}, most ${speed(Math.max(0, ...rates))}, ${bytes(sum)} in all`);
     const columns = data.completed.map((completed, index) => ({ completed, failed: data.failed[index], retrying: data.retrying[index] }));

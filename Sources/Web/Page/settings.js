@@ -15,7 +15,7 @@ const times = [["seconds", 1], ["minutes", 60], ["hours", 3600], ["days", 86_400
 
 /// Each setting: a title, what it is about, its units, what stands in an empty field, and what a value would do.
 const limits = {
-  rate: ["Bytes a second", "Received and sent, all workers together", speeds, "none", (value, { overview }) => (!overview ? "" : value === null ? `The fleet receives ${speed(overview.speed)} now.` : `The fleet receives ${speed(overview.speed)} now: this limit ${value >= overview.speed ? "would not slow it" : "slows it"}.`)],
+  rate: ["Bytes a second", "Received and sent, all workers together. By the time of day: full 22:00-06:00 Europe/Berlin, 2M", speeds, "none", (value, { overview }) => (!overview ? "" : typeof value === "string" ? `The fleet receives ${speed(overview.speed)} now. Times are UTC unless a zone follows them.` : value === null ? `The fleet receives ${speed(overview.speed)} now.` : `The fleet receives ${speed(overview.speed)} now: this limit ${value >= overview.speed ? "would not slow it" : "slows it"}.`)],
   max_running: ["Jobs at once", "Running at the same time", [["jobs", 1]], "none", (value, { overview }) => (!overview ? "" : `${count(overview.counts.running)} ${overview.counts.running === 1 ? "runs" : "run"} now.${value !== null && value < overview.counts.running ? " Those that run go on." : ""}`)],
   starts: ["Starts", "Jobs that may begin", [["a second", "s"], ["a minute", "min"], ["an hour", "h"]], "none", () => "All workers together, and each host no faster."],
   host_connections: ["Jobs at one host", "Unless the host has a limit of its own", [["jobs", 1]], "none", (value, { hosts }) => {
@@ -32,10 +32,11 @@ const kept = {
   event_stream: ["Events", [["events", 1]], "none", () => "Kept in a stream, for services that must not miss one"],
 };
 
-/// A number with a choice of units. `read()` returns the value for the API, null for an empty field, or throws a sentence.
+/// A number with a choice of units, or a rate that depends on the time of day. `read()` returns the value for the API, null for an empty field, or throws a sentence.
 function unitField(name, label, units, initial, changed) {
   const [placeholder, defaultUnit] = [initial].flat();
   const isStarts = name === "starts";
+  const isSchedule = () => name === "rate" && /[a-z:]/i.test(input.value);
   const input = el("input", { inputmode: "decimal", autocomplete: "off", placeholder, "aria-label": label });
   const unit = units.length > 1 ? el("select", { "aria-label": `Unit of ${label}` }, units.map(([text]) => el("option", { value: text }, text))) : el("span", { class: "unit" }, units[0][0]);
   const choose = (text) => { if (units.length > 1) unit.value = text; };
@@ -45,6 +46,7 @@ function unitField(name, label, units, initial, changed) {
   const write = (value) => {
     former = value ?? null;
     if (isTouched) return;
+    unit.hidden = false;
     if (value === null || value === undefined) { input.value = ""; if (defaultUnit) choose(defaultUnit); return; }
     if (isStarts) {
       const [number, per = "s"] = String(value).split("/");
@@ -52,15 +54,17 @@ function unitField(name, label, units, initial, changed) {
       choose(units.find(([, text]) => text === per)?.[0] ?? units[0][0]);
       return;
     }
+    if (typeof value === "string") { input.value = value; unit.hidden = true; return; }
     const ordered = [...units].sort(([, one], [, other]) => other - one);
     const [text, many] = ordered.find(([, many]) => value >= many && Number.isInteger(value / many * 100)) ?? ordered[ordered.length - 1];
     input.value = String(value / many);
     choose(text);
   };
-  const touch = () => { isTouched = true; changed(); };
+  const touch = () => { isTouched = true; unit.hidden = isSchedule(); changed(); };
   input.addEventListener("input", touch);
   if (units.length > 1) unit.addEventListener("change", touch);
   const read = () => {
+    if (isSchedule()) return input.value.trim();
     const words = input.value.trim().replace(",", ".");
     if (words === "") return null;
     const number = Number(words);
@@ -124,6 +128,7 @@ export function settings({ queue, live, body, title, header, isOperator, ready }
   }
   function sentenceOf(name, value) {
     if (value === null || value === undefined) return "none";
+    if (name === "rate" && typeof value === "string") return value;
     if (name === "rate" || name === "min_speed") return speed(value);
     if (name.includes("bytes")) return bytes(value);
     if (name.startsWith("keep") || name === "max_seconds") return duration(value);

@@ -163,7 +163,7 @@ struct ForeignArguments {
     /// value, and a number is not a URL.
     private mutating func replaceParts(_ letter: Character, _ letters: Substring) -> Bool {
         let value = letters.isEmpty ? rest.first ?? "" : String(letters)
-        guard Units.count(value) != nil else { return false }
+        guard ByteUnits.count(value) != nil else { return false }
         if letters.isEmpty { rest.removeFirst() }
         if letter == "s" { words += ["-x", value] }
         return true

@@ -16,7 +16,7 @@ do
   end
 
   -- The settings of a queue that has set none, like most queues. They are made once, because each call needs them.
-  local NONE = { is_paused = false, is_quiet = false, has_rate = false, max_responses_bytes = KEPT.responses,
+  local NONE = { is_paused = false, is_quiet = false, max_responses_bytes = KEPT.responses,
     max_replies_bytes = KEPT.replies, run_limits = {}, texts = {} }
 
   -- Sets c.settings and c.max_connections. values: of the hash `settings`, in the order in which Settings.read() asks.
@@ -31,7 +31,7 @@ do
       min_speed, max_bytes, event_stream = unpack(values)
     c.max_connections = tonumber(number(host_connections)) or false
     c.settings = { is_paused = is_on(paused), max_running = tonumber(number(max_running)),
-      is_quiet = is_on(quiet), has_rate = (tonumber(number(rate)) or 0) > 0,
+      is_quiet = is_on(quiet),
       -- Milliseconds between the starts of any two jobs of the queue; nil without such a limit.
       interval = starts and Starts.interval(starts),
       max_responses_bytes = tonumber(number(max_responses_bytes)) or KEPT.responses,

@@ -47,7 +47,7 @@ do
 
   Hosts.run_limit_names = { 'max_seconds', 'min_speed', 'max_bytes' }
 
-  -- The limits of `host`: `max` jobs at once, `interval` ms between two starts, `rate` bytes per second, and those of a
+  -- The limits of `host`: `max` jobs at once, `interval` ms between two starts, `rate` as it is set, and those of a
   -- run by their names; each nil if there is no such limit. text: the JSON of the hash `limits`. The queue's
   -- `host_connections` is used if `text` has no connections. Invalid values have no effect.
   local function read_rule(c, host, text)
@@ -55,13 +55,19 @@ do
     if not fine or type(own) ~= 'table' then own = {} end
     local rule = { host = host, max = bounded(own.connections, 0, 1000000) or c.max_connections or nil,
       running = bounded(own.running, 0, 1000000),
-      interval = Starts.interval(own.starts), rate = bounded(own.rate, 1, 99999999999999) }
+      interval = Starts.interval(own.starts), rate = own.rate }
     for _, name in ipairs(Hosts.run_limit_names) do rule[name] = bounded(own[name], 1, 99999999999999) end
     return rule
   end
 
-  -- The limit of rate of a host, or of a host and port, in bytes per second; nil without one.
-  function Hosts.rate_of(c, host) return read_rule(c, host, try('HGET', c.PREFIX .. KEY.limits, host)).rate end
+  -- The limit of rate of a host, or of a host and port: a text with a number of bytes per second, or one that depends on
+  -- the time of day (RateSchedule.swift); nil without one.
+  function Hosts.rate_of(c, host)
+    local rate = read_rule(c, host, try('HGET', c.PREFIX .. KEY.limits, host)).rate
+    if type(rate) == 'string' then return rate end
+    local count = bounded(rate, 1, 99999999999999)
+    return count and integer_text(count)
+  end
 
   -- The limits of a group, which are in the same hash; nil if it has none. The hash of starts uses the name `host` as well.
   function Hosts.rule_of_group(c, group)

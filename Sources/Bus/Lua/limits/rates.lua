@@ -7,9 +7,12 @@
 -- that it uses less, or until the lease ends. Only then may other leases grow. `epoch` is the epoch in which the hash
 -- began: a failover may lose the last requests, so no lease grows for the length of a lease after it.
 --
+-- A limit may depend on the time of day. Redis knows no time zones, so the workers say what it is now: all of them by
+-- Redis' clock. A limit that is a number counts as it is set, whatever a worker says.
+--
 -- ARGV: nonce, worker, instance, number of the request, lease (ms), then for each limit: its name (a host, or * for the
--- queue), the rate that the worker uses at most now (bytes per second), what it could use (bytes per second, 'all', or
--- 'none', which returns its lease)
+-- queue), the limit now if it depends on the time of day, the rate that the worker uses at most now (bytes per second),
+-- what it could use (bytes per second, 'all', or 'none', which returns its lease)
 -- Returns for each limit that exists: its name, the leased rate, and '1' if that is less than the worker uses now, else
 -- ''.
 --
@@ -91,11 +94,14 @@ do
     return rate
   end
 
-  -- The limit of a name in bytes per second, nil if there is none, and the key of its leases.
-  local function limit_of(c, name)
-    if name ~= '*' then return Hosts.rate_of(c, name), c.PREFIX .. KEY.hostRateLeases .. name end
-    local limit = tonumber(number(call('HGET', c.SETTINGS, 'rate')))
-    return limit and limit >= 1 and limit or nil, c.PREFIX .. KEY.rateLeases
+  -- The limit of a name in bytes per second, nil if there is none, and the key of its leases. now: the limit by the time
+  -- of day.
+  local function limit_of(c, name, now)
+    local set, key
+    if name == '*' then set, key = call('HGET', c.SETTINGS, 'rate'), c.PREFIX .. KEY.rateLeases
+    else set, key = Hosts.rate_of(c, name), c.PREFIX .. KEY.hostRateLeases .. name end
+    local limit = set and tonumber(number(set) or number(now))
+    return limit and limit >= 1 and limit or nil, key
   end
 
   -- Deletes all rate leases of a process that has ended.
@@ -109,15 +115,15 @@ do
   Call.define('lease_rates', { 'allow-oom' }, function(c)
     local ARGV = c.ARGV
     local reported = {}
-    for n = 6, #ARGV, 3 do
-      local name, keeps = ARGV[n], tonumber(ARGV[n + 1])
-      local limit, key = limit_of(c, name)
+    for n = 6, #ARGV, 4 do
+      local name, keeps = ARGV[n], tonumber(ARGV[n + 2])
+      local limit, key = limit_of(c, name, ARGV[n + 1])
       if not limit then call('DEL', key)
       else
         -- Any worker that has not sent a request yet may want all of the queue's limit.
         local unknown = name == '*' and call('ZCOUNT', c.WORKERS, integer_text(c.now - 3000), '+inf') or 0
         local rate = lease_rate(c, key, limit, ARGV[3],
-          { number = tonumber(ARGV[4]), lease = tonumber(ARGV[5]), keeps = keeps, wants = ARGV[n + 2], unknown = unknown })
+          { number = tonumber(ARGV[4]), lease = tonumber(ARGV[5]), keeps = keeps, wants = ARGV[n + 3], unknown = unknown })
         if rate then
           reported[#reported + 1], reported[#reported + 2], reported[#reported + 3] = name, integer_text(rate), rate < keeps and '1' or ''
         end

@@ -3,12 +3,11 @@
 -- Uses: Announcements, Call, Colocated, Control, Defaults, Deletions, Due, Events, Groups, History, Hosts, Kinds, Losses,
 -- Pacer, Permits, Rechecks, Replies, ReplyBytes, Responses, Runs, Schedules, Settings, Steps, Workers.
 do
-  -- The names of limits among the settings that have invalid values, and so no effect.
+  -- The names of limits among the settings that have invalid values, and so no effect. The worker itself reads `rate`.
   local function ignored(c)
     local settings, texts, names = c.settings, c.settings.texts, {}
     if texts.max_running and not settings.max_running then names[#names + 1] = 'max_running' end
     if texts.host_connections and not c.max_connections then names[#names + 1] = 'host_connections' end
-    if texts.rate and not settings.has_rate then names[#names + 1] = 'rate' end
     if texts.starts and not settings.interval then names[#names + 1] = 'starts' end
     for _, name in ipairs(Hosts.run_limit_names) do
       if texts[name] and not settings.run_limits[name] then names[#names + 1] = name end
@@ -33,7 +32,8 @@ do
   --       operations      token, control operation, …
   --       gate            'quiet', 'paused', 'full' or 'open'
   --       more            '1' if there is more to do than one call does
-  --       rate            '1' if the queue has a rate limit (rates.lua)
+  --       now             the time (ms)
+  --       rate            the setting `rate`, which the worker reads (rates.lua)
   --       pace            in how many ms this worker has to call pace() (pacer.lua)
   --       limits          '1' if hosts have limits of their own, which the worker has to read
   --       ignored         names of limits among the settings whose values are invalid
@@ -100,7 +100,7 @@ do
     Groups.offer(c)
     local has_limits = Defaults.or_limits_exist(c) and call('EXISTS', c.PREFIX .. KEY.limits) == 1
     local gate = c.settings.is_quiet and 'quiet' or Permits.closed_by(c) or 'open'
-    local reply = Events.publish(c, Call.named { gate = gate, more = tick.more and '1', rate = c.settings.has_rate and '1',
+    local reply = Events.publish(c, Call.named { gate = gate, more = tick.more and '1', rate = c.settings.texts.rate, now = c.NOW,
       pace = tick.pace and integer_text(tick.pace), limits = has_limits and '1', ignored = ignored(c),
       unapplied = tick.has_unapplied and '1', fenced = tick.fenced, operations = tick.operations, dropped = tick.dropped,
       owed_steps = tick.owed, silent = tick.silent, deferred_kinds = tick.deferred_kinds,
