@@ -14,6 +14,9 @@ package protocol SourceFile: AnyObject, Sendable {
     /// The version of the file when it was opened.
     var version: SourceVersion { get }
 
+    /// Bytes; nil while that is not known, which only a `SourceStream` may have.
+    var size: Int64? { get }
+
     /// The number of bytes that should be read at once.
     var readSize: Int64 { get }
 
@@ -29,6 +32,7 @@ package protocol SourceFile: AnyObject, Sendable {
 }
 
 extension SourceFile {
+    package var size: Int64? { version.size }
     package var readSize: Int64 { 256 << 10 }
 }
 

@@ -117,4 +117,119 @@ import Testing
         #expect(put.standardOutput.hasPrefix("-  "))
         #expect(scratch.names.isEmpty)
     }
+
+    /// Sends a file through a pipe, and returns the peak memory of the command in MiB, too.
+    private func pipe(
+        _ bytes: FileBytes, pace: String = "cat", _ arguments: String..., scratch: TemporaryDirectory
+    ) async throws -> (status: Int32, err: String, memory: Int) {
+        try Data(bytes.all).write(to: URL(filePath: directory.file("in")))
+        let haul = try #require(ChildProcess.path(of: "haul"))
+        let process = try ChildProcess(
+            "bash",
+            [
+                "-c",
+                "f=$1; shift; \(pace) \"$f\" | { \"$@\" <&3 & p=$!; while m=$(grep VmHWM /proc/$p/status 2>/dev/null); do echo $m; sleep 0.05; done; wait $p; } 3<&0",
+                "sh", directory.file("in"), haul, "put", "-",
+            ] + arguments, environment: ["TMPDIR": scratch.path])
+        let status = try await process.wait(within: .seconds(100))
+        let peak = process.standardOutput.split(separator: "\n").compactMap { line -> Int? in
+            let words = line.split(separator: " ")
+            return words.first == "VmHWM:" ? words.dropFirst().first.flatMap { Int($0) } : nil
+        }.max()
+        return (status, process.standardError, (peak ?? 0) >> 10)
+    }
+
+    @Test("200 MB of a pipe are sent while they are read, in bounded memory and without a file")
+    func stream() async throws {
+        let (scratch, bytes) = (TemporaryDirectory(), FileBytes(seed: 3, count: 200_000_000))
+        let origin = try OriginServer { _ in OriginReply(201) }
+        let put = try await pipe(bytes, origin.url("/a"), scratch: scratch)
+        #expect(put.status == 0, "\(put.err)")
+        let request = try #require(origin.requests.last)
+        #expect(origin.requests.count == 1 && request.headers["transfer-encoding"] == "chunked")
+        #expect(request.headers["content-length"] == nil && request.body.count == bytes.count)
+        #expect(request.body.bytes == Array(bytes.bytes(0..<Int64(request.body.bytes.count))))
+        #expect(scratch.names.isEmpty && 1..<120 ~= put.memory, "\(put.memory) MiB")
+    }
+
+    @Test("a request that breaks off early is sent again from memory, and a later one fails with the reason")
+    func brokenStream() async throws {
+        let (scratch, bytes) = (TemporaryDirectory(), FileBytes(seed: 3, count: 60_000_000))
+        let origin = try OriginServer(intake: { request in
+            var intake = OriginIntake()
+            if request.number == 1 { intake.cut = request.path == "/early" ? 3_000_000 : 40_000_000 }
+            return intake
+        }) { _ in OriginReply(201) }
+        let early = try await pipe(bytes, origin.url("/early"), scratch: scratch)
+        #expect(early.status == 0 && early.err.contains("again in"), "\(early.err)")
+        #expect(origin.requests.last { $0.path == "/early" }?.body.count == bytes.count)
+        let late = try await pipe(bytes, origin.url("/late"), scratch: scratch)
+        #expect(late.status == 1 && late.err.contains("bytes of the pipe are gone"), "\(late.err)")
+        #expect(!late.err.contains("again in") && origin.requests.count { $0.path == "/late" } == 1)
+        #expect(scratch.names.isEmpty)
+    }
+
+    @Test("a server that requires the length gets it, because the pipe is stored in a file that has no name")
+    func lengthRequired() async throws {
+        let (scratch, bytes) = (TemporaryDirectory(), FileBytes(seed: 3, count: 20_000_000))
+        for status in [411, 501] {
+            let origin = try OriginServer(intake: { request in
+                var intake = OriginIntake()
+                if request.headers["content-length"] == nil { intake.refusal = OriginReply(status) }
+                return intake
+            }) { request in
+                OriginReply(request.headers["content-length"] == nil ? status : 201)
+            }
+            let put = try await pipe(bytes, origin.url("/a"), scratch: scratch)
+            #expect(put.status == 0 && put.err.contains("requires the length"), "\(put.err)")
+            #expect(origin.requests.last?.body.bytes == bytes.all)
+        }
+        let origin = try OriginServer { _ in OriginReply(201) }
+        let put = try await pipe(bytes, "--content-digest", "sha-256", origin.url("/a"), scratch: scratch)
+        #expect(put.status == 0 && origin.requests.last?.headers["content-digest"] != nil, "\(put.err)")
+        #expect(origin.requests.last?.body.bytes == bytes.all && scratch.names.isEmpty)
+    }
+
+    @Test("by tus a pipe has no length until its end, and continues after lost connections")
+    func tusStream() async throws {
+        let (scratch, bytes) = (TemporaryDirectory(), FileBytes(seed: 3, count: 30_000_000))
+        for extensions in ["creation,creation-defer-length", "creation,creation-defer-length,checksum", "creation"] {
+            let server = TusScript(extensions: extensions)
+            let cuts = Shared(2)
+            let origin = try OriginServer(intake: { request in
+                var intake = OriginIntake()
+                guard request.method == "PATCH" else { return intake }
+                let isCut = cuts.change { left in
+                    left -= 1
+                    return left == 0 || left == -1
+                }
+                if isCut { intake.cut = 2_000_000 }
+                return intake
+            }) { server.answer($0) }
+            let put = try await pipe(bytes, "--tus", origin.url("/files"), scratch: scratch)
+            #expect(put.status == 0 && server.finished == [bytes.all], "\(extensions): \(put.err)")
+            let created = origin.requests.first { $0.method == "POST" }
+            let isDeferred = extensions.contains("defer")
+            #expect(created?.headers["upload-defer-length"] == (isDeferred ? "1" : nil))
+            #expect(created?.headers["upload-length"] == (isDeferred ? nil : "30000000"))
+            #expect(scratch.names.isEmpty)
+        }
+    }
+
+    @Test("a tus server that has forgotten the beginning of a pipe is told that nobody has it")
+    func forgottenStream() async throws {
+        let (scratch, bytes) = (TemporaryDirectory(), FileBytes(seed: 3, count: 30_000_000))
+        let server = TusScript(extensions: "creation,creation-defer-length")
+        let patches = Shared(0)
+        let origin = try OriginServer { request in
+            let count = patches.change { count in
+                if request.method == "PATCH" { count += 1 }
+                return count
+            }
+            if count == 3 { server.forget() }
+            return server.answer(request)
+        }
+        let put = try await pipe(bytes, "--tus", origin.url("/files"), scratch: scratch)
+        #expect(put.status == 1 && put.err.contains("a pipe cannot be read again from its beginning"), "\(put.err)")
+    }
 }

@@ -17,7 +17,8 @@ package final class TusScript: Sendable {
     }
 
     private struct State {
-        var uploads: [String: (length: Int, bytes: [UInt8])] = [:]
+        /// The length is nil until the client has announced it.
+        var uploads: [String: (length: Int?, bytes: [UInt8])] = [:]
         var lies: Lies
         var terminated: [String] = []
         var wrongChecksums = 0
@@ -72,7 +73,9 @@ package final class TusScript: Sendable {
             if let maximum { headers.append(("Tus-Max-Size", "\(maximum)")) }
             return OriginReply(204, headers: headers)
         case "POST":
-            let length = request.headers["upload-length"].flatMap { Int($0) } ?? 0
+            let isDeferred = request.headers["upload-defer-length"] == "1"
+            guard !isDeferred || extensions.contains("creation-defer-length") else { return OriginReply(400) }
+            let length = isDeferred ? nil : request.headers["upload-length"].flatMap { Int($0) } ?? 0
             let path = state.withLock { state in
                 let path = "/files/\(state.uploads.count + state.terminated.count + request.number)"
                 state.uploads[path] = (length, [])
@@ -101,7 +104,7 @@ package final class TusScript: Sendable {
         if !state.lies.backwards.isEmpty {
             state.uploads[request.path]!.bytes = upload.bytes.dropLast(state.lies.backwards.removeFirst())
         }
-        var length = upload.length
+        var length = upload.length ?? 0
         if state.lies.otherLength > 0 {
             state.lies.otherLength -= 1
             length += 1
@@ -109,7 +112,8 @@ package final class TusScript: Sendable {
         return OriginReply(
             200,
             headers: [
-                ("Upload-Offset", "\(state.uploads[request.path]!.bytes.count)"), ("Upload-Length", "\(length)"),
+                ("Upload-Offset", "\(state.uploads[request.path]!.bytes.count)"),
+                upload.length == nil ? ("Upload-Defer-Length", "1") : ("Upload-Length", "\(length)"),
             ])
     }
 
@@ -120,6 +124,13 @@ package final class TusScript: Sendable {
             return OriginReply(lie)
         }
         let offset = request.headers["upload-offset"].flatMap { Int($0) }
+        if let length = request.headers["upload-length"].flatMap({ Int($0) }) {
+            // tusd refuses a length that it knows.
+            guard state.withLock({ $0.uploads[request.path].map { $0.length == nil } ?? true }) else {
+                return OriginReply(400)
+            }
+            state.withLock { $0.uploads[request.path]?.length = length }
+        }
         guard let end = take(request.path, offset, request.body.bytes) else {
             return OriginReply(state.withLock { $0.uploads[request.path] } == nil ? 404 : 409)
         }

@@ -26,7 +26,7 @@ struct MultipartForm {
                 text(
                     "--\(boundary)\r\n\(disposition)\r\n"
                         + "Content-Type: \(file.type ?? Job.Upload.File.defaultType)\r\n\r\n"))
-            pieces.append(.file(source, 0..<source.version.size))
+            pieces.append(.file(source, 0..<(source.size ?? 0)))
             pieces.append(text("\r\n"))
         }
         return pieces + [text("--\(boundary)--\r\n")]

@@ -13,6 +13,8 @@ struct TusUpload: Sendable, Equatable {
     /// The bytes that the server has confirmed.
     var offset: Int64 = 0
     var server = TusServer()
+    /// The server does not know the length of the upload yet.
+    var isLengthDeferred = false
     /// The maximum bytes of the next request. In the record it is `portion`.
     private(set) var chunkSize = Int64.max
     /// The maximum bytes of any request, because the server or a proxy before it has refused more.
@@ -47,6 +49,7 @@ struct TusUpload: Sendable, Equatable {
         if let offset = json["unanswered"]?.integer, let sent = json["sent"]?.integer {
             unanswered = Unanswered(offset: offset, sent: sent)
         }
+        isLengthDeferred = json["deferred"]?.bool ?? false
         server.terminates = json["terminates"]?.bool ?? false
         server.checksum = json["checksum"]?.string.flatMap(Job.Checksum.Algorithm.init)
     }
@@ -59,6 +62,7 @@ struct TusUpload: Sendable, Equatable {
         object.set("version", version)
         object.set("terminates", server.terminates)
         object.set("checksum", server.checksum?.rawValue)
+        if isLengthDeferred { object.set("deferred", true) }
         if chunkSize < .max { object.set("portion", chunkSize) }
         if limit < .max { object.set("limit", limit) }
         if let unanswered {
@@ -89,6 +93,8 @@ struct TusUpload: Sendable, Equatable {
 struct TusServer: Sendable, Equatable {
     /// Uploads can be removed (extension termination).
     var terminates = false
+    /// Uploads can be created before their length is known (extension creation-defer-length).
+    var defersLength = false
     /// The digest by which the server checks the bytes of each request (extension checksum); nil if it checks none.
     var checksum: Job.Checksum.Algorithm?
     /// The maximum size of a file that the server accepts, in bytes.
@@ -118,6 +124,7 @@ struct TusServer: Sendable, Equatable {
                 .badResponse, "the tus server does not let clients create uploads (extension creation)", isFinal: true)
         }
         terminates = extensions.contains("termination")
+        defersLength = extensions.contains("creation-defer-length")
         maximum = head.headers["tus-max-size"].flatMap { Int64($0) }
         if extensions.contains("checksum") {
             let known = list("tus-checksum-algorithm")

@@ -25,10 +25,35 @@ extension Upload {
         guard let url = WebURL(target) else {
             throw TransferError(.badJob, "\(MaskedURL.text(target)) is not a valid http or https URL")
         }
-        let body = UploadBody(pieces: [.file(source, 0..<source.version.size)], executor: executor)
-        return try await send(
-            body, to: url, plan.headers(type: file.type ?? Job.Upload.File.defaultType),
-            alreadyReceived: alreadyReceived)
+        let headers = plan.headers(type: file.type ?? Job.Upload.File.defaultType)
+        if let stream = source as? any SourceStream, stream.size == nil {
+            let response = try await send(stream, to: url, headers)
+            // S3 and its kind answer 501 to a body without a length.
+            guard [411, 501].contains(response.status) else { return response }
+            io.report(.warning("the server requires the length, so the pipe is stored before it is sent"))
+            try await stream.findSize(isRequired: true)
+            state.withLock { ($0.total, $0.response) = (source.size, nil) }
+        }
+        let body = UploadBody(pieces: [.file(source, 0..<(source.size ?? 0))], executor: executor)
+        return try await send(body, to: url, headers, alreadyReceived: alreadyReceived)
+    }
+
+    /// Sends a stream while it is read, in a body without a length. A response that requires a length is no error.
+    private func send(
+        _ stream: any SourceStream, to url: WebURL, _ headers: [HeaderField]
+    ) async throws(TransferError) -> StoredResponse {
+        let (transfer, _) = try await sendRequest(url, plan.method, [], custom: headers, body: .stream(stream.body))
+        let response = try await responseStorage.keep(transfer, method: plan.method)
+        state.withLock { ($0.total, $0.response) = (stream.size, response) }
+        if [411, 501].contains(response.status), stream.keptFrom == 0 { return response }
+        guard job.request.expects(response.status) else { throw .failed(responseStorage.refusal(transfer.head)) }
+        guard let size = stream.size, confirmed == size else {
+            throw TransferError(
+                .incomplete,
+                "the server responded with \(response.status) when no more than \(confirmed) bytes were sent, before the pipe had ended"
+            )
+        }
+        return response
     }
 
     private func send(
@@ -61,7 +86,7 @@ extension Upload {
         var failures: [Failure] = []
         var last: StoredResponse?
         for (index, opened) in files.enumerated() {
-            let size = opened.source.version.size
+            let size = opened.source.size ?? 0
             if state.withLock({ $0.fileResults?.isDone(index) }) == true {
                 alreadyReceived += size
                 continue

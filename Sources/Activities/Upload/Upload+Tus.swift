@@ -8,9 +8,12 @@ import Synchronization
 extension Upload {
     /// Bytes of one request whose digest the server checks. They are read twice, and sent again if the digest is wrong.
     private static let maxCheckedChunk: Int64 = 16 << 20
+    /// Bytes of one request with bytes of a stream. They are kept in memory until the server has confirmed them, while
+    /// those of the next request are read.
+    private static let maxStreamedChunk: Int64 = 7 << 20
 
     func sendByTus(_ source: any SourceFile, to url: WebURL) async throws(TransferError) -> StoredResponse {
-        let size = source.version.size
+        let stream = source as? any SourceStream
         if let resumed, resumed.version != source.version.text {
             throw TransferError(
                 .sourceChanged,
@@ -22,27 +25,44 @@ extension Upload {
             guard let upload = state.withLock({ $0.tus }) else {
                 try await create(source, at: url)
                 (isOffsetKnown, isReported) = (true, true)
-                io.report(.started(total: size, resumable: true))
+                io.report(.started(total: source.size, resumable: true))
                 continue
             }
-            if isOffsetKnown, upload.offset == size, let response = response { return response }
-            let tusResponse = isOffsetKnown ? try await patch(upload, source, url) : try await head(upload, size, url)
+            if isOffsetKnown, upload.offset == source.size, !upload.isLengthDeferred, let response = response {
+                return response
+            }
+            let tusResponse = isOffsetKnown ? try await patch(upload, source, url) : try await head(upload, source, url)
             switch tusResponse {
             case .offset(let offset):
                 failures.record(offset: offset)
-                if !isReported { io.report(.resumed(offset: offset, total: size)) }
+                if let stream, offset < stream.keptFrom {
+                    throw TransferError(
+                        .sourceChanged,
+                        "the server went back to byte \(offset), and the bytes before \(stream.keptFrom) of the pipe are gone, because the server had them: send a file",
+                        isFinal: true)
+                }
+                if !isReported { io.report(.resumed(offset: offset, total: source.size)) }
                 if isReported, offset < upload.offset {
                     io.report(.warning("the server has lost bytes: its offset fell from \(upload.offset) to \(offset)"))
                 }
                 (isOffsetKnown, isReported) = (true, true)
-                state.withLock { $0.tus?.record(offset: offset) }
+                state.withLock { state in
+                    state.tus?.record(offset: offset)
+                    state.total = source.size
+                }
+                stream?.drop(before: offset)
             case .forgotten(let why):
                 try failures.recordForgotten(why)
+                guard stream.map({ $0.keptFrom == 0 }) ?? true else {
+                    throw TransferError(
+                        .badResponse, "\(why), and a pipe cannot be read again from its beginning: send a file",
+                        isFinal: true)
+                }
                 io.report(.restarted(why: why))
                 state.withLock { $0.tus = nil }
             case .tooLarge(let failure):
                 // A proxy may limit the size of a request, which the server behind it does not announce.
-                let smaller = min(upload.chunkSize, size - upload.offset) / 4
+                let smaller = min(upload.chunkSize, try await end(of: upload, source) - upload.offset) / 4
                 guard smaller >= TusUpload.minChunk else { throw .failed(failure) }
                 state.withLock { $0.tus?.limit(to: smaller) }
             case .unknownOffset(let failure):
@@ -58,13 +78,19 @@ extension Upload {
 
     /// Asks what the server supports, then creates an upload.
     private func create(_ source: any SourceFile, at url: WebURL) async throws(TransferError) {
-        let size = source.version.size
         let server = try await server(at: url)
-        if let maximum = server.maximum, size > maximum {
+        if let stream = source as? any SourceStream, !server.defersLength {
+            try await stream.findSize(isRequired: true)
+        }
+        let size = source.size
+        state.withLock { $0.total = size }
+        if let maximum = server.maximum, let size, size > maximum {
             throw TransferError(.tooLarge, "the file has \(size) bytes; the server accepts at most \(maximum)")
         }
+        let length =
+            size.map { HeaderField("Upload-Length", String($0)) } ?? HeaderField("Upload-Defer-Length", "1")
         let (transfer, finalURL) = try await send(
-            url, "POST", [HeaderField("Upload-Length", String(size))] + metadata, body: .bytes([]))
+            url, "POST", [length] + metadata, body: .bytes([]))
         let response = try await keep(transfer, "POST")
         guard 200...299 ~= response.status else { throw .failed(responseStorage.refusal(transfer.head)) }
         guard let location = transfer.head.headers["location"], let uploadURL = finalURL.url.resolve(location) else {
@@ -89,6 +115,7 @@ extension Upload {
             state.tus = TusUpload(
                 url: uploadURL.withoutCredentials.text, version: source.version.text,
                 generation: "\(assignment.token).\(state.createdUploads)", server: server)
+            state.tus?.isLengthDeferred = size == nil
         }
         io.recordLocation(resumePoint)
     }
@@ -119,7 +146,9 @@ extension Upload {
     private static let metadataName = "upload-metadata"
 
     /// Asks how many bytes the server has.
-    private func head(_ upload: TusUpload, _ size: Int64, _ url: WebURL) async throws(TransferError) -> TusResponse {
+    private func head(
+        _ upload: TusUpload, _ source: any SourceFile, _ url: WebURL
+    ) async throws(TransferError) -> TusResponse {
         let (transfer, _) = try await send(url, "HEAD", upload: upload)
         let response = try await keep(transfer, "HEAD")
         guard 200...299 ~= response.status else {
@@ -133,30 +162,50 @@ extension Upload {
             default: throw .failed(failure)
             }
         }
-        guard let offset = response["upload-offset"].flatMap({ Int64($0) }), 0...size ~= offset else {
+        // Of a stream, no more can have been sent than was read.
+        let end =
+            if let size = source.size { size } else if let stream = source as? any SourceStream {
+                try await stream.waitForBytes(0, from: stream.keptFrom)
+            } else { Int64(0) }
+        guard let offset = response["upload-offset"].flatMap({ Int64($0) }), 0...end ~= offset else {
             throw TransferError(
                 .badResponse,
-                "the tus server has \(response["upload-offset"]?.truncated(toBytes: 40) ?? "no number of") bytes of \(size)"
+                "the tus server has \(response["upload-offset"]?.truncated(toBytes: 40) ?? "no number of") bytes of \(end)"
             )
         }
-        if let length = response["upload-length"], length != String(size) {
-            return .forgotten("the server's upload is one of \(length.truncated(toBytes: 40)) bytes")
+        if let length = response["upload-length"] {
+            guard length == source.size.map(String.init) else {
+                return .forgotten("the server's upload is one of \(length.truncated(toBytes: 40)) bytes")
+            }
+            state.withLock { $0.tus?.isLengthDeferred = false }
         }
         return .offset(offset)
+    }
+
+    /// Where the next request ends. Waits for bytes of a stream.
+    private func end(of upload: TusUpload, _ source: any SourceFile) async throws(TransferError) -> Int64 {
+        let maxBytes = upload.server.checksum == nil ? upload.chunkSize : min(upload.chunkSize, Self.maxCheckedChunk)
+        guard let stream = source as? any SourceStream else {
+            return upload.offset + min((source.size ?? 0) - upload.offset, maxBytes)
+        }
+        let chunk = min(maxBytes, Self.maxStreamedChunk)
+        // One byte more, so that the last request knows that it is the last one.
+        let end = try await stream.waitForBytes(chunk + 1, from: upload.offset)
+        return min(end, upload.offset + chunk)
     }
 
     /// Sends the bytes that the server does not have, one chunk at most.
     private func patch(
         _ upload: TusUpload, _ source: any SourceFile, _ url: WebURL
     ) async throws(TransferError) -> TusResponse {
-        let (size, start) = (source.version.size, upload.offset)
-        let maxBytes = upload.server.checksum == nil ? upload.chunkSize : min(upload.chunkSize, Self.maxCheckedChunk)
-        let end = start + min(size - start, maxBytes)
+        let (start, end) = (upload.offset, try await end(of: upload, source))
         let body = UploadBody(pieces: [.file(source, start..<end)], executor: executor)
         var headers = [
             HeaderField("Upload-Offset", String(start)),
             HeaderField("Content-Type", "application/offset+octet-stream"),
         ]
+        let isLast = end == source.size
+        if upload.isLengthDeferred, isLast { headers.append(HeaderField("Upload-Length", String(end))) }
         if let algorithm = upload.server.checksum {
             let digest = Base64.encode(try await body.digest(algorithm))
             headers.append(HeaderField("Upload-Checksum", "\(algorithm.rawValue) \(digest)"))
@@ -164,7 +213,8 @@ extension Upload {
         let (transfer, response): (Transfer, StoredResponse)
         do throws(TransferError) {
             (transfer, _) = try await send(
-                url, "PATCH", headers, body: .stream(body), alreadyReceived: start, upload: upload)
+                url, "PATCH", headers, body: start == end ? .bytes([]) : .stream(body), alreadyReceived: start,
+                upload: upload)
             response = try await keep(transfer, "PATCH")
         } catch {
             let sent = sent
@@ -178,7 +228,8 @@ extension Upload {
                 return .unknownOffset(
                     Failure(.badResponse, "the tus server does not send the offset of the upload (Upload-Offset)"))
             }
-            guard offset > start, offset <= start + sent else {
+            if isLast { state.withLock { $0.tus?.isLengthDeferred = false } }
+            guard offset > start || start == end, offset <= start + sent else {
                 return .unknownOffset(
                     Failure(
                         .badResponse,

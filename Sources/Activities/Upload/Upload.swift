@@ -125,8 +125,9 @@ package final class Upload: Activity, RunRemainder {
     private func outcome() async -> ActivityOutcome {
         if assignment.wasSent, !plan.isRepeatable { return .failed(ResponseStorage.lostRun) }
         let begun = ContinuousClock.now
+        var files: [Opened] = []
         do throws(TransferError) {
-            let files = try await open()
+            files = try await open()
             guard let url = WebURL(plan.url) else {
                 throw TransferError(.badJob, "\(MaskedURL.text(plan.url)) is not a valid http or https URL")
             }
@@ -141,30 +142,47 @@ package final class Upload: Activity, RunRemainder {
             } else {
                 response = try await send(files, to: url)
             }
-            response.uploaded = files.reduce(0) { $0 + $1.source.version.size }
+            response.uploaded = files.reduce(0) { $0 + ($1.source.size ?? 0) }
             return .responded(response, seconds: (ContinuousClock.now - begun).secondsValue, unchanged: false)
         } catch {
             if case .failed(let failure) = error, [.sourceChanged, .sourceMissing].contains(failure.code) {
                 await terminate()
             }
             return ResponseStorage.outcome(
-                of: error, mayHaveArrived: !isRepeatable && response == nil, in: context.store)
+                of: explaining(error, files), mayHaveArrived: !isRepeatable && response == nil, in: context.store)
         }
     }
 
     /// Opens all files before anything is sent.
-    private func open() async throws(TransferError) -> [(file: Job.Upload.File, source: any SourceFile)] {
+    private func open() async throws(TransferError) -> [Opened] {
         guard let sources = context.sources else {
             throw TransferError(
                 .pathForbidden,
                 "this worker may send no files: set --upload-from (HAUL_UPLOAD_FROM) to the directory that uploads may read, then retry the job"
             )
         }
-        var files: [(Job.Upload.File, any SourceFile)] = []
-        for file in plan.files { files.append((file, try await sources.source(file.file))) }
-        let total = files.reduce(0) { $0 + $1.1.version.size }
+        var files: [Opened] = []
+        for file in plan.files {
+            let source = try await sources.source(file.file)
+            // A form has the files' lengths in its own, and a digest is sent before the bytes.
+            try await (source as? any SourceStream)?.findSize(isRequired: plan.isForm || plan.contentDigest != nil)
+            files.append((file, source))
+        }
+        let sizes = files.compactMap(\.source.size)
+        let total = sizes.count == files.count ? sizes.reduce(0, +) : nil
         state.withLock { $0.total = total }
         return files
+    }
+
+    /// Says why an error ends the upload that is retried elsewhere: the first bytes of a stream are gone.
+    private func explaining(_ error: TransferError, _ files: [Opened]) -> TransferError {
+        guard case .failed(var failure) = error, !plan.isTus, RetryPolicy.isRetryable(failure),
+            let stream = files.lazy.compactMap({ $0.source as? any SourceStream }).first(where: { $0.keptFrom > 0 })
+        else { return error }
+        failure.isFinal = true
+        failure.message +=
+            "; it cannot be sent again, because the first \(stream.keptFrom) bytes of the pipe are gone: send a file, or use a tus server (--tus), which keeps what it has"
+        return .failed(failure)
     }
 
     /// Sends one request, and shows its progress.

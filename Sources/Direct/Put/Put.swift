@@ -33,15 +33,11 @@ package struct Put: AsyncParsableCommand {
         let settings = try TransferSettings(options.request, options.transfer)
         let url = words.last!
         let credentials = try GetCredentials(options.request)
-        let input = try await SpooledInput(
-            words.dropLast(), to: url, namesFiles: PutPlan.isDirectory(url) && !options.isForm && !options.tus)
-        defer { input.remove() }
-        let plan = try PutPlan(
-            files: input.files, labels: Array(words.dropLast()), url: url, options, credentials)
+        let plan = try PutPlan(files: Array(words.dropLast()), url: url, options, credentials)
         var context: ActivityContext
         do throws(Failure) {
             context = settings.context(try await settings.stores.store(plan.root))
-            context.sources = try SourceDirectory(plan.root)
+            context.sources = PutSources(files: try SourceDirectory(plan.root), pipes: plan.pipes)
         } catch { throw ExitStatus.printing(.usage, error.message) }
         let progress = ProgressDestination.choose(display.progress ?? (quiet ? ProgressStyle.none : nil))
         let reporter = TransferReporter(

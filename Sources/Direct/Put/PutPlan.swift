@@ -1,4 +1,5 @@
 import Glibc
+import HaulBus
 import HaulContract
 import HaulHTTP
 import HaulStorage
@@ -16,21 +17,33 @@ struct PutPlan {
     /// Absolute, without symbolic links.
     let root: String
     private(set) var items: [Item] = []
+    /// The pipes among the files, by the paths that the jobs have for them.
+    private(set) var pipes: [String: PipeSource] = [:]
 
-    /// - Parameter labels: The files as they were given.
+    /// - Parameter labels: The files as they were given; - is standard input.
     /// - Throws: `ExitStatus.usage`; the reason has been printed.
-    init(files: [String], labels: [String], url: String, _ options: PutOptions, _ credentials: GetCredentials) throws {
-        let paths = try files.map(Self.absolute)
-        let shared = Self.directory(of: paths)
+    init(files labels: [String], url: String, _ options: PutOptions, _ credentials: GetCredentials) throws {
+        let paths = try labels.map { PipeSource.isPipe($0) ? nil : try Self.absolute($0) }
+        let shared = Self.directory(of: paths.compactMap(\.self))
         root = shared
-        let relative = paths.map { String($0.dropFirst(shared == "/" ? 1 : shared.utf8.count + 1)) }
+        var relative: [String] = []
+        for (label, path) in zip(labels, paths) {
+            if let path {
+                relative.append(String(path.dropFirst(shared == "/" ? 1 : shared.utf8.count + 1)))
+            } else {
+                let name = try Self.name(ofPipe: label, url, options)
+                // No file has this path, because it has a directory that was never made.
+                relative.append("pipe-\(Token.make())/\(name)")
+                pipes[relative.last!] = PipeSource(label)
+            }
+        }
         if options.isForm {
             let list = relative.map { JSON.object([("file", JSON.quoted($0))]) }
             let members = [("files", "[\(list.joined(separator: ","))]")]
             items = [Item(job: try Self.job(url, members, options, credentials), label: labels.joined(separator: ", "))]
             return
         }
-        guard files.count == 1 || Self.isDirectory(url) || options.tus else {
+        guard labels.count == 1 || Self.isDirectory(url) || options.tus else {
             throw ExitStatus.printing(
                 .usage, "for several files give a URL that ends with / (their names are added), or --form, or --tus"
             )
@@ -38,6 +51,18 @@ struct PutPlan {
         items = try zip(labels, relative).map { label, path in
             Item(job: try Self.job(url, [("file", JSON.quoted(path))], options, credentials), label: label)
         }
+    }
+
+    /// The name that the server gets. A pipe of the shell, like /dev/fd/63, has only a number.
+    private static func name(ofPipe path: String, _ url: String, _ options: PutOptions) throws -> String {
+        if let name = path.pathParts.last, path != "-", !path.hasPrefix("/dev/"), !path.hasPrefix("/proc/") {
+            return String(name)
+        }
+        guard !isDirectory(url) || options.isForm || options.tus else {
+            throw ExitStatus.printing(
+                .usage, "\(path) has no name to add to \(url): give the whole URL, without / at its end")
+        }
+        return "standard-input"
     }
 
     private static func job(
