@@ -37,6 +37,9 @@ package struct Assignment: Sendable {
     /// The cookies with which each chain of redirects starts.
     package var cookies = CookieJar()
 
+    /// A Metalink ends the download before its body as `wrong_content_type`, because the caller reads it otherwise.
+    package var refusesMetalinks = false
+
     package init(job: Job, token: String, key: String, clock: SharedClock) {
         (self.job, self.token, self.key, self.clock) = (job, token, key, clock)
     }

@@ -18,6 +18,9 @@ package enum MediaType {
         return type.split { $0 == " " || $0 == "\t" }.map(String.init).joined(separator: " ").lowercased()
     }
 
+    /// The types of Metalink files: version 4 (RFC 5854) and version 3.
+    package static let metalinks: Set = ["application/metalink4+xml", "application/metalink+xml"]
+
     /// Whether a token may contain `byte` (RFC 9110 section 5.6.2).
     private static func isOfToken(_ byte: UInt8) -> Bool {
         switch byte {

@@ -133,4 +133,56 @@ import Testing
         let get = try await bench.get(origin.url("/release.meta4?v=1"))
         #expect(get.status == 0 && bench.names == ["disc.iso"] && bench.files.holds("disc.iso", Self.bytes), "\(get)")
     }
+
+    @Test("a URL that turns out to be a Metalink stands for its files, even after a redirect")
+    func metalinkByType() async throws {
+        let origin = try OriginServer { request in
+            let host = request.headers["host"] ?? ""
+            let text = """
+                <metalink xmlns="urn:ietf:params:xml:ns:metalink"><file name="disc.iso"><size>300000</size>
+                <url>http://\(host)/none</url><url>http://\(host)/f</url></file></metalink>
+                """
+            switch request.path {
+            case "/four":
+                return OriginReply(headers: [("Content-Type", "application/metalink4+xml")], body: Array(text.utf8))
+            case "/three":
+                return OriginReply(headers: [("Content-Type", "Application/Metalink+XML; a=b")], body: Array(text.utf8))
+            case "/moved": return OriginReply(302, headers: [("Location", "/four")])
+            case "/page":
+                return OriginReply(
+                    headers: [("Content-Type", "application/metalink4+xml")], body: Array("<html><p>Log in</html>".utf8)
+                )
+            case "/large":
+                return OriginReply(
+                    headers: [("Content-Type", "application/metalink4+xml")],
+                    body: Array(repeating: UInt8(ascii: " "), count: 17 << 20))
+            case "/none": return OriginReply(404)
+            default: return .file(Self.bytes, to: request)
+            }
+        }
+        for path in ["/four", "/three", "/moved"] {
+            let bench = GetBench()
+            let get = try await bench.get(origin.url(path), origin.url("/x"))
+            #expect(get.status == 0 && bench.names == ["disc.iso", "x"], "\(path): \(get)")
+            #expect(bench.files.holds("disc.iso", Self.bytes))
+            // The same command again finds the same files.
+            let again = try await bench.get(origin.url(path), origin.url("/x"))
+            #expect(again.status == 0 && bench.names == ["disc.iso", "x"], "\(path): \(again)")
+        }
+        for (option, names) in [
+            ("--no-follow-metalink", ["four"]), ("--follow-metalink=false", ["four"]), ("-oown", ["own"]),
+            ("--follow-metalink=mem", ["disc.iso"]),
+        ] {
+            let bench = GetBench()
+            let get = try await bench.get(option, origin.url("/four"))
+            #expect(get.status == 0 && bench.names == names, "\(option): \(get)")
+        }
+        let bench = GetBench()
+        #expect(try await bench.get("-o", "-", origin.url("/four")).out.contains("<metalink"))
+        let page = try await bench.get(origin.url("/page"))
+        #expect(page.status == 1 && page.err.contains("--no-follow-metalink saves it as it is"), "\(page)")
+        let large = try await bench.get(origin.url("/large"))
+        #expect(large.status == 1 && large.err.contains("too_large"), "\(large)")
+        #expect(bench.names.isEmpty)
+    }
 }

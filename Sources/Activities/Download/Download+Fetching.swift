@@ -307,6 +307,11 @@ extension Download {
     var sizeLimit: Int64? { [job.maxBytes, context.maxFileSize].compactMap(\.self).min() }
 
     func refusal(of head: ResponseHead, _ length: Int64?) -> Failure? {
+        if assignment.refusesMetalinks,
+            head.headers["content-type"].map({ MediaType.metalinks.contains(MediaType.essence($0)) }) == true
+        {
+            return Failure(.wrongContentType, "the server sent a Metalink", isFinal: true)
+        }
         if let wanted = job.contentType {
             let sent = head.headers["content-type"].map(MediaType.essence) ?? "none"
             if sent != MediaType.essence(wanted) {

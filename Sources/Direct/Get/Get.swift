@@ -93,12 +93,18 @@ package struct Get: AsyncParsableCommand {
             if source.continues { reporter.record("nothing is left to continue in \(plan.root)") }
             return await reporter.flush()
         }
-        try await download(plan.items, settings, downloadLog, reporter)
+        var (metalinks, isFailed) = try await download(plan.items, settings, downloadLog, reporter)
+        if !metalinks.isEmpty {
+            try await plan.follow(metalinks: metalinks, isVerbose: verbose)
+            isFailed = try await download(plan.items, settings, downloadLog, makeReporter()).isFailed || isFailed
+        }
+        if isFailed { throw ExitStatus.jobFailed }
     }
 
+    /// Returns the URLs for which servers have sent Metalinks, and whether a download or a command has failed.
     private func download(
         _ items: [GetItem], _ settings: TransferSettings, _ downloadLog: DownloadLog, _ reporter: TransferReporter
-    ) async throws {
+    ) async throws -> (metalinks: [String], isFailed: Bool) {
         let hooks =
             onComplete == nil && onError == nil ? nil : GetHooks(onComplete: onComplete, onError: onError)
         let runner = GetRunner(
@@ -109,14 +115,17 @@ package struct Get: AsyncParsableCommand {
         let signals = Signals.cancelling(work)
         defer { signals.cancel() }
         let results = await work.value
-        await reporter.end(results, seconds: (ContinuousClock.now - begun).secondsValue)
+        let metalinks = results.filter { if case .metalink = $0.1.end { true } else { false } }
+        let files = results.filter { if case .metalink = $0.1.end { false } else { true } }
+        if !files.isEmpty { await reporter.end(files, seconds: (ContinuousClock.now - begun).secondsValue) }
         try settings.saveCookies()
         if work.isCancelled {
             reporter.record("interrupted: run the same command again to continue, or haul get --continue")
             await reporter.flush()
             throw ExitStatus.interrupted
         }
-        if results.contains(where: { $0.1.isFailed }) || hooks?.hasFailed == true { throw ExitStatus.jobFailed }
+        let isFailed = results.contains { $0.1.isFailed } || hooks?.hasFailed == true
+        return (metalinks.flatMap(\.0.urls), isFailed)
     }
 
     private func forget(_ left: UnfinishedDownloads, _ settings: TransferSettings) async throws {

@@ -24,7 +24,7 @@ final class GetHooks: Sendable {
         switch result.end {
         case .completed: (command, option) = (onComplete, "--on-complete")
         case .failed: (command, option) = (onError, "--on-error")
-        case .unchanged, .skipped, .stopped: return
+        case .unchanged, .skipped, .metalink, .stopped: return
         }
         guard let command else { return }
         let status = await pool.run { Self.run(command, event + "\n") }

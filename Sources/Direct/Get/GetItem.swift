@@ -40,6 +40,8 @@ struct GetItem: Sendable {
     var isForeign = false
     /// Where the bytes are written as they arrive: a pipe, a device, or `-`. nil for a file.
     var stream: String?
+    /// If the server sends a Metalink, the files that it names are wanted, and not the Metalink.
+    var followsMetalink = false
     /// Another download of the command has the same name.
     var sharesName = false
 

@@ -12,12 +12,10 @@ struct GetLists: Sendable {
     /// - Throws: `ExitStatus.jobFailed` if a list cannot be fetched, `.interrupted`, or `.usage`; the reason has been
     ///   printed.
     init(
-        _ source: GetSourceOptions, _ credentials: GetCredentials, _ headers: [(String, String)],
+        _ lists: [String], _ credentials: GetCredentials, _ headers: [(String, String)],
         _ settings: TransferSettings, isVerbose: Bool
     ) async throws {
-        let named = source.urls.filter(Metalink.isNamed)
-        let urls = Set((source.inputFile + source.metalink + named + source.checksumFile).filter(TextFile.isURL))
-            .sorted()
+        let urls = Set(lists.filter(TextFile.isURL)).sorted()
         guard !urls.isEmpty else { return }
         let names = urls.indices.map(String.init)
         let scratch = try ScratchDirectory(names: names)

@@ -55,7 +55,9 @@ struct GetPlan {
         (self.source, self.settings) = (source, settings)
         credentials = try GetCredentials(request)
         headers = try request.header.map(Self.header) + credentials.headers
-        let lists = try await GetLists(source, credentials, headers, settings, isVerbose: isVerbose)
+        let lists = try await GetLists(
+            source.inputFile + source.metalink + source.urls.filter(Metalink.isNamed) + source.checksumFile,
+            credentials, headers, settings, isVerbose: isVerbose)
         checksums = try ChecksumFile(files: source.checksumFile, lists)
         (root, path) =
             try source.isStreaming
@@ -78,6 +80,24 @@ struct GetPlan {
             throw GetSourceOptions.namesOneFile(output, "\(items.count) are given")
         }
         try checkNames()
+    }
+
+    /// Replaces the downloads by the files of Metalinks, which servers have sent for these URLs.
+    ///
+    /// - Throws: What `init` throws. A server that calls another text a Metalink is no fault of the command, and so the
+    ///   status is `.jobFailed`.
+    mutating func follow(metalinks urls: [String], isVerbose: Bool) async throws {
+        items = []
+        let lists = try await GetLists(urls, credentials, headers, settings, isVerbose: isVerbose)
+        do {
+            for url in urls {
+                let entries = try Metalink.entries(
+                    of: url, lists,
+                    advice: "; the server calls it a Metalink, and --no-follow-metalink saves it as it is")
+                for entry in entries { try add(entry) }
+            }
+            try checkNames()
+        } catch ExitStatus.usage { throw ExitStatus.jobFailed }
     }
 
     /// The command names the file itself, and not a directory.
@@ -212,6 +232,10 @@ struct GetPlan {
         }
         (item.origin, item.stream) = (entry.origin, entry.stream)
         item.isSchemeAssumed = isSchemeAssumed
+        // A Metalink names its files, and none of them is another Metalink.
+        item.followsMetalink =
+            !source.keepsMetalinks && entry.server == nil && job.urls.count == 1 && entry.path == nil && !isOfOneFile
+            && entry.stream == nil && job.checksum == nil && job.contentType == nil
         // A repeated URL is one download.
         guard keys.insert(item.key).inserted || items.contains(where: { $0.key == item.key && $0.urls != item.urls })
         else { return }

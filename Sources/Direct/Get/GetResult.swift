@@ -9,6 +9,8 @@ struct GetResult: Sendable {
         case unchanged
         /// Another file has the name, and `--if-exists skip` keeps that file.
         case skipped
+        /// The server has sent a Metalink, whose files are downloaded instead.
+        case metalink
         case failed(Failure)
         /// The download was interrupted.
         case stopped
@@ -36,7 +38,7 @@ struct GetResult: Sendable {
     var isFailed: Bool {
         switch end {
         case .failed, .stopped: true
-        case .completed, .unchanged, .skipped: false
+        case .completed, .unchanged, .skipped, .metalink: false
         }
     }
 
@@ -45,6 +47,7 @@ struct GetResult: Sendable {
         case .completed: "completed"
         case .unchanged: "unchanged"
         case .skipped: "skipped"
+        case .metalink: "metalink"
         case .failed: "failed"
         case .stopped: "interrupted"
         }

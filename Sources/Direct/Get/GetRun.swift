@@ -144,6 +144,12 @@ final class GetRun: RunHost {
             case .again: continue
             case .failed(let error): failure = error
             }
+            // A job with a type of its own follows none, so no other response has this code.
+            if item.followsMetalink, failure.code == .wrongContentType {
+                await discard(result.remainder)
+                await downloadLog.remove(item.key)
+                return GetResult(end: .metalink)
+            }
             if !state.withLock({ $0.hasReachedServer }), let url = item.job.urls.first,
                 let wrong = await settings.schemeFailure(failure, of: url)
             {
@@ -254,7 +260,7 @@ final class GetRun: RunHost {
         // Nothing hidden is left of an earlier run, so that no directory has to be searched for it.
         (assignment.isSettled, assignment.hasNoLeftovers) = (isNew, isNew)
         assignment.completed = record.unfinished ?? record.completed
-        assignment.existing = standing
+        (assignment.existing, assignment.refusesMetalinks) = (standing, item.followsMetalink)
         assignment.cookies = settings.cookies(for: item)
         let io = RunIO(self)
         let (attempt, download) = (Attempt(), Download(assignment, io, context: settings.context(store)))

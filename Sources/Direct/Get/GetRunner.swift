@@ -89,7 +89,11 @@ final class GetRunner: Sendable {
             if result.isFailed { state.totals.failed += 1 } else { state.totals.done += 1 }
             state.totals.doneBytes += result.bytes ?? 0
         }
-        reporter.finished(run, result)
+        if case .metalink = result.end {
+            reporter.record("\(item.label) is a Metalink: its files follow")
+        } else {
+            reporter.finished(run, result)
+        }
         await hooks?.run(result, TransferReporter.endEvent(item, result), reporter)
         if let writeOut, let record { reporter.write(writeOut.pieces(WriteOut.Values(item, result, record))) }
     }

@@ -36,6 +36,12 @@ struct GetSourceOptions: ParsableArguments {
         help: "The files of a Metalink 4 file or URL, with its mirrors and checksums. May be repeated.",
         completion: .file())
     var metalink: [String] = []
+    @Flag(
+        name: .customLong("no-follow-metalink"),
+        help:
+            "Save a Metalink as a file. Otherwise a URL whose Content-Type is that of a Metalink stands for the Metalink's files, unless -o or --checksum is about the URL's own file."
+    )
+    var keepsMetalinks = false
     @Option(
         name: [.customShort("o", allowingJoined: true), .customLong("output")],
         help:

@@ -10,18 +10,20 @@ enum Metalink {
         return path.hasSuffix(".meta4") || path.hasSuffix(".metalink")
     }
 
+    /// - Parameter advice: The end of the message if it is not a Metalink.
     /// - Throws: `ExitStatus.usage` if it is not a Metalink, or has a file without an http or https URL; the reason has
     ///   been printed.
-    static func entries(of path: String, _ lists: GetLists) throws -> [GetPlan.Entry] {
+    static func entries(of path: String, _ lists: GetLists, advice: String = "") throws -> [GetPlan.Entry] {
         let origin = TextFile.name(path)
         let files: [File]
         let bytes = try lists.bytes(of: path)
         do throws(Malformed) { files = try read(bytes) } catch {
-            throw ExitStatus.printing(.usage, "\(origin): \(error.why)")
+            throw ExitStatus.printing(.usage, "\(origin): \(error.why)\(advice)")
         }
         if TextFile.isURL(path) { try RemoteList.admit(files.count, "files", of: path) }
         guard !files.isEmpty else {
-            throw ExitStatus.printing(.usage, "\(origin) names no file: it is not a Metalink 4 file (RFC 5854)")
+            throw ExitStatus.printing(
+                .usage, "\(origin) names no file: it is not a Metalink 4 file (RFC 5854)\(advice)")
         }
         return try files.map { file in
             let location = "\(origin), \(file.name)"

@@ -246,6 +246,7 @@ struct ForeignArguments {
         case .dumpHeader:
             guard value == "-" else { throw refusal("\(name) \(value): -i prints the header fields before the body") }
             words.append("--include")
+        case .followMetalink: if value == "false" { words.append("--no-follow-metalink") }
         case .skipExisting: words += ["--if-exists", "skip"]
         case .timeout:
             guard Double(value) != nil else {

@@ -18,7 +18,8 @@ extension ForeignOption {
             "--always-resume --check-integrity --enable-color --enable-http-pipelining --human-readable --no-netrc --show-console-readout",
             .optional, .implied, in: .get),
         ForeignOption("--no-conf", .optional, .flag("--no-config"), in: .get),
-        ForeignOption("--follow-metalink --follow-torrent --http-accept-gzip", .optional, .implied, in: .get),
+        ForeignOption("--follow-torrent --http-accept-gzip", .optional, .implied, in: .get),
+        ForeignOption("--follow-metalink", .optional, .special(.followMetalink), in: .get),
         ForeignOption(
             "--file-allocation --min-split-size --piece-length --disk-cache --uri-selector --summary-interval --auto-save-interval",
             .required, .implied, in: .get),

@@ -27,7 +27,7 @@ struct ForeignOption: Sendable {
     /// Options whose value decides what they mean.
     enum Special: Sendable {
         case remoteName, shortContinue, continueAt, tries, proto, noProxyFor, allowOverwrite, autoRenaming
-        case checkCertificate, form, rawData, dumpHeader, netrc, socks, timeout, skipExisting
+        case checkCertificate, form, rawData, dumpHeader, netrc, socks, timeout, skipExisting, followMetalink
     }
 
     let names: [String]
@@ -73,6 +73,7 @@ extension ForeignOption.Special {
         case .dumpHeader: "`-` as `-i`; a file is refused"
         case .skipExisting: "as `--if-exists skip`"
         case .timeout: "a number as `--timeout`; a file is refused: `haul put FILE URL` uploads it"
+        case .followMetalink: "false as `--no-follow-metalink`; otherwise it is so"
         case .netrc: "refused: it is `--netrc` in curl and `--no-netrc` in aria2"
         case .socks: "as `--proxy socks5h://HOST:PORT`"
         }
