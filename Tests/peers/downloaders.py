@@ -104,6 +104,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.answer(404)
         if path == "/list.meta4":
             return self.answer(200, metalink(self.server.server_port), Content_Type="application/metalink4+xml")
+        if path == "/release":
+            return self.answer(302, Location="/typed")
+        if path == "/typed":
+            return self.answer(200, metalink(self.server.server_port), Content_Type="application/metalink4+xml")
         self.file(path, headers)
 
     do_HEAD = do_POST = do_GET
@@ -416,6 +420,13 @@ def row_metalink_url(b):
     return f"meta.bin: {b.version('meta.bin')}, status {status}"
 
 
+def row_metalink_type(b):
+    """A redirect to a Metalink that only its Content-Type shows."""
+    options = each(b, haul=[], aria2=[], wget2=["--metalink"], curl=["-O", "-L"])
+    status = b.run(*options, b.url("release"))
+    return f"meta.bin: {b.version('meta.bin')}, {b.names()}, status {status}"
+
+
 def row_metalink_plain(b):
     """A Metalink without a mirror that fails."""
     (b.directory / "list.meta4").write_bytes(metalink(b.port).replace(b"absent.bin", b"g.bin"))
@@ -491,6 +502,19 @@ def row_tls(b):
     skip = each(b, haul=["-k"], aria2=["--check-certificate=false"], wget2=["--no-check-certificate"], curl=["-O", "-k"])
     trust = each(b, haul=["--ca", b.certificate], aria2=["--ca-certificate=" + b.certificate], wget2=["--ca-certificate=" + b.certificate], curl=["-O", "--cacert", b.certificate])
     return f"unknown authority: {b.run(*bare, url)}; skipped: {b.run(*skip, url)}; trusted: {b.run(*trust, url)}, {b.version('f.bin')}"
+
+
+def row_pin(b):
+    """A pinned key makes a certificate good that no known authority has signed, and another key makes none good."""
+    url = f"https://127.0.0.1:{b.tls}/f.bin"
+    key = subprocess.run(["openssl", "x509", "-in", b.certificate, "-pubkey", "-noout"], check=True, capture_output=True).stdout
+    der = subprocess.run(["openssl", "pkey", "-pubin", "-outform", "DER"], input=key, check=True, capture_output=True).stdout
+    right, wrong = (base64.b64encode(hashlib.sha256(bytes).digest()).decode() for bytes in (der, b""))
+    def options(pin):
+        return each(b, haul=["--pin", "sha256//" + pin], aria2=None, wget2=None, curl=["-O", "-k", "--pinnedpubkey", "sha256//" + pin])
+    if options(right) is None:
+        return "no option"
+    return f"another key: {b.run(*options(wrong), url)}; its key: {b.run(*options(right), url)}, {b.version('f.bin')}"
 
 
 def row_recursive(b):
