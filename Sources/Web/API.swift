@@ -187,19 +187,18 @@ struct API: Sendable {
         let order = try order(of: query)
         let isReversed = try query.flag("reverse")
         if !filter.url.isEmpty {
-            // The few jobs of a URL are read one by one, and not from an index.
-            guard order == nil, !isReversed else {
-                throw APIError(
-                    400, .badRequest, "the jobs of a URL are sorted by their ids: give no sort and no reverse")
-            }
+            // The few jobs of a URL are read one by one, and not from an index. Without an order they follow their ids.
             let only = query["state"] == nil ? nil : state
             // A watched list is read once a second: too often for a search through all waiting elements.
             let isSearch = reach.limit == QueueReaderCache.Reach.search.limit
             let parts = [
                 "\(isSearch)", key, only?.rawValue ?? "", "\(start)", "\(limit)", filter.description, filter.url,
+                order?.rawValue ?? "", "\(isReversed)",
             ]
             return Resource(key: parts.joined(separator: "\u{0}"), isSearch: true, age: .milliseconds(900)) {
-                try await reader.list(filter, in: only, from: start, limit: limit, searchesWaiting: isSearch)
+                try await reader.list(
+                    filter, in: only, by: order, isReversed: isReversed, from: start, limit: limit,
+                    searchesWaiting: isSearch)
             }
         }
         let key = [

@@ -181,9 +181,18 @@ extension QueueReaderCache {
     ///
     /// - Parameter searchesWaiting: False to leave out jobs that no worker has claimed yet.
     func list(
-        _ filter: JobFilter, in state: JobState?, from start: Int, limit: Int, searchesWaiting: Bool
+        _ filter: JobFilter, in state: JobState?, by order: JobOrder?, isReversed: Bool, from start: Int, limit: Int,
+        searchesWaiting: Bool
     ) async throws -> String {
-        let found = try await jobs(filter, in: state, searchesWaiting: searchesWaiting)
+        var found = try await jobs(filter, in: state, searchesWaiting: searchesWaiting)
+        if let order {
+            let fields = try await queue.fields(order.fields, of: found.map(\.job.id))
+            found = zip(found, fields)
+                .map { (found: $0, row: JobRow(id: $0.job.id, state: $0.state, fields: $1, listed: $0.job)) }
+                .sorted { isReversed ? order.precedes($1.row, $0.row) : order.precedes($0.row, $1.row) }.map(\.found)
+        } else if isReversed {
+            found.reverse()
+        }
         var rows: [String] = []
         for (job, state) in found.dropFirst(start).prefix(limit) { rows += try await self.rows(of: [job], state) }
         return Self.json(
