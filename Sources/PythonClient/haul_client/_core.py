@@ -595,7 +595,7 @@ def _is_rate(text: str) -> bool:
     return all(
         rule and float(rule["count"] or 1) > 0 and (rule["begin"] is None or rule["begin"] != rule["end"])
         for rule in rules
-    ) and all(rule["begin"] for rule in rules[:-1])
+    ) and all(rule is not None and rule["begin"] for rule in rules[:-1])
 
 
 def setting_value(name: str, value: Any) -> Optional[str]:
