@@ -12,11 +12,11 @@ import threading
 import time
 from collections import Counter
 
+import mutations
 import origin as origin_module
 from bench import carry_out
 from bulk import bulk_cancel, crossing, limited, unserved_store, until
 from history import History, Q
-from mutations import MUTATIONS, mutate
 from processes import Origin, RedisServer, Worker
 from resp import Redis, RedisError
 from stores import Directory
@@ -42,10 +42,11 @@ class Bench:
         self.origin.start()
         for worker in self.workers:
             worker.start()
+        redis = Redis(self.server.socket)
+        assert until(lambda: redis.call("ZCARD", Q + "workers") == len(self.workers), 30), "no workers"
+        mutations.check(redis)
         if self.options.without:
-            redis = Redis(self.server.socket)
-            assert until(lambda: redis.call("ZCARD", Q + "workers") == len(self.workers), 30), "no workers"
-            mutate(redis, self.options.without)
+            mutations.mutate(redis, self.options.without)
 
     def kill(self):
         """Kills a worker at random times, and restarts it under its name."""
@@ -115,7 +116,7 @@ def main():
     parser.add_argument("--lease", type=float, default=8)
     parser.add_argument("--kills", nargs="?", type=float, const=4, metavar="SECONDS", help="kill a worker about every SECONDS seconds")
     parser.add_argument("--patience", type=float, default=40, help="seconds that a job may take to come to rest")
-    parser.add_argument("--without", choices=sorted(MUTATIONS), help="a rule to remove from the functions: the oracle must notice")
+    parser.add_argument("--without", choices=sorted(mutations.MUTATIONS), help="a rule to remove from the functions: the oracle must notice")
     parser.add_argument("--keep", action="store_true", help="keep the directory")
     options = parser.parse_args()
     print(f"histories: --histories {options.histories} --seed {options.seed}", flush=True)

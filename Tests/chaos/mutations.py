@@ -4,13 +4,15 @@ the ledger of the chaos run, must notice.
 The text of the functions is changed only in Redis, so no build is needed. A text that is not found is an error: a
 change of the functions requires a change here.
 """
+import re
 
 # By rule: what happens without it, and the replacements in the text.
 MUTATIONS = {
     "invalid": ("an invalid push destroys a known job", [
         ("function KINDS.headers(headers, _, _, kind)\n", "function KINDS.headers(headers, _, _, kind)\n  do return true end\n"),
-        ("    if not was then\n      return fail(",
-         "    do call('DEL', key(id), spec(id)) return leave_state(id, job) end\n    if not was then\n      return fail("),
+        ("    if not was then\n      return States.fail(",
+         "    do call('DEL', c.JOB .. id, c.SPEC .. id) return States.leave_state(c, id, job) end\n"
+         "    if not was then\n      return States.fail("),
     ]),
     "bulk": ("a bulk cancel ends newer pushes", [
         ("local function is_newer(at, timestamp) return not at or at > tonumber(timestamp) end",
@@ -18,23 +20,23 @@ MUTATIONS = {
         ("  if pushed > operation_at then return end\n", ""),
     ]),
     "permits": ("a free permit under max_running is found by a tick only", [
-        ("local function offer_permit(settings, is_news)\n", "local function offer_permit(settings, is_news)\n  do return end\n"),
-        ("    claims = may_claim and claim_elements(", "    claims = settings.max_running and { { 'answer', 'full' } } or may_claim and claim_elements("),
+        ("  function Permits.offer(c, even_if_empty)\n", "  function Permits.offer(c, even_if_empty)\n    do return end\n"),
+        ("      claims = not may_claim and", "      claims = Permits.are_limited(c) and { { 'answer', 'full' } } or not may_claim and"),
     ]),
     "duplicate": ("a newer push replaces all that a job was pushed with", [
-        ("  call('HSET', spec(id), 'renewed', element)\n", "  call('HSET', spec(id), 'spec', element)\n"),
-        ("      call('HSET', spec_key, 'renewed', element)\n", "      call('HSET', spec_key, 'spec', element)\n"),
+        ("    call('HSET', c.SPEC .. id, 'renewed', push.element)\n", "    call('HSET', c.SPEC .. id, 'spec', push.element)\n"),
+        ("        call('HSET', spec_key, 'renewed', push.element)\n", "        call('HSET', spec_key, 'spec', push.element)\n"),
     ]),
     "unserved": ("a removal with its file waits for a worker of its store", [
-        ("    elseif removes_job(want) then\n      schedule_deletion(id, want == 'deleted')\n",
-         "    elseif want == 'deleted' then call('HSET', WANT, id, want .. ' ' .. integer_text(operation_at))\n"
-         "    elseif removes_job(want) then\n      schedule_deletion(id, want == 'deleted')\n"),
+        ("    elseif States.removes_job(want) then\n      Deletions.schedule(c, id, want == 'deleted')\n",
+         "    elseif want == 'deleted' then call('HSET', c.WANT, id, want .. ' ' .. integer_text(operation_at))\n"
+         "    elseif States.removes_job(want) then\n      Deletions.schedule(c, id, want == 'deleted')\n"),
     ]),
     "continuation": ("a continuation right behind a pause is lost", [
         ("  if state == 'running' and job.want and (not at or at > tonumber(job.want_at or 0)) then return 'next_push' end\n", ""),
     ]),
     "kept": ("a push that was kept behind a pause runs after a later cancel", [
-        ("  if is_kept then drop_next_push(id, job, ends_job(want)) end\n", ""),
+        ("    if is_kept then drop_next_push(c, id, job, States.ends_job(want)) end\n", ""),
     ]),
     "repeat": ("a producer's own repeat runs a cancelled job again", [
         ("  return at and (at <= tonumber(job.settled_until or 0) or at == tonumber(job.ahead))\n", "  return false\n"),
@@ -44,8 +46,8 @@ MUTATIONS = {
          "  return at and at <= tonumber(job.settled_until or 0)\n"),
     ]),
     "whole": ("a control operation for a batch reaches no member", [
-        ("  local function apply_to_members(name, want, operation_at, cursor, tick)\n",
-         "  local function apply_to_members(name, want, operation_at, cursor, tick)\n    do return '0' end\n"),
+        ("  local function apply_to_members(c, name, want, operation_at, cursor, tick)\n",
+         "  local function apply_to_members(c, name, want, operation_at, cursor, tick)\n    do return '0' end\n"),
     ]),
     "newer": ("a control operation for a batch counts as newer than all pushes", [
         ("    local operation = (want == 'retried' and 'running' or want) .. ' ' .. operation_at\n",
@@ -62,7 +64,7 @@ OF_BATCHES = {
         ("if job.steps then Steps.push(c, job.steps) end\n", ""),
     ]),
     "twice": ("a member counts once more in each state that it comes to", [
-        ("    local left = before and IS_STATE[before] and redis.pcall('HINCRBY', hash, before, -1)\n", "    local left = 0\n"),
+        ("    local left = before and IS_STATE[before] and try('HINCRBY', hash, before, -1)\n", "    local left = 0\n"),
     ]),
     "pending": ("a batch ends while members are pending", [
         ("    local has_ended = batch.pending == 0 and batch.size and ended >= batch.size\n", "    local has_ended = batch.size and ended >= batch.size\n"),
@@ -76,13 +78,30 @@ OF_BATCHES = {
 }
 
 
-def mutate(redis, name):
-    """Removes a rule from the functions that are loaded."""
-    _, replacements = (MUTATIONS | OF_BATCHES)[name]
+def loaded(redis):
+    """The text of the functions that are loaded."""
     libraries = redis.call("FUNCTION", "LIST", "WITHCODE", "LIBRARYNAME", "haul*")
     assert len(libraries) == 1, libraries
-    code = dict(zip(libraries[0][::2], libraries[0][1::2]))["library_code"]
-    for old, new in replacements:
+    return dict(zip(libraries[0][::2], libraries[0][1::2]))["library_code"]
+
+
+def without(code, name):
+    """The text of the functions without a rule."""
+    for replacement in (MUTATIONS | OF_BATCHES)[name][1]:
+        # Workers load the functions without the blanks that begin a line.
+        old, new = (re.sub("^ +", "", text, flags=re.MULTILINE) for text in replacement)
         assert code.count(old) == 1, f"{code.count(old)} times in the functions: {old}"
         code = code.replace(old, new)
-    redis.call("FUNCTION", "LOAD", "REPLACE", code)
+    return code
+
+
+def mutate(redis, name):
+    """Removes a rule from the functions that are loaded."""
+    redis.call("FUNCTION", "LOAD", "REPLACE", without(loaded(redis), name))
+
+
+def check(redis):
+    """Fails if a rule is not found in the functions that are loaded, because they were changed and this file was not."""
+    code = loaded(redis)
+    for name in MUTATIONS | OF_BATCHES:
+        without(code, name)
