@@ -23,7 +23,7 @@ struct FinalURL: Sendable {
     }
 
     /// The URL as a resume point stores it. It is empty if there was no redirect, if the URL has a query, which may be
-    /// secret, or if it is longer than the URL of a job may be. The version of an object is no secret.
+    /// secret, or if it is longer than the URL of a job may be. The version of an object is not secret.
     var text: String {
         let text = isRedirected && (url.query == nil || url.isObject) ? url.withoutCredentials.text : ""
         return text.utf8.count > URLRule.maxBytes ? "" : text

@@ -71,7 +71,7 @@ import Testing
         #expect(url.hostAndPort == "h:80" && url.hasSameOrigin(as: WebURL("http://h:80/")!))
     }
 
-    @Test("the URL of an object has the bucket as its host, a decoded key and perhaps a version; it is no http URL")
+    @Test("the URL of an object has the bucket as its host, a decoded key and perhaps a version; it is not an http URL")
     func object() throws {
         let url = try #require(WebURL.object("s3://My.films/a%20b/%25ü+c%3Fd?versionId=x%2Fy"))
         #expect(url.bucket == "My.films" && url.host == "my.films" && url.hostAndPort == "my.films")

@@ -216,7 +216,7 @@ import Testing
         }
     }
 
-    @Test("a tus server that has forgotten the beginning of a pipe is told that nobody has it")
+    @Test("a pipe whose beginning a tus server has forgotten fails, and the message says why")
     func forgottenStream() async throws {
         let (scratch, bytes) = (TemporaryDirectory(), FileBytes(seed: 3, count: 30_000_000))
         let server = TusScript(extensions: "creation,creation-defer-length")

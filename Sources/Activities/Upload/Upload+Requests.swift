@@ -38,7 +38,7 @@ extension Upload {
         return try await send(body, to: url, headers, alreadyReceived: alreadyReceived)
     }
 
-    /// Sends a stream while it is read, in a body without a length. A response that requires a length is no error.
+    /// Sends a stream while it is read, in a body without a length. A response that requires a length is returned.
     private func send(
         _ stream: any SourceStream, to url: WebURL, _ headers: [HeaderField]
     ) async throws(TransferError) -> StoredResponse {

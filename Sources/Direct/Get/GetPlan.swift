@@ -84,7 +84,7 @@ struct GetPlan {
 
     /// Replaces the downloads by the files of Metalinks, which servers have sent for these URLs.
     ///
-    /// - Throws: What `init` throws. A server that calls another text a Metalink is no fault of the command, and so the
+    /// - Throws: What `init` throws. If a server calls another text a Metalink, the command itself is right, and so the
     ///   status is `.jobFailed`.
     mutating func follow(metalinks urls: [String], isVerbose: Bool) async throws {
         items = []

@@ -308,7 +308,7 @@ class List {
       const button = el("button", { type: "button", class: "plain", onclick: () => this.sortBy(kind) }, title);
       return [kind, el("th", { scope: "col", class: className }, button)];
     }));
-    // One cell is enough: further columns would take room from the files where some are hidden.
+    // One cell is enough: further columns would take width from the files where some are hidden.
     this.top = el("tr", { class: "spacer", "aria-hidden": "true" }, el("td"));
     this.bottom = el("tr", { class: "spacer", "aria-hidden": "true" }, el("td"));
     this.lines = el("tbody", {}, this.top, this.bottom);
