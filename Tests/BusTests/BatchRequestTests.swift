@@ -50,6 +50,16 @@ import Testing
         try await b.f.expectOrder()
     }
 
+    @Test("`running` revokes an operation that came before the first member", arguments: [BatchRequest.paused, .cancelled])
+    func revoked(_ operation: BatchRequest) async throws {
+        let b = try await BatchFixture()
+        try await b.ask(operation)
+        try await b.ask(.running)
+        try await b.push("1", in: #""b""#)
+        #expect(try await b.f.claim()?.run.id == "1")
+        try await b.f.expectOrder()
+    }
+
     @Test("a paused batch also pauses later members, until it is resumed") func paused() async throws {
         let b = try await BatchFixture()
         let running = try await b.begin("1", in: Self.three)

@@ -136,7 +136,8 @@ import Testing
         for _ in 0..<2 { _ = try await fixture.claim() }
         for id in ["a", "b"] {
             let job = try #require(try await queue.job(id))
-            #expect(try await queue.changeThatStopped(job)?.by == "alice")
+            let change = try await queue.changeThatStopped(job)
+            #expect(change?.by == "alice", "\(job.state) \(job.fields) \(text)")
         }
     }
 

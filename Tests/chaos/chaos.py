@@ -243,15 +243,23 @@ class Run:
                     for id in redis.call("ZRANGE", Q + index, 0, -1):
                         self.ledger.jobs[id].goings_on += 1
                         redis.call("HSET", Q + "want", id, "running")
-                rest = redis.call("LLEN", Q + "jobs") + redis.call("HLEN", Q + "want") + self.groups.waiting(redis) + sum(
-                    redis.call("ZCARD", Q + index) for index in ("leases", "paused", "scheduled")) + sum(
-                    redis.call("LLEN", key) for key in redis.call("KEYS", Q + "held:*"))
-                if not rest and self.batches.conclude(redis, self.send):
+                self.remaining = self.left(redis)
+                if not any(self.remaining.values()) and self.batches.conclude(redis, self.send):
                     return time.monotonic() - began
             except (ConnectionError, RedisError):
                 pass
             time.sleep(0.3)
         return None
+
+    def left(self, redis):
+        """What is neither final nor forgotten, by the key that holds it."""
+        left = {"jobs": redis.call("LRANGE", Q + "jobs", 0, -1), "want": redis.call("HGETALL", Q + "want")}
+        for index in ("leases", "paused", "scheduled"):
+            left[index] = redis.call("ZRANGE", Q + index, 0, -1)
+        for pattern in ("held:*", "deferred_group:*"):
+            for key in redis.call("KEYS", Q + pattern):
+                left[key.removeprefix(Q)] = redis.call("LRANGE", key, 0, -1)
+        return left
 
     def check(self):
         """Runs `haul check`. Returns its complaints, or None if this build has no such command."""

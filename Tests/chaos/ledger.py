@@ -2,7 +2,7 @@
 import json
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 
 from counts import Counts
 from refetched import Refetched
@@ -59,6 +59,7 @@ class Ledger:
         self.jobs, self.wrong, self.ahead = {}, [], []
         # Comparisons of offsets, and how many were repeated.
         self.events, self.samples, self.doubts = Counter(), 0, 0
+        self.last_events = {}
         self.lost_with, self.redis_faults = {}, []
         self.recoveries, self.disturbed_recoveries = [], []
         # What was heard of a lost job until it ran again; the slowest of them; how often each job was lost.
@@ -106,6 +107,8 @@ class Ledger:
     def receive(self, event):
         name, id = event["event"], event.get("id")
         self.events[name] += 1
+        if name != "progress":
+            self.last_events.setdefault(id, deque(maxlen=12)).append(event)
         if name == "batch_ended":
             self.batch_events.setdefault(event["batch"], []).append(event)
             return

@@ -18,7 +18,7 @@ def report(run, check):
     violations["fetched again beyond the bound"] = run.ledger.refetched.beyond
     violations["SIGTERM not obeyed in time"] = ["…"] * run.faults.overdue
     if run.drained is None:
-        violations["never drained"] = ["after 180 s there were jobs left"]
+        violations["never drained"] = ["after 180 s " + describe(run)]
     logs = run.workers + run.retired
     excess = figures["excess"]
 
@@ -69,6 +69,16 @@ def report(run, check):
         for text in found[:10]:
             print(f"  {kind}: {text}")
     return not any(violations.values())
+
+
+def describe(run):
+    """What was left when the run did not drain: the keys, and the last events of the jobs that they name."""
+    left = {key: value for key, value in run.remaining.items() if value}
+    if not left:
+        return "the batches were not concluded"
+    named = [id for id in run.ledger.jobs if f'"{id}"' in json.dumps(left).replace("\\", "")]
+    events = {id: list(run.ledger.last_events.get(id, ())) for id in named[:5]}
+    return f"there were left {json.dumps(left)[:3000]}\n    {json.dumps(events)[:3000]}"
 
 
 def percentiles(values, unit):

@@ -48,12 +48,13 @@ do
   -- Records an operation that is in force for members that join later. Returns false if a newer operation is in force,
   -- or if there is no batch to which it could apply.
   local function record_operation(c, name, want, operation_at)
-    local values = try('HMGET', Batches.hash_of(c, name), 'want_at', 'created')
-    local want_at, created = unpack(values)
+    local values = try('HMGET', Batches.hash_of(c, name), 'want_at', 'created', 'want')
+    local want_at, created, known_want = unpack(values)
     if values.err or operation_at < (tonumber(number(want_at)) or 0) then return false end
     if want == 'retried' then return true end
     local stops = want ~= 'running'
-    if not created and not stops then return false end
+    -- Before its first member, a batch has only the operation that this one may revoke.
+    if not created and not stops and not known_want then return false end
     call('HSET', Batches.hash_of(c, name), 'want_at', integer_text(operation_at))
     if stops then call('HSET', Batches.hash_of(c, name), 'want', want) else call('HDEL', Batches.hash_of(c, name), 'want') end
     -- An operation for an unknown batch waits an hour for the first member.
