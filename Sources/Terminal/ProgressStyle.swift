@@ -7,6 +7,12 @@ package enum ProgressStyle: String, CaseIterable, ExpressibleByArgument, Sendabl
     /// Bars that are redrawn in place.
     case bar
     case none
+
+    /// Also wget's `dot:giga` and `bar:force`.
+    package init?(argument: String) {
+        let name = String(argument.prefix { $0 != ":" })
+        self.init(rawValue: name == "dot" ? "plain" : name)
+    }
 }
 
 /// Where the progress goes. Results always go to standard output.

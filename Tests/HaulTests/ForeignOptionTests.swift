@@ -48,7 +48,10 @@ import Testing
                 "get https://h/a\thttps://m/a\thttps://n/a\0https://h/c\td -o b --checksum x"
             ),
             ("put -T file -F a=b -F file=@c https://h/", "put file --field a=b --form c https://h/"),
-            ("call -sSL -r 0-9 -D - --data-raw x https://h/", "call -H Range: bytes=0-9 --include --data x https://h/"),
+            ("call -sSL -r 0-9 -D - --data-raw x https://h/", "call -H Range: bytes=0-9 -D - --data x https://h/"),
+            ("call -Dfile -g https://h/", "call -D file https://h/"),
+            ("get -V", "get --version"), ("-V", "--version"),
+            ("get -nH --cut-dirs=1 --seed-time=0 https://h/a", "get https://h/a"),
             ("call -sf -XPUT -d@file https://h/", "call -f -X PUT -d @file https://h/"),
             ("call -x http://p:1 -c jar https://h/", "call --proxy http://p:1 --save-cookies jar https://h/"),
             ("https://h/a", "get https://h/a"), ("-O https://h/a -o b", "get https://h/a -o b"),
@@ -69,7 +72,8 @@ import Testing
             ("get --check-certificate=false https://h/a", "--ca FILE"), ("get -n https://h/a", "--no-netrc in aria2"),
             ("get --proto =ftp https://h/a", "http and https"), ("get --recursive https://h/a", "wget2 -r"),
             ("get --retry", "--retry requires a value"), ("call -O https://h/a", "haul get"),
-            ("call -D file https://h/a", "-i prints"), ("put -F a=@b https://h/", "haul call -F"),
+            ("get -D file https://h/a", "haul call -D FILE"), ("get --tlsv1.3 https://h/a", "OpenSSL"),
+            ("call https://h/a --next https://h/b", "join them by &&"), ("put -F a=@b https://h/", "haul call -F"),
         ])
     func refused(_ typed: String, _ sentence: String) async throws {
         let process = try ChildProcess("haul", typed.split(separator: " ").map(String.init))

@@ -32,10 +32,14 @@ struct CallOutput: Sendable {
 /// Writes the response to one request as it arrives.
 final class CallReceiver: ResponseReceiver {
     private let output: CallOutput
+    /// Where the head goes by itself.
+    private let headOutput: CallOutput?
     private let includesHead: Bool
     private let state = Mutex((hasBegun: false, received: Int64(0)))
 
-    init(_ output: CallOutput, includesHead: Bool) { (self.output, self.includesHead) = (output, includesHead) }
+    init(_ output: CallOutput, _ headOutput: CallOutput? = nil, includesHead: Bool) {
+        (self.output, self.headOutput, self.includesHead) = (output, headOutput, includesHead)
+    }
 
     /// Bytes of bodies.
     var received: Int64 { state.withLock { $0.received } }
@@ -48,27 +52,35 @@ final class CallReceiver: ResponseReceiver {
         // What is written cannot be taken back, so the response to another attempt would follow the first half of this
         // one.
         guard isFirst else { return Destination(receiver: self, isRefused: true, start: 0) }
-        if includesHead { write(head: head) } else { begin() }
+        begin(output)
+        write(head: head)
         return Destination(receiver: self, isRefused: false, start: output.pipe.position)
     }
 
-    /// `HTTP/1.1 200` and the header fields, as they came.
-    func write(head: ResponseHead) {
+    /// Writes `HTTP/1.1 200` and the header fields, as they came, before the body if `includesHead`, and into a file of
+    /// their own.
+    ///
+    /// - Parameter isAlone: Nothing of the response is written where its body would be.
+    func write(head: ResponseHead, isAlone: Bool = false) {
         let version = head.facts?.httpVersion ?? "1.1"
         let lines = ["HTTP/\(version) \(head.status)"] + head.headers.fields.map { "\($0.name): \($0.value)".printable }
-        append(Array((lines.joined(separator: "\n") + "\n\n").utf8))
+        for output in [includesHead && !isAlone ? output : nil, headOutput].compactMap(\.self) {
+            append(Array((lines.joined(separator: "\n") + "\n\n").utf8), to: output)
+        }
     }
 
     func write(_ body: [UInt8]) {
         guard !output.refusesBinary || !body.contains(0) else { return }
-        append(body)
+        append(body, to: output)
         state.withLock { $0.received += Int64(body.count) }
     }
 
-    private func begin() { if let file = output.file, output.pipe.position == 0 { ftruncate(file, 0) } }
+    private func begin(_ output: CallOutput) {
+        if let file = output.file, output.pipe.position == 0 { ftruncate(file, 0) }
+    }
 
-    private func append(_ bytes: [UInt8]) {
-        begin()
+    private func append(_ bytes: [UInt8], to output: CallOutput) {
+        begin(output)
         _ = output.pipe.append(bytes, at: output.pipe.position)
     }
 

@@ -18,6 +18,8 @@ package struct DirectCall: Sendable {
     package struct Options: Sendable {
         /// Print the status and the header fields before the body.
         package var includesHead = false
+        /// A file for the status and the header fields.
+        package var headOutput: String?
         /// Print no body of a response that is not expected.
         package var hidesFailures = false
         package var isVerbose = false
@@ -68,13 +70,14 @@ package struct DirectCall: Sendable {
             known[request.output] = output
             return output
         }
+        let headOutput = try options.headOutput.map { try CallOutput($0) }
         let reporter = TransferReporter(
             form: .lines, progress: .nowhere, isVerbose: options.isVerbose, isOutputTaken: true, here: "/")
         // One task for all requests, so that a signal between two of them ends the command as well.
         let work = Task {
             var isGood = true
             for (request, output) in zip(requests, outputs) where !Task.isCancelled {
-                isGood = await send(request, to: output, reporter) && isGood
+                isGood = await send(request, to: output, headOutput, reporter) && isGood
             }
             return isGood
         }
@@ -87,11 +90,13 @@ package struct DirectCall: Sendable {
     }
 
     /// Returns whether the response is as expected, and was written.
-    private func send(_ request: Request, to output: CallOutput, _ reporter: TransferReporter) async -> Bool {
+    private func send(
+        _ request: Request, to output: CallOutput, _ headOutput: CallOutput?, _ reporter: TransferReporter
+    ) async -> Bool {
         let begun = ContinuousClock.now
         let label = request.job.urls.first.map(MaskedURL.keepingQuery) ?? ""
         let record = TransferRecord(settings.cookieFile, trace: reporter.trace(of: label))
-        let receiver = CallReceiver(output, includesHead: options.includesHead)
+        let receiver = CallReceiver(output, headOutput, includesHead: options.includesHead)
         var context = settings.context(OutputStore(output.pipe))
         context.receiver = receiver
         let item = PutPlan.Item(job: request.job, label: label)
@@ -100,10 +105,12 @@ package struct DirectCall: Sendable {
         if case .failed(let why, let response) = end {
             failure = why
             // The body of an error is not what belongs into a file.
-            if let response, output.file == nil { show(response, record.facts.head, through: receiver) }
+            if let response { show(response, record.facts.head, isAlone: output.file != nil, through: receiver) }
         }
-        do throws(TransferError) { try await output.pipe.flush() } catch {
-            if failure == nil, case .failed(let why) = error { failure = why }
+        for output in [output, headOutput].compactMap(\.self) {
+            do throws(TransferError) { try await output.pipe.flush() } catch {
+                if failure == nil, case .failed(let why) = error { failure = why }
+            }
         }
         if let failure { reporter.printError("haul: \(label): \(failure.code): \(failure.message)") }
         if let writeOut {
@@ -120,9 +127,13 @@ package struct DirectCall: Sendable {
     }
 
     /// Prints a response that is not expected.
-    private func show(_ response: StoredResponse, _ head: ResponseHead?, through receiver: CallReceiver) {
-        if options.includesHead, let head { receiver.write(head: head) }
-        if !options.hidesFailures { receiver.write(response.body) }
+    ///
+    /// - Parameter isAlone: Only the head may be written, into a file of its own.
+    private func show(
+        _ response: StoredResponse, _ head: ResponseHead?, isAlone: Bool, through receiver: CallReceiver
+    ) {
+        if let head { receiver.write(head: head, isAlone: isAlone) }
+        if !isAlone, !options.hidesFailures { receiver.write(response.body) }
     }
 }
 

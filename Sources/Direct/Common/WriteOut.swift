@@ -67,8 +67,11 @@ package struct WriteOut: Sendable {
         self.parts = parts + [.text(text)]
     }
 
+    /// - Parameter text: The format, or `@FILE` or `@-`.
     /// - Throws: `ExitStatus.usage`; the reason has been printed.
-    static func read(_ format: String) throws -> WriteOut {
+    static func read(_ text: String) throws -> WriteOut {
+        // As in curl, the line ends of a file do not count: it has \n where a line is to end.
+        let format = text.hasPrefix("@") ? try TextFile.lines(of: String(text.dropFirst())).joined() : text
         do throws(Unknown) { return try WriteOut(format) } catch {
             throw ExitStatus.printing(
                 .usage, "--write-out: %{\(error.name)} is not a variable; docs/guides/haul-get.md lists all of them")

@@ -8,8 +8,10 @@ import HaulTerminal
 package struct RequestOptions: ParsableArguments {
     @Option(
         name: [.customShort("H", allowingJoined: true), .long],
-        help: "A header, \"Name: value\", for the URL's own server only. May be repeated.")
-    package var header: [String] = []
+        help:
+            "A header, \"Name: value\", for the URL's own server only, or @FILE for one from each line. May be repeated."
+    )
+    private var header: [String] = []
     @Option(
         name: [.customShort("u", allowingJoined: true), .long],
         help:
@@ -59,6 +61,16 @@ package struct RequestOptions: ParsableArguments {
             ("--anyauth", anyauth),
             ("-b with a file", cookie.contains { !$0.contains("=") }),
         ].filter(\.1).map(\.0) + network.names
+    }
+
+    /// The header fields of `--header`, and of the files that it names.
+    ///
+    /// - Throws: `ExitStatus.usage` if a file cannot be read; the reason has been printed.
+    package func headers() throws -> [String] {
+        try header.flatMap { text in
+            guard text.hasPrefix("@") else { return [text] }
+            return try TextFile.lines(of: String(text.dropFirst())).filter { !$0.isEmpty }
+        }
     }
 
     var authentication: Authentication { digest ? .digestOnly : anyauth ? .whenAsked : .atOnce }

@@ -54,16 +54,16 @@ struct GetPlan {
     ) async throws {
         (self.source, self.settings) = (source, settings)
         credentials = try GetCredentials(request)
-        headers = try request.header.map(Self.header) + credentials.headers
+        headers = try request.headers().map(Self.header) + credentials.headers
         let lists = try await GetLists(
-            source.inputFile + source.metalink + source.urls.filter(Metalink.isNamed) + source.checksumFile,
+            source.inputFile + source.metalink + source.urls.filter(source.isMetalink) + source.checksumFile,
             credentials, headers, settings, isVerbose: isVerbose)
         checksums = try ChecksumFile(files: source.checksumFile, lists)
         (root, path) =
             try source.isStreaming
             ? ("/", nil) : GetTarget.of(directory: source.directory, output: source.output)
         for (index, text) in source.urls.enumerated() {
-            if Metalink.isNamed(text) {
+            if source.isMetalink(text) {
                 for entry in try Metalink.entries(of: text, lists) { try add(entry) }
                 continue
             }

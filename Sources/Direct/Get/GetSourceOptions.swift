@@ -39,7 +39,7 @@ struct GetSourceOptions: ParsableArguments {
     @Flag(
         name: .customLong("no-follow-metalink"),
         help:
-            "Save a Metalink as a file. Otherwise a URL whose Content-Type is that of a Metalink stands for the Metalink's files, unless -o or --checksum is about the URL's own file."
+            "Save a Metalink as a file. Otherwise a URL whose name or Content-Type is that of a Metalink stands for the Metalink's files, unless -o NAME or --checksum is about the URL's own file."
     )
     var keepsMetalinks = false
     @Option(
@@ -88,6 +88,12 @@ struct GetSourceOptions: ParsableArguments {
 
     /// Whether bytes are written as they arrive: to standard output, a pipe or a device.
     var isStreaming: Bool { outputs.contains { $0 == "-" || GetTarget.isStream(path(of: $0)) } }
+
+    /// Whether an argument stands for the files of a Metalink by its name.
+    func isMetalink(_ url: String) -> Bool {
+        guard Metalink.isNamed(url), TextFile.isURL(url) else { return Metalink.isNamed(url) }
+        return !keepsMetalinks && checksum == nil && outputs.allSatisfy(GetTarget.isDirectory)
+    }
 
     private func path(of output: String) -> String { directory.map { $0 + "/" + output } ?? output }
 

@@ -25,7 +25,7 @@ struct CallBody {
         case bytes([UInt8], type: String)
     }
 
-    private var given: [Bool] { [!data.isEmpty, !encoded.isEmpty, !json.isEmpty, binary != nil, !form.isEmpty] }
+    private var given: [Bool] { [!data.isEmpty || !encoded.isEmpty, !json.isEmpty, binary != nil, !form.isEmpty] }
 
     /// Whether an option names a body.
     var isGiven: Bool { given.contains(true) }
@@ -35,7 +35,7 @@ struct CallBody {
     /// - Throws: `ExitStatus.usage`; the reason has been printed.
     func content() throws -> Content? {
         if given.count(where: { $0 }) > 1 {
-            throw Self.wrong("only one of --data, --data-urlencode, --json, --data-binary and --form may be given")
+            throw Self.wrong("only one of --data or --data-urlencode, --json, --data-binary and --form may be given")
         }
         if !json.isEmpty {
             let text = String(decoding: try json.flatMap(bytes), as: UTF8.self)
@@ -47,7 +47,7 @@ struct CallBody {
             let form = try FormBody(form) { try bytes($0) }
             return .bytes(form.bytes, type: form.type)
         }
-        if !encoded.isEmpty {
+        if data.isEmpty, !encoded.isEmpty {
             // The form of a job has only fields with names, whose values are texts.
             let fields = encoded.compactMap { text in
                 text.firstIndex(of: "=").map { (String(text[..<$0]), String(text[text.index(after: $0)...])) }
@@ -56,10 +56,11 @@ struct CallBody {
             return isForm ? .fields(fields) : .text(try encodedText(space: "+"))
         }
         guard !data.isEmpty else { return nil }
-        let pieces = try data.map { text in
+        var pieces = try data.map { text in
             // As in curl, whose -d sends one line of a form: --data-binary sends a file as it is.
             try text.hasPrefix("@") ? bytes(text).filter { ![0, 10, 13].contains($0) } : Array(text.utf8)
         }
+        if !encoded.isEmpty { pieces.append(Array(try encodedText(space: "+").utf8)) }
         let whole = Array(pieces.joined(separator: [UInt8(ascii: "&")]))
         guard let text = String(validating: whole, as: UTF8.self) else {
             return .bytes(whole, type: "application/x-www-form-urlencoded")
@@ -67,10 +68,15 @@ struct CallBody {
         return .text(text)
     }
 
+    /// The texts of `--data` and `--data-urlencode` for the query of a URL.
+    func query() throws -> String {
+        (data + (encoded.isEmpty ? [] : [try encodedText(space: "%20")])).joined(separator: "&")
+    }
+
     /// The texts of `--data-urlencode`, encoded and joined by "&". Without a name a field is its value alone.
     ///
     /// - Parameter space: What stands for a space.
-    func encodedText(space: String) throws -> String {
+    private func encodedText(space: String) throws -> String {
         try encoded.map { text in
             guard let mark = text.firstIndex(of: "=") ?? text.firstIndex(of: "@") else {
                 return Self.encode(Array(text.utf8), space)

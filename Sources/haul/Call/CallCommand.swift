@@ -39,10 +39,16 @@ struct CallCommand: AsyncParsableCommand {
     )
     var form: [String] = []
     @Option(help: "A field NAME=VALUE of the query. May be repeated.") var query: [String] = []
-    @Flag(name: [.customShort("G"), .customLong("get")], help: "Send the texts of --data in the query, by GET.")
+    @Flag(
+        name: [.customShort("G"), .customLong("get")],
+        help: "Send the texts of --data and --data-urlencode in the query, by GET.")
     var isInQuery = false
     @Flag(name: [.customShort("I"), .long], help: "Request only the header fields (HEAD).") var head = false
     @Flag(name: [.short, .long], help: "Print the status and the header fields, too.") var include = false
+    @Option(
+        name: [.customShort("D", allowingJoined: true), .long],
+        help: "Write the status and the header fields into this file, or - for before the body.", completion: .file())
+    var dumpHeader: String?
     @Option(
         name: [.customShort("o", allowingJoined: true), .long],
         help: "Write the body into this file, or - for standard output. May be repeated: one for each URL.",
@@ -80,9 +86,10 @@ struct CallCommand: AsyncParsableCommand {
                 "-I requests only the header fields, and such a request has no body: leave out -I, or send the data in the query with -G."
             )
         }
-        guard isDirect || output.count < 2, isDirect || !verbose && writeOut == nil else {
+        guard isDirect || output.count < 2, isDirect || !verbose && writeOut == nil && dumpHeader == nil
+        else {
             throw ValidationError(
-                "Several -o, -v and -w are for requests from here: leave out the queue, or give --direct.")
+                "Several -o, -v, -w and -D are for requests from here: leave out the queue, or give --direct.")
         }
     }
 
@@ -124,7 +131,8 @@ struct CallCommand: AsyncParsableCommand {
             return DirectCall.Request(job: job, output: output.count > 1 ? output[index] : output.first)
         }
         var options = DirectCall.Options()
-        options.includesHead = include || head
+        options.includesHead = include || head || dumpHeader == "-"
+        options.headOutput = dumpHeader == "-" ? nil : dumpHeader
         (options.hidesFailures, options.isVerbose, options.writeOut) = (fail, verbose, writeOut)
         (options.retries, options.connectTimeout, options.maxTime) = (retries, connectTimeout, maxTime)
         try await DirectCall(requests, servers, options).run()
@@ -150,13 +158,7 @@ struct CallCommand: AsyncParsableCommand {
     /// The URL with the data of `--get` in its query.
     private func target(_ url: String) throws -> String {
         guard isInQuery else { return url }
-        guard data.isEmpty || dataUrlencode.isEmpty else {
-            throw wrong("only one of --data and --data-urlencode may be given")
-        }
-        var query = data.joined(separator: "&")
-        if !dataUrlencode.isEmpty {
-            query = try body(limit: JobField.maxElementBytes).encodedText(space: "%20")
-        }
+        let query = try body(limit: JobField.maxElementBytes).query()
         guard !query.isEmpty else { return url }
         return url + (url.contains("?") ? "&" : "?") + query
     }
@@ -277,7 +279,7 @@ struct CallCommand: AsyncParsableCommand {
         var result: [(name: String, value: String)] = []
         func add(_ name: String, _ text: String?) { if let text { result.append((name, text)) } }
         add("method", (request ?? (head ? "HEAD" : nil)).map(JSON.quoted))
-        var fields = try servers.header.compactMap { line in
+        var fields = try servers.headers().compactMap { line in
             // As in curl: "Name:" removes a field, and "Name;" sends it without a value.
             if line.hasSuffix(";"), !line.contains(":") { return (String(line.dropLast()), "") }
             let parts = line.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)

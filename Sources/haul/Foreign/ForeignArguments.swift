@@ -7,7 +7,7 @@ struct ForeignArguments {
     /// Our short options that take a value, and those that do not, so that `-fsSLo FILE` can be taken apart. A test
     /// compares them with the help.
     static let valued: [ForeignOption.Verb: String] = [
-        .get: "HubAjxiModmw", .put: "HubAXjm", .call: "HubAXdFowm",
+        .get: "HubAjxiModmw", .put: "HubAXjm", .call: "HubAXdFowmD",
     ]
     static let flags: [ForeignOption.Verb: String] = [.get: "qvNRgh46", .put: "qvh46", .call: "IifvGh46"]
 
@@ -35,6 +35,7 @@ struct ForeignArguments {
     ///
     /// - Throws: `ExitStatus.usage` for an option that has no counterpart; the reason has been printed.
     static func replaced(in words: [String]) throws -> [String] {
+        if words == ["-V"] { return ["--version"] }
         let words = isURLFirst(words) ? ["get"] + words : words
         guard let verb = words.first.flatMap(ForeignOption.Verb.init) else { return words }
         var arguments = ForeignArguments(verb: verb, rest: words.dropFirst())
@@ -243,9 +244,6 @@ struct ForeignArguments {
                 throw refusal("\(name) \(value): -d would read a file; echo it into -d @- instead")
             }
             words += ["--data", value]
-        case .dumpHeader:
-            guard value == "-" else { throw refusal("\(name) \(value): -i prints the header fields before the body") }
-            words.append("--include")
         case .followMetalink: if value == "false" { words.append("--no-follow-metalink") }
         case .skipExisting: words += ["--if-exists", "skip"]
         case .timeout:

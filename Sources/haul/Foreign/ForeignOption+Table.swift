@@ -2,20 +2,31 @@ extension ForeignOption {
     private static let certificates =
         "certificates are always verified, because otherwise anyone on the network could send another file. --ca FILE trusts the server's own authority, or the certificate of a single device that signed it itself, and --pin sha256//DIGEST its key"
 
+    private static let tls = "the versions and ciphers of TLS are those of the system's OpenSSL"
+
     static let all: [ForeignOption] = [
         // Always so, or without a meaning here.
         ForeignOption("-L --location", .none, .implied),
         ForeignOption("-S --show-error", .none, .implied),
         ForeignOption("-f --fail", .none, .implied, in: .get, .put),
-        ForeignOption("-# --progress-bar --no-progress-meter --show-progress -nv --no-verbose", .none, .implied),
+        ForeignOption(
+            "-# --progress-bar --no-progress-meter --show-progress --force-progress -nv --no-verbose", .none, .implied),
         ForeignOption("-J --remote-header-name --content-disposition --trust-server-names", .none, .implied, in: .get),
-        ForeignOption("-Z --parallel-immediate --create-dirs -nd --no-directories", .none, .implied, in: .get),
+        ForeignOption(
+            "-Z --parallel-immediate --create-dirs --remove-on-error -nd --no-directories -nH --no-host-directories --no-hsts",
+            .none, .implied, in: .get),
+        // What an earlier download knows of the server's version is in the download log.
+        ForeignOption("--etag-save --etag-compare --cut-dirs", .required, .implied, in: .get),
         ForeignOption("--compressed", .none, .implied),
         ForeignOption("--no-buffer", .none, .implied),
-        ForeignOption("--http1.1 --tlsv1.2 --ssl-reqd --tcp-nodelay --basic", .none, .implied),
+        ForeignOption(
+            "--http1.1 --tlsv1.2 --ssl-reqd --ssl-no-revoke --tcp-nodelay --no-keepalive --basic", .none, .implied),
+        ForeignOption("--keepalive-time", .required, .implied),
+        ForeignOption("-g --globoff", .none, .implied, in: .put, .call),
+        ForeignOption("-V", .none, .flag("--version")),
         ForeignOption("--retry-connrefused --retry-all-errors", .none, .implied),
         ForeignOption(
-            "--always-resume --check-integrity --enable-color --enable-http-pipelining --human-readable --no-netrc --show-console-readout",
+            "--always-resume --check-integrity --enable-color --enable-http-pipelining --human-readable --no-netrc --show-console-readout --async-dns --realtime-chunk-checksum --allow-piece-length-change",
             .optional, .implied, in: .get),
         ForeignOption("--no-conf", .optional, .flag("--no-config"), in: .get),
         ForeignOption("--follow-torrent --http-accept-gzip", .optional, .implied, in: .get),
@@ -23,7 +34,9 @@ extension ForeignOption {
         ForeignOption(
             "--file-allocation --min-split-size --piece-length --disk-cache --uri-selector --summary-interval --auto-save-interval",
             .required, .implied, in: .get),
-        ForeignOption("--console-log-level --download-result", .required, .implied, in: .get),
+        ForeignOption(
+            "--console-log-level --log-level --download-result --seed-time --stream-piece-selector --max-file-not-found",
+            .required, .implied, in: .get),
         ForeignOption("--stderr --local-encoding --restrict-file-names", .required, .implied, in: .get),
         ForeignOption("-O --remote-name --remote-name-all", .none, .special(.remoteName), in: .get),
         ForeignOption("-c", .none, .special(.shortContinue), in: .get),
@@ -83,7 +96,6 @@ extension ForeignOption {
         ForeignOption("--method", .required, .option("--request"), in: .put, .call),
         ForeignOption("--url-query", .required, .option("--query"), in: .call),
         ForeignOption("-r --range", .required, .header("Range"), in: .call),
-        ForeignOption("-D --dump-header", .required, .special(.dumpHeader), in: .call),
         ForeignOption("--server-response --save-headers", .none, .flag("--include"), in: .call),
         ForeignOption("--spider --dry-run", .optional, .flag("--head"), in: .call),
         ForeignOption("--fail-with-body --content-on-error", .none, .implied, in: .call),
@@ -97,7 +109,8 @@ extension ForeignOption {
             "--fail-with-body --content-on-error", .none,
             .refused("haul call URL prints the response, also that of an error"), in: .get),
         ForeignOption("--include", .none, .refused("haul call -i URL prints the header fields and the body"), in: .get),
-        ForeignOption("-D --dump-header", .required, .refused("haul call -i URL prints the header fields"), in: .get),
+        ForeignOption(
+            "-D --dump-header", .required, .refused("haul call -D FILE URL writes the header fields"), in: .get),
         ForeignOption(
             "-r --range", .required,
             .refused(
@@ -144,17 +157,33 @@ extension ForeignOption {
         ForeignOption(
             "--background --daemon", .optional, .refused("haul push URL gives the download to a worker"), in: .get),
         ForeignOption(
-            "--wait --limit-requests", .required, .refused("-j 1 downloads one file after another"), in: .get),
+            "--wait --limit-requests --rate", .required, .refused("-j 1 downloads one file after another"), in: .get),
         ForeignOption(
-            "--quota --max-filesize", .required, .refused("max_bytes of a line in a list limits a file"), in: .get),
+            "-Q --quota --max-filesize", .required, .refused("max_bytes of a line in a list limits a file"), in: .get),
         ForeignOption(
             "--enable-rpc", .optional, .refused("haul web --aria2 answers the RPC of aria2, for workers"), in: .get),
         ForeignOption(
-            "--http2 --http3 --http2-prior-knowledge", .none,
+            "--http2 --http3 --http2-prior-knowledge -0 --http1.0", .none,
             .refused("HTTP/2 is used where a server speaks nothing else, and HTTP/1.1 otherwise")),
+        ForeignOption("--tlsv1.3", .none, .refused(tls)),
+        ForeignOption(
+            "--tls-max --ciphers --tls13-ciphers --secure-protocol --min-tls-version", .required, .refused(tls)),
+        ForeignOption(
+            "--doh-url --dns-servers --async-dns-server", .required,
+            .refused("names are resolved as this host does it; --resolve gives a name an address")),
+        ForeignOption(
+            "-: --next --fail-early", .none,
+            .refused(
+                "options count for all URLs: give a command for each, and join them by && to end at the first failure")),
+        ForeignOption(
+            "--trace --trace-ascii --log", .required, .refused("-v shows addresses, TLS, redirects and times")),
+        ForeignOption("--debug", .none, .refused("-v shows addresses, TLS, redirects and times")),
+        ForeignOption(
+            "--save-session", .required, .refused("--continue continues what earlier commands left unfinished"),
+            in: .get),
         ForeignOption("--ntlm --negotiate", .none, .refused("Basic and Digest are the only kinds of authentication")),
         ForeignOption(
-            "--seed-time --enable-dht --listen-port --torrent-file", .required,
+            "--enable-dht --listen-port --torrent-file", .required,
             .refused("it knows no BitTorrent; aria2 does"), in: .get),
     ]
 }

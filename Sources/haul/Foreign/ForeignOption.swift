@@ -27,7 +27,7 @@ struct ForeignOption: Sendable {
     /// Options whose value decides what they mean.
     enum Special: Sendable {
         case remoteName, shortContinue, continueAt, tries, proto, noProxyFor, allowOverwrite, autoRenaming
-        case checkCertificate, form, rawData, dumpHeader, netrc, socks, timeout, skipExisting, followMetalink
+        case checkCertificate, form, rawData, netrc, socks, timeout, skipExisting, followMetalink
     }
 
     let names: [String]
@@ -70,7 +70,6 @@ extension ForeignOption.Special {
         case .checkCertificate: "true is accepted, because it is always so; false is refused like `-k`"
         case .form: "`NAME=@FILE` sends the file in a form, `NAME=VALUE` a field as `--field`"
         case .rawData: "as `--data`, unless the value begins with `@`"
-        case .dumpHeader: "`-` as `-i`; a file is refused"
         case .skipExisting: "as `--if-exists skip`"
         case .timeout: "a number as `--timeout`; a file is refused: `haul put FILE URL` uploads it"
         case .followMetalink: "false as `--no-follow-metalink`; otherwise it is so"
