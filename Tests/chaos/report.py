@@ -65,6 +65,7 @@ def report(run, check):
         line("sent twice without leave, after failovers", figures["twice"])
     line(*left)
     line("drained in", f"{run.drained:.1f} s" if run.drained is not None else "never")
+    line("  the job that ended last", latest(run))
     for kind, found in violations.items():
         for text in found[:10]:
             print(f"  {kind}: {text}")
@@ -72,13 +73,26 @@ def report(run, check):
 
 
 def describe(run):
-    """What was left when the run did not drain: the keys, and the last events of the jobs that they name."""
+    """What was left when the run did not drain, by the keys, and the last events of the jobs that are named there."""
     left = {key: value for key, value in run.remaining.items() if value}
     if not left:
         return "the batches were not concluded"
-    named = [id for id in run.ledger.jobs if f'"{id}"' in json.dumps(left).replace("\\", "")]
-    events = {id: list(run.ledger.last_events.get(id, ())) for id in named[:5]}
-    return f"there were left {json.dumps(left)[:3000]}\n    {json.dumps(events)[:3000]}"
+    text = json.dumps(left)
+    named = [id for id in run.ledger.jobs if f'"{id}"' in text.replace("\\", "")]
+    return f"there were left {text[:3000]}" + "".join(f"\n    {last_events(run, id)}" for id in named[:5])
+
+
+def latest(run):
+    """The job that ended last, with its last events in seconds since everything was continued."""
+    events = run.ledger.last_events
+    id = max((id for id in events if id in run.ledger.jobs), key=lambda id: events[id][-1]["at"], default=None)
+    return last_events(run, id) if id else "none"
+
+
+def last_events(run, id):
+    began = run.ledger.drained_from
+    return f"{id}: " + ", ".join(f"{event['event']} at {(event['at'] - began) / 1000:.1f} s"
+                                 for event in run.ledger.last_events.get(id, ()))
 
 
 def percentiles(values, unit):
