@@ -45,6 +45,8 @@ public struct WorkerStatus: Sendable, Equatable, Identifiable {
     public let slots: Int?
     /// The number of jobs that the worker runs now.
     public let running: Int?
+    /// The bytes that downloads may use on the disk of the worker's root. nil if its files go to a bucket.
+    public let free: Int64?
     /// The time of the last heartbeat, in unix milliseconds by Redis' clock.
     public let seen: Int64?
 }
@@ -116,7 +118,7 @@ extension HaulQueue {
                 id: name, state: .init(WorkerState(fields, now: now)), host: fields["host"],
                 pid: fields["pid"].flatMap { Int($0) }, version: fields["version"],
                 slots: fields["slots"].flatMap { Int($0) }, running: fields["running"].flatMap { Int($0) },
-                seen: fields["seen"].flatMap { Int64($0) })
+                free: fields["free"].flatMap { Int64($0) }, seen: fields["seen"].flatMap { Int64($0) })
         }
     }
 }

@@ -105,8 +105,8 @@ package final class Worker: Sendable {
     /// - Throws: `RedisError` if Redis cannot be reached at the start or refuses the worker for good, or if another
     ///   live worker has this name.
     package func run() async throws {
-        let probe = Task { await metrics.probe() }
-        defer { probe.cancel() }
+        let probes = [Task { await metrics.probe() }, Task { await metrics.watchSpace() }]
+        defer { for probe in probes { probe.cancel() } }
         for queueServer in queueServers {
             try await queueServer.claims.enroll(fields, wasReached: queueServer.index > 0)
         }
@@ -268,6 +268,7 @@ package final class Worker: Sendable {
             ("host", Host.name), ("pid", String(Host.processID)), ("version", Version.text),
             ("slots", slots.limit.map(String.init) ?? "unlimited"), ("running", String(slots.taken)),
             ("lease", String(configuration.policy.lease.milliseconds)), ("kinds", runners[0].activities.kinds),
+            ("free", metrics.freeBytes.map(String.init) ?? ""),
         ]
     }
 }

@@ -19,6 +19,7 @@ final class WorkerMetrics: Sendable {
         var phase = Phase.starting
         /// When each loop last did the work of the probe.
         var turns: [String: ContinuousClock.Instant] = [:]
+        var freeBytes: Int64?
     }
 
     let name: String
@@ -73,6 +74,20 @@ final class WorkerMetrics: Sendable {
             try? await Task.sleep(for: .seconds(1))
         }
     }
+
+    /// Asks for the free space of the store once a second, until the task is cancelled. The heartbeat reports the last
+    /// result, because it must not wait for a disk that hangs.
+    func watchSpace() async {
+        guard files != nil else { return }
+        while !Task.isCancelled {
+            let free = await space.value()??.free
+            state.withLock { $0.freeBytes = free }
+            try? await Task.sleep(for: .seconds(1))
+        }
+    }
+
+    /// Bytes that downloads may use on the disk of the root; nil with a bucket, or if the disk does not report it.
+    var freeBytes: Int64? { state.withLock { $0.freeBytes } }
 
     /// How long ago each probed loop last turned.
     var sinceTurns: [(loop: String, ago: Duration)] {

@@ -341,6 +341,20 @@ def test_a_worker_is_made_quiet_and_takes_jobs_again(bench):
     bench.end(worker)
 
 
+def test_a_full_disk_is_said(bench):
+    worker = bench.worker("full", "--keep-free", "900T")
+    bench.visit("#/default/workers")
+    bench.shows("Has no space for downloads")
+    bench.command("push", "http://127.0.0.1:1/large.iso", "--id", "without-space")
+    bench.visit("#/default/overview")
+    bench.shows("full has no space for downloads")
+    bench.end(worker)
+    bench.command("cancel", "without-space")
+    worker = bench.worker("other")
+    eventually("the end", lambda: bench.ask("queues/default/jobs/without-space")["state"] == "cancelled")
+    bench.end(worker)
+
+
 def test_hostile_texts_stay_texts(bench):
     worker = bench.worker("four")
     job = {

@@ -63,6 +63,10 @@ export function faults({ overview, hosts, workers }, { path, isOperator, isLive 
       actions: [{ text: "Show", path: path("jobs", ["running"], { host: host.host }) }] });
   }
   for (const worker of workers?.workers ?? []) {
+    if (worker.free === 0 && worker.state !== "lost") {
+      found.push({ key: `full ${worker.name}`, weight: 600, icon: "attention", tone: "amber", subject: worker.name, text: " has no space for downloads",
+        detail: "Its disk has no more than what --keep-free leaves to other programs. It goes on by itself when there is space again.", actions: [{ text: "Show workers", path: path("workers") }] });
+    }
     const silence = (workers.now - (worker.seen ?? 0)) / 1000;
     const lease = (worker.lease ?? 8000) / 1000;
     if (worker.state !== "lost" && silence < 5) continue;

@@ -140,6 +140,7 @@ export function workerState(worker, now) {
   if (worker.state === "lost") return ["attention", "red", `Silent for ${duration(silence)}${running ? "; its jobs have moved" : ""}`];
   if (silence >= 5) return ["attention", "red", `Silent for ${duration(silence)}; its jobs move in ${duration(lease - silence)}`];
   if (disk) return ["waits", "amber", `${plural(disk, "job")} ${disk === 1 ? "waits" : "wait"} for space on disk`];
+  if (worker.free === 0) return ["waits", "amber", "Has no space for downloads"];
   if (worker.state === "quiet") return ["paused", "quiet", running ? `Quiet: finishes ${plural(running, "job")}` : "Quiet: runs nothing"];
   if (worker.state === "ending") return ["paused", "amber", "Ending: puts its jobs back"];
   return ["completed", "green", "Takes jobs"];

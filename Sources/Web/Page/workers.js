@@ -5,7 +5,7 @@ import { inQueue } from "./api.js";
 import { partsBar, progressBar } from "./bars.js";
 import { sparkline } from "./charts.js";
 import { card, el, link, redraw, rows, write } from "./dom.js";
-import { count, plural, speed } from "./format.js";
+import { bytes, count, plural, speed } from "./format.js";
 import { icon, key } from "./icons.js";
 import { sortedWorkers, workerState } from "./overview.js";
 
@@ -53,7 +53,7 @@ export function workers({ queue, live, body, path, title, header, isOperator, qu
         spark.draw(seen.get(`${queue}/${name}`)?.values ?? [], most, `At most ${speed(Math.max(0, ...(seen.get(`${queue}/${name}`)?.values ?? [])))} since this page was opened`);
         spark.drawing.classList.toggle("grey", worker.state !== "working");
         write(kinds, !worker.kinds || String(worker.kinds).split(/[ ,]+/).length >= 3 ? "all kinds" : String(worker.kinds).replaceAll(" ", ", "));
-        write(machine, worker.pid ? `process ${worker.pid}` : "");
+        write(machine, [worker.free === undefined ? "" : `${bytes(worker.free)} free`, worker.pid ? `process ${worker.pid}` : ""].filter(Boolean).join(", "));
         write(version, String(worker.version ?? ""));
         if (!isOperator) return;
         const isQuiet = worker.state === "quiet";

@@ -9,40 +9,29 @@ struct Workers: AsyncParsableCommand {
         commandName: "workers", abstract: "List the workers.",
         discussion: "A worker whose last heartbeat is older than its lease is lost: its jobs run elsewhere.")
 
-    /// Fields that are numbers in JSON. `slots` may also be "unlimited", which becomes a string.
-    private static let numbers: Set<String> = ["lease", "pid", "running", "seen", "slots"]
-
     @OptionGroup var common: CommonOptions
 
     func run() async throws {
         let queue = try await common.connect()
-        let workers = try await queue.workers()
-        let speeds = try await speeds(in: queue)
-        let now = try await queue.time()
-        let rows = workers.map { WorkerRow(name: $0.name, fields: $0.fields, now: now, speed: speeds[$0.name]) }
-            .sorted(by: WorkerRow.precedes)
+        // The same objects as those of the API.
+        let reply = try JSON(await QueueReaderCache(queue).workers())
+        let workers = reply["workers"]?.array ?? []
         if common.json {
-            let fields = Dictionary(workers.map { ($0.name, $0.fields) }) { one, _ in one }
-            for row in rows {
-                let members = [
-                    ("name", JSON.quoted(row.name)), ("lost", String(row.isLost)), ("speed", String(row.speed)),
-                ]
-                Terminal.line(JSON.object(members + JSON.members(fields[row.name] ?? [:], raw: Self.numbers)))
-            }
-        } else if rows.isEmpty {
+            for worker in workers { Terminal.line(worker.text) }
+            return
+        }
+        let now = reply["now"]?.integer ?? 0
+        let rows = workers.map { Self.row($0, now) }.sorted(by: WorkerRow.precedes)
+        if rows.isEmpty {
             Terminal.printError("haul: \(Stats.unserved(queue))")
         } else {
             for line in WorkerRow.lines(rows, now: now, width: Terminal.width) { Terminal.line(line) }
         }
     }
 
-    /// The bytes per second of each worker's running jobs, of which at most 2,000 are read.
-    private func speeds(in queue: Queue) async throws -> [String: Int64] {
-        let workers = try JSON(await QueueReaderCache(queue).workers())["workers"]?.array ?? []
-        let pairs = workers.compactMap { worker in
-            worker["name"]?.string.map { ($0, worker["speed"]?.integer ?? 0) }
-        }
-        return Dictionary(pairs) { one, _ in one }
+    private static func row(_ worker: JSON, _ now: Int64) -> WorkerRow {
+        let pairs = (worker.members ?? []).map { ($0.name, $0.value.string ?? $0.value.text) }
+        return WorkerRow(name: worker["name"]?.string ?? "", fields: Dictionary(pairs) { one, _ in one }, now: now)
     }
 }
 
@@ -51,8 +40,10 @@ struct WorkerRow: Sendable, Equatable {
     let name: String
     var state: WorkerState
     var running = 0
-    /// The bytes per second of its running jobs.
+    /// The bytes per second of its running jobs, which are not among the fields in Redis.
     var speed: Int64
+    /// The bytes that downloads may use on its disk.
+    var free: Int64?
     /// A number, or "unlimited".
     var slots = ""
     /// Unix ms.
@@ -62,9 +53,11 @@ struct WorkerRow: Sendable, Equatable {
     var version = ""
     var isLost: Bool { state == .lost }
 
-    init(name: String, fields: [String: String], now: Int64, speed: Int64? = nil) {
+    /// - Parameter fields: Those in Redis, or the members of the API's object as texts.
+    init(name: String, fields: [String: String], now: Int64) {
         self.name = name
-        self.speed = speed ?? 0
+        speed = fields["speed"].flatMap { Int64($0) } ?? 0
+        free = fields["free"].flatMap { Int64($0) }
         seen = WorkerState.seen(fields)
         running = fields["running"].flatMap { Int($0) } ?? 0
         slots = fields["slots"] ?? ""
@@ -81,13 +74,14 @@ struct WorkerRow: Sendable, Equatable {
         var table = Table([
             .init(title: "NAME", minWidth: 8, rank: 10), .init(title: "STATE", rank: 10),
             .init(title: "RUNNING", isNumber: true, rank: 9), .init(title: "SLOTS", isNumber: true, rank: 8),
-            .init(title: "SPEED", isNumber: true, rank: 7),
+            .init(title: "SPEED", isNumber: true, rank: 7), .init(title: "FREE", isNumber: true, rank: 6),
             .init(title: "SEEN", isNumber: true, rank: 9), .init(title: "HOST", minWidth: 8, rank: 5),
             .init(title: "PID", isNumber: true, rank: 4), .init(title: "VERSION", rank: 3),
         ])
         for row in rows {
             table.add([
                 row.name, row.state.rawValue, String(row.running), row.slots, Units.speed(row.speed),
+                row.free.map(Units.bytes) ?? "",
                 Age.text(now - row.seen) + " ago",
                 row.host,
                 row.process, row.version,

@@ -171,11 +171,16 @@ import Testing
         #expect(none.status == 0 && none.err.contains("no worker serves the queue default"), "\(none)")
         let worker = try bench.worker("one")
         try await eventually { try await bench.haul("workers").out.contains(#/one +working/#) }
+        try await eventually("its free space to be known") {
+            let members = try? JSON(try await bench.haul("workers", "--json").out)
+            return members?["free"]?.integer ?? 0 > 0 && members?["state"]?.string == "working"
+        }
+        #expect(try await bench.haul("workers").out.contains(#/one .* B\/s +[0-9.]+ [kMGTP]?B /#))
         worker.kill(SIGSTOP)
         try await eventually("the worker to be lost", within: .seconds(20)) {
             try await bench.haul("workers").out.contains(#/one +lost/#)
         }
-        #expect(try await bench.haul("workers", "--json").out.contains("\"lost\":true"))
+        #expect(try await bench.haul("workers", "--json").out.contains(#""state":"lost""#))
         worker.kill(SIGCONT)
         worker.kill(SIGTERM)
         #expect(try await worker.wait() == 0)
