@@ -9,7 +9,8 @@ reach the store unchanged.
 
 `/-/credentials` is a container's credentials service. `/-/spoil/KIND` injects a fault into the next requests, and
 returns how many it has affected, after some seconds at most. `/-/requests` counts the requests, and `/-/refused` those
-that the store refused with 403, by kind. `/-/named/KEY` lists the requests for a finished object. `/-/late/SECONDS` is added to the Date of all responses.
+that the store refused with 403, by kind. `/-/named/KEY` lists the requests for a finished object, and `/-/slowest` names
+the request that the store took longest for. `/-/late/SECONDS` is added to the Date of all responses.
 """
 import calendar
 import email.utils
@@ -40,6 +41,8 @@ class State:
     requests, refused = {}, {}
     # The requests for finished objects, by path: when each one came, what it was, and what came of it.
     named = {}
+    # The request that the store took longest for: seconds, kind and path.
+    slowest = (0, "", "")
 
 
 class Cut(Exception):
@@ -146,7 +149,7 @@ class Handler(BaseHTTPRequestHandler):
             self.drain()
             return self.refuse(500 if fault == "500" else 200, "InternalError")
         self.send_body()
-        answer = self.store.getresponse()
+        answer = self.get_answer(path)
         if self.entry:
             mark, etag = (answer.getheader(name) for name in ("x-amz-meta-haul-generation", "ETag"))
             self.entry.append(f"→ {answer.status} {mark or ''} {etag or ''} at {time.time():.3f}")
@@ -219,6 +222,14 @@ class Handler(BaseHTTPRequestHandler):
             left -= len(data)
             self.left -= len(data)
 
+    def get_answer(self, path):
+        began = time.monotonic()
+        try:
+            return self.store.getresponse()
+        finally:
+            with lock:
+                State.slowest = max(State.slowest, (time.monotonic() - began, self.kind, path))
+
     def drain(self):
         while self.left:
             data = self.rfile.read(min(self.left, STEP))
@@ -285,6 +296,9 @@ class Handler(BaseHTTPRequestHandler):
             with lock:
                 lines = [" ".join(entry) for entry in State.named.get(value, [])]
             return self.answer(200, "text/plain; charset=utf-8", "\n".join(lines))
+        if name == "slowest":
+            seconds, kind, path = State.slowest
+            return self.answer(200, "text/plain; charset=utf-8", f"{seconds:.1f} s, {kind} {path}")
         if name == "late":
             State.late = int(value)
         self.answer(200, "text/plain", str(spoil(value) if name == "spoil" else 0))

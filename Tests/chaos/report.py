@@ -64,6 +64,8 @@ def report(run, check):
     if not run.topology.REMEMBERS:
         line("sent twice without leave, after failovers", figures["twice"])
     line(*left)
+    if run.options.store == "s3":
+        line("what the store took longest for", run.store.slowest)
     line("drained in", f"{run.drained:.1f} s" if run.drained is not None else "never")
     line("  the job that ended last", latest(run))
     for kind, found in violations.items():

@@ -302,6 +302,11 @@ class Bucket:
                 if data is not None and data != self.blob[job.offset:job.offset + job.size]:
                     self.early.append(f"{key} is seen with other bytes")
 
+    @property
+    def slowest(self):
+        """The request that the store took longest for, since the gateway began."""
+        return self.proxy.ask("/-/slowest")
+
     def leftovers(self, run, unfinished):
         """What a sweep leaves after nine days. The store tells a worker that it is so late, and Redis has forgotten all
         jobs that ended well."""
