@@ -100,7 +100,7 @@ struct NameClaimTests: EpisodeTests {
         let bucket = try await Bucket(kind)
         let key = bucket.store.client.address.key(HiddenKeys.claim(ofName: "films/film"))
         func claim(_ job: String, staleness: Int64 = NameClaim.staleness) -> NameClaim {
-            NameClaim(bucket.store, key: key, job: job, generation: "1", staleness: staleness)
+            NameClaim(bucket.store, key: key, job: job, generation: "1", upload: nil, staleness: staleness)
         }
         let first = claim("a")
         await first.acquire()
@@ -127,16 +127,55 @@ struct NameClaimTests: EpisodeTests {
         #expect(try await bucket.everything().objects.isEmpty)
     }
 
+    @Test(
+        "a claim whose worker died after its upload had ended is soon taken over by another job",
+        arguments: ObjectServer.dialects, [true, false])
+    func isOver(_ kind: ObjectServer.Kind, _ isCompleted: Bool) async throws {
+        let bucket = try await Bucket(kind)
+        let client = bucket.store.client
+        let partial = try #require(try await open(bucket, "1") as? ObjectPartial)
+        try await receive(0..<Self.size, into: partial)
+        _ = try await point(partial)
+        let (upload, etags) = try partial.state.withLock { (try #require($0.storeState.upload), $0.etags) }
+        let dead = bucket.store.claim("films/film", job: Self.key, generation: "1", upload: upload)
+        await dead.acquire()
+        try dead.check()
+        let other = NameClaim(
+            bucket.store, key: client.address.key(HiddenKeys.claim(ofName: "films/film")), job: "other",
+            generation: "1", upload: .init(id: "other", key: client.address.key("films/film")),
+            settling: .milliseconds(300))
+        let deadline = ContinuousClock.now + .milliseconds(400)
+        repeat {
+            await other.acquire()
+            #expect(throws: StoreError.claimed, "the upload may still be completed") { try other.check() }
+        } while ContinuousClock.now < deadline
+        if isCompleted {
+            let parts = etags.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
+            try await client.complete(upload, client.address.key("films/film"), parts)
+        } else {
+            try await client.abort(upload, client.address.key("films/film"))
+        }
+        let ended = ContinuousClock.now
+        try await eventually("the claim to be taken over") {
+            await other.acquire()
+            return (try? other.check()) != nil
+        }
+        #expect(.now - ended >= .milliseconds(300), "the object may be shown late")
+        await dead.release()
+        #expect(try await bucket.everything().objects.contains(HiddenKeys.claim(ofName: "films/film")))
+        await other.release()
+    }
+
     @Test("a sweep removes a stale claim, unless another run takes it over meanwhile", arguments: ObjectServer.dialects)
     func sweep(_ kind: ObjectServer.Kind) async throws {
         let bucket = try await Bucket(kind)
-        let claim = bucket.store.claim("films/film", job: Self.key, generation: "1")
+        let claim = bucket.store.claim("films/film", job: Self.key, generation: "1", upload: "u")
         await claim.acquire()
         try claim.check()
         #expect(await bucket.store.leftovers(olderThan: 0).isEmpty)
         let found = await bucket.store.leftovers(olderThan: -1 - NameClaim.staleness)
         #expect(found.count == 1)
-        let next = bucket.store.claim("films/film", job: Self.key, generation: "1")
+        let next = bucket.store.claim("films/film", job: Self.key, generation: "1", upload: "u")
         await next.acquire()
         try next.check()
         #expect(await bucket.store.remove(found).isEmpty)
@@ -154,7 +193,7 @@ struct NameClaimTests: EpisodeTests {
         let early = try await open(bucket, "1")
         try await receive(0..<Self.size, into: early)
         let point = try await point(early)
-        let claim = bucket.store.claim("films/film", job: Self.key, generation: "1")
+        let claim = bucket.store.claim("films/film", job: Self.key, generation: "1", upload: "u")
         await claim.acquire()
         // The run dies after it has completed the upload.
         let partial = try #require(early as? ObjectPartial)
@@ -184,7 +223,7 @@ struct NameClaimTests: EpisodeTests {
         await bad.store.runDeferredWork()
         let claim = HiddenKeys.claim(ofName: "films/film")
         #expect(try await good.everything().objects.contains(claim), "the request may still be executed")
-        let next = good.store.claim("films/film", job: "other", generation: "1")
+        let next = good.store.claim("films/film", job: "other", generation: "1", upload: "u")
         await next.acquire()
         #expect(throws: StoreError.claimed) { try next.check() }
         await partial.discard(soon: false)

@@ -15,6 +15,13 @@ final class NameClaim: Sendable {
     /// minutes then: the last one has expired, or the server has executed it.
     static let staleness: Int64 = 900
 
+    /// The upload that the holder of a claim completes.
+    struct Upload: Sendable {
+        let id: String
+        /// The key of the name.
+        let key: String
+    }
+
     private struct State {
         /// When the creation was requested; nil if this run does not hold the claim.
         var requested: ContinuousClock.Instant?
@@ -22,22 +29,31 @@ final class NameClaim: Sendable {
         var failure: StoreError?
         /// A request was sent that may have created it.
         var mayExist = false
+        /// The ETag of another job's claim whose upload is gone, and since when this run has known that.
+        var over: (etag: String, since: ContinuousClock.Instant)?
     }
 
     private let store: ObjectStore
     private let key: String
     /// A random number instead of the time tells this claim apart from those of other runs of the job.
     private let mark: ObjectMark
+    private let upload: Upload?
     private let staleness: Int64
+    private let settling: Duration
     private let stale: String?
     private let state: Mutex<State>
 
-    /// - Parameter stale: The ETag of a claim that is known to be stale.
+    /// - Parameters:
+    ///   - upload: What is completed under the claim; nil to remove a stale one.
+    ///   - settling: How long the upload of another job's claim must be gone until this run takes that over.
+    ///   - stale: The ETag of a claim that is known to be stale.
     init(
-        _ store: ObjectStore, key: String, job: String, generation: String, staleness: Int64 = NameClaim.staleness,
+        _ store: ObjectStore, key: String, job: String, generation: String, upload: Upload?,
+        staleness: Int64 = NameClaim.staleness, settling: Duration = ObjectPartial.contradictionLimit,
         stale: String? = nil
     ) {
-        (self.store, self.key, self.staleness, self.stale) = (store, key, staleness, stale)
+        (self.store, self.key, self.upload) = (store, key, upload)
+        (self.staleness, self.settling, self.stale) = (staleness, settling, stale)
         mark = ObjectMark(job: job, generation: generation, time: .random(in: 0...(.max)))
         state = Mutex(State(etag: stale))
     }
@@ -79,18 +95,37 @@ final class NameClaim: Sendable {
                 continue
             }
             // Only one run has the job. What its earlier runs have sent is for the same upload, or for an aborted one.
-            guard let etag = head.etag,
-                head.mark?.job == mark.job || head.age ?? 0 > staleness || etag == stale
-            else { break }
+            guard let etag = head.etag else { break }
+            if head.mark?.job != mark.job, head.age ?? 0 <= staleness, etag != stale, await !isOver(etag) { break }
             if condition == .same(etag) { store.client.toggleETagQuotes() }
             condition = .same(etag)
         }
         throw .claimed
     }
 
+    /// Whether another job's claim protects nothing: its upload was completed or aborted so long ago that each server
+    /// shows the object. Its worker has died before it could delete the claim.
+    private func isOver(_ etag: String) async -> Bool {
+        guard let upload, let text = try? await store.client.get(key, limit: 4096),
+            let theirs = String(decoding: text, as: UTF8.self).split(separator: "\n").dropFirst(2).first
+        else { return false }
+        do throws(StoreError) {
+            _ = try await store.client.parts(of: String(theirs), upload.key)
+            return false
+        } catch {
+            guard error.kind == .noSuchUpload else { return false }
+        }
+        return state.withLock { state in
+            if let over = state.over, over.etag == etag { return .now - over.since >= settling }
+            state.over = (etag, .now)
+            return false
+        }
+    }
+
     private func put(_ condition: NameCondition) async throws(StoreError) -> String {
-        // No two requests have the same bytes, so that each has another ETag.
-        let bytes = Array("\(mark.job)\n\(UInt64.random(in: 0...(.max)))\n".utf8)
+        // No two requests have the same bytes, so that each has another ETag. The third line is for isOver().
+        let lines = [mark.job, String(UInt64.random(in: 0...(.max))), upload?.id ?? "", ""]
+        let bytes = Array(lines.joined(separator: "\n").utf8)
         let md5 = Digest.md5(bytes)
         let etag = try await store.client.putFinal(key, RequestMemory(bytes), md5: md5, mark: mark, condition)
         return etag ?? Hexadecimal.text(md5)
@@ -109,9 +144,10 @@ extension StoreError {
 }
 
 extension ObjectStore {
-    func claim(_ path: String, job: String, generation: String) -> NameClaim {
+    func claim(_ path: String, job: String, generation: String, upload: String) -> NameClaim {
         NameClaim(
-            self, key: client.address.key(HiddenKeys.claim(ofName: path)), job: job, generation: generation)
+            self, key: client.address.key(HiddenKeys.claim(ofName: path)), job: job, generation: generation,
+            upload: .init(id: upload, key: client.address.key(path)))
     }
 
     /// Removes the claim that any run of a generation has left, whose uploads were completed or aborted.
@@ -123,12 +159,13 @@ extension ObjectStore {
 }
 
 extension ObjectPartial {
-    /// Runs `body` with a claim of `name`, and releases the claim unless a request may still be executed.
+    /// Runs `body`, which completes `upload`, with a claim of `name`. Releases the claim unless a request may still be
+    /// executed.
     func claiming(
-        _ name: ObjectName, _ body: (NameClaim) async throws(TransferError) -> Naming
+        _ name: ObjectName, for upload: String, _ body: (NameClaim) async throws(TransferError) -> Naming
     ) async throws(TransferError) -> Naming {
         let (store, job, generation) = (store, request.key, generation)
-        let claim = store.claim(name.path, job: job, generation: generation)
+        let claim = store.claim(name.path, job: job, generation: generation, upload: upload)
         var isNamed = false
         defer {
             // In the background, because the job has its object already.

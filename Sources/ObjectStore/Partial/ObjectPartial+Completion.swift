@@ -40,7 +40,7 @@ extension ObjectPartial {
         guard try await isStillOwner() else { return .fenced }
         let naming: Naming
         do throws(TransferError) {
-            naming = try await claiming(name) { (claim) throws(TransferError) in
+            naming = try await claiming(name, for: upload) { (claim) throws(TransferError) in
                 try await self.assemble(upload, key, whole.size, name, claim)
             }
         } catch {
@@ -299,7 +299,7 @@ extension ObjectPartial {
                 parts = try await client.copy(source, size: whole.size, to: upload, key)
             } catch { throw error.transferError }
             state.withLock { $0.copyUpload = upload }
-            let naming = try await claiming(name) { (claim) throws(TransferError) in
+            let naming = try await claiming(name, for: upload) { (claim) throws(TransferError) in
                 try await self.nameObject(
                     name, size: whole.size, isOther: number > 0, checksFirst: true, claim: claim,
                     limits: Self.completion

@@ -143,7 +143,7 @@ extension ObjectStore {
                 // a condition.
                 let claim = NameClaim(
                     self, key: String(found.path.dropFirst(Self.claim.count)), job: "sweep",
-                    generation: "sweep", stale: found.generation.isEmpty ? nil : found.generation)
+                    generation: "sweep", upload: nil, stale: found.generation.isEmpty ? nil : found.generation)
                 await claim.acquire()
                 await claim.release()
                 return (try? claim.check()) != nil
