@@ -4,6 +4,8 @@ import HaulContract
 import HaulTestSupport
 import Testing
 
+@testable import HaulDirect
+
 /// What `haul get` sends to servers, and how long it waits for them.
 @Suite struct GetServerTests {
     private static let bytes = FileBytes(seed: 94, count: 1000)
@@ -25,6 +27,13 @@ import Testing
         #expect(
             get.err.contains("redirect (302) to \(elsewhere.url("/b"))") && get.err.contains("ETag \"v1\""),
             "\(get.err)")
+    }
+
+    @Test("a download below --min-speed is not repeated by itself, and one that a busy server refuses is")
+    func tooSlow() {
+        let (slow, busy) = (Failure(.tooSlow, "slow"), Failure(.http(503), "busy"))
+        #expect(TransferSettings.retries(after: slow, hasReachedServer: true) == 0)
+        #expect(TransferSettings.retries(after: busy, hasReachedServer: true) == 5)
     }
 
     @Test("--user and a netrc file sign in, and a password is never printed") func credentials() async throws {

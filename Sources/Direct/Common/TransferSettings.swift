@@ -160,11 +160,15 @@ struct TransferSettings: Sendable {
         return Failure(failure.code, "\(failure.message); run the same command again in \(time)")
     }
 
-    /// The number of retries that a failure allows. If no server has ever answered, the host is most likely mistyped.
-    /// Then the download fails at once, unless `--retries` is given.
+    /// The number of retries that a failure allows. If no server has ever answered, the host is most likely mistyped. If
+    /// it is slower than `--min-speed`, it was so for half a minute. Then the download fails at once, unless `--retries`
+    /// is given.
     func retries(after failure: Failure, hasReachedServer: Bool, of job: Job) -> Int {
-        if let retries = job.retries ?? transfer.retries { return retries }
+        job.retries ?? transfer.retries ?? Self.retries(after: failure, hasReachedServer: hasReachedServer)
+    }
+
+    static func retries(after failure: Failure, hasReachedServer: Bool) -> Int {
         let isUnreachable = [.dns, .connect, .tls, .proxy].contains(failure.code)
-        return isUnreachable && !hasReachedServer ? 0 : RetryPolicy.defaultRetries
+        return failure.code == .tooSlow || isUnreachable && !hasReachedServer ? 0 : RetryPolicy.defaultRetries
     }
 }
