@@ -408,6 +408,24 @@ downloaders() {
     rm -f "$work/www/v.bin"
 }
 
+# What a process costs that downloads one small file: Tests/bench/start.py. HAUL should be the program of a release.
+start() {
+    need_packages aria2 strace wget2
+    head -c 520 /dev/urandom >"$work/www/start"
+    python3 -B Tests/bench/start.py "$haul" "$work" "$base/start" "${RUNS:-200}"
+}
+
+# Every row of the docs that compares haul get with curl, wget2 and aria2: what it can do, its start, large files, CPU, and
+# networks. It needs root, and an hour.
+get() {
+    need_packages aria2 wget2 openssl strace
+    python3 -B Tests/peers/downloaders.py "$haul"
+    start
+    downloaders
+    cpu
+    HAUL="$haul" Tests/bench/networks/run.sh
+}
+
 # The CPU time of small files and of a large one, beside other programs: Tests/bench/cost.py.
 cpu() {
     need_packages gcc libc6-dev libcurl4-openssl-dev openssl wget2
@@ -470,6 +488,6 @@ peers() {
 }
 
 uname -rm; nproc
-all=(handover small memory many mark watched watched_large speed segments downloaders cpu bus cancel elements client peers)
+all=(handover small memory many mark watched watched_large speed segments downloaders start cpu bus cancel elements client peers)
 [ $# -gt 0 ] || set -- "${all[@]}"
 for part in "$@"; do "$part"; done

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs every row of docs/guides/haul-get.md with haul get, aria2, wget2 and curl, against its own server on loopback.
+"""Runs every row of docs/evaluate/downloaders.md with haul get, aria2, wget2 and curl, against its own server on loopback.
 
   Tests/peers/downloaders.py .build/release/haul            # all rows, some minutes
   Tests/peers/downloaders.py .build/release/haul kill name  # rows whose names begin so
@@ -9,6 +9,7 @@ It prints a table with a row for each question, and what each program did. It en
 
 import base64
 import email.utils
+import gzip
 import hashlib
 import http.server
 import os
@@ -17,6 +18,7 @@ import random
 import shutil
 import signal
 import socket
+import socketserver
 import ssl
 import struct
 import subprocess
@@ -41,7 +43,7 @@ class Origin:
 
     def reset(self):
         with self.lock:
-            self.requests, self.most, self.version, self.failures, self.sent = [], 0, 0, {}, 0
+            self.requests, self.most, self.version, self.failures, self.sent, self.received = [], 0, 0, {}, 0, None
 
     def rest(self):
         """Waits while the responses of interrupted downloads are still being sent."""
@@ -106,11 +108,36 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.answer(200, metalink(self.server.server_port), Content_Type="application/metalink4+xml")
         if path == "/release":
             return self.answer(302, Location="/typed")
+        if path == "/latest":
+            return self.answer(302, Location="/prog-1.2.zip")
+        if path == "/named":
+            return self.answer(200, b"named", Content_Disposition="attachment; filename=given.bin")
+        if path == "/error":
+            return self.answer(400, b"why it failed")
+        if path == "/coded" and "gzip" in headers.get("accept-encoding", ""):
+            return self.answer(200, gzip.compress(bytes(1000)), Content_Encoding="gzip")
+        if path == "/coded":
+            return self.answer(200, bytes(1000))
+        if path == "/hang":
+            return time.sleep(20)
         if path == "/typed":
             return self.answer(200, metalink(self.server.server_port), Content_Type="application/metalink4+xml")
         self.file(path, headers)
 
     do_HEAD = do_POST = do_GET
+
+    def do_PUT(self):
+        body = b""
+        if self.headers.get("Transfer-Encoding") == "chunked":
+            while size := int(self.rfile.readline(), 16):
+                body += self.rfile.read(size)
+                self.rfile.readline()
+            self.rfile.readline()
+        else:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        with ORIGIN.lock:
+            ORIGIN.received = len(body)
+        self.answer(201)
 
     @staticmethod
     def ntlm_challenge(authorization):
@@ -164,8 +191,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.wfile.write(piece)
                 with ORIGIN.lock:
                     ORIGIN.sent += len(piece)
-                if path.startswith("/slow"):
-                    time.sleep(0.05)
+                if path.startswith(("/slow", "/crawl")):
+                    time.sleep(0.05 if path.startswith("/slow") else 1)
         except OSError:
             self.close_connection = True
         finally:
@@ -179,6 +206,10 @@ class Server(http.server.ThreadingHTTPServer):
 
     def handle_error(self, *_):
         pass
+
+
+class UnixServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    daemon_threads = True
 
 
 def metalink(port):
@@ -207,6 +238,9 @@ class Bench:
         quiet = {
             "haul": ["get"], "aria2": ["-q", "--no-conf"], "wget2": ["-q", "--no-robots"], "curl": ["-sS", "-f"],
         }[self.tool]
+        # A verb of Haul's own, where `haul get` is not meant.
+        if self.tool == "haul" and arguments and arguments[0] in ("call", "put"):
+            quiet = []
         return [self.program, *quiet, *arguments]
 
     def start(self, *arguments):
@@ -387,7 +421,7 @@ def row_cookies(b):
 
 def row_cookies_saved(b):
     jar = b.home / "jar"
-    options = each(b, haul=None, aria2=[f"--save-cookies={jar}"], wget2=[f"--save-cookies={jar}"], curl=["-O", "-c", str(jar)])
+    options = each(b, haul=["--save-cookies", str(jar)], aria2=[f"--save-cookies={jar}"], wget2=[f"--save-cookies={jar}"], curl=["-O", "-c", str(jar)])
     if options is None:
         return "no option"
     b.run(*options, b.url("setcookie.bin"))
@@ -526,12 +560,187 @@ def row_recursive(b):
 
 
 def row_post(b):
-    (b.home / "list").write_text('{"url":"%s","method":"POST","body":"x=1"}\n' % b.url("f.bin"))
-    options = each(b, haul=["-i", str(b.home / "list")], aria2=None, wget2=["--post-data=x=1", b.url("f.bin")], curl=["-O", "-d", "x=1", b.url("f.bin")])
+    options = each(b, haul=["call", "-o", "f", "-d", "x=1", b.url("f.bin")], aria2=None, wget2=["--post-data=x=1", b.url("f.bin")], curl=["-O", "-d", "x=1", b.url("f.bin")])
     if options is None:
         return "no option"
     b.run(*options, seconds=5)
     return f"{[command for command, _, _ in ORIGIN.requests][:1]}"
+
+
+def row_outputs(b):
+    """Several URLs, each with a name of its own."""
+    options = each(b, haul=["-o", "one", b.url("a.bin"), "-o", "two", b.url("b.bin")], aria2=None, wget2=None,
+                   curl=["-o", "one", b.url("a.bin"), "-o", "two", b.url("b.bin")])
+    return "no option" if options is None else f"status {b.run(*options)}, {b.names()}"
+
+
+def row_patterns(b):
+    options = each(b, haul=[], aria2=["-P", "-Z"], wget2=[], curl=["-O"])
+    return f"status {b.run(*options, b.url('once[1-3].bin'))}, {b.names()}"
+
+
+def row_mirrors(b):
+    """Two URLs of one file as arguments, of which the first answers 404."""
+    urls = [b.url("absent.bin"), b.url("f.bin")]
+    options = each(b, haul=[urls[0], "--mirror", urls[1]], aria2=urls, wget2=None, curl=None)
+    return "no option" if options is None else f"status {b.run(*options)}, {[b.version(name) for name in b.names()]}"
+
+
+def row_redirect_name(b):
+    options = each(b, haul=[], aria2=[], wget2=["--trust-server-names"], curl=["-O", "-L"])
+    bare = each(b, haul=[], aria2=[], wget2=[], curl=["-O", "-L"])
+    b.run(*bare, b.url("latest"))
+    first = b.names()
+    b.run(*options, b.url("latest"))
+    return f"by default {first}, with an option {sorted(set(b.names()) - set(first)) or 'the same'}"
+
+
+def row_given_name(b):
+    options = each(b, haul=[], aria2=[], wget2=["--content-disposition"], curl=["-O", "-J"])
+    bare = each(b, haul=[], aria2=[], wget2=[], curl=["-O"])
+    b.run(*bare, b.url("named"))
+    first = b.names()
+    b.run(*options, b.url("named"))
+    return f"by default {first}, with an option {sorted(set(b.names()) - set(first)) or 'the same'}"
+
+
+def row_one_name(b):
+    """Two URLs of one command whose files have one name."""
+    options = each(b, haul=[], aria2=["-Z"], wget2=[], curl=["--remote-name-all"])
+    status = b.run(*options, b.url("once.bin?id=1"), b.url("once.bin?id=2"))
+    return f"status {status}, {b.names()}"
+
+
+def row_max_time(b):
+    options = each(b, haul=["-m", "1"], aria2=["--stop=1"], wget2=None, curl=["-O", "-m", "1"])
+    if options is None:
+        return "no option"
+    begun = time.time()
+    status = b.run(*options, b.url("slow.bin"))
+    return f"{time.time() - begun:.1f} s, status {status}, left: {b.names()}"
+
+
+def row_min_speed(b):
+    """The origin gives 20 kB a second."""
+    options = each(b, haul=["-x1", "--min-speed", "1M"], aria2=["--lowest-speed-limit=1M"], wget2=None,
+                   curl=["-O", "-Y", "1000000", "-y", "2"])
+    if options is None:
+        return "no option"
+    begun = time.time()
+    status = b.run(*options, b.url("crawl.bin"), seconds=60)
+    return f"{time.time() - begun:.1f} s, status {status}"
+
+
+def row_families(b):
+    options = each(b, haul=["-6"], aria2=None, wget2=["-6", "--tries=1"], curl=["-O", "-6"])
+    return "no option" if options is None else f"an IPv4 address with -6: status {b.run(*options, b.url('f.bin'), seconds=5)}, {b.version('f.bin')}"
+
+
+def row_resolve(b):
+    options = each(b, haul=["--resolve"], aria2=None, wget2=None, curl=["-O", "--resolve"])
+    if options is None:
+        return "no option"
+    return f"status {b.run(*options, f'some.invalid:{b.port}:127.0.0.1', f'http://some.invalid:{b.port}/f.bin')}, {b.version('f.bin')}"
+
+
+def row_unix_socket(b):
+    path = str(b.home / "socket")
+    server = UnixServer(path, Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    options = each(b, haul=["--unix-socket", path], aria2=None, wget2=None, curl=["-O", "--unix-socket", path])
+    result = "no option" if options is None else f"status {b.run(*options, 'http://localhost/f.bin')}, {b.version('f.bin')}"
+    server.shutdown()
+    server.server_close()
+    return result
+
+
+def row_defaults(b):
+    """A header from the file of defaults."""
+    name, text = each(b, haul=(".config/haul/get.conf", "header = X-Mine: 1\n"), aria2=(".aria2/aria2.conf", "header=X-Mine: 1\n"),
+                      wget2=(".wget2rc", "header = X-Mine: 1\n"), curl=(".curlrc", 'header = "X-Mine: 1"\n'))
+    (b.home / name).parent.mkdir(parents=True, exist_ok=True)
+    (b.home / name).write_text(text)
+    command = {"haul": ["get"], "aria2": ["-q"], "wget2": ["-q"], "curl": ["-s", "-O"]}[b.tool]
+    subprocess.run([b.program, *command, b.url("f.bin")], cwd=b.directory, env=b.environment, stdout=subprocess.DEVNULL,
+                   stderr=subprocess.DEVNULL, timeout=30)
+    return f"sent: {ORIGIN.seen('x-mine')[:1]}"
+
+
+def row_hook(b):
+    script = b.home / "hook"
+    script.write_text(f'#!/bin/sh\ncat >/dev/null </dev/null; echo "$@" >>{b.home}/called\n')
+    script.chmod(0o755)
+    options = each(b, haul=["--on-complete", f"{script} x"], aria2=[f"--on-download-complete={script}"], wget2=None, curl=None)
+    if options is None:
+        return "no option"
+    status = b.run(*options, b.url("f.bin"))
+    return f"status {status}, {'called' if (b.home / 'called').exists() else 'not called'}"
+
+
+def row_events(b):
+    options = each(b, haul=["--json"], aria2=None, wget2=["--stats-site=csv:stats"], curl=["-O", "-w", "%{json}"])
+    if options is None:
+        return "no option"
+    status = b.run(*options, b.url("f.bin"))
+    text = b.content("stats") or b.output or b""
+    return f"status {status}, {len(text.splitlines())} lines, the last one {text.splitlines()[-1:]}"
+
+
+def row_write_out(b):
+    options = each(b, haul=["-q", "-w"], aria2=None, wget2=None, curl=["-O", "-w"])
+    if options is None:
+        return "no option"
+    status = b.run(*options, "%{http_code} %{size_download}", b.url("f.bin"))
+    return f"status {status}, {(b.output or b'').decode()!r}"
+
+
+def row_error_body(b):
+    # curl's -f, which the others have here, hides it.
+    options = each(b, haul=["call"], aria2=None, wget2=["--content-on-error", "-O", "-"], curl=["--no-fail"])
+    if options is None:
+        return "no option"
+    status = b.run(*options, b.url("error"))
+    return f"status {status}, {'printed' if b'why it failed' in (b.output or b'') else 'not printed'}"
+
+
+def row_head(b):
+    options = each(b, haul=["call", "-I"], aria2=["--dry-run=true"], wget2=["--spider", "-S"], curl=["-I"])
+    status = b.run(*options, b.url("f.bin"))
+    kinds = sorted({command for command, _, _ in ORIGIN.requests})
+    return f"status {status}, asked by {kinds}, {'shown' if b'ETag' in (b.output or b'') else 'nothing shown'}"
+
+
+def row_range(b):
+    options = each(b, haul=["call", "-o", "part", "-r", "0-99"], aria2=None, wget2=["-O", "part", "--header=Range: bytes=0-99"],
+                   curl=["-o", "part", "-r", "0-99"])
+    if options is None:
+        return "no option"
+    return f"status {b.run(*options, b.url('f.bin'))}, {len(b.content('part') or b'')} bytes"
+
+
+def row_compressed(b):
+    options = each(b, haul=["--compressed"], aria2=["--http-accept-gzip=true"], wget2=[], curl=["-O", "--compressed"])
+    status = b.run(*options, b.url("coded"))
+    asked = [value for value in ORIGIN.seen("accept-encoding") if "gzip" in value]
+    return f"status {status}, gzip {'asked for' if asked else 'not asked for'}, {len(b.content('coded') or b'')} bytes"
+
+
+def row_upload(b):
+    """From a pipe."""
+    options = each(b, haul=["put", "-"], aria2=None, wget2=["--method=PUT", "--body-file=/dev/stdin"], curl=["-T", "-"])
+    if options is None:
+        return "no option"
+    process = subprocess.run(b.command([*options, b.url("up")]), cwd=b.directory, env=b.environment, input=bytes(100_000),
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=30)
+    return f"status {process.returncode}, {ORIGIN.received} bytes arrived"
+
+
+def row_timeout(b):
+    """A server that does not answer."""
+    options = each(b, haul=["--timeout", "1", "--retries", "0"], aria2=["-t1", "-m1"], wget2=["-T1", "--tries=1"], curl=["-O", "-m1"])
+    begun = time.time()
+    status = b.run(*options, b.url("hang"))
+    return f"{time.time() - begun:.1f} s, status {status}"
 
 
 ROWS = {name.removeprefix("row_"): function for name, function in list(globals().items()) if name.startswith("row_")}
