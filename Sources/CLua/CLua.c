@@ -46,6 +46,7 @@ static const char functions[] = {
 #embed "../Bus/Lua/tick/budget.lua" suffix(, '\n', )
 #embed "../Bus/Lua/tick/losses.lua" suffix(, '\n', )
 #embed "../Bus/Lua/tick/colocated.lua" suffix(, '\n', )
+#embed "../Bus/Lua/tick/disconnected.lua" suffix(, '\n', )
 #embed "../Bus/Lua/tick/workers.lua" suffix(, '\n', )
 #embed "../Bus/Lua/tick/control.lua" suffix(, '\n', )
 #embed "../Bus/Lua/tick/runs.lua" suffix(, '\n', )

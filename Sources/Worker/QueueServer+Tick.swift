@@ -212,8 +212,17 @@ extension QueueServer {
 
     /// Listens on the control channel. A message has the id of a job with a new control operation; it may run here.
     private func listen() async {
+        let control = queue.keys.control
+        if await listen(to: [control, queue.keys.alive(claims.identity.instance)]) { return }
+        // Roles of an earlier version may not subscribe to the second channel. So only the leases show that this process
+        // has ended.
+        _ = await listen(to: [control])
+    }
+
+    /// Returns true once the task is cancelled; false if the Redis user may not subscribe to one of several channels.
+    private func listen(to channels: [String]) async -> Bool {
         let subscription = Subscription(
-            queue.redis.url, name: "haul-\(claims.identity.name)-control", channels: [queue.keys.control])
+            queue.redis.url, name: "haul-\(claims.identity.name)-control", channels: channels)
         for await element in subscription {
             switch element {
             case .message(_, let payload):
@@ -222,9 +231,12 @@ extension QueueServer {
                     running.markControlPending()
                     ticks.requestEarlyTick()
                 }
-            case .interrupted(let error): redisErrors.record(error, while: .listening)
+            case .interrupted(let error):
+                if error.code == .noPermission, channels.count > 1 { return false }
+                redisErrors.record(error, while: .listening)
             case .subscribed: redisErrors.recordSuccess(of: .listening)
             }
         }
+        return true
     }
 }

@@ -50,7 +50,9 @@ import Testing
         try await b.f.expectOrder()
     }
 
-    @Test("`running` revokes an operation that came before the first member", arguments: [BatchRequest.paused, .cancelled])
+    @Test(
+        "`running` revokes an operation that came before the first member",
+        arguments: [BatchRequest.paused, .cancelled])
     func revoked(_ operation: BatchRequest) async throws {
         let b = try await BatchFixture()
         try await b.ask(operation)

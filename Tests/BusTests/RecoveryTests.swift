@@ -20,6 +20,61 @@ import Testing
         try await f.expectOrder()
     }
 
+    /// A worker that has a job under a long lease, and whose process is connected.
+    private func connected(_ f: QueueFixture) async throws -> (claim: Claim, life: ProcessLife, worker: WorkerIdentity)
+    {
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        let claim = try #require(try await f.claim("other"))
+        let worker = WorkerIdentity(name: "other", store: "s", instance: "other")
+        let life = await ProcessLife(of: worker, in: f.queue)
+        try await f.queue.tick(worker, runs: [(claim.run, RunReport())])
+        return (claim, life, worker)
+    }
+
+    private func silence(_ f: QueueFixture, _ milliseconds: Int64) async throws {
+        let seen = try await f.queue.time() - milliseconds
+        try await f.redis.send(Command("ZADD", f.queue.keys.workers, "\(seen)", "other"))
+        try await f.redis.send(Command("HSET", f.queue.keys.worker("other"), "seen", "\(seen)"))
+    }
+
+    @Test(
+        "a silent worker whose process has ended loses its jobs long before its lease ends",
+        arguments: RedisServer.Kind.installed)
+    func ended(_ kind: RedisServer.Kind) async throws {
+        let f = try await QueueFixture(on: kind) { $0.lease = .seconds(600) }
+        let (claim, life, _) = try await connected(f)
+        try await f.redis.send(Command("LPUSH", f.queue.keys.held("other"), #"{"url":"http://h/2","id":"2"}"#))
+        try await silence(f, 3000)
+        try await f.tick()
+        #expect(try await f.state("1") == .running, "a frozen process is connected")
+        try await life.end()
+        try await silence(f, 2000)
+        try await f.tick()
+        #expect(try await f.state("1") == .running, "a worker that reconnects was silent for a short time")
+        try await silence(f, 3000)
+        try await f.tick()
+        #expect(try await f.state("1") == .queued)
+        #expect(try await f.redis.send(Command("LLEN", f.queue.keys.held("other"))).int == 0)
+        #expect(try await f.settle(claim, QueueFixture.done) == false)
+        try await f.expectOrder()
+    }
+
+    @Test("that no worker is connected to a server that has restarted proves nothing") func restarted() async throws {
+        let f = try await QueueFixture { $0.lease = .seconds(600) }
+        let (_, life, worker) = try await connected(f)
+        try await f.redis.send(Command("HSET", f.queue.keys.worker("other"), "connected", "another server"))
+        try await life.end()
+        try await silence(f, 3000)
+        try await f.tick()
+        #expect(try await f.state("1") == .running)
+        // Nor does it if the worker never subscribed.
+        try await f.queue.tick(worker, runs: [])
+        try await silence(f, 3000)
+        try await f.tick()
+        #expect(try await f.state("1") == .running)
+        try await f.expectOrder()
+    }
+
     @Test("a parked job says in its hash what it waits for", arguments: ["disk", "store"])
     func parked(_ reason: String) async throws {
         let f = try await QueueFixture()

@@ -91,5 +91,6 @@ extension KeyName {
 /// The names of a queue's channels, without the prefix.
 enum ChannelName: String, CaseIterable {
     case control
+    case alive = "alive:"
     case events = "events:"
 }

@@ -53,6 +53,8 @@ package struct Keys: Sendable {
     package var scheduleDue: String { self[.scheduleDue] }
     package func schedule(_ name: String) -> String { self[.schedule] + name }
     package var control: String { prefix + ChannelName.control.rawValue }
+    /// The channel to which a worker's process subscribes for as long as it lives: Lua/tick/disconnected.lua.
+    package func alive(_ instance: String) -> String { prefix + ChannelName.alive.rawValue + instance }
     package func events(_ id: String) -> String { prefix + ChannelName.events.rawValue + id }
 
     /// Where the jobs in `state` are listed: the queue for queued jobs, else a sorted set.

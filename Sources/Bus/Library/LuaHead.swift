@@ -72,9 +72,8 @@ enum LuaHead {
         "Call", "Isolation", "History", "Events", "Jobs", "Settings", "Replies", "ReplyBytes", "Responses",
         "UrlIndex", "Rejections", "Deletions", "Webhooks", "States", "Json", "Raw", "Urls", "Faults", "Gate",
         "Defaults", "Kinds", "Envelopes", "Pushes", "Order", "Batches", "BatchOperations", "Permits", "Starts", "Hosts",
-        "Groups", "Rates", "Announcements", "Reports", "Steps", "Claims", "Budget", "Losses", "Colocated", "Workers",
-        "Control",
-        "Runs", "Due", "Rechecks", "Schedules", "Pacer",
+        "Groups", "Rates", "Announcements", "Reports", "Steps", "Claims", "Budget", "Losses", "Colocated",
+        "Disconnected", "Workers", "Control", "Runs", "Due", "Rechecks", "Schedules", "Pacer",
     ]
 
     private static let names = """

@@ -13,7 +13,8 @@ extension Simulation {
         (identity.hostIdentity, identity.process) = ("m\(names % 2)", "\(identity.instance) \(names) 1")
         guard try await queue.register(identity, fields: [], known: []) else { return record("names refused") }
         try await observe(.registration(worker: identity.name, known: [], isSuccessor: true))
-        workers.append(Worker(identity: identity))
+        workers.append(Worker(identity: identity, life: await ProcessLife(of: identity, in: queue)))
+        deadNames.remove(identity.name)
     }
 
     mutating func kill() async throws {
@@ -24,6 +25,8 @@ extension Simulation {
     mutating func kill(_ index: Int) async throws {
         let dead = workers.remove(at: index)
         self.dead.insert(dead.identity.process)
+        deadNames.insert(dead.identity.name)
+        try await dead.life.end()
         record("kills")
         if random.chance(40) {
             // The worker is started again under the same name.

@@ -71,7 +71,8 @@ extension Simulation {
             }
             let isFullTick = step.kind == .tick(isLast: true)
             let names = Set(workers.map(\.identity.name))
-            ledger.deadWorkers = isFullTick ? Set(deadWorkers.map(\.worker)).subtracting(names) : []
+            // That it was silent for long enough is tested elsewhere.
+            ledger.deadWorkers = isFullTick ? deadNames.union(deadWorkers.map(\.worker)).subtracting(names) : []
             _ = try await queue.step(&tick)
             try await observe(isFullTick ? .tick : .report)
             ledger.deadWorkers = []

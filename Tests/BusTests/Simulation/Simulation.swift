@@ -18,6 +18,7 @@ struct Simulation {
 
     struct Worker {
         var identity: WorkerIdentity
+        let life: ProcessLife
         var runs: [Claim] = []
         /// Control operations that runs have received and not obeyed yet, by token.
         var reported: [String: ControlOperation] = [:]
@@ -41,8 +42,9 @@ struct Simulation {
     var limits = FleetLimits()
     var workers: [Worker] = []
     var snapshots: [Snapshot] = []
-    /// The processes of workers that were killed.
+    /// The processes of workers that were killed, and the names that no worker has taken since.
     var dead: Set<String> = []
+    var deadNames: Set<String> = []
     let events: EventLog
     /// Counters for names that are never used again, not even after a rollback.
     var names = 0

@@ -1,8 +1,8 @@
 -- Lost workers: their runs end, and what they hold returns to the queue. Only a tick finds them, and only if there was
 -- always a worker that maintained the queue.
 --
--- Uses: Budget, Events, History, Isolation, Jobs, States.
--- Writes: job:<id>, leases, tick, workers, settings.
+-- Uses: Budget, Events, History, Isolation, Jobs, Rates, States.
+-- Writes: job:<id>, leases, tick, workers, worker:<worker>, settings.
 do
   -- A task of the tick: records that a worker maintains the queue. If there was no tick for max(1 s, min(2.5 s, half a
   -- lease)), Redis has stalled or restarted, or no worker was there. Live workers may then have been unable to extend
@@ -50,6 +50,37 @@ do
         .. ' times in a row; see what kills the workers, then retry it', true)
     end
     States.requeue(c, id, job, true, 'worker lost')
+  end
+
+  -- The workers that have missed a tick and may have died: those that were silent for 1.3 s to a minute, the longest first.
+  function Losses.missed_workers(c)
+    return call('ZRANGEBYSCORE', c.WORKERS, integer_text(c.now - 60000), integer_text(c.now - 1300), 'LIMIT', 0, 50)
+  end
+
+  -- Ends the runs of a worker whose process has ended, and returns the elements that it holds. Returns whether that was
+  -- all; if not, the next call goes on.
+  function Losses.end_worker(c, tick, worker, instance)
+    local hash = c.PREFIX .. KEY.worker .. worker
+    Rates.end_leases(c, instance)
+    -- The hash has fewer than 20 fields besides the claims.
+    local max, tokens, held = Budget.of(tick), {}, {}
+    local claims = call('HRANDFIELD', hash, max + 20, 'WITHVALUES')
+    for n = 1, #claims, 2 do
+      local token, id = claims[n], claims[n + 1]
+      if #held < max and #token == 32 and string.find(token, '^%x+$') then
+        held[#held + 1], tokens[id] = id, token
+        call('HDEL', hash, token)
+      end
+    end
+    -- A job that causes an error here is reaped when its lease ends.
+    Isolation.each(c, held, function(id)
+      local job = not Jobs.wrong_type(c, id) and Jobs.read(c, id) or {}
+      if job.state == 'running' and job.token == tokens[id] then Losses.end_run(c, id, job, tick.crash_limit) end
+    end, function() end)
+    Budget.spend(tick, #held, max)
+    local is_all = States.return_elements(c, c.PREFIX .. KEY.held .. worker, 50) and #held < max
+    if not is_all then tick.more = true end
+    return is_all
   end
 
   -- Ends the runs of workers that are lost, because their leases have ended.

@@ -1,7 +1,7 @@
 -- The tick: what every worker does once a second. Its tasks are in the other files of this folder.
 --
--- Uses: Announcements, Call, Colocated, Control, Defaults, Deletions, Due, Events, Groups, History, Hosts, Kinds, Losses,
--- Pacer, Permits, Rechecks, Replies, ReplyBytes, Responses, Runs, Schedules, Settings, Steps, Workers.
+-- Uses: Announcements, Call, Colocated, Control, Defaults, Deletions, Disconnected, Due, Events, Groups, History, Hosts,
+-- Kinds, Losses, Pacer, Permits, Rechecks, Replies, ReplyBytes, Responses, Runs, Schedules, Settings, Steps, Workers.
 do
   -- The names of limits among the settings that have invalid values, and so no effect. The worker itself reads `rate`.
   local function ignored(c)
@@ -47,12 +47,12 @@ do
   --       schedules       those that are due (schedules.lua)
   Call.define('tick', { 'allow-oom' }, function(c)
     local ARGV = c.ARGV
-    local known, received = unpack(call('HMGET', c.WORKER, 'instance', 'received'))
+    local known, received, connected = unpack(call('HMGET', c.WORKER, 'instance', 'received', 'connected'))
     local _, front = Settings.read(c, ARGV[2], 5)
     local tick = { worker = ARGV[2], instance = ARGV[3], lease = tonumber(ARGV[4]),
       crash_limit = tonumber(ARGV[8]), store = ARGV[9],
       host_identity = ARGV[11], process = ARGV[12],
-      is_known = not known or known == ARGV[3], received = received, fenced = {}, operations = {}, more = false,
+      is_known = not known or known == ARGV[3], received = received, connected = connected, fenced = {}, operations = {}, more = false,
       dropped = {}, silent = {}, owed = {}, deferred_kinds = {} }
     local gone = 14
     local own = gone + 2 * tonumber(ARGV[gone]) + 1
@@ -68,7 +68,9 @@ do
     Runs.extend(c, tick, runs)
     -- All of this worker's leases are extended by now, so none of its own runs is reaped.
     if ARGV[13] == '1' then
+      tick.missed = Losses.missed_workers(c)
       Colocated.reap_gone(c, tick, gone)
+      Disconnected.reap(c, tick)
       Losses.reap_jobs(c, tick)
       Losses.reap_elements(c, tick)
       Due.promote(c, tick)
@@ -96,6 +98,7 @@ do
       -- If the limit was removed, nothing else wakes the workers that waited for a permit under it.
       if Permits.are_limited(c) or ARGV[10] == '1' then Permits.offer(c, true) end
       Colocated.register(c, tick)
+      Disconnected.record(c, tick)
     end
     Groups.offer(c)
     local has_limits = Defaults.or_limits_exist(c) and call('EXISTS', c.PREFIX .. KEY.limits) == 1
