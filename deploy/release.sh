@@ -5,14 +5,17 @@
 # of the container image, the packages of the Python client, an SPDX document of all parts, and SHA256SUMS. --once builds
 # only once, and does not compare. --sign signs SHA256SUMS with a key of ssh-keygen; the signature can be checked by:
 #   ssh-keygen -Y verify -f ALLOWED_SIGNERS -I NAME -n file -s SHA256SUMS.sig <SHA256SUMS
-# The libraries in the archive are those of the machine that builds. So the archive runs where glibc is not older than
-# there: build it on the oldest Debian that it shall run on. On arm64 the same command makes the packages for arm64.
+# The libraries in the archive are those of the machine that builds, except libcurl (deploy/lib/curl.sh). So the archive
+# runs where glibc is not older than there: build it on the oldest Debian that it shall run on. On arm64 the same command
+# makes the packages for arm64.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=deploy/lib/packages.sh
 . deploy/lib/packages.sh
 # shellcheck source=deploy/lib/debian.sh
 . deploy/lib/debian.sh
+# shellcheck source=deploy/lib/curl.sh
+. deploy/lib/curl.sh
 
 output='' turns=2 key=''
 while [ $# -gt 0 ]; do
@@ -28,7 +31,7 @@ done
 [ -z "$(git status --porcelain)" ] || { echo "release.sh: there are changes that are not committed: commit or stash them" >&2; exit 2; }
 [ "$(id -u)" -eq 0 ] || { echo "release.sh: run it as root: the root of the image is made in a chroot" >&2; exit 2; }
 need_swift
-need_packages "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}" "${DEBIAN_PACKAGES[@]}" python3 python3-venv
+need_packages "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}" "${DEBIAN_PACKAGES[@]}" "${CURL_PACKAGES[@]}" python3 python3-venv
 
 version=$(sed -n 's/.*static let text = "\(.*\)".*/\1/p' Sources/Contract/Version.swift)
 grep -q "^## \[$version\] - 20" CHANGELOG.md || { echo "release.sh: CHANGELOG.md has no dated entry for $version" >&2; exit 2; }
@@ -59,11 +62,14 @@ libraries() {
 # build DIRECTORY: makes all files of the release there. The sources are always at the same path.
 build() {
     local source=$work/source tree=$work/tree
-    rm -rf "$source" "$tree" "$work/system"
+    rm -rf "$source" "$tree" "$work/system" "$work/curl" "$work/static"
     git clone --quiet "$repository" "$source"
+    # The loader would look up 4,300 names of libstdc++ at each start. A directory with only its archive comes first.
+    mkdir "$work/static"
+    ln -s "$(gcc -print-file-name=libstdc++.a)" "$work/static"
     # The program finds the libraries beside it before those of the system, and so do these libraries themselves. After
     # its start nothing can change which functions it calls (`now`). Its id would be made from what follows.
-    (cd "$source" && swift build -c release --static-swift-stdlib --product haul -Xlinker --build-id=none \
+    (cd "$source" && swift build -c release --static-swift-stdlib --product haul -Xswiftc "-L$work/static" -Xlinker --build-id=none \
         -Xlinker -z -Xlinker now -Xlinker -rpath -Xlinker "\$ORIGIN/../lib/haul" -Xlinker --disable-new-dtags) \
         >"$work/build.log" 2>&1 ||
         { tail -n 40 "$work/build.log" >&2; exit 1; }
@@ -83,15 +89,20 @@ build() {
     strip --strip-unneeded --remove-section=.comment --remove-section=.note "$tree/bin/haul"
     # SwiftPM adds the directories of the build, in which another user could put libraries.
     chrpath --replace "\$ORIGIN/../lib/haul" "$tree/bin/haul" >/dev/null
-    mkdir -p "$tree/lib/haul"
-    libraries "$binary" | while read -r library; do install -m 644 "$(realpath "$library")" "$tree/lib/haul/${library##*/}"; done
+    curl_library "$work/curl"
+    install -D -m 644 "$work/curl/libcurl.so.4" "$tree/lib/haul/libcurl.so.4"
+    # With libcurl in its place these are the others.
+    libraries "$tree/bin/haul" | grep -v "^$tree/" >"$work/paths"
+    while read -r library; do install -m 644 "$(realpath "$library")" "$tree/lib/haul/${library##*/}"; done <"$work/paths"
     # Their licenses ask that a copy of them comes with the licenses.
     # shellcheck disable=SC2016 # dpkg-query replaces it
-    libraries "$binary" | xargs -n 1 realpath | sed 's,.*/,*/,' | xargs dpkg-query -S | cut -d : -f 1 | sort -u |
+    { cat "$work/paths"; ls "$work"/static/*; } | xargs -n 1 realpath | sed 's,.*/,*/,' | xargs dpkg-query -S | cut -d : -f 1 | sort -u |
         xargs dpkg-query -W -f '${Package} ${Version}\n' >"$work/libraries"
     while read -r package _; do
         install -D -m 644 "/usr/share/doc/$package/copyright" "$tree/share/doc/$package/copyright"
     done <"$work/libraries"
+    install -D -m 644 "$work/curl/copyright" "$tree/share/doc/libcurl4/copyright"
+    echo "libcurl4 $(cat "$work/curl/version")" >>"$work/libraries"
     (cd "$source" && install -m 644 LICENSE README.md CHANGELOG.md SECURITY.md "$tree")
     install -D -m 644 -t "$tree/examples" "$source"/deploy/redis/{redis.conf,users.acl} "$source"/deploy/systemd/*.{service,conf}
     (cd "$source" && git ls-files -z docs | while IFS= read -r -d '' page; do install -D -m 644 "$page" "$tree/$page"; done)

@@ -683,7 +683,7 @@ def row_events(b):
         return "no option"
     status = b.run(*options, b.url("f.bin"))
     text = b.content("stats") or b.output or b""
-    return f"status {status}, {len(text.splitlines())} lines, the last one {text.splitlines()[-1:]}"
+    return f"status {status}, {len(text.splitlines())} lines, the last one begins with {(text.splitlines() or [b''])[-1][:40]}"
 
 
 def row_write_out(b):

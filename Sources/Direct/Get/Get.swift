@@ -7,7 +7,7 @@ import Synchronization
 
 package struct Get: AsyncParsableCommand {
     package static let configuration = CommandConfiguration(
-        commandName: "get", abstract: "Download files here and now, without Redis.",
+        commandName: "get", _superCommandName: "haul", abstract: "Download files here and now, without Redis.",
         discussion: """
             To continue after Ctrl-C, an error or a crash, run the same command again, or use --continue. \
             If another file has the same name, that file stays as it is.

@@ -8,7 +8,7 @@ import Synchronization
 
 package struct Put: AsyncParsableCommand {
     package static let configuration = CommandConfiguration(
-        commandName: "put", abstract: "Upload files here and now, without Redis.",
+        commandName: "put", _superCommandName: "haul", abstract: "Upload files here and now, without Redis.",
         discussion: """
             If the URL ends with /, each file's name is added to it. A POST or PATCH is sent once: it is not \
             idempotent. Workers can upload the files of their store: docs/guides/uploads.md.

@@ -9,7 +9,7 @@ import HaulTerminal
 
 struct CallCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "call", abstract: "Send requests, and print the responses.",
+        commandName: "call", _superCommandName: "haul", abstract: "Send requests, and print the responses.",
         discussion: """
             Options are named as in curl. Without a queue the request is sent from here, without Redis: --direct. \
             With --queue or HAUL_QUEUE a worker sends it, from its network and by its rules.
