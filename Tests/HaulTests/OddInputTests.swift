@@ -93,8 +93,7 @@ import Testing
         #expect(try await bench.haul("workers").status == 0)
         try await bench.server.cli("HSET", "\(queue):worker:ghost", "pid", "7", "running", "+5", "slots", "unlimited")
         let workers = try await bench.haul("workers", "--json")
-        #expect(
-            workers.out.contains("\"pid\":7,\"running\":\"+5\",") && workers.out.contains("\"slots\":\"unlimited\""))
+        #expect(workers.out.contains("\"pid\":7,\"slots\":\"unlimited\",\"running\":5,"), "\(workers)")
         try await bench.server.cli(
             "HSET", "\(queue):job:odd", "state", "completed", "meta", "{{", "received", "nan", "total", "0x10")
         let show = try await bench.haul("show", "odd", "--json")
