@@ -29,6 +29,17 @@ struct HostTests {
         return claims
     }
 
+    @Test("a bucket counts as a host of its name, and each bucket as one of its own") func buckets() async throws {
+        let f = try await QueueFixture()
+        try await limit("films", #"{"connections":1}"#, f)
+        for (id, url) in [("1", "s3://films/a"), ("2", "s3://films/b"), ("3", "s3://music/a"), ("4", "s3://music/b")] {
+            try await f.push(#"{"id":"\#(id)","url":"\#(url)"}"#)
+        }
+        #expect(try await claims(f).map(\.run.id) == ["1", "3", "4"])
+        #expect(try await length("deferred_host:films", f) == 1)
+        try await f.expectOrder()
+    }
+
     @Test("no more jobs of a host run than its limit allows, with one connection each; others pass them")
     func aside() async throws {
         let f = try await QueueFixture()

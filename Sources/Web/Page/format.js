@@ -91,7 +91,7 @@ export function fileOf(job) {
   const place = path.lastIndexOf("/") + 1;
   if (path && place < path.length) return { name: path.slice(place), folder: path.slice(0, place) };
   const folder = path;
-  const address = (job.url ?? "").replace(/[?#].*$/, "").replace(/^[a-z]+:\/\//, "");
+  const address = (job.url ?? "").replace(/[?#].*$/, "").replace(/^[a-z0-9]+:\/\//, "");
   const last = address.slice(address.indexOf("/") < 0 ? address.length : address.lastIndexOf("/") + 1);
   let name = last;
   try { name = decodeURIComponent(last); } catch { /* It stays as it is. */ }

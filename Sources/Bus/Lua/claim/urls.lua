@@ -91,6 +91,6 @@ do
     if string.find(url, '^[^#?@]*$') then return url end
     url = string.gsub(url, '#.*$', '')
     url = string.gsub(url, '%?.*$', '?[masked]')
-    return (string.gsub(url, '^(%a+://)[^/]*@', '%1'))
+    return (string.gsub(url, '^(%w+://)[^/]*@', '%1'))
   end
 end

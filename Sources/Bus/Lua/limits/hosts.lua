@@ -33,9 +33,9 @@ do
     return c.are_hosts_limited
   end
 
-  -- The host of a URL in lower case, and the host with its port.
+  -- The host of a URL in lower case, and the host with its port. Of an object it is the bucket.
   local function host_of(url)
-    local authority = string.lower(string.match(url or '', '^%a+://([^/?#]*)') or '')
+    local authority = string.lower(string.match(url or '', '^%w+://([^/?#]*)') or '')
     authority = string.match(authority, '^.*@(.*)$') or authority
     return string.match(authority, '^%[[^%]]*%]') or string.match(authority, '^[^:]*'), authority
   end
