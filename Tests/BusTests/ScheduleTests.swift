@@ -132,6 +132,48 @@ import Testing
         #expect(record.count("missed") == 1 && record.fields["last_due"] == "\(first + 6 * 3_600_000)")
     }
 
+    @Test("after a time without workers each run that is less than a minute late takes place")
+    func lateRuns() async throws {
+        let bench = try await Bench()
+        try await bench.define("s", #"{"every":5,"overlap":"allow","unique":true,"job":\#(Self.job)}"#)
+        try await bench.tick()
+        try await bench.c.set(80_000)
+        for _ in 0..<20 { try await bench.tick() }
+        let record = try await bench.record("s")
+        // Of the runs at 5, 10 and 15 s the last one takes place, and those at 20 to 80 s do.
+        #expect(record.count("pushed") == 14 && record.count("missed") == 1, "\(record.fields)")
+        #expect(record.fields["last_due"] == "\(Self.dawn + 80_000)")
+        for second: Int64 in [15, 20, 80] {
+            let date = CivilDate.text(ofMilliseconds: Self.dawn + second * 1000)
+            #expect(try await bench.queue.job("s:\(date)") != nil)
+        }
+    }
+
+    @Test("schedules whose zone no worker knows do not keep others waiting") func unknownZones() async throws {
+        let bench = try await Bench()
+        for number in 0..<60 {
+            try await bench.define("odd-\(number)", #"{"cron":"0 * * * *","zone":"Mars/X","job":\#(Self.job)}"#)
+        }
+        try await bench.tick()
+        try await bench.define("s", #"{"every":10,"job":\#(Self.job)}"#)
+        for second in 1...30 {
+            try await bench.c.set(Int64(second) * 1000)
+            for _ in 0..<8 { try await bench.tick() }
+        }
+        #expect(try await bench.record("s").count("pushed") + bench.record("s").count("skipped") >= 2)
+    }
+
+    @Test("a definition that replaces another one within a second is planned") func replaced() async throws {
+        let bench = try await Bench()
+        try await bench.define("old", #"{"every":10,"job":\#(Self.job)}"#)
+        try await bench.tick()
+        try await bench.f.redis.send(Command("HDEL", bench.queue.keys.schedules, "old"))
+        try await bench.define("new", #"{"every":10,"job":\#(Self.job)}"#)
+        try await bench.tick()
+        #expect(try await bench.record("new").next == Self.dawn + 10_000)
+        #expect(try await bench.f.redis.send(Command("ZSCORE", bench.queue.keys.scheduleDue, "old")) == .null)
+    }
+
     @Test("a paused schedule pushes nothing unless an operator asks for a run") func paused() async throws {
         let bench = try await Bench()
         var schedule = try Schedule(#"{"every":10,"job":\#(Self.job)}"#)

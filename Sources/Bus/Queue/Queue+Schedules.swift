@@ -119,10 +119,14 @@ extension Queue {
     ) async throws(RedisError) -> (wait: Duration?, troubles: [String]) {
         var (wait, troubles): (Duration?, [String]) = (nil, [])
         for schedule in due {
-            let plan: SchedulePlan
-            do throws(Schedule.UnknownZone) { plan = try SchedulePlan(schedule) } catch {
+            var plan = SchedulePlan()
+            // Without a next time the call leaves the schedule to workers that know its zone.
+            var next = ""
+            do throws(Schedule.UnknownZone) {
+                plan = try SchedulePlan(schedule)
+                next = plan.next.map { "\($0)" } ?? "inf"
+            } catch {
                 troubles.append("\(schedule.name): \(error)")
-                continue
             }
             var (id, element, overlap) = ("", "", "")
             if let time = plan.run, let known = try? Schedule(schedule.definition) {
@@ -134,8 +138,8 @@ extension Queue {
                 functions.schedule, keys: keys.given(to: worker.name),
                 arguments: [Token.make(), worker.name] + policy.retention
                     + [
-                        schedule.name, schedule.due, schedule.definition, plan.next.map { "\($0)" } ?? "inf", id,
-                        element, "\(plan.run ?? 0)", overlap, plan.hasMissed ? "1" : "", plan.error ?? "",
+                        schedule.name, schedule.due, schedule.definition, next, id, element,
+                        "\(plan.run ?? 0)", overlap, plan.hasMissed ? "1" : "", plan.error ?? "",
                     ])
             if let milliseconds = reply.string.flatMap({ Int64($0) }) {
                 wait = min(wait ?? .seconds(1), .milliseconds(milliseconds))

@@ -244,6 +244,8 @@ struct SchedulePlan: Equatable {
     /// Why the schedule cannot be used.
     var error: String?
 
+    init() {}
+
     /// Throws if this machine does not have the schedule's time zone. Then another worker has to do it.
     init(_ due: DueSchedule) throws(Schedule.UnknownZone) {
         let schedule: Schedule
@@ -272,9 +274,9 @@ struct SchedulePlan: Equatable {
                 run = time
                 next = schedule.next(after: time, rules)
             } else {
-                let latest = schedule.latest(from: time, until: due.now, rules)
-                let isOnTime = due.now - latest <= Schedule.maxLateness
-                run = isOnTime || schedule.catchUp == .one ? latest : nil
+                // The runs after the latest one that was missed are on time, and come one after the other.
+                let latest = schedule.latest(from: time, until: due.now - Schedule.maxLateness - 1, rules)
+                run = schedule.catchUp == .one ? latest : nil
                 hasMissed = run == nil || latest > time
                 next = schedule.next(after: latest, rules)
             }

@@ -8,6 +8,7 @@
 --     pushed, skipped, missed         how many runs were pushed, were skipped because the last one had not ended, and how
 --                                     often runs were missed
 --     error                           why the definition is not valid
+--     left_at                         when a worker left it to others, because its machine does not know the time zone
 --
 -- The functions know no calendar. A call finds what is due and hands it to its worker, which computes the next due time
 -- (Queue+Schedules.swift) and calls `schedule`. That call does nothing unless the schedule still is as the worker has
@@ -18,6 +19,9 @@
 do
   -- How many schedules one call finds, and how many a queue may have.
   local MAX = { due = 5, count = 1000 }
+  -- Up to how many definitions each tick compares; with more of them one tick in ten seconds. How many due schedules a call
+  -- looks at if more than MAX.due are due, and for how long (ms) it passes over one that a worker has left.
+  local COMPARED, LOOKED_AT, LEFT = 32, 100, 2000
 
   local function forget(c, name)
     call('ZREM', c.PREFIX .. KEY.scheduleDue, name)
@@ -28,7 +32,9 @@ do
   local function reconcile(c, definitions, due)
     local count = try('HLEN', definitions)
     local known = type(count) == 'number' and count <= MAX.count and try('ZCARD', due)
-    if type(known) ~= 'number' or known == count then return end
+    if type(known) ~= 'number' then return end
+    -- A definition may have replaced another one.
+    if known == count and count > COMPARED and math.floor(c.now / 1000) % 10 > 0 then return end
     local is_defined = {}
     for _, name in ipairs(call('HKEYS', definitions)) do
       is_defined[name] = true
@@ -46,17 +52,17 @@ do
     local definitions, due = c.PREFIX .. KEY.schedules, c.PREFIX .. KEY.scheduleDue
     if is_tick then reconcile(c, definitions, due)
     elseif call('EXISTS', due) == 0 then return {} end
-    local found, next = {}, try('ZRANGE', due, 0, MAX.due, 'WITHSCORES')
+    local found, next, count = {}, try('ZRANGE', due, 0, MAX.due, 'WITHSCORES'), 0
     if next.err then return {} end
-    for n = 1, #next, 2 do
-      local name, score = next[n], next[n + 1]
-      if score == 'inf' then break end
+    -- Returns whether it is due.
+    local function add(name, score)
+      if score == 'inf' then return false end
       if tonumber(score) > c.now then
         c.next_due = math.min(c.next_due or math.huge, tonumber(score))
-        break
+        return false
       end
       local size = try('HSTRLEN', definitions, name)
-      if type(size) ~= 'number' then return {} end
+      if type(size) ~= 'number' or count == MAX.due then return true end
       if size == 0 then forget(c, name)
       elseif size > LARGEST.schedule then call('ZADD', due, 'inf', name)
       else
@@ -64,7 +70,23 @@ do
         if #found == 0 then found[1] = c.NOW end
         found[#found + 1], found[#found + 2], found[#found + 3] = name, score, call('HGET', definitions, name)
         found[#found + 1] = state.err and {} or state
+        count = count + 1
       end
+      return true
+    end
+    local last = next[#next]
+    if #next <= 2 * MAX.due or last == 'inf' or tonumber(last) > c.now then
+      for n = 1, #next, 2 do if not add(next[n], next[n + 1]) then break end end
+      return found
+    end
+    -- More are due than one call hands out. Those that a worker has left must not keep the others waiting.
+    local all = call('ZCOUNT', due, '-inf', c.NOW)
+    local first = all > LOOKED_AT and math.floor(c.now / 1000) * LOOKED_AT % all or 0
+    next = call('ZRANGEBYSCORE', due, '-inf', c.NOW, 'WITHSCORES', 'LIMIT', first, LOOKED_AT)
+    for n = 1, #next, 2 do
+      local left_at = try('HGET', c.PREFIX .. KEY.schedule .. next[n], 'left_at')
+      if c.now - (tonumber(number(left_at)) or 0) >= LEFT then add(next[n], next[n + 1]) end
+      if count == MAX.due then break end
     end
     return found
   end
@@ -90,7 +112,7 @@ do
   -- has changed.
   --
   -- ARGV: nonce, worker, retention of completed, failed and cancelled jobs (ms), name, score as it was found, definition
-  -- as it was found, next score, id and element of a run or '' for none, the time that the run was due (ms), 'skip' if it
+  -- as it was found, next score or '' if this worker leaves the schedule to others, id and element of a run or '' for none, the time that the run was due (ms), 'skip' if it
   -- must not overlap with the last run, '1' if runs were missed, an error of the definition or ''
   -- Returns in how many ms pace() has to be called, if that is within a second; else ''.
   Call.define('schedule', {}, function(c)
@@ -102,6 +124,10 @@ do
     if call('HGET', c.PREFIX .. KEY.schedules, name) ~= definition then return '' end
     -- No other program may write this key.
     if not Jobs.size(state) then call('DEL', state) end
+    if next == '' then
+      call('HSET', state, 'left_at', c.NOW)
+      return ''
+    end
     if element ~= '' then
       -- A client may have pushed the job itself.
       if is_active(c, id) or overlap == 'skip' and is_active(c, call('HGET', state, 'last_id')) then
@@ -121,7 +147,7 @@ do
       History.count(c, 'schedule_missed')
     end
     call('HSET', state, 'next', next, 'definition', redis.sha1hex(definition))
-    if fault ~= '' then call('HSET', state, 'error', fault) else call('HDEL', state, 'error') end
+    if fault ~= '' then call('HSET', state, 'error', fault) else call('HDEL', state, 'error', 'left_at') end
     call('ZADD', due_key, next, name)
     local wait = math.min(tonumber(next), c.next_due or math.huge) - c.now
     return Events.publish(c, wait <= 1000 and integer_text(math.max(0, wait)) or '')
