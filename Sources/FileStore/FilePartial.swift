@@ -185,7 +185,7 @@ final class FilePartial: Partial {
         _ commit: FileCommit, _ whole: WholeFile, _ end: FileCommit.End
     ) async throws(TransferError) -> CommitOutcome {
         switch end {
-        case .ended(let outcome): return outcome
+        case .ended(let outcome): return try await confirmed(outcome)
         case .unsure(let written):
             if let gate = whole.gate {
                 do throws(TransferError) { try await pass(gate, written) } catch {
@@ -197,8 +197,16 @@ final class FilePartial: Partial {
                 }
             }
             guard await request.lease.confirm() else { return .fenced }
-            return try await store.onDisk { () throws(TransferError) in try commit.finish(written) }
+            return try await confirmed(
+                store.onDisk { () throws(TransferError) in try commit.finish(written) })
         }
+    }
+
+    /// - Throws: `io` if the partial file is gone although no other run has the job.
+    private func confirmed(_ outcome: CommitOutcome) async throws(TransferError) -> CommitOutcome {
+        guard case .fenced = outcome, await request.lease.confirm() else { return outcome }
+        throw .failed(
+            Failure(.io, "the partial file of this download is gone: another program has moved or deleted it"))
     }
 
     /// Lets the operator's gate see the file.

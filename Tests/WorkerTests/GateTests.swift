@@ -135,6 +135,20 @@ import Testing
         }
     }
 
+    @Test(
+        "a gate that moves or changes the file makes the job fail as io, once its retries are used", arguments: sizes,
+        [#"mv "$GATE_PATH" "$GATE_ROOT/../moved""#, #"echo more >>"$GATE_PATH""#])
+    func changed(_ size: Int64, _ command: String) async throws {
+        let bench = try await Bench()
+        try await bench.fleet.withWorker("w", bench.gate(command + "; rm -f \"$GATE_ROOT/../moved\"; exit 0")) {
+            let record = try await bench.download("a", size, #","retries":1"#)
+            #expect(record.state == .failed && record["error"] == "io", "\(record["message"] ?? "")")
+            #expect(record["failures"]?.contains("lost") != true)
+        }
+        #expect(bench.runs == ["a", "a"])
+        #expect(bench.fleet.root.names.filter { !$0.hasPrefix(".haul-store") } == [])
+    }
+
     @Test("after a gate that failed the job is tried again with the file that it has", arguments: sizes)
     func failed(_ size: Int64) async throws {
         let bench = try await Bench()

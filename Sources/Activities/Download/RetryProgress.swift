@@ -16,10 +16,12 @@ enum RetryProgress {
 extension Download {
     var isRepeatable: Bool { job.method == "GET" }
 
+    /// A failure after the last byte is none of the connection. If it counted as progress, a file that can never be
+    /// finished would be fetched for ever.
     var hasMadeProgress: Bool {
         guard isResumable else { return false }
         let (written, total) = (generation?.partial.resumable.count, generation?.entity.total)
-        guard let written, let total else { return false }
+        guard let written, let total, written < total else { return false }
         return RetryProgress.isEnough(written - (resume?.offsets.count ?? 0), of: total)
     }
 }
