@@ -212,7 +212,19 @@ import Testing
         try await eventually("the subscription") {
             try await roles.admin.send(Command("PUBSUB", "NUMPAT")).int == 1
         }
+        // All subscriptions share a connection, on which each may end before the others.
+        _ = try? await handle.result(timeout: .milliseconds(200))
+        let waiter = Task { try? await handle.result() }
+        let channel = Roles.prefix + "events:\(handle.id)"
+        try await eventually("the wait for one job") {
+            try await roles.admin.send(Command("PUBSUB", "NUMSUB", channel)).array?.last?.int == 1
+        }
         listener.cancel()
+        try await eventually("the other subscription to end") {
+            try await roles.admin.send(Command("PUBSUB", "NUMPAT")).int == 0
+        }
+        #expect(try await roles.admin.send(Command("PUBSUB", "NUMSUB", channel)).array?.last?.int == 1)
+        waiter.cancel()
         #expect(try await queue.batch("b").status()?.completed == 1)
         try await queue.batch("b").pause()
         try await queue.schedule("night").add(.every(.seconds(3600)), Job("http://h/night"))
