@@ -121,7 +121,8 @@ package actor Redis {
                     results[index] = again[1]
                 }
             }
-            guard case .error(let error) = results[0], error.isTemporaryRefusal, calls.count == 1 || allRefused(results)
+            guard case .error(let error) = results[0], error.isTemporaryRefusal,
+                calls.count == 1 || allRefused(results, of: calls)
             else {
                 return results
             }
@@ -284,7 +285,12 @@ package actor Redis {
 
     private func pause(_ milliseconds: Int) async { try? await Task.sleep(for: .milliseconds(milliseconds)) }
 
-    private func allRefused(_ replies: [RedisValue]) -> Bool {
-        replies.allSatisfy { if case .error(let error) = $0 { error.isTemporaryRefusal } else { false } }
+    /// Whether no call has had an effect. WAIT has no key, so a node of a cluster answers it even if it refuses the push
+    /// before it.
+    private func allRefused(_ replies: [RedisValue], of calls: [Call]) -> Bool {
+        zip(replies, calls).allSatisfy { reply, call in
+            if case .error(let error) = reply { return error.isTemporaryRefusal }
+            return call.command.arguments.first as? String == "WAIT"
+        }
     }
 }

@@ -113,6 +113,11 @@ import Testing
                 let redis = Redis(try RedisURL(url), name: "test")
                 try await redis.run(count, keys: ["\(tag)n", "\(tag)m"], arguments: [])
             }
+            // A push that waits for replicas. Any node answers WAIT.
+            let waiter = Redis(try RedisURL(cluster.url), name: "test")
+            let calls = [Command("LPUSH", "\(tag)list", "1"), Command("WAIT", 1, 10)]
+            let replies = try await waiter.pipeline(calls.map { .command($0) }, blocking: .milliseconds(10))
+            #expect(replies.map(\.int) == [1, 0], "\(tag)")
         }
         let redis = Redis(try RedisURL(cluster.url), name: "test")
         let slot = try await cluster.slot(of: "{a}n")
