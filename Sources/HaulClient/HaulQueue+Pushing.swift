@@ -53,15 +53,16 @@ extension HaulQueue {
         var jobs = jobs
         for index in jobs.indices { jobs[index].id = try jobs[index].resolvedID }
         if jobs.contains(where: { $0.at == nil }) {
-            let timestamp = try await mappingErrors { () throws(RedisError) in try await queue.timestamp() }
-            for index in jobs.indices where jobs[index].at == nil { jobs[index].at = timestamp }
+            let places = jobs.map { queue.placement(ofID: $0.id ?? "", inBatch: $0.batch?.name) }
+            let times = try await mappingErrors { () throws(RedisError) in try await queue.timestamps(of: Set(places)) }
+            for (index, place) in places.enumerated() where jobs[index].at == nil { jobs[index].at = times[place] }
         }
         var elements: [Element] = []
         for job in jobs { elements.append(try Element(checking: job)) }
         let replicas = durability.replicas
         let acknowledged = try await mappingErrors { [elements] () throws(RedisError) in
             try await queue.push(
-                elements, toFront: place == .front, replicas: replicas, within: durability.wait, on: waiter)
+                elements, toFront: place == .front, replicas: replicas, within: durability.wait, on: waiters)
         }
         guard acknowledged >= replicas else {
             throw HaulError(

@@ -22,8 +22,9 @@ public struct HaulQueue: Sendable {
     let queue: Queue
     /// The connection for all events.
     let subscriber: Subscriber
-    /// A connection for WAIT. A command that blocks would delay all later commands of its connection.
-    let waiter: Redis
+    /// Connections for WAIT, one for each partition. A command that blocks would delay all later commands of its
+    /// connection.
+    let waiters: [Redis]
     /// The connections of consumers of replies.
     let connections = OpenConnections()
     let logger: Logger
@@ -33,24 +34,28 @@ public struct HaulQueue: Sendable {
     /// - Parameters:
     ///   - redis: `redis://[user:password@]host[:port][/db]`, `rediss://…` for TLS, `unix:///path`, or a URL for
     ///     sentinels or a cluster as in docs/operate/redis.md.
-    ///   - queue: 1 to 64 of the characters `A-Z a-z 0-9 . _ -`.
+    ///   - queue: 1 to 64 of the characters `A-Z a-z 0-9 . _ -`, and `#8` behind them for a queue of 8 partitions.
     ///   - logger: Gets a warning when a connection is lost or a reply is ignored, and a notice when a connection is
     ///     back. Lines contain no password, no URL of a job, no `meta` and no response. Without a logger nothing is
     ///     logged.
     /// - Throws: ``HaulError/Code-swift.struct/invalidURL``, ``HaulError/Code-swift.struct/invalidQueueName``.
     public init(redis: String, queue: String = "default", logger: Logger? = nil) throws(HaulError) {
         guard let name = QueueName(queue) else {
-            throw HaulError(.invalidQueueName, "a queue's name is 1 to 64 of the characters A-Z a-z 0-9 . _ -")
+            throw HaulError(.invalidQueueName, "a queue's name is \(QueueName.rule)")
         }
         let url: RedisURL
         do { url = try RedisURL(redis) } catch { throw HaulError(error) }
         var logger = logger ?? Logger(label: "haul-client") { _ in SwiftLogNoOpLogHandler() }
         logger[metadataKey: "queue"] = "\(name)"
         self.logger = logger
+        let report = Self.log("commands", to: logger)
         self.queue = Queue(
-            name, redis: Redis(url, name: "haul-client", onChange: Self.log("commands", to: logger)))
+            name, redis: Redis(url, name: "haul-client", onChange: report),
+            connect: { Redis(url, name: "haul-client", onChange: report) })
         subscriber = Subscriber(url, name: "haul-client-events", onChange: Self.log("events", to: logger))
-        waiter = Redis(url, name: "haul-client-waits", onChange: Self.log("waits", to: logger))
+        waiters = self.queue.parts.map { [logger] _ in
+            Redis(url, name: "haul-client-waits", onChange: Self.log("waits", to: logger))
+        }
     }
 
     /// A further client of the same Redis.
@@ -111,9 +116,9 @@ public struct HaulQueue: Sendable {
     /// Closes all connections. Waiting calls, sequences and later calls throw ``HaulError/Code-swift.struct/closed``.
     public func close() async {
         await subscriber.close()
-        await waiter.close()
+        for waiter in waiters { await waiter.close() }
         await connections.close()
-        await queue.redis.close()
+        await queue.close()
     }
 
     /// A handle of the job with this id, no matter which service pushed the job. Sends nothing to Redis.

@@ -144,7 +144,8 @@ extension HaulQueue {
     ///     for try await job in queue.list(.failed, where: .init(error: .http(503))) { print(job.id) }
     ///
     /// Ended and paused jobs come oldest first, scheduled ones by due time, queued ones in the order in which they will
-    /// run, and running ones in the order of their ids. A job that gets into the state during the iteration may be left
+    /// run, and running ones in the order of their ids. The
+    /// partitions of a queue come one after the other. A job that gets into the state during the iteration may be left
     /// out. Ended, paused and scheduled jobs are neither repeated nor left out because others come or go. A queued job
     /// that no worker has seen has no hash yet, and is left out; ``ids(in:skipping:limit:)`` includes it.
     ///

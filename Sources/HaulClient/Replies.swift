@@ -28,8 +28,9 @@ public struct Replies: AsyncSequence, Sendable {
 
         private let replies: Replies
         private let consumer: ReplyConsumer
-        /// A connection of its own, because a command that blocks would delay all later commands of its connection.
-        private let connection: OpenConnections.Held
+        /// A connection of its own for each partition, because a command that blocks would delay all later commands of
+        /// its connection.
+        private let connections: [OpenConnections.Held]
         /// What was read and not delivered yet, the next one last.
         private var found: [Reply] = []
         /// Whether the list of taken replies must be read: at the start, and after a failure, because the reply to a
@@ -41,7 +42,9 @@ public struct Replies: AsyncSequence, Sendable {
         fileprivate init(_ replies: Replies) {
             self.replies = replies
             consumer = ReplyConsumer(replies.queue, name: replies.name)
-            connection = replies.queue.connections.open { [queue = replies.queue] in queue.client(for: "replies") }
+            connections = replies.queue.queue.parts.map { [queue = replies.queue] _ in
+                queue.connections.open { queue.client(for: "replies") }
+            }
         }
 
         /// Waits for the next end. The sequence does not end by itself.
@@ -83,9 +86,9 @@ public struct Replies: AsyncSequence, Sendable {
                 nextSweep = .now + replies.interval
             }
             if news.isEmpty {
-                let text = try await queue.takeReply(
-                    to: replies.name, within: Self.block, on: connection.redis)
-                if let text { news = try await accept([text]) }
+                news = try await accept(
+                    try await queue.takeReplies(
+                        to: replies.name, within: Self.block, on: connections.map(\.redis)))
             }
             found = news.reversed()
         }

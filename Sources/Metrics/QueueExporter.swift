@@ -21,7 +21,7 @@ package final class QueueExporter: Sendable {
 
     /// Closes the queues' clients.
     package func close() async {
-        for queue in queues { await queue.redis.close() }
+        for queue in queues { await queue.close() }
     }
 
     /// Reads all queues concurrently, and adds their samples.

@@ -24,6 +24,8 @@ package actor Redis {
     package static var executor: any TaskExecutor { Connection.loop }
 
     package nonisolated let url: RedisURL
+    /// The client name in CLIENT LIST.
+    package nonisolated let name: String
     private let replies: Replies
     private var locator: PrimaryLocator
     private var live: Connection?
@@ -50,7 +52,7 @@ package actor Redis {
         _ url: RedisURL, name: String, replies: Replies = .wanted,
         onChange: (@Sendable (ConnectionChange) -> Void)? = nil
     ) {
-        (self.url, self.replies) = (url, replies)
+        (self.url, self.name, self.replies) = (url, name, replies)
         reports = ConnectionReports(onChange)
         mayFailOver = url.kind != .single
         locator = PrimaryLocator(url, name: name)

@@ -82,21 +82,19 @@ extension API {
     private static func replay(
         _ queue: Queue, _ id: String?, after time: Int64, _ caller: Caller, _ send: Send
     ) async throws {
-        let oldest = try await queue.loggedEvents(from: "-", limit: 1).first
-        var isWhole = oldest.flatMap { Int64($0.entry.prefix { $0 != "-" }) }.map { $0 <= time } ?? false
-        var (start, count) = ("\(time)", 0)
+        var isWhole = try await queue.oldestLoggedEvent().map { $0 <= time } ?? false
+        var (reader, count) = (EventLogReader(queue, from: "\(time)"), 0)
         while true {
-            let events = try await queue.loggedEvents(from: start)
+            let events = try await reader.next()
+            if events.isEmpty { break }
             var content = ListenerBuffer.Content()
             content.events = events.filter { id == nil || $0.id == id }.map(\.text)
             try await send(text(of: content, as: nil, caller))
             count += events.count
-            guard let last = events.last?.entry, events.count == 500 else { break }
             guard count < maxReplayed else {
                 isWhole = false
                 break
             }
-            start = "(" + last
         }
         if !isWhole { try await send("event: gap\ndata: {}\n\n") }
     }

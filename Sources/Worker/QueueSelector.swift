@@ -6,16 +6,16 @@ final class QueueSelector: Sendable {
     let queueServers: [QueueServer]
     private let order: Mutex<QueueOrder>
 
-    /// - Parameter weights: An entry for each queue, nil where none was given.
-    init(_ queueServers: [QueueServer], weights: [Int?]) {
+    /// - Parameter queues: As the configuration names them. Each partition has a server of its own.
+    init(_ queueServers: [QueueServer], of queues: [ServedQueue]) {
         self.queueServers = queueServers
-        order = Mutex(QueueOrder(weights: weights))
+        order = Mutex(QueueOrder(weights: queues.map(\.weight), partitions: queues.map { $0.parts.count }))
     }
 
-    /// All queues in the order in which a slot asks for its next job.
-    func draw() -> [Int] {
+    /// All queues in the order in which a slot that has worked for `current` asks for its next job.
+    func draw(after current: QueueServer) -> [Int] {
         var generator = SystemRandomNumberGenerator()
-        return order.withLock { $0.draw(using: &generator) }
+        return order.withLock { $0.draw(after: current.index, using: &generator) }
     }
 
     /// Whether a slot that drew this order asks `queueServer` before all others.

@@ -58,7 +58,7 @@ final class QueueServer: Sendable {
         log[metadataKey: "queue"] = "\(name)"
         self.log = log
         let jobs = configuration.logsJobs ? log : Logger(label: log.label, factory: { _ in SwiftLogNoOpLogHandler() })
-        queueLog = QueueLogger(log: jobs, metrics: QueueMetrics(queue: "\(name)", in: registry))
+        queueLog = QueueLogger(log: jobs, metrics: QueueMetrics(queue: "\(name.whole)", in: registry))
         redisErrors = RedisErrorHandler(queue, identity, grace, log: log, metrics: queueLog.metrics)
         ticks = TickRequests(table)
         pacer = Pacer(queue)

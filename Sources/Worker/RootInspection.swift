@@ -21,7 +21,7 @@ package struct RootInspection: Sendable {
     package func run(repairing: Bool) async -> [Finding] {
         var files = Dictionary(grouping: await store.leftovers(olderThan: age), by: \.key)
         files[""] = nil
-        let settled = await Orphans(queues: [queue]).takeSettled(from: &files)
+        let settled = await Orphans(queues: queue.parts).takeSettled(from: &files)
         let removed = repairing ? Set(await store.remove(settled.map(\.file)).map(\.path)) : []
         return settled.map { orphan in
             Finding(

@@ -17,8 +17,8 @@ enum Stores {
     /// Bytes of the disk that downloads leave free, unless the operator says otherwise.
     static let minFree = FileStore.Options().minFree
 
-    /// Opens the files of each queue that the configuration names, in the order of the queues. Queues with the same
-    /// folder share a store.
+    /// Opens the files of each queue that the configuration names, in the order of the queues and their
+    /// partitions. Those with the same folder share a store.
     ///
     /// - Throws: `Failure` with a sentence for the operator.
     static func open(_ configuration: WorkerConfiguration, _ log: Logger) throws(Failure) -> [QueueFiles] {
@@ -26,7 +26,7 @@ enum Stores {
         let diskWriter = DiskWriter()
         var known: [String: QueueFiles] = [:]
         var files: [QueueFiles] = []
-        for folder in configuration.queues.map(\.folder) {
+        for folder in configuration.queues.flatMap(\.parts).map(\.folder) {
             let next: QueueFiles
             if let same = known[folder] {
                 next = same

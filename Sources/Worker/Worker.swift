@@ -53,7 +53,7 @@ package final class Worker: Sendable {
         grace = Grace(configuration.graceTime)
         let instance = Token.make()
         let registry = MetricsRegistry(Metric.ofWorker)
-        let queueServers = configuration.queues.enumerated().map { [log, grace] index, queue in
+        let queueServers = configuration.queues.flatMap(\.parts).enumerated().map { [log, grace] index, queue in
             let store = files[index].store
             var identity = WorkerIdentity(name: configuration.name, store: store.id, instance: instance)
             if let hostIdentity = HostProcess.hostIdentity, let process = HostProcess.current {
@@ -69,7 +69,7 @@ package final class Worker: Sendable {
                 lease: configuration.policy.lease, store: files.store.id,
                 mayOverwrite: !configuration.forbidsOverwrite)
         }
-        queues = QueueSelector(queueServers, weights: configuration.queues.map(\.weight))
+        queues = QueueSelector(queueServers, of: configuration.queues)
         metrics = WorkerMetrics(
             name: configuration.name, registry: registry, slots: slots, queueServers: queueServers, stores: stores,
             engine: downloads.engine, hosts: downloads.hosts)
@@ -199,7 +199,7 @@ package final class Worker: Sendable {
                 let (queueServer, runner) = (taken.queueServer, runners[taken.queueServer.index])
                 let end = await runner.run(taken.claim, sent: taken.sent)
                 if end.isParked { waitForRoot() }
-                let drawn = queues.draw()
+                let drawn = queues.draw(after: queueServer)
                 let goesOn = !slots.isClosed && !slots.isSuspended
                 let sent = ContinuousClock.now
                 // If this queue is the first to be asked, the next job comes with the settle.

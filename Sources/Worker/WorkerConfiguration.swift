@@ -107,4 +107,9 @@ package struct ServedQueue: Sendable {
     package init(_ name: QueueName, weight: Int? = nil, folder: String = "") {
         (self.name, self.weight, self.folder) = (name, weight, folder)
     }
+
+    /// Its partitions, or the queue itself. The worker serves each as it serves any queue.
+    var parts: [ServedQueue] {
+        name.partitions.isEmpty ? [self] : name.partitions.map { ServedQueue($0, weight: weight, folder: folder) }
+    }
 }

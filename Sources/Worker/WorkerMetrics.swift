@@ -105,12 +105,14 @@ final class WorkerMetrics: Sendable {
         exposition.add(.slots, slots.limit.map(Double.init) ?? .infinity)
         exposition.add(.slotsTaken, slots.taken)
         exposition.add(.accepting, phase == .working && !slots.hasShortage && !isQuiet ? 1 : 0)
-        for queueServer in queueServers {
-            let queue = [(name: "queue", value: "\(queueServer.queue.name)")]
-            let bytes = queueServer.table.bytes
-            exposition.add(.receivedBytes, queue, bytes.received)
-            exposition.add(.sentBytes, queue, bytes.sent)
-            if let timestamp = queueServer.metrics.lastTickReply {
+        // The partitions of a queue count as one.
+        let servers = Dictionary(grouping: queueServers) { $0.queue.name.whole }
+        for (name, servers) in servers.sorted(by: { $0.value[0].index < $1.value[0].index }) {
+            let queue = [(name: "queue", value: "\(name)")]
+            let bytes = servers.map(\.table.bytes)
+            exposition.add(.receivedBytes, queue, bytes.reduce(0) { $0 + $1.received })
+            exposition.add(.sentBytes, queue, bytes.reduce(0) { $0 + $1.sent })
+            if let timestamp = servers.compactMap(\.metrics.lastTickReply).min() {
                 exposition.add(.lastTick, queue, Double(timestamp) / 1000)
             }
         }

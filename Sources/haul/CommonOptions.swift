@@ -17,7 +17,9 @@ struct CommonOptions: ParsableArguments {
     @Option(name: .long, help: Self.redisHelp)
     var redis: String?
 
-    @Option(name: .long, help: "The queue. [HAUL_QUEUE, else default]", completion: Completer.queues)
+    @Option(
+        name: .long, help: "The queue; NAME#8 has 8 partitions. [HAUL_QUEUE, else default]",
+        completion: Completer.queues)
     var queue: String?
 
     @Flag(name: .long, help: "One JSON object per line.")
@@ -40,7 +42,7 @@ struct CommonOptions: ParsableArguments {
         let text = queue ?? Self.queueOfEnvironment ?? "default"
         guard let name = QueueName(text) else {
             throw ExitStatus.printing(
-                .usage, "\"\(text)\" is not a valid queue name: use 1 to 64 of the characters A-Z a-z 0-9 . _ -")
+                .usage, "\"\(text)\" is not a valid queue name: use \(QueueName.rule)")
         }
         return name
     }
@@ -68,6 +70,16 @@ struct CommonOptions: ParsableArguments {
         }
         return SettingsFile.trimmed(text)
     }
+}
+
+extension QueueName {
+    /// The name as a shell takes it.
+    var quoted: String { text.contains("#") ? "'\(text)'" : text }
+}
+
+extension Queue {
+    /// What a limit of the whole queue is for, behind the limit in a sentence.
+    var scopeOfLimits: String { partitions.isEmpty ? "" : " in each of its \(partitions.count) partitions" }
 }
 
 extension ExitStatus {

@@ -32,7 +32,8 @@ import Testing
                 events.standardOutput.contains(#""event":"paused""#)
             }
         }
-        let workers = [try bench.worker("one"), try bench.worker("two")]
+        var workers = [try bench.worker("one"), try bench.worker("two")]
+        if name == "docs/operate/partitions.md" { workers.append(try bench.worker("three", "--queue", "films#8")) }
         try await eventually("both workers") {
             try await bench.server.cli("ZCARD", "haul:{default}:workers") == "2"
         }

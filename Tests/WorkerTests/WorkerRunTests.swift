@@ -277,4 +277,20 @@ import Testing
         #expect(order.candidates(in: [0, 1]) == [1])
         #expect(order.candidates(in: [0, 1], at: .now + .seconds(2)) == [0, 1])
     }
+
+    @Test("a slot stays with a partition for some jobs, and all partitions of a queue get the same share")
+    func partitions() {
+        var generator = SystemRandomNumberGenerator()
+        let order = QueueOrder(weights: [nil, nil], partitions: [1, 4])
+        var (current, stays, counts) = (2, 0, [Int](repeating: 0, count: 5))
+        for _ in 0..<20_000 {
+            let drawn = order.draw(after: current, using: &generator)
+            #expect(drawn.first == 0 && Set(drawn) == Set(0..<5))
+            stays += drawn[1] == current ? 1 : 0
+            current = drawn[1]
+            counts[current] += 1
+        }
+        #expect((0.93...0.97).contains(Double(stays) / 20_000), "\(stays)")
+        #expect(counts[1...].allSatisfy { (3000...7000).contains($0) }, "\(counts)")
+    }
 }

@@ -374,3 +374,22 @@ def test_a_wrong_url_is_refused_before_anything_is_sent():
             kind("http://h/")
     with pytest.raises(haul.InvalidQueueName, match="'a b'"):
         haul.Queue(queue="a b")
+
+
+def test_a_partition_is_the_one_in_which_the_command_puts_a_job(server):
+    names = [haul.partition("films#8", f"job-{number}") for number in range(20)]
+    assert len(set(names)) > 3 and all(re.fullmatch("films#[0-7]of8", name) for name in names)
+    for number, name in enumerate(names):
+        command = ["push", "--redis", server.url, "--queue", "films#8", "--id", f"job-{number}", "http://127.0.0.1:1/"]
+        subprocess.run([os.environ["HAUL"], *command], check=True, capture_output=True, timeout=20)
+        assert f'"id":"job-{number}"' in server.cli("LINDEX", f"haul:{{{name}}}:jobs", "0")
+    worker = Worker(server, "films#8", "--max-file-size", "1")
+    try:
+        with haul.Queue(server.url, names[0]) as queue:
+            queue.cancel(["job-0"])
+            assert queue.handle("job-0").result(timeout=20).state in ("cancelled", "failed")
+    finally:
+        worker.close()
+    for wrong in ("films", "films#", "films#1", "films#65", "films#x", "a b#8", "films#3of8"):
+        with pytest.raises(haul.InvalidQueueName, match="films#8"):
+            haul.partition(wrong, "a")

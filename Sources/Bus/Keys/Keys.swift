@@ -6,6 +6,12 @@ package struct Keys: Sendable {
 
     package init(_ queue: QueueName) { prefix = "haul:{\(queue)}:" }
 
+    /// Patterns of the keys and channels of all partitions of a queue; those of the queue itself if it has none.
+    init(ofAllPartitionsOf queue: QueueName) {
+        let tag = queue.partitions.isEmpty ? queue.text : "\(queue.base)#*of\(queue.partitions.count)"
+        prefix = "haul:{\(tag)}:"
+    }
+
     package var jobs: String { self[.jobs] }
     package func held(_ worker: String) -> String { self[.held] + worker }
     package var want: String { self[.want] }

@@ -87,6 +87,8 @@ extension Queue {
     /// Adds an entry to the list of changes. The change is made already, so that an error is ignored: a user whose
     /// rights do not include the list may still change what it may change.
     package func record(_ change: ChangeRecord) async {
+        // The list of the whole queue is that of its first partition.
+        guard partitions.isEmpty else { return await partitions[0].record(change) }
         var change = change
         if change.at == nil { change.at = try? await timestamp() }
         let commands = [
@@ -98,6 +100,7 @@ extension Queue {
 
     /// The last changes, the newest first.
     package func changes(limit: Int = ChangeRecord.maxCount) async throws(RedisError) -> [ChangeRecord] {
+        guard partitions.isEmpty else { return try await partitions[0].changes(limit: limit) }
         let texts = try await redis.send(Command("LRANGE", keys.changes, 0, limit - 1)).array ?? []
         return texts.compactMap { $0.string.flatMap(ChangeRecord.init) }
     }

@@ -100,6 +100,10 @@ extension Queue {
 
     /// Until when workers start nothing at each of `hosts`, unix ms. Most hosts have no such time.
     package func backoffs(of hosts: [String]) async throws(RedisError) -> [String: Int64] {
+        guard partitions.isEmpty else {
+            let times = try await each { queue throws(RedisError) in try await queue.backoffs(of: hosts) }
+            return times.reduce(into: [:]) { $0.merge($1, uniquingKeysWith: max) }
+        }
         let replies = try await redis.pipeline(hosts.map { .command(Command("GET", keys[.hostBackoff] + $0)) })
         let times = zip(hosts, replies).compactMap { host, reply in
             reply.string.flatMap { Int64($0) }.map { (host, $0) }
@@ -109,6 +113,10 @@ extension Queue {
 
     /// Sets the limits of a host or a group, JSON as in `haul:{NAME}:limits`; nil removes them. The value is not checked.
     package func setLimit(of host: String, to value: String?) async throws(RedisError) {
+        guard partitions.isEmpty else {
+            _ = try await each { queue throws(RedisError) in try await queue.setLimit(of: host, to: value) }
+            return
+        }
         if let value {
             try await redis.send(Command("HSET", keys.limits, host, value))
         } else {

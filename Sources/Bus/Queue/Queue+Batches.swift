@@ -53,12 +53,18 @@ package enum BatchRequest: String, Sendable {
 extension Queue {
     /// nil for a batch that has no member yet, or that has expired.
     package func batch(_ name: String) async throws(RedisError) -> BatchRecord? {
+        guard partitions.isEmpty else { return try await partition(of: name).batch(name) }
         let reply = try await redis.send(Command("HGETALL", keys.batch(name)))
         return BatchRecord(name, reply.dictionary)
     }
 
     /// The newest batches, at most `limit`, after skipping `start` of them.
     package func batches(from start: Int = 0, limit: Int) async throws(RedisError) -> [BatchRecord] {
+        guard partitions.isEmpty else {
+            let all = try await each { queue throws(RedisError) in try await queue.batches(limit: start + limit) }
+            return Array(
+                all.joined().sorted { $0.created ?? 0 > $1.created ?? 0 }.dropFirst(start).prefix(limit))
+        }
         let range = Command("ZRANGE", keys.batches, start, start + limit - 1, "REV")
         let names = try await redis.send(range).array ?? []
         let known = names.compactMap(\.string)
@@ -68,11 +74,15 @@ extension Queue {
 
     /// How many batches are listed. Some of them may have expired.
     package func batchCount() async throws(RedisError) -> Int {
-        try await redis.send(Command("ZCARD", keys.batches)).int ?? 0
+        guard partitions.isEmpty else {
+            return try await each { queue throws(RedisError) in try await queue.batchCount() }.reduce(0, +)
+        }
+        return try await redis.send(Command("ZCARD", keys.batches)).int ?? 0
     }
 
     /// The ids of a batch's members by the state in which they are counted, each list sorted. Reads the hash in pages.
     package func members(ofBatch name: String) async throws(RedisError) -> [BatchState: [String]] {
+        guard partitions.isEmpty else { return try await partition(of: name).members(ofBatch: name) }
         // HSCAN may return a member twice while the hash grows.
         var members: [String: String] = [:]
         var cursor = "0"
@@ -92,6 +102,7 @@ extension Queue {
     @discardableResult package func request(
         _ request: BatchRequest, ofBatch name: String
     ) async throws(RedisError) -> Int64 {
+        guard partitions.isEmpty else { return try await partition(of: name).request(request, ofBatch: name) }
         let timestamp = try await timestamp()
         try await redis.send(Command("HSET", keys.want, "batch/\(name)", "\(request.rawValue) \(timestamp)"))
         return timestamp

@@ -21,6 +21,12 @@ extension Queue {
     ///   - seconds: The time for `ended`.
     ///   - failures: How many failures are listed at most.
     package func census(within seconds: Int, failures: Int) async throws(RedisError) -> QueueCensus {
+        guard partitions.isEmpty else {
+            let parts = try await each { queue throws(RedisError) in
+                try await queue.census(within: seconds, failures: failures)
+            }
+            return try await joined(parts, failures: failures)
+        }
         var census = QueueCensus()
         census.stats = try await stats()
         census.now = census.stats.now
@@ -40,8 +46,26 @@ extension Queue {
         return census
     }
 
+    private func joined(_ parts: [QueueCensus], failures: Int) async throws(RedisError) -> QueueCensus {
+        var census = QueueCensus()
+        census.stats = try await stats()
+        census.now = census.stats.now
+        census.ended = parts.reduce(0) { $0 + $1.ended }
+        let seen = parts.flatMap(\.workers).reduce(into: [:]) { $0[$1.name] = max($0[$1.name] ?? 0, $1.seen) }
+        census.workers = seen.map { (name: $0.key, seen: $0.value) }.sorted { ($0.seen, $0.name) < ($1.seen, $1.name) }
+        let newest = parts.flatMap(\.failures).sorted { $0.timestamp ?? 0 > $1.timestamp ?? 0 }
+        census.failures = Array(newest.prefix(failures))
+        return census
+    }
+
     /// What workers report about themselves, without their claims, in the order of `names`.
     package func workerFields(_ names: [String]) async throws(RedisError) -> [[String: String]] {
+        guard partitions.isEmpty else {
+            let all = try await each { queue throws(RedisError) in try await queue.workerFields(names) }
+            let newest = all.flatMap { zip(names, $0).map { (name: $0, fields: $1) } }.newestOfEachWorker()
+            let known = Dictionary(newest.map { ($0.name, $0.fields) }) { one, _ in one }
+            return names.map { known[$0] ?? [:] }
+        }
         let fields = ["host", "pid", "version", "slots", "running", "seen", "state", "lease"]
         let calls = names.map { Call.command(Command(arguments: ["HMGET", keys.worker($0)] + fields)) }
         var result: [[String: String]] = []

@@ -19,6 +19,7 @@ extension Queue {
     @discardableResult package func request(
         _ request: ControlOperation, of ids: [String], at timestamp: Int64? = nil
     ) async throws(RedisError) -> Int64 {
+        guard partitions.isEmpty else { return try await requestOfPartitions(request, of: ids, at: timestamp) }
         let timestamp = if let timestamp { timestamp } else { try await self.timestamp() }
         for batch in stride(from: 0, to: ids.count, by: 500) {
             let ids = ids[batch..<min(batch + 500, ids.count)]
@@ -32,11 +33,34 @@ extension Queue {
         return timestamp
     }
 
+    /// An operation for a job that no partition knows goes to all of them: it may be pushed to any, and the operation is
+    /// forgotten where it is not. Each partition has the time of its own server, as its pushes have.
+    private func requestOfPartitions(
+        _ request: ControlOperation, of ids: [String], at timestamp: Int64?
+    ) async throws(RedisError) -> Int64 {
+        let places = try await locate(ids)
+        let times = try await each { queue throws(RedisError) in
+            let own = zip(ids, places).filter { $1 == nil || $1 == queue.name.partition }.map(\.0)
+            return own.isEmpty ? nil : try await queue.request(request, of: own, at: timestamp)
+        }
+        return times.compactMap(\.self).max() ?? 0
+    }
+
     /// Those of `jobs` for which an operation does not wait yet, neither in `want` nor in the job's hash. A waiting job
     /// whose push is newer than the operation is among them, because the operation does not stop that push.
     package func jobs(
         _ jobs: [ListedJob], in state: JobState, without operation: ControlOperation
     ) async throws(RedisError) -> [ListedJob] {
+        guard partitions.isEmpty else {
+            let places = try await locate(jobs.map(\.id))
+            let open = try await each { queue throws(RedisError) in
+                // An operation for an unknown job is in all partitions.
+                let own = zip(jobs, places).filter { ($1 ?? 0) == queue.name.partition }.map(\.0)
+                return try await queue.jobs(own, in: state, without: operation).map(\.id)
+            }
+            let ids = Set(open.joined())
+            return jobs.filter { ids.contains($0.id) }
+        }
         var result: [ListedJob] = []
         for page in jobs.chunks(ofCount: 500) {
             // In this order, because a tick may move an operation from `want` to the hash in between.
@@ -70,12 +94,20 @@ extension Queue {
 
     /// The control operation of a job that no worker has applied yet.
     package func pendingOperation(of id: String) async throws(RedisError) -> ControlOperation? {
+        guard partitions.isEmpty else {
+            let place = try await locate([id])[0] ?? 0
+            return try await partitions[place].pendingOperation(of: id)
+        }
         let text = try await requested([id])[0]
         return text?.split(separator: " ").first.flatMap { ControlOperation(rawValue: String($0)) }
     }
 
     /// Sets a field of the queue's settings; nil deletes it. The value is not checked.
     package func setSetting(_ name: String, to value: String?) async throws(RedisError) {
+        guard partitions.isEmpty else {
+            _ = try await each { queue throws(RedisError) in try await queue.setSetting(name, to: value) }
+            return
+        }
         if let value {
             try await redis.send(Command("HSET", keys.settings, name, value))
         } else {

@@ -10,6 +10,12 @@ package struct LoggedEvent: Sendable {
     /// The event as it was published, without a large response.
     package let text: String
 
+    /// The two numbers of its entry, by which entries are in order.
+    package var position: (Int64, Int64) {
+        let parts = entry.split(separator: "-").map { Int64($0) ?? 0 }
+        return (parts.first ?? 0, parts.last ?? 0)
+    }
+
     /// A reply of XRANGE, and of XREAD for one stream.
     static func list(_ reply: RedisValue?) -> [LoggedEvent] {
         (reply?.array ?? []).compactMap { entry in
@@ -24,14 +30,25 @@ package struct LoggedEvent: Sendable {
 extension Queue {
     /// How many events the queue's stream is to keep; nil if it keeps none.
     package func eventStream() async throws(RedisError) -> Int? {
+        guard partitions.isEmpty else { return try await partitions[0].eventStream() }
         let text = try await redis.send(Command("HGET", keys.settings, QueueSetting.eventStream.name)).string
         return text.flatMap { QueueSetting.eventStream.accepts($0) ? Int($0) : nil }.flatMap { $0 > 0 ? $0 : nil }
     }
 
-    /// The oldest kept events behind an entry, at most `limit`.
+    /// The time of the oldest kept event, unix ms, from which on the stream is whole; nil if it keeps none. Of partitions
+    /// it is the latest of their times.
+    package func oldestLoggedEvent() async throws(RedisError) -> Int64? {
+        guard partitions.isEmpty else {
+            let times = try await each { queue throws(RedisError) in try await queue.oldestLoggedEvent() }
+            return times.contains { $0 == nil } ? nil : times.compactMap(\.self).max()
+        }
+        return try await loggedEvents(from: "-", limit: 1).first?.position.0
+    }
+
+    /// The oldest kept events behind an entry, at most `limit`. `EventLogReader` reads those of partitions.
     ///
     /// - Parameter start: As XRANGE takes it: `-`, unix ms, or `(` and an entry.
-    package func loggedEvents(from start: String, limit: Int = 500) async throws(RedisError) -> [LoggedEvent] {
+    func loggedEvents(from start: String, limit: Int = 500) async throws(RedisError) -> [LoggedEvent] {
         LoggedEvent.list(try await redis.send(Command("XRANGE", keys.log, start, "+", "COUNT", limit)))
     }
 
@@ -41,6 +58,12 @@ extension Queue {
     package func loggedEvents(
         of id: String, since time: Int64, searching maxEntries: Int = 20_000
     ) async throws(RedisError) -> [LoggedEvent] {
+        guard partitions.isEmpty else {
+            let all = try await each { queue throws(RedisError) in
+                try await queue.loggedEvents(of: id, since: time, searching: maxEntries)
+            }
+            return all.joined().sorted { $0.position < $1.position }
+        }
         var (end, found, searched) = ("+", [LoggedEvent](), 0)
         while searched < maxEntries {
             let reply = try await redis.send(Command("XREVRANGE", keys.log, end, time, "COUNT", 500))
@@ -62,5 +85,52 @@ extension Queue {
         let command = Command("XREAD", "COUNT", 500, "BLOCK", block.milliseconds, "STREAMS", keys.log, entry)
         let reply = try await waiter.pipeline([.command(command)], blocking: block)[0].get()
         return LoggedEvent.list(reply.array?.first?.array?.last)
+    }
+}
+
+/// Reads the events that a queue has kept, oldest first. The streams of partitions are joined by the times of their
+/// entries.
+package struct EventLogReader: Sendable {
+    /// The stream of one partition.
+    private struct Source {
+        let queue: Queue
+        var start: String
+        var events: [LoggedEvent] = []
+        var last: String?
+        var isAtEnd = false
+    }
+
+    private static let pageSize = 500
+    private var sources: [Source]
+
+    /// - Parameter start: As XRANGE takes it: `-`, or unix ms.
+    package init(_ queue: Queue, from start: String) { sources = queue.parts.map { Source(queue: $0, start: start) } }
+
+    /// The streams, and the last entry that was read of each; nil if it has none.
+    package var ends: [(queue: Queue, last: String?)] { sources.map { ($0.queue, $0.last) } }
+
+    /// The next events; none at the end.
+    package mutating func next() async throws(RedisError) -> [LoggedEvent] {
+        var bound: (Int64, Int64)?
+        for index in sources.indices {
+            if sources[index].events.isEmpty, !sources[index].isAtEnd {
+                let page = try await sources[index].queue.loggedEvents(
+                    from: sources[index].start, limit: Self.pageSize)
+                sources[index].events = page
+                sources[index].isAtEnd = page.count < Self.pageSize
+                if let entry = page.last?.entry { (sources[index].last, sources[index].start) = (entry, "(" + entry) }
+            }
+            // Nothing is known of a stream behind its last event that was read.
+            if !sources[index].isAtEnd, let last = sources[index].events.last {
+                bound = bound.map { $0 < last.position ? $0 : last.position } ?? last.position
+            }
+        }
+        var events: [LoggedEvent] = []
+        for index in sources.indices {
+            let count = sources[index].events.prefix { event in bound.map { event.position <= $0 } ?? true }.count
+            events += sources[index].events.prefix(count)
+            sources[index].events.removeFirst(count)
+        }
+        return sources.count == 1 ? events : events.sorted { $0.position < $1.position }
     }
 }

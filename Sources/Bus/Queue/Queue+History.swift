@@ -24,13 +24,26 @@ extension Queue {
     /// How often each event was published since the queue began, by its name; `claimed`, claims; `lost`, jobs that were
     /// lost with their workers; `failed CODE`, failures by code; `received`, bytes.
     package func totals() async throws(RedisError) -> [String: Int64] {
-        try await redis.send(Command("HGETALL", keys.totals)).dictionary.compactMapValues { Int64($0) }
+        guard partitions.isEmpty else {
+            let totals = try await each { queue throws(RedisError) in try await queue.totals() }
+            return totals.reduce(into: [:]) { $0.merge($1) { $0 + $1 } }
+        }
+        return try await redis.send(Command("HGETALL", keys.totals)).dictionary.compactMapValues { Int64($0) }
     }
 
     /// The minutes in which anything happened, oldest first. `span`: the hours that are read, each the unix time
     /// divided by 3600.
     package func history(of span: some Collection<Int64>) async throws(RedisError) -> [HistoryMinute] {
         guard !span.isEmpty else { return [] }
+        guard partitions.isEmpty else {
+            let span = Array(span)
+            var minutes: [Int64: HistoryMinute] = [:]
+            for minute in try await each({ queue throws(RedisError) in try await queue.history(of: span) }).joined() {
+                minutes[minute.start, default: HistoryMinute(start: minute.start, counts: [:])].counts
+                    .merge(minute.counts) { $0 + $1 }
+            }
+            return minutes.values.sorted { $0.start < $1.start }
+        }
         let replies = try await redis.pipeline(span.map { .command(Command("HGETALL", keys.history(hour: $0))) })
         var minutes: [Int64: HistoryMinute] = [:]
         for (hour, reply) in zip(span, replies) {

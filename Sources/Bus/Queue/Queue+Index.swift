@@ -7,9 +7,13 @@ package struct IndexPosition: Sendable {
     fileprivate var last: (id: String, score: String)?
     /// How many jobs of this score were read. Some of them may have left the index since.
     fileprivate var count = 0
+    /// The partition that is read. A queue of partitions is read one after the other.
+    fileprivate var partition = 0
 
     /// The beginning of an index.
     package init() {}
+
+    fileprivate init(partition: Int) { self.partition = partition }
 
     /// Redis sorts jobs of one score by the bytes of their ids, which are ASCII.
     fileprivate func isBefore(_ entry: (id: String, score: String)) -> Bool {
@@ -27,6 +31,17 @@ extension Queue {
     package func ids(
         in state: JobState, after position: inout IndexPosition, until end: Int64?, limit: Int
     ) async throws(RedisError) -> [String] {
+        guard partitions.isEmpty else {
+            var page: [String] = []
+            while page.count < limit, position.partition < partitions.count {
+                let wanted = limit - page.count
+                let found = try await partitions[position.partition].ids(
+                    in: state, after: &position, until: end, limit: wanted)
+                page += found
+                if found.count < wanted { position = IndexPosition(partition: position.partition + 1) }
+            }
+            return page
+        }
         let from = position.last?.score ?? "-inf"
         func entries(skipping skip: Int, _ count: Int) async throws(RedisError) -> [(id: String, score: String)] {
             let reply = try await redis.send(

@@ -52,6 +52,10 @@ extension Queue {
             let first = max(0, end - limit)
             return try await elements(in: lists, from: first, limit: end - first).reversed().map(Self.listed)
         }
+        guard partitions.isEmpty else {
+            return try await merged(
+                in: state, from: start, limit: limit, isDescending: (state == .scheduled) == isReversed)
+        }
         let range: [any RedisArgument] = [keys.index(state), start, start + limit - 1]
         let order: [any RedisArgument] = (state == .scheduled) == isReversed ? ["REV"] : []
         let reply = try await redis.send(Command(arguments: ["ZRANGE"] + range + order + ["WITHSCORES"]))
@@ -63,6 +67,9 @@ extension Queue {
 
     /// The ids of all running jobs, sorted. The order of their leases would change with each tick.
     package func runningIDs() async throws(RedisError) -> [String] {
+        guard partitions.isEmpty else {
+            return try await each { queue throws(RedisError) in try await queue.runningIDs() }.joined().sorted()
+        }
         let count = try await count(in: .running)
         let calls = stride(from: 0, to: count, by: Self.pageSize).map {
             Call.command(Command("ZRANGE", keys.leases, $0, $0 + Self.pageSize - 1))
@@ -78,6 +85,11 @@ extension Queue {
     package func fields(
         _ names: [String], of ids: some Collection<String>
     ) async throws(RedisError) -> [[String: String]] {
+        guard partitions.isEmpty else {
+            return try await find(Array(ids)) { queue, ids throws(RedisError) -> [[String: String]?] in
+                try await queue.fields(names, of: ids).map { $0.isEmpty ? nil : $0 }
+            }.map { $0?.value ?? [:] }
+        }
         var result: [[String: String]] = []
         for page in Array(ids).chunks(ofCount: Self.pageSize) {
             let calls = page.map { Call.command(Command(arguments: ["HMGET", keys.job($0)] + names)) }
@@ -95,6 +107,11 @@ extension Queue {
         _ names: [String], of ids: some Collection<String>
     ) async throws(RedisError) -> [[[UInt8]?]] {
         if names.isEmpty { return ids.map { _ in [] } }
+        guard partitions.isEmpty else {
+            return try await find(Array(ids)) { queue, ids throws(RedisError) -> [[[UInt8]?]?] in
+                try await queue.values(names, of: ids).map { $0.contains { $0 != nil } ? $0 : nil }
+            }.map { $0?.value ?? names.map { _ in nil } }
+        }
         var result: [[[UInt8]?]] = []
         for page in Array(ids).chunks(ofCount: Self.pageSize) {
             let calls = page.map { Call.command(Command(arguments: ["HMGET", keys.job($0)] + names)) }
@@ -105,6 +122,11 @@ extension Queue {
 
     /// The element of a job, and a newer push whose URLs and headers are used, both as JSON with all secrets.
     package func pushed(_ id: String) async throws(RedisError) -> (spec: String?, renewed: String?) {
+        guard partitions.isEmpty else {
+            let place = try await locate([id])[0]
+            guard let place else { return (nil, nil) }
+            return try await partitions[place].pushed(id)
+        }
         let values = try await redis.send(Command("HMGET", keys.spec(id), "spec", "renewed")).array ?? []
         return (values.first?.string, values.last?.string.flatMap { $0.isEmpty ? nil : $0 })
     }

@@ -56,6 +56,14 @@ extension Queue {
     /// - Returns: The timestamp of each push, unix ms, by the id of the job.
     @discardableResult
     package func push(now elements: [Element]) async throws(RedisError) -> [String: Int64] {
+        guard partitions.isEmpty else {
+            let placed = Dictionary(grouping: elements, by: placement)
+            let times = try await each { queue throws(RedisError) in
+                try await queue.push(now: placed[queue.name.partition ?? 0] ?? [])
+            }
+            return times.reduce(into: [:]) { $0.merge($1, uniquingKeysWith: max) }
+        }
+        guard !elements.isEmpty else { return [:] }
         let timestamp = try await timestamp()
         let made = elements.map { $0.made(at: timestamp) }
         try await push(made)
@@ -67,19 +75,30 @@ extension Queue {
     /// - Parameters:
     ///   - toFront: Puts them at the front by RPUSH, in their order.
     ///   - replicas: Waits for so many replicas to confirm the pushes, for at most `wait`.
-    ///   - waiter: A client that is used for nothing else, because WAIT blocks its connection.
+    ///   - waiters: For each partition a client that is used for nothing else, because WAIT blocks its connection.
     /// - Returns: How many replicas have confirmed; 0 without a waiter.
     @discardableResult
     package func push(
         _ elements: [Element], toFront: Bool = false, replicas: Int = 0, within wait: Duration = .zero,
-        on waiter: Redis? = nil
+        on waiters: [Redis] = []
     ) async throws(RedisError) -> Int {
+        guard partitions.isEmpty else {
+            let placed = Dictionary(grouping: elements, by: placement)
+            let counts = try await each { queue throws(RedisError) -> Int? in
+                let number = queue.name.partition ?? 0
+                guard let own = placed[number] else { return nil }
+                return try await queue.push(
+                    own, toFront: toFront, replicas: replicas, within: wait,
+                    on: waiters.isEmpty ? [] : [waiters[number]])
+            }
+            return counts.compactMap(\.self).min() ?? 0
+        }
         // The front of the queue is the right end of the list. The last element that is pushed there is claimed first.
         let texts = toFront ? elements.map(\.text).reversed() : elements.map(\.text)
         let batches = texts.chunks(ofCount: 500).map { page in
             Call.command(Command(arguments: [toFront ? "RPUSH" : "LPUSH", keys.jobs] + Array(page)))
         }
-        guard let waiter, replicas > 0 else {
+        guard let waiter = waiters.first, replicas > 0 else {
             for reply in try await redis.pipeline(batches) { _ = try reply.get() }
             return 0
         }

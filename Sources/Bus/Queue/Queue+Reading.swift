@@ -30,6 +30,12 @@ extension Queue {
     /// The jobs of `ids` that are known.
     package func jobs(_ ids: [String]) async throws(RedisError) -> [JobRecord] {
         guard !ids.isEmpty else { return [] }
+        guard partitions.isEmpty else {
+            return try await find(ids) { queue, ids throws(RedisError) -> [JobRecord?] in
+                let known = Dictionary(try await queue.jobs(ids).map { ($0.id, $0) }) { one, _ in one }
+                return ids.map { known[$0] }
+            }.compactMap { $0?.value }
+        }
         let calls: [Call] = ids.flatMap {
             [.command(Command("HGETALL", keys.job($0))), .command(Command("HGETALL", keys.offsets($0)))]
         }
@@ -46,6 +52,11 @@ extension Queue {
 
     /// The durable intervals of jobs, in the order of `ids`.
     package func offsets(of ids: [String]) async throws(RedisError) -> [ByteIntervals] {
+        guard partitions.isEmpty else {
+            return try await find(ids) { queue, ids throws(RedisError) -> [ByteIntervals?] in
+                try await queue.offsets(of: ids).map { $0.isEmpty ? nil : $0 }
+            }.map { $0?.value ?? ByteIntervals() }
+        }
         var result: [ByteIntervals] = []
         for page in ids.chunks(ofCount: 500) {
             for reply in try await redis.pipeline(page.map { .command(Command("HGETALL", keys.offsets($0))) }) {
@@ -67,6 +78,10 @@ extension Queue {
     ///
     /// - Parameter pushes: The timestamp of each push (unix ms), by the id of its job.
     package func removed(_ pushes: [String: Int64]) async throws(RedisError) -> [String] {
+        guard partitions.isEmpty else {
+            let found = try await each { queue throws(RedisError) in try await queue.removed(pushes) }
+            return Set(found.joined()).sorted()
+        }
         var result: [String] = []
         for pushes in Array(pushes).chunks(ofCount: 500) {
             let replies = try await redis.pipeline(
@@ -99,6 +114,9 @@ extension Queue {
     /// they will run.
     package func ids(in state: JobState, from start: Int = 0, limit: Int) async throws(RedisError) -> [String] {
         guard state == .queued else {
+            guard partitions.isEmpty else {
+                return try await merged(in: state, from: start, limit: limit, isDescending: false).map(\.id)
+            }
             let reply = try await redis.send(Command("ZRANGE", keys.index(state), start, start + limit - 1))
             return (reply.array ?? []).compactMap(\.string)
         }
@@ -115,8 +133,12 @@ extension Queue {
     }
 
     /// The ids that got into `state`, which is final or `paused`, at `timestamp` (unix ms) or later. Oldest first, at
-    /// most 100,000.
+    /// most 100,000; with partitions one partition after the other.
     package func ids(in state: JobState, since timestamp: Int64) async throws(RedisError) -> [String] {
+        guard partitions.isEmpty else {
+            return try await each { queue throws(RedisError) in try await queue.ids(in: state, since: timestamp) }
+                .flatMap(\.self)
+        }
         let reply = try await redis.send(
             Command("ZRANGE", keys.index(state), timestamp, "+inf", "BYSCORE", "LIMIT", 0, 100_000))
         return (reply.array ?? []).compactMap(\.string)
@@ -124,6 +146,9 @@ extension Queue {
 
     /// How many jobs are in `state`; for `queued`, how many elements wait.
     package func count(in state: JobState) async throws(RedisError) -> Int {
+        guard partitions.isEmpty else {
+            return try await each { queue throws(RedisError) in try await queue.count(in: state) }.reduce(0, +)
+        }
         if state == .queued { return try await waitingLists().count }
         return try await redis.send(Command("ZCARD", keys.index(state))).int ?? 0
     }
@@ -138,12 +163,21 @@ extension Queue {
     }
 
     private func workerCount(since timestamp: Int64) async throws(RedisError) -> Int {
-        try await redis.send(Command("ZCOUNT", keys.workers, timestamp, "+inf")).int ?? 0
+        guard partitions.isEmpty else {
+            let names = try await each { queue throws(RedisError) in
+                let reply = try await queue.redis.send(
+                    Command("ZRANGE", queue.keys.workers, timestamp, "+inf", "BYSCORE"))
+                return (reply.array ?? []).compactMap(\.string)
+            }
+            return Set(names.joined()).count
+        }
+        return try await redis.send(Command("ZCOUNT", keys.workers, timestamp, "+inf")).int ?? 0
     }
 
     /// The settings that may keep all jobs from starting. `maxRunning` is nil if there is no such limit.
     package func startLimits() async throws(RedisError) -> (isPaused: Bool, maxRunning: Int?) {
-        try await Self.startLimits(redis.send(Command("HMGET", keys.settings, "paused", "max_running")))
+        guard partitions.isEmpty else { return try await partitions[0].startLimits() }
+        return try await Self.startLimits(redis.send(Command("HMGET", keys.settings, "paused", "max_running")))
     }
 
     private static func startLimits(_ reply: RedisValue) -> (isPaused: Bool, maxRunning: Int?) {
@@ -156,6 +190,11 @@ extension Queue {
 
     /// Reads all figures of the queue.
     package func stats() async throws(RedisError) -> QueueStats {
+        guard partitions.isEmpty else {
+            var stats = QueueStats(joining: try await each { queue throws(RedisError) in try await queue.stats() })
+            stats.workers = try await workerCount(since: stats.now - Int64(Self.silence) * 1000)
+            return stats
+        }
         let states = JobState.allCases.filter { $0 != .queued }
         let counts = states.map { Call.command(Command("ZCARD", keys.index($0))) }
         let replies = try await redis.pipeline(
@@ -186,6 +225,10 @@ extension Queue {
 
     /// The known workers: name, and the fields of the hash without its claims.
     package func workers() async throws(RedisError) -> [(name: String, fields: [String: String])] {
+        guard partitions.isEmpty else {
+            return try await each { queue throws(RedisError) in try await queue.workers() }.joined()
+                .newestOfEachWorker()
+        }
         let names = try await redis.send(Command("ZRANGE", keys.workers, 0, -1)).array?.compactMap(\.string) ?? []
         guard !names.isEmpty else { return [] }
         let replies = try await redis.pipeline(names.map { .command(Command("HGETALL", keys.worker($0))) })
@@ -201,19 +244,30 @@ extension Queue {
 
     /// The newest entries of the list `rejected`, as JSON.
     package func rejected(limit: Int) async throws(RedisError) -> [String] {
-        try await redis.send(Command("LRANGE", keys.rejected, 0, limit - 1)).array?.compactMap(\.string) ?? []
+        guard partitions.isEmpty else {
+            let entries = try await each { queue throws(RedisError) in try await queue.rejected(limit: limit) }.joined()
+            let dated = entries.map { (text: $0, at: (try? JSON($0))?["at"]?.integer ?? 0) }
+            return dated.sorted { $0.at > $1.at }.prefix(limit).map(\.text)
+        }
+        return try await redis.send(Command("LRANGE", keys.rejected, 0, limit - 1)).array?.compactMap(\.string) ?? []
     }
 
     /// The events of `ids`, or of all jobs. `.subscribed` comes before the first event and after each reconnect.
     package func events(of ids: [String]? = nil) -> Subscription {
-        Subscription(
-            redis.url, name: "haul-events", channels: ids?.map(keys.events) ?? [],
-            patterns: ids == nil ? [keys.events("*")] : [])
+        let (channels, patterns) = channels(of: ids)
+        return Subscription(redis.url, name: "haul-events", channels: channels, patterns: patterns)
     }
 
     /// The same over a connection that several subscriptions share.
     package func events(of ids: [String]?, over subscriber: Subscriber) -> Subscription {
-        Subscription(
-            subscriber, channels: ids?.map(keys.events) ?? [], patterns: ids == nil ? [keys.events("*")] : [])
+        let (channels, patterns) = channels(of: ids)
+        return Subscription(subscriber, channels: channels, patterns: patterns)
+    }
+
+    /// A job's channel in each partition, because its id does not always say in which one it is.
+    private func channels(of ids: [String]?) -> (channels: [String], patterns: [String]) {
+        // An ACL allows a pattern only if it is the same text as one of the role's. So there is one for all partitions.
+        guard let ids else { return ([], [Keys(ofAllPartitionsOf: name).events("*")]) }
+        return (parts.map(\.keys).flatMap { ids.map($0.events) }, [])
     }
 }

@@ -13,6 +13,10 @@ package struct KeptResponses: Sendable, Equatable {
 
 extension Queue {
     package func keptResponses() async throws(RedisError) -> KeptResponses {
+        guard partitions.isEmpty else {
+            let all = try await each { queue throws(RedisError) in try await queue.keptResponses() }
+            return KeptResponses(bytes: all.reduce(0) { $0 + $1.bytes }, limit: all.reduce(0) { $0 + $1.limit })
+        }
         let replies = try await redis.pipeline([
             .command(Command("HGET", keys.responseBytes, KeptResponses.sum)),
             .command(Command("HGET", keys.settings, QueueSetting.maxResponsesBytes.name)),

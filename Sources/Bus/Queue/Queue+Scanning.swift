@@ -9,6 +9,15 @@ extension Queue {
     package func scanRunning(
         from cursor: String, count: Int
     ) async throws(RedisError) -> (ids: [String], next: String) {
+        guard partitions.isEmpty else {
+            // The number of the partition, and the cursor in it.
+            let parts = cursor.split(separator: "/")
+            let number = parts.count > 1 ? Int(parts[0]) ?? 0 : 0
+            let (ids, next) = try await partitions[number].scanRunning(
+                from: String(parts.last ?? "0"), count: count)
+            if next != "0" { return (ids, "\(number)/\(next)") }
+            return (ids, number + 1 < partitions.count ? "\(number + 1)/0" : "0")
+        }
         let reply = try await redis.send(Command("ZSCAN", keys.leases, cursor, "COUNT", count)).array ?? []
         let pairs = (reply.last?.array ?? []).compactMap(\.string)
         return (stride(from: 0, to: pairs.count, by: 2).map { pairs[$0] }, reply.first?.string ?? "0")
@@ -19,8 +28,8 @@ extension Queue {
 }
 
 extension QueueName {
-    /// The queues of which a server, or all primaries of its cluster, have keys. Reads with SCAN, at most `maxPages`
-    /// pages for each server.
+    /// The queues of which a server, or all primaries of its cluster, have keys; whole queues instead of partitions.
+    /// Reads with SCAN, at most `maxPages` pages for each server.
     package static func all(on redis: Redis, maxPages: Int = .max) async throws(RedisError) -> [QueueName] {
         var names: Set<QueueName> = []
         for server in try await redis.servers() {
@@ -31,7 +40,9 @@ extension QueueName {
                 let reply = try await server.send(scan).array ?? []
                 cursor = reply.first?.string ?? "0"
                 for key in (reply.last?.array ?? []).compactMap(\.string) {
-                    if let name = QueueName(String(key.dropFirst(6).prefix { $0 != "}" })) { names.insert(name) }
+                    if let name = QueueName(String(key.dropFirst(6).prefix { $0 != "}" })) {
+                        names.insert(name.whole)
+                    }
                 }
                 pages += 1
             } while cursor != "0" && pages < maxPages
@@ -45,6 +56,10 @@ extension Queue {
     /// When the job that has been in its state for longest got there, unix ms, for states whose index is sorted by
     /// that. States without jobs are missing.
     package func oldest() async throws(RedisError) -> [JobState: Int64] {
+        guard partitions.isEmpty else {
+            let all = try await each { queue throws(RedisError) in try await queue.oldest() }
+            return all.reduce(into: [:]) { $0.merge($1, uniquingKeysWith: min) }
+        }
         let states: [JobState] = [.paused, .completed, .failed, .cancelled]
         let calls = states.map { Call.command(Command("ZRANGE", keys.index($0), 0, 0, "WITHSCORES")) }
         var result: [JobState: Int64] = [:]

@@ -43,12 +43,14 @@ extension Queue {
 
     /// Adds a schedule, or replaces the one of this name. A tick plans it within a second.
     package func add(_ schedule: Schedule, as name: String) async throws(RedisError) {
+        guard partitions.isEmpty else { return try await partition(of: name).add(schedule, as: name) }
         try await redis.send(Command("HSET", keys.schedules, name, schedule.text))
         try await redis.send(Command("ZADD", keys.scheduleDue, 0, name))
     }
 
     /// False if there was no such schedule. Jobs that it has pushed stay.
     package func removeSchedule(_ name: String) async throws(RedisError) -> Bool {
+        guard partitions.isEmpty else { return try await partition(of: name).removeSchedule(name) }
         let count = try await redis.send(Command("HDEL", keys.schedules, name)).int ?? 0
         // A tick that finds it due without a definition forgets the rest.
         if count > 0 { try await redis.send(Command("ZADD", keys.scheduleDue, 0, name)) }
@@ -57,6 +59,7 @@ extension Queue {
 
     /// Requests a run now, besides those that are due. Returns the time that counts as its due time, unix ms.
     package func runSchedule(_ name: String) async throws(RedisError) -> Int64 {
+        guard partitions.isEmpty else { return try await partition(of: name).runSchedule(name) }
         let now = try await timestamp()
         try await redis.send(Command("ZADD", keys.scheduleDue, -now, name))
         return now
@@ -64,16 +67,24 @@ extension Queue {
 
     /// How many schedules the queue has.
     package func scheduleCount() async throws(RedisError) -> Int {
-        try await redis.send(Command("HLEN", keys.schedules)).int ?? 0
+        guard partitions.isEmpty else {
+            return try await each { queue throws(RedisError) in try await queue.scheduleCount() }.reduce(0, +)
+        }
+        return try await redis.send(Command("HLEN", keys.schedules)).int ?? 0
     }
 
     /// The definition of a schedule as it was written; nil if there is none.
     package func scheduleDefinition(_ name: String) async throws(RedisError) -> String? {
-        try await redis.send(Command("HGET", keys.schedules, name)).string
+        guard partitions.isEmpty else { return try await partition(of: name).scheduleDefinition(name) }
+        return try await redis.send(Command("HGET", keys.schedules, name)).string
     }
 
     /// All schedules, by their names.
     package func schedules() async throws(RedisError) -> [ScheduleRecord] {
+        guard partitions.isEmpty else {
+            return try await each { queue throws(RedisError) in try await queue.schedules() }.joined()
+                .sorted { $0.name < $1.name }
+        }
         var definitions: [String: String] = [:]
         var cursor = "0"
         repeat {

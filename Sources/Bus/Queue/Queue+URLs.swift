@@ -24,6 +24,15 @@ extension Queue {
     package func jobs(
         ofURLs urls: Set<String>, searchesWaiting: Bool = true
     ) async throws(RedisError) -> JobsByURL {
+        guard partitions.isEmpty else {
+            let all = try await each { queue throws(RedisError) in
+                try await queue.jobs(ofURLs: urls, searchesWaiting: searchesWaiting)
+            }
+            return all.reduce(into: JobsByURL()) { joined, part in
+                joined.ids.merge(part.ids) { Set($0 + $1).sorted() }
+                joined.waiting.merge(part.waiting) { one, _ in one }
+            }
+        }
         var ids: [String: Set<String>] = [:]
         var found = JobsByURL()
         for url in urls { ids[url] = try await claimed(url) }

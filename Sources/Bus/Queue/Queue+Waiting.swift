@@ -142,6 +142,8 @@ extension Queue {
 
     /// For each group of `hashesOfCall` ids, whether any of the jobs has a hash. True if this user may not ask that.
     private func known(_ ids: [String?]) async throws(RedisError) -> [Bool] {
+        // Which partition's job an element is for would have to be known for each, so each element is read.
+        guard partitions.isEmpty else { return ids.chunks(ofCount: Self.hashesOfCall).map { _ in true } }
         let prefix = keys.job("")
         let groups = ids.chunks(ofCount: Self.hashesOfCall).map { $0.compactMap { $0.map { prefix + $0 } } }
         let asked = groups.filter { !$0.isEmpty }

@@ -7,36 +7,43 @@ package import HaulRedis
 /// be read, the code is `reply`. Calls of functions are idempotent.
 package struct Queue: Sendable {
     package let name: QueueName
-    package let keys: Keys
     package let policy: QueuePolicy
+    /// The client of the first partition, or of the queue.
     package let redis: Redis
+    /// The partitions of a queue that has some: Queue+Partitions.swift.
+    package let partitions: [Queue]
+    private let ownKeys: Keys
     let functions: Functions
 
-    package init(_ name: QueueName, redis: Redis, policy: QueuePolicy = QueuePolicy()) {
-        self.init(name, redis: redis, policy: policy, functions: .product)
+    /// - Parameter connect: Makes a client for each further partition, because each may be on another node of a cluster.
+    package init(
+        _ name: QueueName, redis: Redis, policy: QueuePolicy = QueuePolicy(), connect: (() -> Redis)? = nil
+    ) {
+        self.init(name, redis: redis, policy: policy, functions: .product, connect: connect)
     }
 
-    init(_ name: QueueName, redis: Redis, policy: QueuePolicy, functions: Functions) {
+    init(
+        _ name: QueueName, redis: Redis, policy: QueuePolicy, functions: Functions, connect: (() -> Redis)? = nil
+    ) {
         (self.name, self.redis, self.policy, self.functions) = (name, redis, policy, functions)
-        keys = Keys(name)
-    }
-}
-
-/// The name of a queue: 1 to 64 characters of A-Z a-z 0-9 . _ -, so that it can be a Redis Cluster hash tag.
-package struct QueueName: Sendable, Hashable, CustomStringConvertible {
-    package let text: String
-
-    package init?(_ text: String) {
-        let allowed = text.utf8.allSatisfy {
-            ($0 | 0x20) >= UInt8(ascii: "a") && ($0 | 0x20) <= UInt8(ascii: "z") || (48...57).contains($0)
-                || $0 == UInt8(ascii: ".") || $0 == UInt8(ascii: "_") || $0 == UInt8(ascii: "-")
+        ownKeys = Keys(name)
+        partitions = name.partitions.enumerated().map { index, name in
+            let client = index == 0 ? redis : connect?() ?? Redis(redis.url, name: redis.name)
+            return Queue(name, redis: client, policy: policy, functions: functions)
         }
-        guard (1...64).contains(text.utf8.count), allowed else { return nil }
-        self.text = text
     }
 
-    package static let `default` = QueueName("default")!
-    package var description: String { text }
+    /// The keys of an ordinary queue. A queue of partitions has none: each operation asks its partitions.
+    package var keys: Keys {
+        assert(partitions.isEmpty, "\(name) has partitions, and no keys of its own")
+        return ownKeys
+    }
+
+    /// Closes the clients of all partitions.
+    package func close() async {
+        await redis.close()
+        for partition in partitions.dropFirst() { await partition.redis.close() }
+    }
 }
 
 /// The lease of workers, and how long a queue keeps jobs. All workers of a queue should have the same policy.

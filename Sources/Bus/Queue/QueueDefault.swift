@@ -37,6 +37,10 @@ extension Queue {
     /// Sets a default to a value, which is JSON; nil deletes it. It is used for jobs that are claimed from now on. The
     /// value is not checked.
     package func set(_ name: QueueDefault, to value: String?) async throws(RedisError) {
+        guard partitions.isEmpty else {
+            _ = try await each { queue throws(RedisError) in try await queue.set(name, to: value) }
+            return
+        }
         if let value {
             try await redis.send(Command("HSET", keys.defaults, name.name, value))
         } else {
@@ -46,13 +50,15 @@ extension Queue {
 
     /// The hash of the queue's settings.
     package func settings() async throws(RedisError) -> [String: String] {
-        try await redis.send(Command("HGETALL", keys.settings)).dictionary
+        guard partitions.isEmpty else { return try await partitions[0].settings() }
+        return try await redis.send(Command("HGETALL", keys.settings)).dictionary
     }
 
     /// The hashes of the queue's settings, defaults and limits of hosts.
     package func configuration() async throws(RedisError) -> (
         settings: [String: String], defaults: [String: String], limits: [String: String]
     ) {
+        guard partitions.isEmpty else { return try await partitions[0].configuration() }
         let replies = try await redis.pipeline([
             .command(Command("HGETALL", keys.settings)), .command(Command("HGETALL", keys.defaults)),
             .command(Command("HGETALL", keys.limits)),

@@ -23,6 +23,8 @@ package struct WaitingLists: Sendable {
     package struct List: Sendable {
         package let location: WaitingLocation
         let key: String
+        /// The number of its partition.
+        fileprivate(set) var partition = 0
         package fileprivate(set) var length = 0
         /// What the elements wait for, for people; nil if they only wait for their turn.
         package fileprivate(set) var reason: String?
@@ -31,6 +33,15 @@ package struct WaitingLists: Sendable {
     package fileprivate(set) var lists: [List] = []
 
     package init() {}
+
+    /// Adds the lists of another partition of the same queue.
+    mutating func append(_ others: WaitingLists, ofPartition number: Int) {
+        lists += others.lists.map { list in
+            var list = list
+            list.partition = number
+            return list
+        }
+    }
 
     /// How many elements wait in all.
     package var count: Int { lists.reduce(0) { $0 + $1.length } }
@@ -53,7 +64,7 @@ package struct WaitingLists: Sendable {
         lists.compactMap { list in
             guard case .host(let host) = list.location, list.length > 0 else { return nil }
             return (host, list.length, list.reason ?? "")
-        }
+        }.joined()
     }
 
     /// How many elements wait for a limit of their group, and for which, by group.
@@ -61,14 +72,14 @@ package struct WaitingLists: Sendable {
         lists.compactMap { list in
             guard case .group(let group) = list.location, list.length > 0 else { return nil }
             return list.reason.map { (group, list.length, $0) }
-        }
+        }.joined()
     }
 
     /// How many elements wait for a worker, by the kind of their jobs.
     package var kinds: [String: Int] {
         var kinds: [String: Int] = [:]
         for case let list in lists where list.length > 0 {
-            if case .kind(let kind) = list.location { kinds[kind] = list.length }
+            if case .kind(let kind) = list.location { kinds[kind, default: 0] += list.length }
         }
         return kinds
     }
@@ -89,6 +100,21 @@ package struct WaitingLists: Sendable {
     }
 }
 
+extension [(String, Int, String)] {
+    /// The same name in several partitions, once with the sum.
+    fileprivate func joined() -> Self {
+        var places: [String: Int] = [:]
+        return reduce(into: []) { result, entry in
+            if let place = places[entry.0] {
+                result[place].1 += entry.1
+            } else {
+                places[entry.0] = result.count
+                result.append(entry)
+            }
+        }
+    }
+}
+
 /// An element as it waits.
 struct WaitingElement: Sendable {
     let bytes: [UInt8]
@@ -99,6 +125,10 @@ extension Queue {
     /// The lists in which elements wait. A list that this user may not count, or whose key has another type, is left
     /// out.
     package func waitingLists() async throws(RedisError) -> WaitingLists {
+        guard partitions.isEmpty else {
+            let all = try await each { queue throws(RedisError) in try await queue.waitingLists() }
+            return all.enumerated().reduce(into: WaitingLists()) { $0.append($1.element, ofPartition: $1.offset) }
+        }
         let names = try await redis.pipeline([
             .command(Command("ZRANGE", keys.workers, 0, -1)), .command(Command("HGETALL", keys.hosts)),
             .command(Command("HGETALL", keys.deferredKinds)), .command(Command("ZRANGE", keys[.deferredHosts], 0, -1)),
@@ -190,6 +220,17 @@ extension Queue {
         in lists: WaitingLists, from start: Int, limit: Int
     ) async throws(RedisError) -> [WaitingElement] {
         let parts = lists.parts(from: start, limit: limit)
+        guard partitions.isEmpty else {
+            var elements: [WaitingElement] = []
+            for (list, range) in parts {
+                // The part is the only one of these lists.
+                var part = WaitingLists()
+                part.lists = [list]
+                elements += try await partitions[list.partition].elements(
+                    in: part, from: range.lowerBound, limit: range.count)
+            }
+            return elements
+        }
         let replies = try await redis.pipeline(
             parts.map { .command(Command("LRANGE", $0.list.key, -$0.range.upperBound, -$0.range.lowerBound - 1)) })
         var elements: [WaitingElement] = []
@@ -203,6 +244,9 @@ extension Queue {
 
     /// The next element of each list, at most of 200 lists, with the key of its list.
     package func heads() async throws(RedisError) -> [(key: String, element: [UInt8])] {
+        guard partitions.isEmpty else {
+            return try await each { queue throws(RedisError) in try await queue.heads() }.flatMap(\.self)
+        }
         let lists = try await waitingLists().lists.prefix(200)
         let replies = try await redis.pipeline(lists.map { .command(Command("LINDEX", $0.key, -1)) })
         var heads: [(key: String, element: [UInt8])] = []

@@ -8,6 +8,7 @@
 """
 
 from ._async import AsyncBatchHandle, AsyncJobHandle, AsyncQueue, AsyncSettled
+from ._core import partition
 from ._errors import (
     Closed, HaulError, InvalidJob, InvalidQueueName, InvalidSetting, InvalidURL, JobCancelled, JobFailed, NotReplicated,
     NoWorker, RedisFailed, Refused, Rejected, TimedOut, Unreachable,
@@ -34,5 +35,5 @@ __all__ = [
     "Outcome", "PausedEvent", "ProgressEvent", "Queue", "QueueStats", "QueuedEvent", "RedisFailed", "Refused",
     "Rejected", "RejectedEvent", "Request", "RequeuedEvent", "Response", "RestartedEvent", "ResumedEvent",
     "RetryingEvent", "SentFile", "Settled", "StartedEvent", "State", "TimedOut", "Unreachable", "Update", "Upload",
-    "WaitingEvent", "WarningEvent",
+    "WaitingEvent", "WarningEvent", "partition",
 ]

@@ -42,7 +42,8 @@ MAX_DEPTH = 64
 #: For how long a reply that was taken and not acknowledged is kept: ms.
 KEEP_TAKEN = 7 * 86_400_000
 
-QUEUE_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+#: A queue, or one partition of it.
+QUEUE_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}(#[0-9]{1,2}of[0-9]{1,2})?")
 SCHEDULE = re.compile(r"[A-Za-z0-9._:-]{1,96}")
 ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 

@@ -6,6 +6,7 @@ result. `_sync` and `_async` perform the needs, each in its own way. So both fol
 
 from __future__ import annotations
 
+import binascii
 import datetime
 import json
 import logging
@@ -121,7 +122,10 @@ class Core:
 
     def __init__(self, queue: str, reply_to: Optional[str], patience: float) -> None:
         if not contract.QUEUE_NAME.fullmatch(queue):
-            raise InvalidQueueName(f"a queue's name is 1 to 64 of the characters A-Z a-z 0-9 . _ -, not {queue!r}")
+            raise InvalidQueueName(
+                "a queue's name is 1 to 64 of the characters A-Z a-z 0-9 . _ -, and for one of its partitions what "
+                f"partition() returns, not {queue!r}"
+            )
         if reply_to is not None and not contract.ID.fullmatch(reply_to):
             raise HaulError(f"reply_to must be 1 to 128 of the characters A-Z a-z 0-9 . _ : -, not {reply_to!r}")
         self.name = queue
@@ -532,6 +536,17 @@ class Core:
             commands.append(("HDEL", self.keys.settings, *old))
         if commands:
             yield from self.run(*commands)
+
+
+def partition(queue: str, id: str) -> str:
+    """The name of the partition of a queue like `films#8` to which the job with this id belongs.
+
+    For a member of a batch, and for a schedule, `id` is the name of the batch or of the schedule.
+    """
+    name, _, count = queue.partition("#")
+    if not contract.QUEUE_NAME.fullmatch(name) or not count.isascii() or not count.isdigit() or not 2 <= int(count) <= 64:
+        raise InvalidQueueName(f"a queue of 8 partitions is films#8, for example, not {queue!r}; there may be 2 to 64")
+    return f"{name}#{binascii.crc_hqx(id.encode(), 0) % int(count)}of{int(count)}"
 
 
 class Look(NamedTuple):

@@ -616,7 +616,7 @@ class StartedEvent:
     event: ClassVar[Literal["started"]] = "started"
     #: The job's id; `unknown` if a rejected element has no valid one.
     id: str
-    #: The queue's name.
+    #: The queue's name, or that of its partition.
     queue: str
     #: Grows when data may have been lost.
     epoch: int
@@ -643,7 +643,7 @@ class ResumedEvent:
     event: ClassVar[Literal["resumed"]] = "resumed"
     #: The job's id; `unknown` if a rejected element has no valid one.
     id: str
-    #: The queue's name.
+    #: The queue's name, or that of its partition.
     queue: str
     #: Grows when data may have been lost.
     epoch: int
@@ -668,7 +668,7 @@ class ProgressEvent:
     event: ClassVar[Literal["progress"]] = "progress"
     #: The job's id; `unknown` if a rejected element has no valid one.
     id: str
-    #: The queue's name.
+    #: The queue's name, or that of its partition.
     queue: str
     #: Grows when data may have been lost.
     epoch: int
@@ -703,7 +703,7 @@ class RestartedEvent:
     event: ClassVar[Literal["restarted"]] = "restarted"
     #: The job's id; `unknown` if a rejected element has no valid one.
     id: str
-    #: The queue's name.
+    #: The queue's name, or that of its partition.
     queue: str
     #: Grows when data may have been lost.
     epoch: int
@@ -726,7 +726,7 @@ class WaitingEvent:
     event: ClassVar[Literal["waiting"]] = "waiting"
     #: The job's id; `unknown` if a rejected element has no valid one.
     id: str
-    #: The queue's name.
+    #: The queue's name, or that of its partition.
     queue: str
     #: Grows when data may have been lost.
     epoch: int
@@ -748,7 +748,7 @@ class RetryingEvent:
     event: ClassVar[Literal["retrying"]] = "retrying"
     #: The job's id; `unknown` if a rejected element has no valid one.
     id: str
-    #: The queue's name.
+    #: The queue's name, or that of its partition.
     queue: str
     #: Grows when data may have been lost.
     epoch: int
@@ -774,7 +774,7 @@ class QueuedEvent:
     event: ClassVar[Literal["queued"]] = "queued"
     #: The job's id; `unknown` if a rejected element has no valid one.
     id: str
-    #: The queue's name.
+    #: The queue's name, or that of its partition.
     queue: str
     #: Grows when data may have been lost.
     epoch: int
@@ -795,7 +795,7 @@ class RequeuedEvent:
     event: ClassVar[Literal["requeued"]] = "requeued"
     #: The job's id; `unknown` if a rejected element has no valid one.
     id: str
-    #: The queue's name.
+    #: The queue's name, or that of its partition.
     queue: str
     #: Grows when data may have been lost.
     epoch: int
@@ -817,7 +817,7 @@ class PausedEvent:
     event: ClassVar[Literal["paused"]] = "paused"
     #: The job's id; `unknown` if a rejected element has no valid one.
     id: str
-    #: The queue's name.
+    #: The queue's name, or that of its partition.
     queue: str
     #: Grows when data may have been lost.
     epoch: int
@@ -838,7 +838,7 @@ class CancelledEvent:
     event: ClassVar[Literal["cancelled"]] = "cancelled"
     #: The job's id; `unknown` if a rejected element has no valid one.
     id: str
-    #: The queue's name.
+    #: The queue's name, or that of its partition.
     queue: str
     #: Grows when data may have been lost.
     epoch: int
@@ -859,7 +859,7 @@ class CompletedEvent:
     event: ClassVar[Literal["completed"]] = "completed"
     #: The job's id; `unknown` if a rejected element has no valid one.
     id: str
-    #: The queue's name.
+    #: The queue's name, or that of its partition.
     queue: str
     #: Grows when data may have been lost.
     epoch: int
@@ -906,7 +906,7 @@ class FailedEvent:
     event: ClassVar[Literal["failed"]] = "failed"
     #: The job's id; `unknown` if a rejected element has no valid one.
     id: str
-    #: The queue's name.
+    #: The queue's name, or that of its partition.
     queue: str
     #: Grows when data may have been lost.
     epoch: int
@@ -946,7 +946,7 @@ class DuplicateEvent:
     event: ClassVar[Literal["duplicate"]] = "duplicate"
     #: The job's id; `unknown` if a rejected element has no valid one.
     id: str
-    #: The queue's name.
+    #: The queue's name, or that of its partition.
     queue: str
     #: Grows when data may have been lost.
     epoch: int
@@ -974,7 +974,7 @@ class WarningEvent:
     event: ClassVar[Literal["warning"]] = "warning"
     #: The job's id; `unknown` if a rejected element has no valid one.
     id: str
-    #: The queue's name.
+    #: The queue's name, or that of its partition.
     queue: str
     #: Grows when data may have been lost.
     epoch: int
@@ -997,7 +997,7 @@ class RejectedEvent:
     event: ClassVar[Literal["rejected"]] = "rejected"
     #: The job's id; `unknown` if a rejected element has no valid one.
     id: str
-    #: The queue's name.
+    #: The queue's name, or that of its partition.
     queue: str
     #: Unix milliseconds by Redis' clock.
     at: int
@@ -1018,7 +1018,7 @@ class BatchEndedEvent:
     """All members of a batch have ended."""
 
     event: ClassVar[Literal["batch_ended"]] = "batch_ended"
-    #: The queue's name.
+    #: The queue's name, or that of its partition.
     queue: str
     #: Grows when data may have been lost.
     epoch: int

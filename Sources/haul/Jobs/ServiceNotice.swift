@@ -25,7 +25,7 @@ struct ServiceNotice {
     /// Why the queue's settings let no job start.
     private func hold() async -> String? {
         guard let (isPaused, maxRunning) = try? await queue.startLimits() else { return nil }
-        if isPaused { return "the queue \(queue.name) is paused (haul queue resume --queue \(queue.name))" }
+        if isPaused { return "the queue \(queue.name) is paused (haul queue resume --queue \(queue.name.quoted))" }
         return maxRunning == 0 ? "max_running of the queue \(queue.name) is 0 (haul queue limit)" : nil
     }
 }

@@ -4,7 +4,7 @@ import HaulRedis
 
 /// Reads the jobs of a list in pages, and counts the jobs that the limit leaves out.
 struct JobLister {
-    let queue: Queue
+    var queue: Queue
     var filter = ListFilter()
     var order: JobOrder?
     var isReversed = false
@@ -23,6 +23,7 @@ struct JobLister {
     }
 
     func list(_ state: JobState) async throws(RedisError) -> Found {
+        if state == .queued, !queue.partitions.isEmpty, order == nil { return try await joined(state) }
         let now = try await queue.time()
         // Redis has no stable order of running jobs, so they are sorted by age.
         if let order = order ?? (state == .running ? .age : nil), order != .age || !Self.isInOrderOfAge(state) {
@@ -56,6 +57,25 @@ struct JobLister {
         return found
     }
 
+    /// The queued jobs of all partitions, in the order in which they were pushed. Each partition claims its own jobs in
+    /// the order of its queue.
+    private func joined(_ state: JobState) async throws(RedisError) -> Found {
+        // A list that begins behind a job is a part of the whole list.
+        guard after == nil else { return try await sorted(state, by: .age, try await queue.time()) }
+        var found = Found(left: 0, hasBegun: true)
+        for partition in queue.partitions {
+            var lister = self
+            lister.queue = partition
+            let part = try await lister.list(state)
+            found.rows += part.rows
+            found.left = found.left.flatMap { left in part.left.map { left + $0 } }
+        }
+        found.rows.sort { JobOrder.age.precedes($0, $1) }
+        found.left = found.left.map { $0 + max(0, found.rows.count - limit) }
+        found.rows = Array(found.rows.prefix(limit))
+        return found
+    }
+
     /// Whether the index of the state is sorted by the times at which its jobs entered it, or are due. Then an order by
     /// age costs what is listed, however many jobs there are.
     private static func isInOrderOfAge(_ state: JobState) -> Bool { state != .queued && state != .running }
@@ -64,6 +84,14 @@ struct JobLister {
     func forEachRow(
         _ state: JobState, _ body: (JobRow) -> Void
     ) async throws(RedisError) {
+        if !queue.partitions.isEmpty {
+            for partition in queue.partitions {
+                var lister = self
+                lister.queue = partition
+                try await lister.forEachRow(state, body)
+            }
+            return
+        }
         if state == .running {
             let ids = try await queue.runningIDs()
             for start in stride(from: 0, to: ids.count, by: 500) {

@@ -18,7 +18,7 @@ enum Completer {
             ids += found.filter { $0.hasPrefix(prefix) }
             if ids.count >= maxSuggestions { break }
         }
-        await queue.redis.close()
+        await queue.close()
         return Array(ids.prefix(maxSuggestions))
     }
 
@@ -26,7 +26,7 @@ enum Completer {
     static let workers = CompletionKind.custom { words, _, prefix in
         guard let queue = queue(of: words) else { return [] }
         let names = ((try? await queue.workers()) ?? []).map(\.name)
-        await queue.redis.close()
+        await queue.close()
         return Array(names.filter { $0.hasPrefix(prefix) }.prefix(maxSuggestions))
     }
 
@@ -34,7 +34,7 @@ enum Completer {
     static let batches = CompletionKind.custom { words, _, prefix in
         guard let queue = queue(of: words) else { return [] }
         let names = ((try? await queue.batches(limit: 1000)) ?? []).map(\.name)
-        await queue.redis.close()
+        await queue.close()
         return Array(names.filter { $0.hasPrefix(prefix) }.prefix(maxSuggestions))
     }
 

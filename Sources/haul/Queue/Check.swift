@@ -18,7 +18,7 @@ struct Check: AsyncParsableCommand {
 
     func run() async throws {
         let queue = try await common.connect()
-        var findings = try await Inspection(queue).run(repairing: repair)
+        var findings = try await Inspection.findings(of: queue, repairing: repair)
         if let root {
             let inspection: RootInspection
             do { inspection = try RootInspection(root: root, of: queue) } catch {

@@ -51,7 +51,7 @@ struct QueueCommand: AsyncParsableCommand {
             await queue.record(ChangeRecord(setting: "max_running=\(limit)"))
             if common.json { return Terminal.line("{\"max_running\":\(count.map(String.init) ?? "null")}") }
             Terminal.line(
-                count.map { "at most \($0) jobs of the queue \(queue.name) run at once" }
+                count.map { "at most \($0) jobs of the queue \(queue.name) run at once\(queue.scopeOfLimits)" }
                     ?? "the queue \(queue.name) has no limit")
         }
     }

@@ -61,6 +61,14 @@ enum QueueEntry {
         }
     }
 
+    /// Whether it limits all jobs of the queue together, so that each partition has its own.
+    var isLimit: Bool {
+        switch self {
+        case .setting(.maxRunning), .setting(.rate), .setting(.starts), .setting(.hostConnections), .ofHost: true
+        default: false
+        }
+    }
+
     var rule: String {
         switch self {
         case .setting(let setting): setting.rule
@@ -114,7 +122,9 @@ extension QueueCommand {
             }
             let queue = try await common.connect()
             try await entry.set(to: kept, in: queue)
-            QueueCommand.printValues([(name, kept)], common, "\(name) of the queue \(queue.name) is \(kept)")
+            QueueCommand.printValues(
+                [(name, kept)], common,
+                "\(name) of the queue \(queue.name) is \(kept)\(entry.isLimit ? queue.scopeOfLimits : "")")
         }
     }
 

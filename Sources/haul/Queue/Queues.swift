@@ -28,14 +28,14 @@ struct Queues: AsyncParsableCommand {
             let queue = Queue(name, redis: Redis(try common.url(), name: "haul-cli"))
             let stats: QueueStats
             do throws(RedisError) { stats = try await queue.stats() } catch {
-                await queue.redis.close()
+                await queue.close()
                 guard error.code == .noPermission, names.count > refused.count + 1 else {
                     throw ExitStatus.printing(error)
                 }
                 refused.append(name.text)
                 continue
             }
-            await queue.redis.close()
+            await queue.close()
             let counts = Self.shown.map { stats.counts[$0] ?? 0 }
             if common.json {
                 let states = zip(Self.shown, counts).map { ($0.rawValue, String($1)) }

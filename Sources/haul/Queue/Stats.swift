@@ -26,7 +26,7 @@ struct Stats: AsyncParsableCommand {
 
     /// The message for a queue that no worker serves.
     static func unserved(_ queue: Queue) -> String {
-        "no worker serves the queue \(queue.name) now: haul worker --queue \(queue.name) starts one"
+        "no worker serves the queue \(queue.name) now: haul worker --queue \(queue.name.quoted) starts one"
     }
 
     func run() async throws {
@@ -75,9 +75,9 @@ struct Stats: AsyncParsableCommand {
             // A user who may not read the list of changes sees the line without a name.
             let change = try? await queue.changeThatPaused()
             let author = change.map { " by \($0.author)" } ?? ""
-            Terminal.line("the queue is paused\(author): haul queue resume --queue \(queue.name)".printable)
+            Terminal.line("the queue is paused\(author): haul queue resume --queue \(queue.name.quoted)".printable)
         }
-        if let limit = stats.maxRunning { Terminal.line("at most \(limit) run at once") }
+        if let limit = stats.maxRunning { Terminal.line("at most \(limit) run at once\(queue.scopeOfLimits)") }
     }
 
     /// Names the hosts or groups for which most jobs wait, and why.

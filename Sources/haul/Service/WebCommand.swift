@@ -120,7 +120,7 @@ struct WebCommand: AsyncParsableCommand {
             for text in names {
                 guard let name = QueueName(text) else {
                     throw ExitStatus.printing(
-                        .usage, "\"\(text)\" is not a valid queue name: use 1 to 64 of the characters A-Z a-z 0-9 . _ -"
+                        .usage, "\"\(text)\" is not a valid queue name: use \(QueueName.rule)"
                     )
                 }
                 if !queues.contains(name) { queues.append(name) }

@@ -61,7 +61,8 @@ extension WorkerCommand {
     private func namedQueues() throws -> [ServedQueue] {
         let queues = try (queue.isEmpty ? [Environment.text("HAUL_QUEUE") ?? "default"] : queue).map(
             Self.queue)
-        guard Set(queues.map(\.name)).count == queues.count else {
+        let names = queues.flatMap { $0.name.partitions.isEmpty ? [$0.name] : $0.name.partitions }
+        guard Set(names).count == names.count else {
             throw ExitStatus.printing(.usage, "--queue names a queue twice: give it once, with a weight if need be")
         }
         for queue in queues { try Self.check(queue, beside: queues) }
@@ -217,7 +218,7 @@ extension WorkerCommand {
         guard let name = QueueName(String(text[..<nameEnd])) else {
             throw ExitStatus.printing(
                 .usage,
-                "\"\(text[..<nameEnd])\" is not a valid queue name: use 1 to 64 of the characters A-Z a-z 0-9 . _ -")
+                "\"\(text[..<nameEnd])\" is not a valid queue name: use \(QueueName.rule)")
         }
         var rest = text[nameEnd...]
         var folder = ""

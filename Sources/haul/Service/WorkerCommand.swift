@@ -23,7 +23,7 @@ struct WorkerCommand: AsyncParsableCommand {
     @Option(
         name: .long,
         help:
-            "A queue, NAME, NAME=WEIGHT or NAME:FOLDER/, whose files are in that folder; the first has priority. May be repeated. [HAUL_QUEUE]"
+            "A queue, NAME, NAME#8 with 8 partitions, NAME=WEIGHT or NAME:FOLDER/, whose files are in that folder; the first has priority. May be repeated. [HAUL_QUEUE]"
     )
     var queue: [String] = []
     @Option(help: "The directory that downloads go to.", completion: .directory) var root: String?

@@ -155,7 +155,7 @@ actor TopReader {
     private func findQueues() async {
         guard let names = try? await QueueName.all(on: queue.redis, maxPages: 10) else { return }
         let wanted = names.filter { $0 != queue.name }.prefix(Self.maxQueues - 1)
-        for other in others where !wanted.contains(other.name) { await other.redis.close() }
+        for other in others where !wanted.contains(other.name) { await other.close() }
         others = wanted.map { name in
             // In a cluster another queue may be on another server, so it has a client of its own.
             others.first { $0.name == name } ?? Queue(name, redis: Redis(queue.redis.url, name: "haul-top"))
@@ -170,7 +170,7 @@ actor TopReader {
     }
 
     func close() async {
-        for other in others { await other.redis.close() }
+        for other in others { await other.close() }
         others = []
     }
 }

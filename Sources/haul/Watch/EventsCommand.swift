@@ -25,23 +25,25 @@ struct EventsCommand: AsyncParsableCommand {
         }
         let queue = try await common.connect()
         let (limit, now) = (try await queue.eventStream(), try await queue.time())
-        var start = age.map { "\(max(0, now - $0))" } ?? "-"
-        var last: String?
-        while true {
-            let events = try await queue.loggedEvents(from: start)
-            events.forEach(show)
-            guard let entry = events.last?.entry else { break }
-            (last, start) = (entry, "(" + entry)
-        }
-        if limit == nil, last == nil || follow {
+        var reader = EventLogReader(queue, from: age.map { "\(max(0, now - $0))" } ?? "-")
+        while case let events = try await reader.next(), !events.isEmpty { events.forEach(show) }
+        if limit == nil, follow || reader.ends.allSatisfy({ $0.last == nil }) {
             throw ExitStatus.printing(
                 .usage,
                 "the queue \(queue.name) keeps no events: haul queue set event_stream 100000 keeps the last 100000")
         }
         guard follow else { return }
-        let waiter = Redis(queue.redis.url, name: "haul-events")
         // Whatever came after the reading above is later than its last entry, or than its beginning.
-        var next = last ?? "\(now)-0"
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for (queue, last) in reader.ends { group.addTask { try await follow(queue, after: last ?? "\(now)-0") } }
+            try await group.waitForAll()
+        }
+    }
+
+    /// Prints the events of a queue, or of one of its partitions, without end.
+    private func follow(_ queue: Queue, after entry: String) async throws {
+        let waiter = Redis(queue.redis.url, name: "haul-events")
+        var next = entry
         while true {
             let events = try await queue.nextLoggedEvents(after: next, block: .seconds(5), on: waiter)
             events.forEach(show)

@@ -56,7 +56,9 @@ struct Simulation {
     private(set) var counts: [String: Int] = [:]
 
     /// - Parameter patch: Lua behind the functions.
-    init(seed: UInt64, on kind: RedisServer.Kind = .standard, patch: String? = nil) async throws {
+    init(
+        seed: UInt64, on kind: RedisServer.Kind = .standard, name: QueueName = .default, patch: String? = nil
+    ) async throws {
         random = SeededGenerator(state: seed)
         server = try await RedisServer(kind: kind)
         redis = Redis(try RedisURL(server.url), name: "simulation")
@@ -68,7 +70,7 @@ struct Simulation {
         ledger = Ledger(policy: policy)
         ledger.now = Self.dawn
         queue = Queue(
-            .default, redis: redis, policy: policy,
+            name, redis: redis, policy: policy,
             functions: Functions(
                 clock: "return redis.call('GET', '\(Self.clock)')", server: "return redis.call('GET', '\(Self.run)')",
                 patch: patch))

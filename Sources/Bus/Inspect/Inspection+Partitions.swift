@@ -1,0 +1,59 @@
+import HaulContract
+package import HaulRedis
+
+extension Inspection {
+    /// The findings of a queue, or of all of its partitions, and what these do not agree about.
+    package static func findings(of queue: Queue, repairing: Bool = false) async throws(RedisError) -> [Finding] {
+        var findings: [Finding] = []
+        for part in queue.parts { findings += try await Inspection(part).run(repairing: repairing) }
+        guard !queue.partitions.isEmpty else { return findings }
+        return try await findings + differences(of: queue) + otherNumbers(of: queue)
+    }
+
+    /// Settings, defaults and limits that are not the same in all partitions: a command was interrupted, or somebody has
+    /// written one partition by hand.
+    private static func differences(of queue: Queue) async throws(RedisError) -> [Finding] {
+        let all = try await queue.each { part throws(RedisError) in
+            let (settings, defaults, limits) = try await part.configuration()
+            return ["settings": settings, "defaults": defaults, "limits": limits]
+        }
+        var findings: [Finding] = []
+        for (kind, first) in all[0].sorted(by: { $0.key < $1.key }) {
+            for (part, others) in zip(queue.partitions, all).dropFirst() {
+                let other = others[kind] ?? [:]
+                for name in Set(first.keys).union(other.keys).sorted() where first[name] != other[name] {
+                    findings.append(
+                        Finding(
+                            part.keys.prefix + kind, "\(name) is not the same as in \(queue.partitions[0].name)",
+                            "haul queue set or unset with --queue '\(queue.name)' writes it to all partitions"))
+                }
+            }
+        }
+        return findings
+    }
+
+    /// The same queue with another number of partitions, or with none. A producer or a worker has the wrong number, or the
+    /// old partitions are not drained yet.
+    private static func otherNumbers(of queue: Queue) async throws(RedisError) -> [Finding] {
+        var findings: [Finding] = []
+        for name in try await QueueName.all(on: queue.redis)
+        where name.base == queue.name.base && name != queue.name.whole {
+            let other = Queue(name, redis: Redis(queue.redis.url, name: queue.redis.name))
+            let stats: QueueStats
+            do throws(RedisError) { stats = try await other.stats() } catch {
+                await other.close()
+                if error.code == .noPermission { continue }
+                throw error
+            }
+            await other.close()
+            let jobs = [JobState.queued, .scheduled, .running, .paused].reduce(0) { $0 + (stats.counts[$1] ?? 0) }
+            guard stats.workers > 0 || jobs > 0 else { continue }
+            let workers = stats.workers == 1 ? "1 worker serves it" : "\(stats.workers) workers serve it"
+            findings.append(
+                Finding(
+                    "the queue \(name)", "\(workers), and \(jobs) of its jobs have not ended, beside \(queue.name)",
+                    "give all workers and producers the same number of partitions, and drain the other queue"))
+        }
+        return findings
+    }
+}
