@@ -10,14 +10,14 @@ struct ResponseStorage: Sendable {
     let requestDigest: String
     var receiver: (any ResponseReceiver)?
 
-    /// Bytes, unless the job sets `max_response`.
-    static let defaultResponse = 64 << 10
+    /// The maximum size of a body in bytes, unless the job sets `max_response`.
+    static let defaultMaxResponse = 64 << 10
 
     /// Receives the body and returns the response with it, or without it if there is a `receiver`.
     ///
     /// - Throws: `too_large` if the body is longer than the job allows, `bad_response` if its length is unreadable.
     func keep(_ transfer: Transfer, method: String) async throws(TransferError) -> StoredResponse {
-        let limit = job.request.maxResponse ?? Self.defaultResponse
+        let limit = job.request.maxResponse ?? Self.defaultMaxResponse
         let tooLong = TransferError(
             .tooLarge, "the response (HTTP \(transfer.head.status)) is longer than \(limit) bytes: see max_response")
         if transfer.head.length == .invalid {
@@ -56,7 +56,7 @@ struct ResponseStorage: Sendable {
             retryAfter: head.headers["retry-after"].flatMap { RetryPolicy.retryAfter($0, now: now) })
     }
 
-    /// How a run ends that has failed.
+    /// The outcome of a failed run.
     ///
     /// - Parameters:
     ///   - mayHaveArrived: The request was sent, must not be sent again, and got no whole response.
@@ -70,13 +70,13 @@ struct ResponseStorage: Sendable {
             return error == .noSpace ? .parked(store.waitsFor) : .stopped
         }
         // A whole response shows what the server did with the request. Without one that is unknown.
-        guard mayHaveArrived, isOfConnection(failure.code) else { return .failed(failure) }
+        guard mayHaveArrived, isConnectionError(failure.code) else { return .failed(failure) }
         let began = status.map { "the server began to respond with \($0), but " } ?? ""
         return .failed(unknown(began + failure.message))
     }
 
     /// Errors of the connection: the server may or may not have received the request.
-    static func isOfConnection(_ code: ErrorCode) -> Bool {
+    static func isConnectionError(_ code: ErrorCode) -> Bool {
         [.dns, .connect, .tls, .proxy, .stalled, .incomplete, .badResponse, .localLimit, .io].contains(code)
     }
 

@@ -89,7 +89,7 @@ int clinux_wait_for_writeback(int descriptor) {
     return sync_file_range(descriptor, 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE) == 0 ? 0 : errno;
 }
 
-int clinux_look_at_path(int socket, struct clinux_path *path) {
+int clinux_read_path(int socket, struct clinux_path *path) {
     struct tcp_info info;
     socklen_t length = sizeof info;
     if (getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return -1;

@@ -6,7 +6,7 @@ package struct CronExpression: Sendable {
     /// The field begins with `*`. If both days are restricted, a day that fits either of them counts.
     private let isAnyDay, isAnyWeekday: Bool
     /// The hour field begins with `*`, so the expression is about elapsed time and not about a time of day.
-    private let isOfEachHour: Bool
+    private let isHourly: Bool
 
     package struct Invalid: Error, Sendable, CustomStringConvertible {
         package let description: String
@@ -29,7 +29,7 @@ package struct CronExpression: Sendable {
         self.weekdays = (weekdays | weekdays >> 7) & 0x7F
         isAnyDay = fields[2].hasPrefix("*")
         isAnyWeekday = fields[4].hasPrefix("*")
-        isOfEachHour = fields[1].hasPrefix("*")
+        isHourly = fields[1].hasPrefix("*")
         if next(after: 0, in: .utc) == nil {
             throw Invalid(description: "must name a date that exists, which \"\(self.text)\" does not")
         }
@@ -129,7 +129,7 @@ package struct CronExpression: Sendable {
         _ local: Int, _ before: Int, _ after: Int, _ begin: Int, _ end: Int, _ zone: TimeZoneRules
     ) -> [Int] {
         let found = [before, after].filter { zone.offset(at: Int64(local - $0)) == $0 }.map { local - $0 }.sorted()
-        if isOfEachHour { return found }
+        if isHourly { return found }
         if let first = found.first { return [first] }
         // The clock skips this time. The change is the first second with the later offset.
         var (low, high) = (begin, end)

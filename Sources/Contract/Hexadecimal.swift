@@ -4,13 +4,13 @@ package enum Hexadecimal {
 
     package static func text(_ bytes: some Collection<UInt8>) -> String {
         String(unsafeUninitializedCapacity: bytes.count * 2) { text in
-            var place = 0
+            var index = 0
             for byte in bytes {
-                text[place] = digits.utf8Start[Int(byte >> 4)]
-                text[place + 1] = digits.utf8Start[Int(byte & 15)]
-                place += 2
+                text[index] = digits.utf8Start[Int(byte >> 4)]
+                text[index + 1] = digits.utf8Start[Int(byte & 15)]
+                index += 2
             }
-            return place
+            return index
         }
     }
 

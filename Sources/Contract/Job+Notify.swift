@@ -24,7 +24,7 @@ extension Job {
 }
 
 extension Job.Notify {
-    /// Of `url`, in bytes, so that an element has room for the event.
+    /// Of `url`, in bytes, so that the event fits into an element.
     package static let maxURL = 2048
     package static let rule =
         "must be false, or an object of url (at most \(maxURL) bytes), secret (a name) and perhaps events (a list of "

@@ -14,7 +14,7 @@ extension Job {
         /// The job as a step. Any of its texts may have `${name}`.
         public init(_ job: Job) { text = job.element }
 
-        /// A step that is written as JSON, for fields whose type has no place for `${name}`, such as a checksum.
+        /// A step that is written as JSON, for fields whose type cannot contain `${name}`, such as a checksum.
         public init(json text: String) { self.text = text }
     }
 
@@ -121,7 +121,7 @@ extension Job.Step {
     }
 
     /// Checks the step as it would be with examples of the results. Returns the names of its unknown fields.
-    fileprivate func check(_ values: [String: String], place: String) throws(Job.Invalid) -> [String] {
+    fileprivate func check(_ values: [String: String], location: String) throws(Job.Invalid) -> [String] {
         let json: JSON
         do { json = try JSON(text) } catch { throw Job.Invalid(field: nil, reason: "must be JSON: \(error)") }
         for member in json.members ?? [] where Job.StepList(rawValue: member.name) == nil {
@@ -133,7 +133,7 @@ extension Job.Step {
         }
         if json["at"] != nil { throw Job.Invalid(field: "at", reason: "is not a field of a step") }
         let job = try Job(element: element(values, id: "id").text.utf8)
-        return try job.unknownFields.map { "\(place).\($0)" } + job.checkSteps(within: place + ".")
+        return try job.unknownFields.map { "\(location).\($0)" } + job.checkSteps(within: location + ".")
     }
 }
 
@@ -143,13 +143,13 @@ extension Job {
     /// - Returns: The unknown fields of all steps.
     /// - Throws: `Invalid`, which names the list and the step's field.
     @discardableResult
-    package func checkSteps(within place: String = "") throws(Invalid) -> [String] {
+    package func checkSteps(within location: String = "") throws(Invalid) -> [String] {
         var unknown: [String] = []
         for list in StepList.allCases {
             let steps = list.steps(of: self)
             for (index, step) in steps.enumerated() {
                 do throws(Invalid) {
-                    unknown += try step.check(list.examples(kind), place: place + list.rawValue)
+                    unknown += try step.check(list.examples(kind), location: location + list.rawValue)
                 } catch {
                     let number = steps.count > 1 ? "number \(index + 1): " : ""
                     throw Invalid(field: list.rawValue, reason: number + error.description)

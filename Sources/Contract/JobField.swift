@@ -26,7 +26,7 @@ package struct JobField: Sendable {
 
     /// The error message, without the field's name, for a field that jobs of this kind do not have.
     package static func inapplicableRule(_ kind: Job.Kind) -> String { "is not a field of \(kind.nameWithArticle)" }
-    /// The message for an unknown kind. A claim does not use it for a kind with a valid name: it sets the element aside
+    /// The message for an unknown kind. A claim does not use it for a kind with a valid name: it defers the element
     /// for workers that know this kind (docs/reference/bus.md, "Kinds").
     package static let kindRule = "must be " + Job.Kind.allCases.map(\.rawValue).joined(separator: " or ")
     /// The kinds of jobs that keep a response.

@@ -9,7 +9,7 @@ package enum MediaType {
         var type = bytes[..<parameters]
         while let last = type.last, last == UInt8(ascii: " ") || last == UInt8(ascii: "\t") { type.removeLast() }
         let parts = type.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
-        return parts.count == 2 && parts.allSatisfy { !$0.isEmpty && $0.allSatisfy(isOfToken) }
+        return parts.count == 2 && parts.allSatisfy { !$0.isEmpty && $0.allSatisfy(isTokenCharacter) }
     }
 
     /// The type and the subtype in lower case, without parameters. Media types are equal if their essences are equal.
@@ -22,7 +22,7 @@ package enum MediaType {
     package static let metalinks: Set = ["application/metalink4+xml", "application/metalink+xml"]
 
     /// Whether a token may contain `byte` (RFC 9110 section 5.6.2).
-    private static func isOfToken(_ byte: UInt8) -> Bool {
+    private static func isTokenCharacter(_ byte: UInt8) -> Bool {
         switch byte {
         case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
             UInt8(ascii: "0")...UInt8(ascii: "9"):

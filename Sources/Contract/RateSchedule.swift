@@ -42,16 +42,16 @@ package struct RateSchedule: Sendable, Equatable {
     private static func rule(_ text: Substring) -> Rule? {
         // A unit may follow a space: "5 MB".
         let words = text.split(separator: " ").map(String.init)
-        let place = words.firstIndex { $0.contains(":") } ?? words.endIndex
-        let rate = words[..<place].joined(separator: " ")
+        let timesIndex = words.firstIndex { $0.contains(":") } ?? words.endIndex
+        let rate = words[..<timesIndex].joined(separator: " ")
         let count = ByteUnits.count(rate)
         guard rate == "full" || count.map(rates.contains) == true else { return nil }
         var rule = Rule(rate: rate == "full" ? nil : count)
-        guard place < words.endIndex else { return rule }
-        let times = words[place].split(separator: "-", omittingEmptySubsequences: false).map(minutes)
+        guard timesIndex < words.endIndex else { return rule }
+        let times = words[timesIndex].split(separator: "-", omittingEmptySubsequences: false).map(minutes)
         guard times.count == 2, let from = times[0], let to = times[1], from != to else { return nil }
         rule.times = (from, to)
-        let rest = words[(place + 1)...]
+        let rest = words[(timesIndex + 1)...]
         guard rest.count <= 1, rest.allSatisfy(TimeZoneRules.isName) else { return nil }
         rule.zone = rest.first
         return rule

@@ -187,7 +187,7 @@ package final class ShellCommand: Sendable {
     }
 
     /// Returns when the command has ended. Nothing that a guarded command has started in its process group outlives it.
-    /// Blocks.
+    /// Blocks the calling thread.
     ///
     /// - Parameter limit: How long a guarded command may take.
     package func wait(within limit: Duration = .seconds(1 << 30)) -> End {

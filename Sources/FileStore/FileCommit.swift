@@ -11,7 +11,7 @@ struct FileCommit: Sendable {
         /// Attributes were set, so that a sync of the bytes alone is not enough.
         let hasAttributes: Bool
 
-        /// Blocks.
+        /// Blocks the calling thread.
         func sync() throws(TransferError) { try output.sync(attributes: hasAttributes) }
     }
 

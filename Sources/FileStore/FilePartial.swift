@@ -104,7 +104,7 @@ final class FilePartial: Partial {
         return isOwn ? numbered : target
     }
 
-    /// Blocks.
+    /// Blocks the calling thread.
     @discardableResult
     private func create(
         _ target: Target, total: Int64?, hashing digest: Job.Checksum.Algorithm?, with bytes: [UInt8]
@@ -120,7 +120,7 @@ final class FilePartial: Partial {
         let opened = Opened(output: output, hidden: hidden, target: target)
         state.withLock { $0.phase = .open(opened) }
         do throws(TransferError) {
-            // A small file that is here as a whole is not worth a question about free space each time.
+            // A small file that is here as a whole is not worth a check of the free space each time.
             if total != Int64(bytes.count) || bytes.count > Block.smallSize || target.directory !== store.directory
                 || !store.hasPlentyOfSpace()
             {

@@ -13,7 +13,7 @@ final class FileSource: SourceFile {
     private let root: Directory
     private let blocking: BlockingPool
 
-    /// Blocks.
+    /// Blocks the calling thread.
     init(_ path: String, in root: Directory, on blocking: BlockingPool) throws(TransferError) {
         descriptor = Self.open(path, in: root)
         let code = errno

@@ -10,7 +10,7 @@ extension stat {
 
     /// Whether both are of one file that was not written to in between. A file system without links may renumber its
     /// files (`hasLastingInodes` is false). Then size and time decide, which two files may have in common by chance.
-    func isOfSameFile(as other: stat, hasLastingInodes: Bool) -> Bool {
+    func isSameFile(as other: stat, hasLastingInodes: Bool) -> Bool {
         st_mode & S_IFMT == S_IFREG && st_dev == other.st_dev && st_size == other.st_size
             && (st_ino == other.st_ino || !hasLastingInodes && fingerprint == other.fingerprint)
     }

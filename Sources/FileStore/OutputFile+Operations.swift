@@ -138,7 +138,7 @@ extension OutputFile {
 
     /// The status of the file if all `size` bytes seem to be there still. A process that truncates a file while it is
     /// written leaves it too short, or with a hole. Holes count only on file systems that make none by themselves.
-    /// Blocks.
+    /// Blocks the calling thread.
     func statusIfWhole(_ size: Int64) -> stat? {
         var status = stat()
         guard fstat(descriptor, &status) == 0, Int64(status.st_size) == size else { return nil }

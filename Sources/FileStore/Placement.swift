@@ -61,7 +61,7 @@ struct Placement {
     /// gone, the call that gives the final name finds out.
     private func checkSource() throws(TransferError) {
         guard let found = directory.status(of: partial.name),
-            !found.isOfSameFile(as: status, hasLastingInodes: naming == .link)
+            !found.isSameFile(as: status, hasLastingInodes: naming == .link)
         else { return }
         throw Self.disturbed(partial)
     }

@@ -26,7 +26,7 @@ struct PlacementRecord {
     }
 
     /// Whether the record is about this file. Not by inode, since a file system without links may renumber its files.
-    func isOf(_ status: stat) -> Bool { status.st_size == size && status.modifiedNanoseconds == modified }
+    func matches(_ status: stat) -> Bool { status.st_size == size && status.modifiedNanoseconds == modified }
 
     /// Writes the record. If `isDurable`, syncs the record and its name, so that they are durable before the file's
     /// final name can be. Blocks.

@@ -11,7 +11,7 @@ package struct SourceDirectory: SourceFolder {
     private let path: String
     private let folder: String
 
-    /// Blocks.
+    /// Blocks the calling thread.
     ///
     /// - Parameter folder: Only the files in this folder of the directory may be read; "" for all.
     /// - Throws: `io` with a sentence for the operator if it is not a directory that this process may read.

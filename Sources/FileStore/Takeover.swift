@@ -75,7 +75,7 @@ struct Takeover {
             return finalName.map { Placed(generation: hidden.generation, name: $0, status: proof, hidden: hidden) }
         }
         guard hidden.kind == .proof, let record = PlacementRecord(at: hidden.text, in: directory),
-            let status = directory.status(of: record.name), record.isOf(status)
+            let status = directory.status(of: record.name), record.matches(status)
         else { return nil }
         return Placed(generation: hidden.generation, name: record.name, status: status, hidden: hidden)
     }
@@ -91,7 +91,7 @@ extension Directory {
             guard let hidden = HiddenName(other), isWanted(hidden.key) else { return false }
             if status.st_nlink > 1 { return self.status(of: other)?.st_ino == status.st_ino }
             guard hidden.kind == .proof, let record = PlacementRecord(at: other, in: self) else { return false }
-            return record.name == name && record.isOf(status)
+            return record.name == name && record.matches(status)
         }
     }
 }

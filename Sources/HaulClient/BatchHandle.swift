@@ -27,7 +27,7 @@ public struct BatchHandle: Sendable, Identifiable {
         let deadline = timeout.map { ContinuousClock.now + $0 }
         while true {
             let known = try await ResultWait.retrying(until: deadline, status)
-            if let known, known.isOver, known.round > round { return known }
+            if let known, known.hasEnded, known.round > round { return known }
             if Task.isCancelled { throw .cancelled }
             if let deadline, deadline <= .now {
                 let what =
@@ -53,7 +53,7 @@ public struct BatchHandle: Sendable, Identifiable {
 
     private var channel: String { "batch/\(id)" }
 
-    private func write(_ operation: BatchRequest) async throws(HaulError) {
+    private func write(_ operation: BatchOperation) async throws(HaulError) {
         _ = try await mappingErrors { () throws(RedisError) in try await queue.queue.request(operation, ofBatch: id) }
     }
 }
@@ -79,7 +79,7 @@ public struct BatchStatus: Sendable, Equatable, Identifiable {
     /// When the batch ended, in unix milliseconds by Redis' clock. nil if it has not ended.
     public let finished: Int64?
     /// Whether the batch has ended: as many jobs have ended as the size says, and none is pending.
-    public var isOver: Bool { finished != nil }
+    public var hasEnded: Bool { finished != nil }
 
     init(_ record: BatchRecord) {
         func count(_ state: BatchState) -> Int { record.counts[state] ?? 0 }

@@ -35,9 +35,9 @@ extension HaulQueue {
     ///   may be repeated with the same id: a job that has not ended runs once, however often it is pushed.
     @discardableResult
     public func push(
-        _ job: Job, to place: QueuePosition = .end, _ durability: Durability = .acknowledged
+        _ job: Job, to position: QueuePosition = .end, _ durability: Durability = .acknowledged
     ) async throws(HaulError) -> JobHandle {
-        try await push([job], to: place, durability)[0]
+        try await push([job], to: position, durability)[0]
     }
 
     /// Pushes any number of jobs, in their order: one round trip asks for Redis' time, and one pushes all of them. If
@@ -47,7 +47,7 @@ extension HaulQueue {
     /// - Throws: The same errors as the push of one job.
     @discardableResult
     public func push(
-        _ jobs: [Job], to place: QueuePosition = .end, _ durability: Durability = .acknowledged
+        _ jobs: [Job], to position: QueuePosition = .end, _ durability: Durability = .acknowledged
     ) async throws(HaulError) -> [JobHandle] {
         guard !jobs.isEmpty else { return [] }
         var jobs = jobs
@@ -62,7 +62,7 @@ extension HaulQueue {
         let replicas = durability.replicas
         let acknowledged = try await mappingErrors { [elements] () throws(RedisError) in
             try await queue.push(
-                elements, toFront: place == .front, replicas: replicas, within: durability.wait, on: waiters)
+                elements, toFront: position == .front, replicas: replicas, within: durability.wait, on: waiters)
         }
         guard acknowledged >= replicas else {
             throw HaulError(

@@ -11,7 +11,7 @@ public struct QueueStatistics: Sendable, Equatable {
     public let isPaused: Bool
     /// The maximum number of jobs that run at once over all workers. nil if only the workers' slots limit it.
     public let maxRunning: Int?
-    /// The number of workers that have ticked in the last 10 seconds. If it is 0, pushed jobs wait.
+    /// The number of workers that have sent a heartbeat in the last 10 seconds. If it is 0, pushed jobs wait.
     public let workers: Int
     /// The number of deferred jobs by kind: the worker that claimed them does not run this kind. They
     /// wait for a worker that does.

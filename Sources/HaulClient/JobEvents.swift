@@ -14,7 +14,7 @@ public struct JobEvents: AsyncSequence, Sendable {
     /// Subscribes to the job's events.
     public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(handle) }
 
-    /// One consumer.
+    /// The iterator of one consumer.
     public struct AsyncIterator: AsyncIteratorProtocol, Sendable {
         private let handle: JobHandle
         private let messages: Subscription.Iterator

@@ -14,7 +14,7 @@ public struct QueueEvents: AsyncSequence, Sendable {
     /// Subscribes to the queue's events.
     public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(queue) }
 
-    /// One consumer.
+    /// The iterator of one consumer.
     public struct AsyncIterator: AsyncIteratorProtocol, Sendable {
         /// The maximum number of unfinished jobs whose positions are kept. Gaps in the events of others go unnoticed.
         static let maxKnown = 100_000

@@ -19,7 +19,7 @@ public struct Replies: AsyncSequence, Sendable {
     /// Begins with the ends that were delivered earlier and not acknowledged.
     public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(self) }
 
-    /// One consumer.
+    /// The iterator of one consumer.
     public struct AsyncIterator: AsyncIteratorProtocol, Sendable {
         /// For how long one command waits for a reply. A server that has vanished is noticed a few seconds later.
         private static let block = Duration.seconds(2)
@@ -93,7 +93,7 @@ public struct Replies: AsyncSequence, Sendable {
             found = news.reversed()
         }
 
-        /// Reads replies as ends. Removes those that are none, or that were acknowledged already.
+        /// Reads replies as ends. Removes those that are not ends, or that were acknowledged already.
         private func accept(_ texts: [[UInt8]]) async throws(RedisError) -> [Reply] {
             var ends: [Reply] = []
             for text in texts {

@@ -11,14 +11,14 @@ enum Logfmt {
     }
 
     private static func key(_ name: String) -> String {
-        guard !name.isEmpty, name.unicodeScalars.allSatisfy(isOfKey) else {
-            let kept = name.unicodeScalars.map { isOfKey($0) ? Character($0) : "_" }
+        guard !name.isEmpty, name.unicodeScalars.allSatisfy(isKeyCharacter) else {
+            let kept = name.unicodeScalars.map { isKeyCharacter($0) ? Character($0) : "_" }
             return kept.isEmpty ? "_" : String(kept)
         }
         return name
     }
 
-    private static func isOfKey(_ scalar: Unicode.Scalar) -> Bool {
+    private static func isKeyCharacter(_ scalar: Unicode.Scalar) -> Bool {
         scalar.isASCII && (scalar.properties.isAlphabetic || "0123456789_.-".unicodeScalars.contains(scalar))
     }
 

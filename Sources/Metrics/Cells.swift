@@ -27,7 +27,7 @@ final class HistogramCell: Cell, TimerHandler {
     private let bounds: [Int64]
     /// One counter for each bound, and one for longer durations.
     private let counts: [CounterCell]
-    /// In nanoseconds.
+    /// The sum of the values, in nanoseconds.
     private let sum = CounterCell()
 
     /// `buckets` are the upper bounds in seconds, ascending.

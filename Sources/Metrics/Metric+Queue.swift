@@ -50,7 +50,7 @@ extension Metric {
         help: "How late the pushed runs of schedules were, in all. Divide it by the pushed runs.")
 
     /// In the order of docs/operate/metrics.md.
-    package static let ofQueue = [
+    package static let queueMetrics = [
         queueUp, queueJobs, queueOldestWaiting, queueRejected, queueWorkers, queueSlots, queueSlotsTaken, queuePaused,
         queueMaxRunning, queueLastTick, queueEvents, queueFailures, queueClaims, queueLost, queueReceivedBytes,
         queueScheduleRuns, queueScheduleLateness,

@@ -100,7 +100,7 @@ extension Metric {
         "process_start_time_seconds", help: "Unix time at which the process started.")
 
     /// In the order of docs/operate/metrics.md.
-    package static let ofWorker = [
+    package static let workerMetrics = [
         buildInfo, workerInfo, slots, slotsTaken, accepting, claims, takeovers, resumes, restarts, runsEnded,
         runDuration, fenced, receivedBytes, sentBytes, refetchedBytes, transfers, connections, connectionsWaiting,
         hostBackoffs,

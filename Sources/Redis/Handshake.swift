@@ -34,7 +34,7 @@ struct Handshake {
             case .info:
                 let info = reply.infoFields
                 server.run = info["run_id"].map(String.init)
-                server.isOfCluster = info["redis_mode"] == "cluster"
+                server.isCluster = info["redis_mode"] == "cluster"
             default: break
             }
         }
@@ -47,5 +47,5 @@ struct ServerInfo: Sendable {
     /// The server's `run_id`, which changes with each start of redis-server. nil unless the login `tracesServer`.
     var run: String?
     /// Whether the server is a node of a cluster. false unless the login `tracesServer`.
-    var isOfCluster = false
+    var isCluster = false
 }

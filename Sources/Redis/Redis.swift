@@ -236,7 +236,7 @@ package actor Redis {
             reports.recover()
             traffic.countConnect()
             server = address
-            if await connection.serverInfo.isOfCluster { mayFailOver = true }
+            if await connection.serverInfo.isCluster { mayFailOver = true }
             if isClosed { await connection.close() } else { live = connection }
             watchSentinels()
             result = .success(connection)

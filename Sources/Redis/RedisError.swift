@@ -38,7 +38,7 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
     /// Reads an error reply. The code follows from the first word, or from the text that follows a generic `ERR`.
     init(reply text: String) {
         let word = text.prefix { $0 != " " }
-        let known = Self.replies[String(word)] ?? Self.generic.first { text.hasPrefix("ERR \($0.beginning)") }?.meaning
+        let known = Self.replies[String(word)] ?? Self.generic.first { text.hasPrefix("ERR \($0.prefix)") }?.meaning
         let (code, advice) = known ?? (.reply, "")
         self = RedisError(code, advice.isEmpty ? "Redis says: \(text)" : "\(advice) (Redis says: \(text))")
         if code == .moved { redirectTarget = text.split(separator: " ").last }
@@ -91,7 +91,7 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
         "DENIED": (.authentication, "this Redis accepts no clients from other hosts: give it a password, or bind it"),
     ]
 
-    private static let generic: [(beginning: String, meaning: (Code, String))] = [
+    private static let generic: [(prefix: String, meaning: (Code, String))] = [
         ("max number of clients", (.tooManyClients, "Redis accepts no more connections: raise maxclients")),
         ("Function not found", (.noFunction, "")),
         ("AUTH", (.authentication, "Redis has no password: remove it from the URL")),

@@ -1,8 +1,8 @@
-/// Makes file names safe that others have chosen.
+/// Sanitizes file names that servers and producers have chosen.
 package enum FileName {
     /// A safe form of `name`: at most 255 bytes of valid UTF-8, without a path, control characters, leading or trailing
     /// dots and spaces, and not a name that this or another system reserves. nil if nothing is left.
-    package static func sanitise(_ name: String) -> String? {
+    package static func sanitize(_ name: String) -> String? {
         if isPlain(name) { return name }
         // Works on scalars: Swift joins a "/" and a combining or invisible scalar into another character.
         let wanted = name.unicodeScalars.filter { !isUnwanted($0) }.map { $0 == "\u{FFFD}" ? "_" : $0 }
@@ -71,13 +71,13 @@ package enum FileName {
         switch scalar.properties.generalCategory {
         // Control characters, and invisible ones that reverse the direction of text (RFC 6266 section 4.3).
         case .control, .format, .lineSeparator, .paragraphSeparator, .surrogate: true
-        // No list of an object store can have these.
-        default: !isOfXML(scalar)
+        // XML cannot carry these, so no listing of an object store can contain them.
+        default: !isXMLCharacter(scalar)
         }
     }
 
-    /// Whether XML 1.0 can carry the character, and so the lists of an object store.
-    package static func isOfXML(_ scalar: Unicode.Scalar) -> Bool {
+    /// Whether XML 1.0 can carry the character. The listings of an object store are XML.
+    package static func isXMLCharacter(_ scalar: Unicode.Scalar) -> Bool {
         switch scalar.value {
         case 0x9, 0xA, 0xD, 0x20...0xD7FF, 0xE000...0xFFFD, 0x10000...0x10FFFF: true
         default: false

@@ -71,7 +71,7 @@ package struct FileRequest: Sendable {
 package struct RunLease: Sendable {
     /// Whether the lease is certainly valid, by our own clock.
     package let isHeld: @Sendable () -> Bool
-    /// Asks Redis, when our own clock cannot tell. False if another run has the job.
+    /// Asks Redis, for when our own clock does not suffice. False if another run has the job.
     package let confirm: @Sendable () async -> Bool
 
     package init(isHeld: @escaping @Sendable () -> Bool, confirm: @escaping @Sendable () async -> Bool) {

@@ -38,7 +38,7 @@ extension SourceFile {
 
 /// Identifies one version of a file that is sent.
 package struct SourceVersion: Sendable, Equatable {
-    /// Bytes.
+    /// The size in bytes.
     package let size: Int64
     /// What the store tells versions of the same size apart by, such as an ETag. The format is the store's own.
     package let validator: String

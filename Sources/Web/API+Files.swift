@@ -12,7 +12,7 @@ extension API {
     private static let chunkSize: Int64 = 64 << 10
 
     /// The file of a completed download, or the part of it that `Range` asks for (RFC 9110 section 14). It is sent only
-    /// if it is still the file that the job has brought.
+    /// if it is still the file that the job has downloaded.
     func file(_ path: [String], _ request: ServerRequest, _ caller: Caller) async throws(APIError) -> ServerResponse {
         guard caller.role == .operator else {
             throw APIError(403, .viewer, "a viewer gets no files: sign in as an operator")

@@ -275,7 +275,7 @@ extension API {
         return Self.json(202, #"{"requested":\#(ids.count),"more":\#(!isWhole)}"#)
     }
 
-    private static let batchActions: [String: BatchRequest] = [
+    private static let batchActions: [String: BatchOperation] = [
         "pause": .paused, "resume": .running, "retry": .retried, "cancel": .cancelled,
     ]
 

@@ -47,8 +47,8 @@ extension Aria2 {
             let digest = Hexadecimal.bytes(SHA1.hex(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
         else { throw APIError(400, .badRequest, "the request does not begin a WebSocket of version 13 (RFC 6455)") }
         // The client has not signed in yet: its first call does.
-        let stranger = Caller(visitor: Visitor(name: nil, role: .viewer), client: request.client)
-        guard let hold = streams.hold(number, for: stranger) else {
+        let unknownCaller = Caller(visitor: Visitor(name: nil, role: .viewer), client: request.client)
+        guard let hold = streams.hold(number, for: unknownCaller) else {
             throw APIError(429, .tooMany, "too many streams are open: close another page, or try again in some seconds")
         }
         let topic = EventHub.Topic(queue: queue.name.text, id: nil)
@@ -73,7 +73,7 @@ extension Aria2 {
                 var buffer: ListenerBuffer?
                 do {
                     try await converse(inputs, request, writer) {
-                        if buffer == nil { buffer = try await hub.listen(to: topic, for: stranger) }
+                        if buffer == nil { buffer = try await hub.listen(to: topic, for: unknownCaller) }
                         return buffer?.take().events ?? []
                     }
                 } catch let violation as WebSocketReader.Violation {

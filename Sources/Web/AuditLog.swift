@@ -21,7 +21,7 @@ final class AuditLog: Sendable {
     /// Tokens and the addresses that have used them, so that each is logged once and not with each request.
     private let tokens = Mutex<Set<String>>([])
 
-    /// Lines about refusals of strangers in one `window`. Further ones are only counted.
+    /// How many refusals of unknown clients are logged in one `window`. Further ones are only counted.
     init(_ log: Logger, maxRefusals: Int = 20, window: Duration = .seconds(60)) {
         (self.log, self.maxRefusals, self.window) = (log, maxRefusals, window)
     }
@@ -45,7 +45,7 @@ final class AuditLog: Sendable {
         refused("sign-in failed", metadata)
     }
 
-    /// Logs a refusal, or counts it if there were many in the last minute: strangers must not fill the log.
+    /// Logs a refusal, or counts it if there were many in the last minute, because unknown clients must not fill the log.
     private func refused(_ message: Logger.Message, _ metadata: Logger.Metadata) {
         let (isLogged, isFirstLeftOut) = refusals.withLock { budget in
             if budget.end <= .now, budget.leftOut == 0 { budget = Budget(end: .now + window) }

@@ -19,7 +19,7 @@ struct JobFilter: Sendable, Hashable, CustomStringConvertible {
     var waiting = ""
     /// `true` or `false`: whether a retry of a failed job may help.
     var retryable = ""
-    /// For at least how many seconds the job has been in its state; 0 for any.
+    /// The minimum time that the job has been in its state, in seconds; 0 for any.
     var older: Int64 = 0
 
     /// The names of these values in a query and in JSON.

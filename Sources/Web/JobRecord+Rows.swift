@@ -36,7 +36,7 @@ extension JobRecord {
 extension Event {
     /// An event for viewers, without the server's response.
     static func withoutResponse(_ event: JSON) -> String {
-        (event.members ?? []).filter { !JobRecord.ofResponse.contains($0.name) }
+        (event.members ?? []).filter { !JobRecord.responseMembers.contains($0.name) }
             .reduce(into: JSONObject()) { $0.set($1.name, json: $1.raw) }.text
     }
 }

@@ -2,7 +2,7 @@ package import HaulBus
 import HaulContract
 import HaulRedis
 
-/// Reads one queue for the API, and for commands that tell the same. It caches what stays valid between two reads.
+/// Reads one queue for the API, and for commands that show the same. It caches what stays valid between two reads.
 package actor QueueReaderCache {
     nonisolated let queue: Queue
 

@@ -80,27 +80,27 @@ enum SettingsJSON {
     /// A value to set; nil removes it.
     enum Change: CustomStringConvertible {
         case setting(QueueSetting, String?)
-        case ofJobs(QueueDefault, String?)
-        case ofHost(String, String?)
+        case jobDefault(QueueDefault, String?)
+        case hostLimit(String, String?)
         /// Whether a worker is quiet.
-        case ofWorker(String, Bool)
+        case workerQuiet(String, Bool)
 
         /// The name of what is changed, and the new value unless it may hold a secret.
         var description: String {
             switch self {
             case .setting(let setting, let value): "\(setting.name)=\(value ?? "none")"
-            case .ofJobs(let field, _): field == .base ? field.name : "defaults.\(field.name)"
-            case .ofHost(let host, let value): "limits.\(host)=\(value ?? "none")"
-            case .ofWorker(let worker, let isQuiet): "quiet:\(worker)=\(isQuiet)"
+            case .jobDefault(let field, _): field == .base ? field.name : "defaults.\(field.name)"
+            case .hostLimit(let host, let value): "limits.\(host)=\(value ?? "none")"
+            case .workerQuiet(let worker, let isQuiet): "quiet:\(worker)=\(isQuiet)"
             }
         }
 
         func make(in queue: Queue) async throws(RedisError) {
             switch self {
             case .setting(let setting, let value): try await queue.set(setting, to: value)
-            case .ofJobs(let field, let value): try await queue.set(field, to: value)
-            case .ofHost(let host, let value): try await queue.setLimit(of: host, to: value)
-            case .ofWorker(let worker, let isQuiet): try await queue.setQuiet(worker, isQuiet)
+            case .jobDefault(let field, let value): try await queue.set(field, to: value)
+            case .hostLimit(let host, let value): try await queue.setLimit(of: host, to: value)
+            case .workerQuiet(let worker, let isQuiet): try await queue.setQuiet(worker, isQuiet)
             }
         }
     }
@@ -115,24 +115,24 @@ enum SettingsJSON {
         }
         for member in members {
             switch member.name {
-            case QueueDefault.base.name: changes.append(try ofJobs(.base, member.value, "base"))
+            case QueueDefault.base.name: changes.append(try jobDefault(.base, member.value, "base"))
             case "defaults":
                 for field in try Self.members(of: member) {
                     guard let known = QueueDefault(name: field.name), known != .base else {
                         throw refusal("\(field.name) can have no default")
                     }
-                    changes.append(try ofJobs(known, field.value, "defaults.\(field.name)"))
+                    changes.append(try jobDefault(known, field.value, "defaults.\(field.name)"))
                 }
             case "limits":
-                for host in try Self.members(of: member) { changes.append(try ofHost(host.name, host.value)) }
+                for host in try Self.members(of: member) { changes.append(try hostLimit(host.name, host.value)) }
             case "quiet":
                 for worker in try Self.members(of: member) {
                     guard JobField.isID(worker.name) else {
                         throw refusal("quiet: \(worker.name) is not a valid worker name")
                     }
                     switch worker.value {
-                    case .bool(let isQuiet): changes.append(.ofWorker(worker.name, isQuiet))
-                    case .null: changes.append(.ofWorker(worker.name, false))
+                    case .bool(let isQuiet): changes.append(.workerQuiet(worker.name, isQuiet))
+                    case .null: changes.append(.workerQuiet(worker.name, false))
                     default: throw refusal("quiet of \(worker.name) must be true, false or null")
                     }
                 }
@@ -168,20 +168,21 @@ enum SettingsJSON {
         }
     }
 
-    private static func ofJobs(_ field: QueueDefault, _ value: JSON, _ location: String) throws(APIError) -> Change {
-        if value == .null { return .ofJobs(field, nil) }
+    private static func jobDefault(_ field: QueueDefault, _ value: JSON, _ location: String) throws(APIError) -> Change
+    {
+        if value == .null { return .jobDefault(field, nil) }
         guard field.accepts(value.text) else { throw refusal("\(location) \(field.rule)") }
-        return .ofJobs(field, value.text)
+        return .jobDefault(field, value.text)
     }
 
-    private static func ofHost(_ host: String, _ value: JSON) throws(APIError) -> Change {
+    private static func hostLimit(_ host: String, _ value: JSON) throws(APIError) -> Change {
         guard HostLimit.isName(host) else {
             throw refusal("limits: \(host) is not \(HostLimit.nameRule)")
         }
-        if value == .null { return .ofHost(host, nil) }
+        if value == .null { return .hostLimit(host, nil) }
         guard HostLimit.accepts(value.text, of: host) else {
             throw refusal("limits of \(host): \(HostLimit.rule(of: host))")
         }
-        return .ofHost(host, value.text)
+        return .hostLimit(host, value.text)
     }
 }

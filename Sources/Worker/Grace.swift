@@ -16,7 +16,7 @@ final class Grace: Sendable {
 
     var isEnding: Bool { deadline.withLock { $0 != nil } }
 
-    var isOver: Bool { deadline.withLock { $0.map { $0 < .now } ?? false } }
+    var hasEnded: Bool { deadline.withLock { $0.map { $0 < .now } ?? false } }
 
     /// Returns when a run that is being stopped has to be settled, so that Redis can still receive that.
     func sleepUntilSettling() async {

@@ -152,7 +152,7 @@ struct JobRunner: Sendable {
         }
         let reply = await queueServer.settle(runEnd, wantsNext: wantsNext)
         let result: RunResult =
-            reply.isOurs ? .settled(runEnd.settlement) : queueServer.grace.isOver ? .unsettled : .fenced
+            reply.isOurs ? .settled(runEnd.settlement) : queueServer.grace.hasEnded ? .unsettled : .fenced
         if case .fenced = result { queueServer.queueLog.fenced(claim, end.job) }
         queueServer.queueLog.ended(end, as: result)
         if let remainder = end.remainder {

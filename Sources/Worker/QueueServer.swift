@@ -99,7 +99,7 @@ final class QueueServer: Sendable {
                 return Settled(isOurs: reply.isOurs, next: claim, isEmpty: reply.next?.isEmpty ?? false)
             } catch {
                 claims.lose(next.take())
-                if grace.isOver {
+                if grace.hasEnded {
                     table.recordUnsettled()
                     return Settled()
                 }
@@ -124,7 +124,7 @@ final class QueueServer: Sendable {
 
     func close() async {
         // First return claims that Redis counts as ours but whose replies were lost.
-        if claims.mayBeOutOfSync, !grace.isOver { try? await claims.register([]) }
+        if claims.mayBeOutOfSync, !grace.hasEnded { try? await claims.register([]) }
         try? await queue.leave(claims.identity, received: table.bytes.received)
         await queue.redis.close()
     }

@@ -26,27 +26,27 @@ final class RedisErrorHandler: Sendable {
         (self.queue, self.worker, self.grace, self.log, self.metrics) = (queue, worker, grace, log, metrics)
     }
 
-    func pause(after error: RedisError, while what: Operation) async {
-        record(error, while: what)
+    func pause(after error: RedisError, while operation: Operation) async {
+        record(error, while: operation)
         await grace.sleep(for: .milliseconds(Int.random(in: 200...800)))
     }
 
-    func record(_ error: RedisError, while what: Operation) {
+    func record(_ error: RedisError, while operation: Operation) {
         guard !Task.isCancelled else { return }
         metrics.redisFailures.increment()
         let shouldLog = state.withLock { state in
-            state.outage.failed(what.rawValue)
+            state.outage.recordFailure(of: operation.rawValue)
             return state.throttle.shouldLog(error.message)
         }
         guard shouldLog else { return }
-        log.warning("Redis failed", metadata: ["while": "\(what.rawValue)", "reason": "\(error)"])
+        log.warning("Redis failed", metadata: ["while": "\(operation.rawValue)", "reason": "\(error)"])
         // Redis does not say which key has the wrong type.
         if error.code == .wrongType { Task { await reportWrongTypes() } }
     }
 
     /// Logs that Redis is back, once everything that failed works again.
     func recordSuccess(of operation: Operation) {
-        guard let outage = state.withLock({ $0.outage.worked(operation.rawValue) }) else { return }
+        guard let outage = state.withLock({ $0.outage.recordSuccess(of: operation.rawValue) }) else { return }
         log.notice("Redis is back", metadata: ["seconds": .stringConvertible(outage.roundedSeconds)])
     }
 
@@ -75,15 +75,16 @@ struct Outage {
     private var failing: Set<String> = []
     private var failingSince: ContinuousClock.Instant?
 
-    /// The operation `what` failed.
-    mutating func failed(_ what: String, at now: ContinuousClock.Instant = .now) {
-        failing.insert(what)
+    /// Records that an operation failed.
+    mutating func recordFailure(of operation: String, at now: ContinuousClock.Instant = .now) {
+        failing.insert(operation)
         failingSince = failingSince ?? now
     }
 
-    /// The operation `what` worked. Returns how long the outage lasted, if this was the last one that failed.
-    mutating func worked(_ what: String, at now: ContinuousClock.Instant = .now) -> Duration? {
-        guard !failing.isEmpty, failing.remove(what) != nil, failing.isEmpty, let start = failingSince.take() else {
+    /// Records that an operation worked. Returns how long the outage lasted, if no other operation still fails.
+    mutating func recordSuccess(of operation: String, at now: ContinuousClock.Instant = .now) -> Duration? {
+        guard !failing.isEmpty, failing.remove(operation) != nil, failing.isEmpty, let start = failingSince.take()
+        else {
             return nil
         }
         return now - start

@@ -32,7 +32,7 @@ final class RunningJob: RunHost {
         if let deadline = claim.deadline, deadline < claim.clock.milliseconds { attempt.stop(.deadline) }
     }
 
-    // MARK: What the activity may ask and tell
+    // MARK: What the activity may ask and report
 
     var runLease: RunLease {
         RunLease(
@@ -41,9 +41,9 @@ final class RunningJob: RunHost {
     }
 
     private func mayCommit() async -> Bool {
-        while attempt.stopReason != .fenced, !queueServer.grace.isOver {
+        while attempt.stopReason != .fenced, !queueServer.grace.hasEnded {
             if lease.isHeld() { return true }
-            // By our own clock the lease may be over, so ask Redis before the file gets its name.
+            // By our own clock the lease may have expired, so ask Redis before the file gets its name.
             await queueServer.report(self)
         }
         return false
@@ -65,13 +65,13 @@ final class RunningJob: RunHost {
         if isUrgent { queueServer.ticks.requestEarlyTick() }
     }
 
-    /// Only the loss of a worker that was active counts against a job that was lost before, so Redis is told at once.
+    /// Only the loss of a worker that was active counts against a job that was lost before, so it is reported at once.
     func activityChanged() async { if claim.wasLost { await queueServer.report(self) } }
 
     /// Tries again until Redis answers. The call is idempotent.
     func markSent() async -> Bool {
         pendingReport.withLock { $0.isMarkedSent = true }
-        while attempt.stopReason == nil, !queueServer.grace.isOver {
+        while attempt.stopReason == nil, !queueServer.grace.hasEnded {
             if let isOurs = await queueServer.reportSent(self) { return isOurs && attempt.stopReason == nil }
         }
         return false

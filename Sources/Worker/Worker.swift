@@ -17,7 +17,7 @@ package final class Worker: Sendable {
     private let log: Logger
     private let slots: Slots
     private let queues: QueueSelector
-    /// Each store once.
+    /// The stores of all queues, each of them once.
     private let stores: [any DurableStore]
     /// In the order of the queues.
     private let runners: [JobRunner]
@@ -52,7 +52,7 @@ package final class Worker: Sendable {
         slots = Slots(limit: configuration.slots)
         grace = Grace(configuration.graceTime)
         let instance = Token.make()
-        let registry = MetricsRegistry(Metric.ofWorker)
+        let registry = MetricsRegistry(Metric.workerMetrics)
         let queueServers = configuration.queues.flatMap(\.parts).enumerated().map { [log, grace] index, queue in
             let store = files[index].store
             var identity = WorkerIdentity(name: configuration.name, store: store.id, instance: instance)
@@ -110,7 +110,7 @@ package final class Worker: Sendable {
         for queueServer in queueServers {
             try await queueServer.claims.enroll(fields, wasReached: queueServer.index > 0)
         }
-        // Requests that were made while no worker ran come before the jobs that they are for.
+        // Control operations that were written while no worker ran are applied before the jobs that they are for start.
         for queueServer in queueServers { await queueServer.tick(fields) }
         await RedisCheck.warn(queueServers[0].queue, log)
         if configuration.certificateAuthorities == nil, !CertificateStore.isInstalled {

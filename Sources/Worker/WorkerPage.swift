@@ -62,7 +62,7 @@ package struct WorkerPage: Sendable {
         for queueServer in metrics.queueServers {
             guard let ago = queueServer.metrics.sinceTickStart, ago > Self.standstill else { continue }
             reasons.append(
-                "the queue \(queueServer.queue.name) has not been looked after for \(ago.components.seconds) s")
+                "the queue \(queueServer.queue.name) has had no tick for \(ago.components.seconds) s")
         }
         return reasons
     }

@@ -45,7 +45,7 @@ enum GetDefaults {
                 defaults.append(word)
                 given.withLock { $0.append((setting.name, word, "\(file.path):\(setting.line)")) }
             }
-            let valued = ForeignArguments.longValued[.get] ?? []
+            let valued = ForeignArguments.longOptionsWithValue[.get] ?? []
             if flags.contains(setting.name) {
                 guard let isSet = ["true": true, "false": false][setting.value] else {
                     throw refusal("\(setting.name) must be true or false, not \"\(setting.value)\"")

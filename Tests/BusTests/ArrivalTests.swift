@@ -26,8 +26,8 @@ import Testing
                 try await c.queue.settle(
                     claim.run, as: .failed(Failure(.io, "m"), retryable: true, received: 0), worker: c.f.worker)
             case .paused, .cancelled:
-                let request: ControlOperation = state == .paused ? .paused : .cancelled
-                try await c.apply([(id, Operation(request: request, time: ClockedQueue.dawn))])
+                let operation: ControlOperation = state == .paused ? .paused : .cancelled
+                try await c.apply([(id, Operation(kind: operation, time: ClockedQueue.dawn))])
                 try await c.queue.settle(
                     claim.run, as: state == .paused ? .paused : .cancelled, worker: c.f.worker)
             case .running, .scheduled: claims.append(claim)
@@ -44,14 +44,14 @@ import Testing
         var random = SeededGenerator(state: seed)
         let c = try await ClockedQueue()
         let histories = (0..<100).map { _ in
-            let requests: [ControlOperation] = [.paused, .cancelled, .running, .removed]
+            let operations: [ControlOperation] = [.paused, .cancelled, .running, .removed]
             var hasRetry = false
             return (1...Int.random(in: 2...5, using: &random)).map { number in
-                var request = requests.randomElement(using: &random)!
+                var operation = operations.randomElement(using: &random)!
                 // Only the newest retry of a failed job is known, and not whether a cancel came between two of them.
-                if state == .failed, request == .running, hasRetry { request = .paused }
-                hasRetry = hasRetry || request == .running
-                return Operation(request: request, time: ClockedQueue.dawn + Int64(number * 10))
+                if state == .failed, operation == .running, hasRetry { operation = .paused }
+                hasRetry = hasRetry || operation == .running
+                return Operation(kind: operation, time: ClockedQueue.dawn + Int64(number * 10))
             }
         }
         // A job for each history in the order of times, and another one for an order of arrival.
@@ -71,7 +71,7 @@ import Testing
         for number in histories.indices {
             let inTime = try await end(of: "t\(number)", c)
             let arrived = try await end(of: "a\(number)", c)
-            let order = arrivals[number].map { "\($0.request) \($0.time - ClockedQueue.dawn)" }.joined(separator: ", ")
+            let order = arrivals[number].map { "\($0.kind) \($0.time - ClockedQueue.dawn)" }.joined(separator: ", ")
             #expect(arrived == inTime, "seed \(seed): \(state?.rawValue ?? "unknown"): \(order)")
         }
     }
@@ -90,12 +90,12 @@ import Testing
         let c = try await ClockedQueue()
         let claim = try #require(try await bring(c, ["1"], to: .running).first)
         try await c.set(1000)
-        try await c.apply([("1", Operation(request: .cancelled, time: ClockedQueue.dawn + 1))])
+        try await c.apply([("1", Operation(kind: .cancelled, time: ClockedQueue.dawn + 1))])
         try await c.f.push(#"{"url":"http://h/1","id":"1","at":\#(ClockedQueue.dawn + 2)}"#)
         #expect(try await c.claim() == nil)
         let rest = [
-            Operation(request: .running, time: ClockedQueue.dawn + 3),
-            Operation(request: .paused, time: ClockedQueue.dawn + 5),
+            Operation(kind: .running, time: ClockedQueue.dawn + 3),
+            Operation(kind: .paused, time: ClockedQueue.dawn + 5),
         ]
         for operation in isLate ? rest.reversed() : rest { try await c.apply([("1", operation)]) }
         try await c.queue.settle(claim.run, as: .cancelled, worker: c.f.worker)
@@ -105,14 +105,14 @@ import Testing
 
 /// A control operation, and the time when it was made.
 private struct Operation {
-    let request: ControlOperation
+    let kind: ControlOperation
     let time: Int64
 }
 
 extension ClockedQueue {
     /// Writes one operation for each id, and makes ticks until all of them are applied.
     fileprivate func apply(_ operations: [(id: String, operation: Operation)]) async throws {
-        let pairs = operations.flatMap { [$0.id, "\($0.operation.request.rawValue) \($0.operation.time)"] }
+        let pairs = operations.flatMap { [$0.id, "\($0.operation.kind.rawValue) \($0.operation.time)"] }
         guard !pairs.isEmpty else { return }
         try await f.redis.send(Command(arguments: ["HSET", queue.keys.want] + pairs))
         repeat {

@@ -33,13 +33,13 @@ struct BatchFixture {
     }
 
     /// Makes an operation for a batch, and ticks until all members have it.
-    func ask(_ request: BatchRequest, of name: String = "b", _ claims: [Claim] = []) async throws {
-        try await queue.request(request, ofBatch: name)
+    func ask(_ operation: BatchOperation, of name: String = "b", _ claims: [Claim] = []) async throws {
+        try await queue.request(operation, ofBatch: name)
         try await tickUntilApplied(claims)
     }
 
     func tickUntilApplied(_ claims: [Claim] = []) async throws {
-        try await eventually("the requests to be applied") {
+        try await eventually("the operations to be applied") {
             try await f.tick(claims)
             return try await f.redis.send(Command("HLEN", queue.keys.want)).int == 0
         }

@@ -88,7 +88,7 @@ private struct BatchHistory {
             QueueFixture.done, QueueFixture.done, .failed(Failure(.io, "m"), retryable: true, received: 0), .cancelled,
             .paused,
             .retry(after: .milliseconds(5), Failure(.io, "m")), .released(why: "test"),
-            .rejected(reason: "url: is none", before: claim.before),
+            .rejected(reason: "url: is invalid", before: claim.before),
         ]
         let settlement = settlements.randomElement(using: &random)!
         steps.append("settle \(claim.run.id) as \(settlement)")
@@ -96,17 +96,18 @@ private struct BatchHistory {
     }
 
     private mutating func ask() async throws {
-        let request = [ControlOperation.paused, .cancelled, .running, .running, .removed].randomElement(using: &random)!
+        let operation = [ControlOperation.paused, .cancelled, .running, .running, .removed].randomElement(
+            using: &random)!
         let id = Self.ids.randomElement(using: &random)!
-        steps.append("\(request) for \(id)")
-        try await f.queue.request(request, of: [id])
+        steps.append("\(operation) for \(id)")
+        try await f.queue.request(operation, of: [id])
     }
 
     private mutating func askBatch() async throws {
-        let request = [BatchRequest.paused, .cancelled, .running, .running, .retried].randomElement(using: &random)!
+        let operation = [BatchOperation.paused, .cancelled, .running, .running, .retried].randomElement(using: &random)!
         let name = Self.batches.randomElement(using: &random)!
-        steps.append("\(request) for the batch \(name)")
-        try await f.queue.request(request, ofBatch: name)
+        steps.append("\(operation) for the batch \(name)")
+        try await f.queue.request(operation, ofBatch: name)
     }
 
     /// The worker registers again, and names none of its runs.

@@ -258,7 +258,7 @@ struct CallBoundTests {
     }
 
     @Test(
-        "requests for any number of batches are done", arguments: RedisServer.Kind.installed,
+        "operations for any number of batches are applied", arguments: RedisServer.Kind.installed,
         isExact ? [160, 10_000] : [400])
     func batches(server: RedisServer.Kind, count: Int) async throws {
         let f = try await QueueFixture(on: server)
@@ -273,7 +273,7 @@ struct CallBoundTests {
         let costs = try await ticks(f, meter, limit: count) {
             try await f.redis.send(Command("HLEN", f.queue.keys.want)).int == 0
         }
-        expectShort("requests for \(count) batches", meter, costs)
+        expectShort("operations for \(count) batches", meter, costs)
         #expect(try await f.redis.send(Command("HLEN", f.queue.keys.want)).int == 0)
         for index in 0..<100 {
             #expect(try await f.queue.job("j\(index)")?["want"] == "cancelled")
@@ -283,7 +283,8 @@ struct CallBoundTests {
     }
 
     @Test(
-        "a request for a batch that Redis reads at once is handed out in parts", arguments: RedisServer.Kind.installed)
+        "an operation for a batch that Redis reads at once is passed to its members in parts",
+        arguments: RedisServer.Kind.installed)
     func smallBatch(server: RedisServer.Kind) async throws {
         let f = try await QueueFixture(on: server)
         let meter = try await Meter(f.redis)
@@ -293,16 +294,16 @@ struct CallBoundTests {
         #expect(
             try await f.redis.send(Command("OBJECT", "ENCODING", f.queue.keys.members("b"))).string == "listpack")
         try await f.redis.send(Command("HSET", f.queue.keys.want, "batch/b", "cancelled"))
-        var most = 0
+        var maxWaiting = 0
         let costs = try await ticks(f, meter, limit: count) {
             let left = try await f.redis.send(Command("HLEN", f.queue.keys.want)).int ?? 0
-            most = max(most, left)
+            maxWaiting = max(maxWaiting, left)
             return left == 0
         }
-        expectShort("a request for a batch of \(count) jobs", meter, costs)
+        expectShort("an operation for a batch of \(count) jobs", meter, costs)
         for index in 0..<count { #expect(try await f.queue.job("j\(index)")?["want"] == "cancelled") }
-        // A call has handed requests to some fifty members, while others were done.
-        #expect(most < count - 50, "\(most) requests waited at once")
+        // A call passes the operation to some fifty members, while others receive it.
+        #expect(maxWaiting < count - 50, "\(maxWaiting) operations waited at once")
     }
 
     @Test(
@@ -339,9 +340,9 @@ struct CallBoundTests {
         try await f.queue.request(.cancelled, of: [last])
         var isAsked = false
         let observations = try await ticks(f, meter, limit: count) {
-            let isOver = try await f.redis.send(Command("EXISTS", f.queue.keys[.recheck])).int == 0
-            defer { isAsked = isAsked || !isOver }
-            return isOver && isAsked
+            let hasEnded = try await f.redis.send(Command("EXISTS", f.queue.keys[.recheck])).int == 0
+            defer { isAsked = isAsked || !hasEnded }
+            return hasEnded && isAsked
         }
         expectShort("ticks that look for a cancelled job in \(count / 2) lists", meter, observations)
         #expect(try await f.state(last) == .cancelled)
@@ -607,7 +608,7 @@ struct CallBoundTests {
             costs.append(
                 try await meter.cost {
                     _ = try await f.redis.run(
-                        f.queue.functions.inspect, keys: f.queue.keys.given(to: "-"), arguments: arguments,
+                        f.queue.functions.inspect, keys: f.queue.keys.functionKeys(for: "-"), arguments: arguments,
                         timeout: .seconds(30))
                 })
         }

@@ -30,13 +30,13 @@ import Testing
     /// Makes a tick, and stops the run if the tick has an operation for it.
     private func apply(_ f: QueueFixture, _ claim: Claim?) async throws {
         let reply = try await f.tick(claim.map { [$0] } ?? [])
-        guard let claim, let request = reply.operations[claim.run.token] else { return }
-        try await f.settle(claim, request == .paused ? .paused : .cancelled)
+        guard let claim, let operation = reply.operations[claim.run.token] else { return }
+        try await f.settle(claim, operation == .paused ? .paused : .cancelled)
     }
 
     /// nil if the job is forgotten.
-    private static func result(of request: ControlOperation, in state: JobState) -> JobState? {
-        switch (request, state) {
+    private static func result(of operation: ControlOperation, in state: JobState) -> JobState? {
+        switch (operation, state) {
         case (.paused, .queued), (.paused, .scheduled), (.paused, .running), (.paused, .paused): .paused
         case (.cancelled, .queued), (.cancelled, .scheduled), (.cancelled, .running), (.cancelled, .paused): .cancelled
         case (.running, .scheduled), (.running, .paused), (.running, .failed): .queued
@@ -46,13 +46,13 @@ import Testing
     }
 
     @Test("an operation that redis-cli writes does what the table says, in every state", arguments: JobState.allCases)
-    func requests(_ state: JobState) async throws {
-        for request in [ControlOperation.paused, .cancelled, .running, .removed, .deleted] {
+    func operations(_ state: JobState) async throws {
+        for operation in [ControlOperation.paused, .cancelled, .running, .removed, .deleted] {
             let f = try await QueueFixture()
             let claim = try await bring(f, to: state)
-            try await f.redis.send(Command("HSET", f.queue.keys.want, "1", request.rawValue))
+            try await f.redis.send(Command("HSET", f.queue.keys.want, "1", operation.rawValue))
             try await apply(f, claim)
-            #expect(try await f.state("1") == Self.result(of: request, in: state), "\(request) of \(state)")
+            #expect(try await f.state("1") == Self.result(of: operation, in: state), "\(operation) of \(state)")
             #expect(try await f.redis.send(Command("HLEN", f.queue.keys.want)).int == 0)
             try await f.expectOrder()
         }
@@ -60,9 +60,9 @@ import Testing
 
     @Test("two operations, one after the other, do what the table says for each", arguments: JobState.allCases)
     func pairs(_ state: JobState) async throws {
-        let requests = [ControlOperation.paused, .cancelled, .running, .removed]
-        for first in requests {
-            for second in requests {
+        let operations = [ControlOperation.paused, .cancelled, .running, .removed]
+        for first in operations {
+            for second in operations {
                 let f = try await QueueFixture()
                 let claim = try await bring(f, to: state)
                 try await f.queue.request(first, of: ["1"])
@@ -98,13 +98,13 @@ import Testing
     @Test(
         "an operation for an unknown job applies to its first push",
         arguments: [ControlOperation.paused, .cancelled, .removed])
-    func early(_ request: ControlOperation) async throws {
+    func early(_ operation: ControlOperation) async throws {
         let f = try await QueueFixture()
-        try await f.queue.request(request, of: ["1"])
+        try await f.queue.request(operation, of: ["1"])
         try await f.tick()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
         #expect(try await f.claim() == nil)
-        #expect(try await f.state("1") == (request == .paused ? .paused : request == .cancelled ? .cancelled : nil))
+        #expect(try await f.state("1") == (operation == .paused ? .paused : operation == .cancelled ? .cancelled : nil))
         try await f.expectOrder()
     }
 

@@ -10,7 +10,7 @@ import Testing
         arguments: [
             ControlOperation.removed, .deleted,
         ])
-    func removal(_ request: ControlOperation) async throws {
+    func removal(_ operation: ControlOperation) async throws {
         let f = try await QueueFixture()
         func isForgotten(_ id: String) async throws -> Bool {
             try await eventually {
@@ -23,10 +23,10 @@ import Testing
         // Completed.
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
         try await f.settle(try #require(try await f.claim()), QueueFixture.done)
-        try await f.queue.request(request, of: ["1"])
+        try await f.queue.request(operation, of: ["1"])
         let dropped = try await f.tick().dropped
-        #expect(dropped.first?.file == (request == .deleted ? "f" : nil))
-        #expect(dropped.first?.finished == (request == .deleted ? QueueFixture.file.identity : nil))
+        #expect(dropped.first?.file == (operation == .deleted ? "f" : nil))
+        #expect(dropped.first?.finished == (operation == .deleted ? QueueFixture.file.identity : nil))
         #expect(try await isForgotten("1"))
         // Scheduled, paused and failed.
         try await f.push(#"{"url":"http://h/2","id":"2","delay":1000}"#)
@@ -38,25 +38,25 @@ import Testing
         try await f.settle(third, .paused)
         try await f.settle(
             try #require(try await f.claim()), .failed(Failure(.io, "m"), retryable: true, received: 0))
-        try await f.queue.request(request, of: ["2", "3", "4"])
+        try await f.queue.request(operation, of: ["2", "3", "4"])
         for id in ["2", "3", "4"] { #expect(try await isForgotten(id)) }
         // Running: the run is stopped first.
         try await f.push(#"{"url":"http://h/5","id":"5"}"#)
         let running = try #require(try await f.claim())
-        try await f.queue.request(request, of: ["5"])
-        #expect(try await f.tick([running]).operations[running.run.token] == request)
+        try await f.queue.request(operation, of: ["5"])
+        #expect(try await f.tick([running]).operations[running.run.token] == operation)
         try await f.settle(running, .cancelled)
         #expect(try await isForgotten("5"))
         // Running: the run completes before it receives the operation.
         try await f.push(#"{"url":"http://h/6","id":"6"}"#)
         let quick = try #require(try await f.claim())
-        try await f.queue.request(request, of: ["6"])
+        try await f.queue.request(operation, of: ["6"])
         try await f.tick([quick])
         try await f.settle(quick, QueueFixture.done)
         #expect(try await isForgotten("6"))
         // Queued: no worker has claimed the element yet.
         try await f.push(#"{"url":"http://h/7","id":"7"}"#)
-        try await f.queue.request(request, of: ["7"])
+        try await f.queue.request(operation, of: ["7"])
         try await f.tick()
         #expect(try await f.claim() == nil)
         #expect(try await isForgotten("7"))

@@ -149,7 +149,7 @@ struct DefaultTests {
         try await f.expectOrder()
     }
 
-    @Test("a push that is kept behind a request has defaults, too") func behind() async throws {
+    @Test("a push that is kept behind an operation has defaults, too") func behind() async throws {
         let f = try await QueueFixture()
         try await set([("base", #""http://h/""#), ("deadline", "60")], f)
         let (claim, _) = try await job(f, #"{"url":"1","id":"1"}"#)

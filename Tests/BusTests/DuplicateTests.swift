@@ -56,8 +56,8 @@ import Testing
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
         try await f.settle(try #require(try await f.claim()), .released(why: "test"))
-        for request in [ControlOperation.paused, .running] {
-            try await f.queue.request(request, of: ["1"])
+        for operation in [ControlOperation.paused, .running] {
+            try await f.queue.request(operation, of: ["1"])
             try await f.tick()
         }
         // The new ticket is at the front.

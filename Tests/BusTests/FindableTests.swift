@@ -51,8 +51,8 @@ import Testing
                 try await f.settle(claim, ends.randomElement(using: &random)!)
             case 9:
                 guard let id = pushed.randomElement(using: &random) else { return }
-                let requests: [ControlOperation] = [.paused, .cancelled, .running, .removed]
-                try await f.queue.request(requests.randomElement(using: &random)!, of: [id])
+                let operations: [ControlOperation] = [.paused, .cancelled, .running, .removed]
+                try await f.queue.request(operations.randomElement(using: &random)!, of: [id])
             case 10:
                 // A worker crashes and its jobs are released, or a limit changes.
                 if number(0..<4) == 0 {
@@ -75,8 +75,8 @@ import Testing
             while isMore {
                 let reply = try await f.tick(left)
                 for claim in left {
-                    guard let request = reply.operations[claim.run.token] else { continue }
-                    try await f.settle(claim, request == .paused ? .paused : .cancelled)
+                    guard let operation = reply.operations[claim.run.token] else { continue }
+                    try await f.settle(claim, operation == .paused ? .paused : .cancelled)
                     left.removeAll { $0.run.token == claim.run.token }
                 }
                 isMore = reply.hasMoreWork

@@ -20,14 +20,14 @@ import Testing
     @Test(
         "the events of an id are in order after its removal, and after its tombstone has expired",
         arguments: [true, false])
-    func order(_ leavesStub: Bool) async throws {
+    func order(_ leavesTombstone: Bool) async throws {
         let f = try await QueueFixture()
         for _ in 1...5 { try await f.push(#"{"url":"http://h/1","id":"1"}"#) }
         let claim = try #require(try await f.claim())
         #expect(try await f.claim() == nil)
         try await f.settle(claim, QueueFixture.done)
         let before = try await position(f, "1")
-        if leavesStub {
+        if leavesTombstone {
             try await f.queue.request(.removed, of: ["1"])
             try await f.tick()
             #expect(try await position(f, "1") == before)
@@ -99,7 +99,7 @@ import Testing
     }
 
     @Test("a removal and a newer cancel of an unknown job each stop the pushes before them", arguments: [0, 1, 2])
-    func betweenRequests(_ push: Int64) async throws {
+    func betweenOperations(_ push: Int64) async throws {
         let f = try await QueueFixture()
         try await f.tick()
         let at = try await f.queue.time()

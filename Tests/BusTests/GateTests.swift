@@ -70,7 +70,7 @@ import Testing
     }
 
     @Test(
-        "a job whose new push a worker cannot read is again what it was before",
+        "a job returns to its earlier state if a worker cannot read its new push",
         arguments: ["paused", "failed", "completed", "new"])
     func unreadable(_ state: String) async throws {
         let f = try await QueueFixture()

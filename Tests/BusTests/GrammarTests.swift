@@ -22,7 +22,7 @@ import Testing
         func claim(_ elements: [[UInt8]]) async throws -> [String] {
             let arguments: [any RedisArgument] = ["nonce"] + elements
             let reply = try await fixture.queue.redis.run(
-                reader, keys: fixture.queue.keys.given(to: "-"), arguments: arguments, timeout: .seconds(60))
+                reader, keys: fixture.queue.keys.functionKeys(for: "-"), arguments: arguments, timeout: .seconds(60))
             return (reply.array ?? []).map { String(decoding: $0.bytes ?? [], as: UTF8.self) }
         }
 
@@ -45,7 +45,8 @@ import Testing
             }.joined(separator: "\n")
         }
 
-        /// Of a wrong field also the reason. The readers word differently what is not JSON, and a missing URL.
+        /// The verdict, with the reason if a field is wrong. The parsers have different messages for invalid JSON and for a
+        /// missing URL.
         private static func refusal(_ error: Job.Invalid) -> String {
             error.field == nil ? "refused element" : "refused \(error)"
         }
@@ -70,20 +71,20 @@ import Testing
 
         private static let lua = """
 
-            local told = {}
-            function told.text(v)
+            local report = {}
+            function report.text(v)
               if type(v) == 'number' then return string.format('%.17g', v) end
               return type(v) == 'boolean' and tostring(v) or v
             end
-            function told.value(name, v, element)
+            function report.value(name, v, element)
               if name == 'meta' or name == 'json' or name == 'notify' or name == 'then' or name == 'else' then return (Raw.member(element, name)) end
-              if type(v) ~= 'table' then return told.text(v) end
+              if type(v) ~= 'table' then return report.text(v) end
               local lines = {}
               if #v > 0 then
-                for n, value in ipairs(v) do lines[n] = told.value('', value) end
+                for n, value in ipairs(v) do lines[n] = report.value('', value) end
                 return table.concat(lines, ' ')
               end
-              for header, value in pairs(v) do lines[#lines + 1] = header .. ': ' .. told.text(value) end
+              for header, value in pairs(v) do lines[#lines + 1] = header .. ': ' .. report.text(value) end
               table.sort(lines)
               return table.concat(lines, ' ')
             end
@@ -94,7 +95,7 @@ import Testing
                 local all = {}
                 for _, field in ipairs(FIELDS) do
                   local name = field[1]
-                  if not reason and j[name] ~= nil and (name ~= 't' or not (j.url or j.urls)) then all[#all + 1] = name .. '=' .. told.value(name, j[name], ARGV[n]) end
+                  if not reason and j[name] ~= nil and (name ~= 't' or not (j.url or j.urls)) then all[#all + 1] = name .. '=' .. report.value(name, j[name], ARGV[n]) end
                 end
                 verdicts[#verdicts + 1] = reason and 'refused ' .. (string.match(reason, '^element') or string.match(reason, '^url: is missing') or reason) or table.concat(all, '\\n')
               end
@@ -185,9 +186,9 @@ private enum OddElements {
     ]
 
     static let all: [String] = templates.flatMap { before, text, after in
-        text.indices.flatMap { place in
+        text.indices.flatMap { index in
             characters.flatMap { character in
-                [text[place...], text[place...].dropFirst()].map { before + text[..<place] + character + $0 + after }
+                [text[index...], text[index...].dropFirst()].map { before + text[..<index] + character + $0 + after }
             }
         } + characters.map { before + text + $0 + after }
     }
@@ -230,14 +231,14 @@ private struct RandomElements {
         var element = Int.random(in: 0..<3, using: &random) == 0 ? known.randomElement(using: &random)! : job()
         guard Int.random(in: 0..<3, using: &random) > 0 else { return element }
         for _ in 0..<Int.random(in: 1...3, using: &random) {
-            let place = Int.random(in: 0...element.count, using: &random)
-            let end = min(element.count, place + Int.random(in: 0...4, using: &random))
+            let start = Int.random(in: 0...element.count, using: &random)
+            let end = min(element.count, start + Int.random(in: 0...4, using: &random))
             switch Int.random(in: 0..<5, using: &random) {
-            case 0: element.removeSubrange(place..<end)
-            case 1: element.insert(contentsOf: element[place..<end], at: place)
-            case 2: element.insert(UInt8.random(in: 0...255, using: &random), at: place)
-            case 3: element.replaceSubrange(place..<end, with: Self.scraps.randomElement(using: &random)!)
-            default: element.insert(contentsOf: Self.scraps.randomElement(using: &random)!, at: place)
+            case 0: element.removeSubrange(start..<end)
+            case 1: element.insert(contentsOf: element[start..<end], at: start)
+            case 2: element.insert(UInt8.random(in: 0...255, using: &random), at: start)
+            case 3: element.replaceSubrange(start..<end, with: Self.scraps.randomElement(using: &random)!)
+            default: element.insert(contentsOf: Self.scraps.randomElement(using: &random)!, at: start)
             }
         }
         return element

@@ -41,7 +41,7 @@ struct HostTests {
     }
 
     @Test("no more jobs of a host run than its limit allows, with one connection each; others pass them")
-    func aside() async throws {
+    func deferred() async throws {
         let f = try await QueueFixture()
         try await limit("slow", #"{"connections":2}"#, f)
         try await push(f, "1", "2", "3", "4")

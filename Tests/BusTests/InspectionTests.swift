@@ -16,12 +16,12 @@ import Testing
         try await f.settle(try #require(try await f.claim()), QueueFixture.done)
         try await f.settle(
             try #require(try await f.claim()), .failed(Failure(.io, "m"), retryable: true, received: 0))
-        for (id, request) in [("cancelled", ControlOperation.cancelled), ("paused", .paused)] {
+        for (id, operation) in [("cancelled", ControlOperation.cancelled), ("paused", .paused)] {
             let claim = try #require(try await f.claim())
             #expect(claim.run.id == id)
-            try await f.queue.request(request, of: [id])
+            try await f.queue.request(operation, of: [id])
             try await f.tick([claim])
-            try await f.settle(claim, request == .paused ? .paused : .cancelled)
+            try await f.settle(claim, operation == .paused ? .paused : .cancelled)
         }
         let running = try #require(try await f.claim())
         try await f.settle(try #require(try await f.claim()), .released(why: "test"))
@@ -100,7 +100,7 @@ import Testing
     @Test("elements that a known worker holds are left to it") func known() async throws {
         let (f, _) = try await fixture()
         let recover = try await f.redis.run(
-            f.queue.functions.recover, keys: f.queue.keys.given(to: "w1"), arguments: ["n", "w1"])
+            f.queue.functions.recover, keys: f.queue.keys.functionKeys(for: "w1"), arguments: ["n", "w1"])
         #expect(recover.string == "-")
     }
 
@@ -166,7 +166,7 @@ import Testing
     }
 
     @Test(
-        "keys that version 0.1 has left are recognised, and name the page that says how to upgrade",
+        "keys that version 0.1 has left are recognized, and name the page that says how to upgrade",
         arguments: [
             "untold", "places", "kinds", "shut", "aside:slow:8080", "kind:later", "drops:s", "dropping:s", "lent:h",
         ])

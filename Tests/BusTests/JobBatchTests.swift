@@ -152,7 +152,7 @@ import Testing
         if isKnown { try await b.fail(b.begin("1")) }
         let claim = try await b.begin("1", in: #""c""#)
         #expect(try await b.counts("c") == [1, 0, 0, 0, 0])
-        try await b.f.settle(claim, .rejected(reason: "url: is none", before: claim.before))
+        try await b.f.settle(claim, .rejected(reason: "url: is invalid", before: claim.before))
         #expect(try await b.counts("c") == (isKnown ? [0, 0, 0, 0, 1] : [0, 0, 1, 0, 0]))
         #expect(try await b.counts() == (isKnown ? [0, 0, 1, 0, 0] : [0, 0, 0, 0, 0]))
         try await b.f.expectOrder()

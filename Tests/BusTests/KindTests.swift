@@ -23,7 +23,7 @@ struct KindTests {
         try await f.redis.send(Command("LLEN", "haul:{default}:deferred_kind:\(kind)")).int
     }
 
-    @Test("elements that a worker does not do wait in order for a worker that does them") func aside() async throws {
+    @Test("elements that a worker does not do wait in order for a worker that does them") func deferred() async throws {
         let f = try await fixture()
         try await f.push(#"{"id":"r1","kind":"request","url":"http://h/1"}"#)
         try await f.push(#"{"id":"d1","url":"http://h/2"}"#)

@@ -58,7 +58,7 @@ struct LuaChunk {
     }
 
     /// Whether a variable belongs to the chunk itself, and not to a function in it.
-    func isOfChunk(_ variable: Variable) -> Bool { variable.function === functions[0] }
+    func isChunkVariable(_ variable: Variable) -> Bool { variable.function === functions[0] }
 
     // MARK: Tokens
 

@@ -76,7 +76,7 @@ import Testing
         let head = Self.files[0].lines.lowerBound
         let changed = chunk.uses.filter { use in
             guard use.isWritten, use.member == nil, use.line >= head, let variable = use.variable else { return false }
-            return chunk.isOfChunk(variable) && variable.line < head
+            return chunk.isChunkVariable(variable) && variable.line < head
         }
         #expect(changed.isEmpty, "\(changed.map { "\($0.name), line \($0.line)" })")
     }

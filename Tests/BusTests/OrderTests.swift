@@ -41,13 +41,13 @@ import Testing
     @Test(
         "an operation in `want` stops a push that is not newer, and a newer push runs",
         arguments: [ControlOperation.paused, .cancelled, .removed], [Int64(-1), 0, 1])
-    func lying(_ request: ControlOperation, _ difference: Int64) async throws {
+    func lying(_ operation: ControlOperation, _ difference: Int64) async throws {
         let f = try await QueueFixture()
         let timestamp = try await timestamp(f)
-        try await f.queue.request(request, of: ["1"], at: timestamp)
+        try await f.queue.request(operation, of: ["1"], at: timestamp)
         try await f.push(element(timestamp + difference))
         #expect((try await f.claim() != nil) == (difference == 1))
-        let stopped: JobState? = request == .paused ? .paused : request == .cancelled ? .cancelled : nil
+        let stopped: JobState? = operation == .paused ? .paused : operation == .cancelled ? .cancelled : nil
         #expect(try await f.state("1") == (difference == 1 ? .running : stopped))
         #expect(try await f.redis.send(Command("HLEN", f.queue.keys.want)).int == 0)
         try await f.expectOrder()
@@ -103,11 +103,11 @@ import Testing
     @Test(
         "a push behind a cancel is done although the run ended by itself first",
         arguments: [ControlOperation.cancelled, .removed, .deleted])
-    func endedFirst(_ request: ControlOperation) async throws {
+    func endedFirst(_ operation: ControlOperation) async throws {
         let f = try await QueueFixture()
         let timestamp = try await timestamp(f)
         let claim = try await running(f, timestamp)
-        try await f.queue.request(request, of: ["1"], at: timestamp + 1)
+        try await f.queue.request(operation, of: ["1"], at: timestamp + 1)
         try await f.push(element(timestamp + 2))
         #expect(try await f.claim() == nil)
         try await f.settle(claim, QueueFixture.done)
@@ -135,14 +135,14 @@ import Testing
     @Test(
         "a push newer than a removal is done although the run ended before the push was claimed",
         arguments: [ControlOperation.removed, .deleted], [true, false])
-    func endedMeanwhile(_ request: ControlOperation, isHeard: Bool) async throws {
+    func endedMeanwhile(_ operation: ControlOperation, isReceived: Bool) async throws {
         let f = try await QueueFixture()
         let timestamp = try await timestamp(f)
         let claim = try await running(f, timestamp)
-        try await f.queue.request(request, of: ["1"], at: timestamp + 1)
-        if isHeard { #expect(try await f.tick([claim]).operations.values.first == request) }
+        try await f.queue.request(operation, of: ["1"], at: timestamp + 1)
+        if isReceived { #expect(try await f.tick([claim]).operations.values.first == operation) }
         try await f.settle(claim, QueueFixture.done)
-        if !isHeard { try await f.tick() }
+        if !isReceived { try await f.tick() }
         #expect(try await f.state("1") == nil)
         try await f.push(element(timestamp + 1))
         try await f.push(element(timestamp))
@@ -187,14 +187,14 @@ import Testing
     @Test(
         "a producer's repeat starts nothing after a cancel or removal, even if its clock is ahead",
         arguments: [ControlOperation.cancelled, .removed], [Int64(0), 60_000])
-    func repeated(_ request: ControlOperation, _ ahead: Int64) async throws {
+    func repeated(_ operation: ControlOperation, _ ahead: Int64) async throws {
         let f = try await QueueFixture()
         try await f.tick()
         let element = element(try await f.queue.time() + ahead)
         try await f.push(element)
         let claim = try #require(try await f.claim())
         // This operation has no time. The push was claimed just now, after the last tick.
-        try await f.redis.send(Command("HSET", f.queue.keys.want, "1", request.rawValue))
+        try await f.redis.send(Command("HSET", f.queue.keys.want, "1", operation.rawValue))
         try await f.tick([claim])
         try await f.settle(claim, .cancelled)
         for _ in 0..<2 {

@@ -4,7 +4,7 @@ import HaulRedis
 import HaulTestSupport
 import Testing
 
-/// Who is answered: docs/reference/events.md.
+/// Which reply lists get which events: docs/reference/events.md.
 @Suite struct ReplyTests {
     /// The events on a reply list, oldest first.
     private func answers(_ f: QueueFixture, _ name: String) async throws -> [Event] {
@@ -21,7 +21,7 @@ import Testing
     }
 
     @Test(
-        "each name that pushes an unfinished job gets its end once",
+        "each reply list that a push of an unfinished job names gets its end once",
         arguments: ["queued", "scheduled", "running", "paused"])
     func unfinished(_ state: String) async throws {
         let f = try await QueueFixture()
@@ -86,7 +86,9 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("the end of a later run goes to the names of its pushes, and to no earlier name") func anew() async throws {
+    @Test("the end of a later run goes to the reply lists of its pushes, and to no earlier list") func anew()
+        async throws
+    {
         let f = try await QueueFixture()
         for name in ["a", "b"] {
             try await push(f, name)
@@ -176,7 +178,7 @@ import Testing
         #expect(try await f.redis.send(Command("KEYS", f.queue.keys.reply("*"))).array?.count == 1)
     }
 
-    @Test("a push that no worker can read is answered as rejected, and earlier names still wait")
+    @Test("a push that no worker can read is answered as rejected, and earlier reply lists still wait")
     func unreadable() async throws {
         let f = try await QueueFixture()
         try await push(f, "a")
@@ -196,7 +198,7 @@ import Testing
         for name in ["b", "c"] { #expect(try await names(f, name) == ["rejected"], "\(name)") }
     }
 
-    @Test("a job answers the 64 names that it keeps, and each further name gets `crowded` at once")
+    @Test("a job answers the 64 reply lists that it keeps, and each further list gets `crowded` at once")
     func crowded() async throws {
         let f = try await QueueFixture()
         for n in 0..<66 { try await push(f, "n\(n)") }
@@ -211,7 +213,9 @@ import Testing
         }
     }
 
-    @Test("no name is answered while the job waits for replicas, and then all names are") func withheld() async throws {
+    @Test("no reply list is answered while the job waits for replicas, and then all lists are") func withheld()
+        async throws
+    {
         let f = try await QueueFixture()
         let at = try await f.queue.time()
         try await push(f, "a", #","at":\#(at)"#)

@@ -292,7 +292,7 @@ import Testing
         #expect(Set(try await bench.queue.jobs(due).map(\.id)) == Set(due))
     }
 
-    @Test("a schedule is one call each time that it is due, and none while nothing is due") func calls() async throws {
+    @Test("a schedule costs one call at each due time, and none between them") func calls() async throws {
         let bench = try await Bench()
         func calls() async throws -> Int {
             let stats = try await bench.f.redis.send(Command("INFO", "commandstats")).infoFields
@@ -320,7 +320,7 @@ import Testing
         #expect(try await bench.queue.tick(bench.other, runs: []).schedules.count == 1)
     }
 
-    @Test("the latest due time before a moment is found, however long ago the last run was") func latest() throws {
+    @Test("the latest due time before a timestamp is found, however long ago the last run was") func latest() throws {
         let utc = TimeZoneRules.utc
         for (cron, now, expected) in [
             ("* * * * *", 1_800_000_030_000, 1_800_000_000_000), ("0 3 1 1 *", 1_800_000_030_000, 1_798_772_400_000),

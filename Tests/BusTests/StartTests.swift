@@ -177,7 +177,7 @@ struct StartTests {
         #expect((bench.starts["a"]?.count ?? 0) >= 145)
     }
 
-    @Test("a job that is due between two ticks is promoted on time by one worker, and nothing is asked for others")
+    @Test("a job that is due between two ticks is promoted on time by one worker, and the others make no call for it")
     func due() async throws {
         let bench = try await Bench()
         let (first, second) = (bench.workers[0], bench.workers[1])

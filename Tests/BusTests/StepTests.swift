@@ -55,7 +55,9 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("an end that is none has no steps", arguments: ["cancelled", "paused", "retry", "released"])
+    @Test(
+        "a run that is cancelled, paused, retried or released pushes no steps",
+        arguments: ["cancelled", "paused", "retry", "released"])
     func none(_ outcome: String) async throws {
         let f = try await QueueFixture()
         try await f.push(Self.parent)
@@ -115,7 +117,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("jobs without steps cost a settle no command more") func free() async throws {
+    @Test("a job without steps costs its settle no extra command") func free() async throws {
         let f = try await QueueFixture()
         func calls() async throws -> Int {
             let text = try await f.redis.send(Command("INFO", "commandstats")).string ?? ""

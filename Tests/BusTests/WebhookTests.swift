@@ -98,13 +98,13 @@ import Testing
         _ = try await f.queue.settle([end], worker: f.worker, next: [])
         #expect(try await webhooks(f).isEmpty)
         _ = try await f.redis.run(
-            f.queue.functions.announce, keys: f.queue.keys.given(to: "-"), arguments: [Token.make(), "a"])
+            f.queue.functions.announce, keys: f.queue.keys.functionKeys(for: "-"), arguments: [Token.make(), "a"])
         #expect(try await webhooks(f).map { $0.event["event"]?.string } == ["completed"])
         #expect(try await f.redis.send(Command("EXISTS", f.queue.keys.spec("a"))).int == 0)
         try await f.expectOrder()
     }
 
-    @Test("a job that is pushed anew without notify has no webhook any more") func anew() async throws {
+    @Test("a job that is pushed again without notify has no webhook any more") func anew() async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/f","id":"a",\#(Self.notify)}"#)
         try await f.settle(

@@ -9,7 +9,7 @@ struct RateScheduleTests {
     }
 
     @Test(
-        "the first rate whose time fits counts, and full is no limit",
+        "the first rate whose times fit counts, and `full` means no limit",
         arguments: [
             ("2M", 600, 2 << 20), ("full 22:00-06:00, 2M", 23 * 60, nil), ("full 22:00-06:00, 2M", 5 * 60 + 59, nil),
             ("full 22:00-06:00, 2M", 6 * 60, 2 << 20), ("1k 08:00-18:00", 9 * 60, 1024),
@@ -25,7 +25,7 @@ struct RateScheduleTests {
     }
 
     @Test(
-        "a text that would never be what it says is refused",
+        "a text that is not a schedule, or has a rate that would never apply, is refused",
         arguments: [
             "", "fast", "0", "-1", "2M 22:00", "2M 22-06", "2M 25:00-26:00", "2M 23:00-24:30", "2M,", "2M 06:00-06:00",
             "2M, full 22:00-06:00", "2M 22:00-06:00 berlin", "2M 22:00-06:00 Europe/Berlin x", "22:00-06:00",

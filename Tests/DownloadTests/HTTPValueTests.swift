@@ -61,7 +61,7 @@ import Testing
             ("CON.txt", "_CON.txt"), ("a\u{202E}gpj.exe", "agpj.exe"), (" x. ", "x"), (".haul-x", "haul-x"),
             ("\u{FFFD}.bin", "_.bin"), ("a\u{FFFD}\u{FFFD}", "a__"),
         ])
-    func fileNames(_ name: String, _ expected: String) { #expect(FileName.sanitise(name) == expected) }
+    func fileNames(_ name: String, _ expected: String) { #expect(FileName.sanitize(name) == expected) }
 
     @Test("a slash beside a combining or invisible mark still counts as a slash")
     func hiddenSlashes() {
@@ -69,7 +69,7 @@ import Testing
             for name in [
                 "a\(mark)/../../etc/evil", "a/\(mark)../..\(mark)/\(mark)evil", ".\(mark)./evil", "a\\\(mark)evil",
             ] {
-                let safe = FileName.sanitise(name)
+                let safe = FileName.sanitize(name)
                 #expect(safe?.utf8.contains { $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: "\\") } == false)
                 #expect(safe?.utf8.first != UInt8(ascii: "."))
             }
@@ -78,23 +78,23 @@ import Testing
         }
     }
 
-    @Test("a sanitised name stays the same when it is sanitised again") func idempotent() {
+    @Test("a sanitized name stays the same when it is sanitized again") func idempotent() {
         for name in [
             String(repeating: "a", count: 254) + " b",
             String(repeating: "a", count: 254) + ". .b" + String(repeating: "c", count: 80),
             "a" + String(repeating: "\u{301}", count: 300), "b." + String(repeating: "\u{301}", count: 300),
         ] {
-            let safe = FileName.sanitise(name)
+            let safe = FileName.sanitize(name)
             #expect((1...255).contains(safe?.utf8.count ?? 0))
-            #expect(safe.flatMap(FileName.sanitise) == safe)
+            #expect(safe.flatMap(FileName.sanitize) == safe)
             let numbered = safe.map { FileName.numbered($0, 7) }
             #expect(numbered?.contains(" (7)") == true && numbered?.utf8.count ?? 256 <= 255)
         }
     }
 
     @Test("a name with no usable character is refused, and a long one is shortened") func fileNameBounds() {
-        for name in ["", "..", "/", "...", "\u{1}"] { #expect(FileName.sanitise(name) == nil) }
-        let long = FileName.sanitise(String(repeating: "é", count: 300) + ".tar")
+        for name in ["", "..", "/", "...", "\u{1}"] { #expect(FileName.sanitize(name) == nil) }
+        let long = FileName.sanitize(String(repeating: "é", count: 300) + ".tar")
         #expect(long?.utf8.count ?? 0 <= 255 && long?.hasSuffix(".tar") == true)
         #expect(FileName.numbered("a.tar", 2) == "a (2).tar")
     }
@@ -318,7 +318,9 @@ import Testing
         }
     }
 
-    @Test("an empty ETag is none: servers without tags send it for every version", arguments: ["\"\"", "W/\"\"", ""])
+    @Test(
+        "an empty ETag counts as absent, because servers without tags send it for every version",
+        arguments: ["\"\"", "W/\"\"", ""])
     func emptyTags(_ tag: String) {
         let part = [("content-range", "bytes 40-99/100"), ("content-length", "60"), ("etag", tag)]
         let entity = Entity(
@@ -326,10 +328,10 @@ import Testing
         #expect(entity.etag == nil && entity.strongValidator == nil)
         for old in [entity, Entity(etag: tag, total: 100)] {
             #expect(!entity.isSame(as: old) && !old.isSame(as: entity))
-            let question = ResponseExpectation(
+            let expectation = ResponseExpectation(
                 kind: .part(position: 40, end: nil, of: old, ifRange: false), isProven: false)
             let headers = HeaderFields(part.map { HeaderField($0.0, $0.1) })
-            let found = question.decision(on: ResponseHead(status: 206, headers: headers, url: ""))
+            let found = expectation.decision(on: ResponseHead(status: 206, headers: headers, url: ""))
             switch found {
             case .restart, .restartWhole: break
             default: Issue.record("\(found)")

@@ -108,11 +108,11 @@ import Testing
 
     @Test("a server that ends each extra connection at once gets few of them") func refusing() async throws {
         let bench = try DownloadBench()
-        let isWell = Mutex(false)
+        let isHealthy = Mutex(false)
         let origin = try OriginServer { request in
             var reply = OriginReply.file(Self.bytes, to: request)
             if request.number == 1 { reply.pace = 400_000 }
-            if request.number > 1, !isWell.withLock(\.self) { (reply.cut, reply.end) = (0, .fin) }
+            if request.number > 1, !isHealthy.withLock(\.self) { (reply.cut, reply.end) = (0, .fin) }
             return reply
         }
         let job = job([origin.url("/a")]) { $0.connections = 8 }
@@ -122,7 +122,7 @@ import Testing
         // The first response was shortened if another connection was to fetch the rest.
         if outcome.file == nil {
             #expect(outcome.code == .incomplete)
-            isWell.withLock { $0 = true }
+            isHealthy.withLock { $0 = true }
             #expect(await bench.run(job, resume: await download.finalCheckpoint()).file != nil)
         }
         #expect(bench.directory.holds("file", Self.bytes))

@@ -40,7 +40,7 @@ import Testing
     }
 
     @Test("a proxy tunnels an https file, whose certificate is verified", arguments: schemes)
-    func sealed(_ scheme: String) async throws {
+    func tunnel(_ scheme: String) async throws {
         let certificates = try await Certificates()
         let proxy = try ProxyServer()
         let origin = try OriginServer(certificates: certificates) { .file(Self.bytes, to: $0) }
@@ -132,10 +132,10 @@ import Testing
     }
 
     @Test("the certificate of an https proxy is verified like any other", arguments: [true, false])
-    func sealedProxy(_ isOriginSealed: Bool) async throws {
+    func tlsProxy(_ isOriginTLS: Bool) async throws {
         let certificates = try await Certificates()
         let proxy = try ProxyServer(credentials: "user:secret", certificates: certificates)
-        let origin = try OriginServer(certificates: isOriginSealed ? certificates : nil) { .file(Self.bytes, to: $0) }
+        let origin = try OriginServer(certificates: isOriginTLS ? certificates : nil) { .file(Self.bytes, to: $0) }
         let job = Job(id: "j", urls: [origin.url("/a")])
         // A wrong certificate of the proxy is a proxy error, and not the server's fault.
         #expect(try await bench(proxy.url("https", credentials: "user:secret")).run(job).code == .proxy)
@@ -143,7 +143,7 @@ import Testing
         let bench = try bench(proxy.url("https", credentials: "user:secret"), certificates: certificates)
         #expect(await bench.run(job).file != nil)
         #expect(bench.directory.holds("a", Self.bytes))
-        let expected = isOriginSealed ? "CONNECT 127.0.0.1:\(origin.port)" : "GET \(origin.url("/a"))"
+        let expected = isOriginTLS ? "CONNECT 127.0.0.1:\(origin.port)" : "GET \(origin.url("/a"))"
         #expect(!proxy.targets.isEmpty && proxy.targets.allSatisfy { $0 == expected })
     }
 
@@ -159,16 +159,16 @@ import Testing
 
     struct Loss: Sendable, CustomTestStringConvertible {
         let scheme: String
-        let isOriginSealed: Bool
+        let isOriginTLS: Bool
         let byReset: Bool
         var testDescription: String {
-            "\(scheme), \(isOriginSealed ? "https" : "http"), \(byReset ? "reset" : "closed")"
+            "\(scheme), \(isOriginTLS ? "https" : "http"), \(byReset ? "reset" : "closed")"
         }
     }
 
     static let losses = ["http", "https", "socks5"].flatMap { scheme in
-        [true, false].flatMap { sealed in
-            [true, false].map { Loss(scheme: scheme, isOriginSealed: sealed, byReset: $0) }
+        [true, false].flatMap { isTLS in
+            [true, false].map { Loss(scheme: scheme, isOriginTLS: isTLS, byReset: $0) }
         }
     }
 
@@ -177,7 +177,7 @@ import Testing
         let certificates = try await Certificates()
         let proxy = try ProxyServer(certificates: loss.scheme == "https" ? certificates : nil)
         let latch = Latch()
-        let origin = try OriginServer(certificates: loss.isOriginSealed ? certificates : nil) { request in
+        let origin = try OriginServer(certificates: loss.isOriginTLS ? certificates : nil) { request in
             var reply = OriginReply.file(Self.bytes, to: request)
             if request.number == 1 { reply.hold = (700_000, latch) }
             return reply

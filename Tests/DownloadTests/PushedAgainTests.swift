@@ -245,14 +245,14 @@ import Testing
         func finish() async throws -> CompletedFile {
             try #require(await bench.run(job(origin.url("/a")) { ($0.path, $0.ifExists) = ("a", .overwrite) }).file)
         }
-        func isThere() -> Bool { bench.directory.contents("a") != nil }
+        func exists() -> Bool { bench.directory.contents("a") != nil }
         let path = bench.directory.file("a")
         // The file was edited in place.
         var file = try await finish()
         let edited = open(path, O_WRONLY)
         #expect(write(edited, "EDITED", 6) == 6 && close(edited) == 0)
         await store.delete("a", file.identity)
-        #expect(isThere())
+        #expect(exists())
         // A similar file, of another time, size or inode.
         file = try await finish()
         var other = file.identity
@@ -264,13 +264,13 @@ import Testing
         other = file.identity
         other.inode += 1
         await store.delete("a", other)
-        #expect(isThere())
+        #expect(exists())
         // An earlier version recorded only the inode.
         await store.delete("a", FinishedIdentity(inode: file.inode))
-        #expect(!isThere())
+        #expect(!exists())
         file = try await finish()
         await store.delete("a", file.identity)
-        #expect(!isThere())
+        #expect(!exists())
     }
 }
 

@@ -110,11 +110,11 @@ import Testing
     @Test("another port of the same host is another origin, and so is the same host with TLS")
     func ports() async throws {
         let certificates = try await Certificates()
-        let sealed = try OriginServer(certificates: certificates) { _ in OriginReply(body: [1]) }
-        let origin = try OriginServer { _ in OriginReply(302, headers: [("Location", sealed.url("/a"))]) }
+        let secure = try OriginServer(certificates: certificates) { _ in OriginReply(body: [1]) }
+        let origin = try OriginServer { _ in OriginReply(302, headers: [("Location", secure.url("/a"))]) }
         let bench = try DownloadBench { $0.certificateAuthorities = certificates.file("ca.pem") }
         #expect(await bench.run(job(origin.url("/a"), headers: [HeaderField("Authorization", "Bearer t")])).file != nil)
-        #expect(sealed.requests.count == 1 && sealed.requests[0].headers["authorization"] == nil)
+        #expect(secure.requests.count == 1 && secure.requests[0].headers["authorization"] == nil)
     }
 
     @Test("credentials in a redirect are used at its target only") func given() async throws {

@@ -42,7 +42,7 @@ import Testing
     }
 
     /// What distinguishes the second resource from the first one.
-    enum Place: String, CaseIterable, Sendable {
+    enum Difference: String, CaseIterable, Sendable {
         case path, query, host
     }
 
@@ -53,7 +53,7 @@ import Testing
         let other: OriginServer
         let origin: OriginServer
 
-        init(_ validator: Validator, _ place: Place, isOldGone: Bool = true, isCut: Bool = false) throws {
+        init(_ validator: Validator, _ difference: Difference, isOldGone: Bool = true, isCut: Bool = false) throws {
             let (isNew, latch) = (isNew, latch)
             let other = try OriginServer { serve(new, validator, $0) }
             (self.other, origin) = (
@@ -61,7 +61,7 @@ import Testing
                 try OriginServer { request in
                     if request.path == "/latest" {
                         let target =
-                            switch (isNew.value, place) {
+                            switch (isNew.value, difference) {
                             case (false, .query): "/get?build=1"
                             case (true, .query): "/get?build=2"
                             case (false, _): "/1.img"
@@ -70,13 +70,13 @@ import Testing
                             }
                         return OriginReply(302, headers: [("Location", target)])
                     }
-                    let isOfOld = request.path == "/1.img" || request.path == "/get?build=1"
-                    if isOfOld, isNew.value, isOldGone { return OriginReply(404) }
-                    var reply = serve(isOfOld ? old : new, validator, request)
-                    if isOfOld, !isNew.value, request.headers["if-none-match"] == nil {
+                    let isOld = request.path == "/1.img" || request.path == "/get?build=1"
+                    if isOld, isNew.value, isOldGone { return OriginReply(404) }
+                    var reply = serve(isOld ? old : new, validator, request)
+                    if isOld, !isNew.value, request.headers["if-none-match"] == nil {
                         if isCut { reply.cut = 700_000 } else { reply.hold = (700_000, latch) }
                     }
-                    if isCut, isOfOld { isNew.change { $0 = true } }
+                    if isCut, isOld { isNew.change { $0 = true } }
                     return reply
                 }
             )
@@ -89,9 +89,9 @@ import Testing
         return job
     }
 
-    @Test("another run does not join bytes of two resources", arguments: Validator.allCases, Place.allCases)
-    func resumed(_ validator: Validator, _ place: Place) async throws {
-        let site = try Site(validator, place)
+    @Test("another run does not join bytes of two resources", arguments: Validator.allCases, Difference.allCases)
+    func resumed(_ validator: Validator, _ difference: Difference) async throws {
+        let site = try Site(validator, difference)
         let bench = try DownloadBench()
         let resume = try #require(try await bench.begin(job(site), until: 700_000))
         #expect(resume.offsets.count >= 700_000)
@@ -101,9 +101,11 @@ import Testing
         #expect(bench.directory.holds("file", Self.new))
     }
 
-    @Test("a replaced connection does not join bytes of two resources", arguments: Validator.allCases, Place.allCases)
-    func replaced(_ validator: Validator, _ place: Place) async throws {
-        let site = try Site(validator, place, isCut: true)
+    @Test(
+        "a replaced connection does not join bytes of two resources", arguments: Validator.allCases, Difference.allCases
+    )
+    func replaced(_ validator: Validator, _ difference: Difference) async throws {
+        let site = try Site(validator, difference, isCut: true)
         let bench = try DownloadBench()
         let outcome = await bench.run(job(site))
         #expect(outcome.file?.bytes == Self.new.count, "\(outcome)")

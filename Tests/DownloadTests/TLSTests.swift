@@ -70,12 +70,12 @@ import Testing
         let certificates = try await Certificates()
         let bench = try bench(certificates)
         let plain = try OriginServer { _ in OriginReply(body: [1]) }
-        let sealed = try OriginServer(certificates: certificates) { request in
+        let secure = try OriginServer(certificates: certificates) { request in
             request.path == "/down"
                 ? OriginReply(302, headers: [("Location", plain.url("/b"))]) : OriginReply(body: [2])
         }
-        let up = try OriginServer { _ in OriginReply(302, headers: [("Location", sealed.url("/c"))]) }
-        #expect(await bench.run(Job(id: "d", urls: [sealed.url("/down")])).code == .redirectForbidden)
+        let up = try OriginServer { _ in OriginReply(302, headers: [("Location", secure.url("/c"))]) }
+        #expect(await bench.run(Job(id: "d", urls: [secure.url("/down")])).code == .redirectForbidden)
         #expect(plain.connections == 0)
         #expect(await bench.run(Job(id: "u", urls: [up.url("/up")])).file?.file == "up")
         #expect(bench.directory.contents("up") == [2])

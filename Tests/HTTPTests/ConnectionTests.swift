@@ -206,11 +206,11 @@ struct ConnectionTests {
     @Test("a request is sent at most twice, however many kept connections are dead")
     func repeated() async throws {
         let requests = Shared(0)
-        let (together, isOver) = (Shared(0), Latch())
+        let (together, mayEnd) = (Shared(0), Latch())
         let server = RawServer { connection in
             guard connection.readRequest() != nil else { return }
             together.change { $0 += 1 }
-            isOver.wait()
+            mayEnd.wait()
             connection.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
             // Every later request gets the end of the connection instead of a response.
             guard connection.readRequest() != nil else { return }
@@ -218,7 +218,7 @@ struct ConnectionTests {
             connection.reset()
         }
         defer {
-            isOver.open()
+            mayEnd.open()
             server.stop()
         }
         let engine = localEngine()
@@ -226,7 +226,7 @@ struct ConnectionTests {
         try await withThrowingTaskGroup(of: Void.self) { group in
             for _ in 0..<6 { group.addTask { _ = try await fetch(engine, localRequest(url)) } }
             try await eventually("six connections") { together.value == 6 }
-            isOver.open()
+            mayEnd.open()
             try await group.waitForAll()
         }
         // The seventh connection responds.

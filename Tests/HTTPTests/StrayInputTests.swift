@@ -23,8 +23,8 @@ extension TransferEngine {
 
     @Test(
         "a second response to one request is not used for the next request", arguments: [false, true], ["GET", "POST"])
-    func stray(_ isSealed: Bool, _ method: String) async throws {
-        let certificates = try await isSealed ? Certificates() : nil
+    func stray(_ isTLS: Bool, _ method: String) async throws {
+        let certificates = try await isTLS ? Certificates() : nil
         let latch = Latch()
         let origin = try OriginServer(certificates: certificates) { request in
             var reply = OriginReply(body: Array(request.path.utf8))

@@ -28,14 +28,16 @@ struct TransferStateTests {
         subscript<T>(dynamicMember path: KeyPath<TransferState, T>) -> T { value[keyPath: path] }
 
         func piece(_ bytes: Int, isOpen: Bool = true) -> TransferState.PieceAction {
-            value.piece(bytes, shortenedTo: .max, isOpen: isOpen)
+            value.action(forPiece: bytes, shortenedTo: .max, isOpen: isOpen)
         }
 
         /// Handles a piece, and passes the sink its chunk. nil if the sink gets nothing.
         func bring(_ bytes: Int, shortenedTo end: Int64 = .max) -> TransferState.ChunkAction? {
-            guard case .append(let chunk) = value.piece(bytes, shortenedTo: end, isOpen: true) else { return nil }
+            guard case .append(let chunk) = value.action(forPiece: bytes, shortenedTo: end, isOpen: true) else {
+                return nil
+            }
             value.recordAccepted(chunk.wanted)
-            return value.appended(chunk)
+            return value.action(after: chunk)
         }
 
         func receive(at offset: Int64 = 0, length: Int64? = nil, now: UInt64 = 0) {
@@ -112,7 +114,7 @@ struct TransferStateTests {
 
     @Test("a shortened body ends at once, and only a short remainder is read", arguments: [false, true])
     func shortened(isLong: Bool) {
-        let rest = TransferState.shortRest + (isLong ? 1 : 0)
+        let rest = TransferState.maxDrainedBytes + (isLong ? 1 : 0)
         let state = Subject(length: 1000 + rest)
         state.receive()
         #expect(state.bring(900, shortenedTo: 1000) == .proceed)
@@ -165,7 +167,7 @@ struct TransferStateTests {
         state.receive()
         #expect(state.piece(10, isOpen: false) == .pause(.limits))
         #expect(state.pause(for: .limits))
-        #expect(state.value.certain(shortenedTo: .max) == nil)
+        #expect(state.value.certainBytes(shortenedTo: .max) == nil)
         #expect(state.endPause() == .limits && state.endPause() == nil)
         state.value.resume(granting: 15, now: 3)
         #expect(state.bring(10) == .proceed)
@@ -176,15 +178,15 @@ struct TransferStateTests {
 
     @Test("only bytes that are certain to arrive may collect in the socket") func certain() {
         let state = Subject(length: 100)
-        #expect(state.value.certain(shortenedTo: .max) == nil)
+        #expect(state.value.certainBytes(shortenedTo: .max) == nil)
         state.receive(at: 50, length: 90)
-        #expect(state.value.certain(shortenedTo: .max) == 90)
-        #expect(state.value.certain(shortenedTo: 70) == 20)
+        #expect(state.value.certainBytes(shortenedTo: .max) == 90)
+        #expect(state.value.certainBytes(shortenedTo: 70) == 20)
         #expect(state.bring(5) == .proceed)
-        #expect(state.value.certain(shortenedTo: .max) == 85)
+        #expect(state.value.certainBytes(shortenedTo: .max) == 85)
         for other in [Subject(length: nil), Subject(length: 100, isHTTP2: true)] {
             other.receive()
-            #expect(other.value.certain(shortenedTo: .max) == nil)
+            #expect(other.value.certainBytes(shortenedTo: .max) == nil)
         }
     }
 

@@ -26,7 +26,7 @@ import Testing
         async let before = batch.result(timeout: .seconds(60))
         let worker = try bench.worker()
         let status = try await before
-        #expect(status.isOver && status.round == 1 && status.size == 3)
+        #expect(status.hasEnded && status.round == 1 && status.size == 3)
         #expect((status.pending, status.completed, status.failed, status.cancelled, status.rejected) == (0, 2, 1, 0, 0))
         #expect(try await batch.status() == status)
         let event = try #require(try await value(of: ended))
@@ -68,7 +68,7 @@ import Testing
         try await batch.cancel()
         for id in ["a", "b"] { try await bench.wait(id, for: "cancelled") }
         let status = try #require(try await batch.status())
-        #expect((status.pending, status.cancelled, status.isOver) == (0, 2, false))
+        #expect((status.pending, status.cancelled, status.hasEnded) == (0, 2, false))
         await queue.close()
         worker.kill(SIGTERM)
         _ = try await worker.wait()

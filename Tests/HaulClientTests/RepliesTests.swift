@@ -56,7 +56,9 @@ import Testing
         _ = try await worker.wait()
     }
 
-    @Test("an end that the list and the hash tell is delivered once, and one whose reply was lost is found in the hash")
+    @Test(
+        "an end that both the list and the hash report is delivered once, and one whose reply was lost is found in the hash"
+    )
     func open() async throws {
         let bench = try await ClientBench()
         let queue = try bench.queue()
@@ -70,7 +72,7 @@ import Testing
         try await removed.remove()
         #expect(try await removed.result(timeout: .seconds(30)).state == .cancelled)
         try await eventually("the hash to be gone") { try await removed.status() == nil }
-        // The hash of this job tells the end of an earlier push only.
+        // The hash of this job has only the end of an earlier push.
         let earlier = try #require(both.pushedAt)
         var replies = try queue.replies(
             to: "shop",

@@ -61,7 +61,7 @@ import Testing
     func replaced(_ typed: String, _ expected: String) throws { #expect(try replaced(typed) == expected) }
 
     @Test(
-        "an option without a counterpart is refused in one sentence that names our way",
+        "an option without a counterpart is refused in one sentence that names what to give instead",
         arguments: [
             ("get -k https://h/a", "--pin sha256//"), ("get -I https://h/a", "haul call -I URL"),
             ("get -r 0-9 https://h/a", "haul call -H 'Range"),
@@ -95,14 +95,14 @@ import Testing
                     let isLong = name["kind"]?.string == "long"
                     own.insert(isLong ? "--\(text)" : "-\(text)")
                     if isLong, verb == .get, argument["kind"]?.string == "option" {
-                        #expect(ForeignArguments.longValued[verb]?.contains(text) == true, "\(text)")
+                        #expect(ForeignArguments.longOptionsWithValue[verb]?.contains(text) == true, "\(text)")
                     }
                     guard !isLong, let letter = text.first else { continue }
                     if argument["kind"]?.string == "flag" { flags.insert(letter) } else { valued.insert(letter) }
                 }
             }
-            #expect(valued == Set(ForeignArguments.valued[verb] ?? ""), "\(verb): \(valued)")
-            #expect(flags == Set(ForeignArguments.flags[verb] ?? ""), "\(verb): \(flags)")
+            #expect(valued == Set(ForeignArguments.shortOptionsWithValue[verb] ?? ""), "\(verb): \(valued)")
+            #expect(flags == Set(ForeignArguments.shortFlags[verb] ?? ""), "\(verb): \(flags)")
             var names: Set<String> = []
             for option in ForeignOption.all where option.verbs.contains(verb) {
                 for name in option.names {

@@ -97,7 +97,7 @@ struct GetBucketTests {
         let again = try await place.get(origin.url("/a/x"))
         #expect(again.status == 0 && again.out.contains("unchanged"), "\(again)")
         let refused = try await place.get(origin.url("/b/x"))
-        #expect(refused.status == 1 && refused.err.contains("x is there: choose --if-exists"), "\(refused)")
+        #expect(refused.status == 1 && refused.err.contains("x exists: choose --if-exists"), "\(refused)")
         let skipped = try await place.get(origin.url("/b/x"), "--if-exists", "skip")
         #expect(skipped.status == 0, "\(skipped)")
         #expect(try await place.holds("x", small))

@@ -263,8 +263,8 @@ final class GetHistory {
             latch.open()
         }
         let status = try await get.wait()
-        let said = get.standardOutput + get.standardError
-        log.append("  status \(status): \(said)")
+        let output = get.standardOutput + get.standardError
+        log.append("  status \(status): \(output)")
         if status >= 128 {
             kills += 1
             afterInterruption(command)

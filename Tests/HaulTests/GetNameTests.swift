@@ -4,7 +4,7 @@ import HaulContract
 import HaulTestSupport
 import Testing
 
-/// Several URLs whose files have one name: each file is of its own URL, or the command says that there is none.
+/// Several URLs whose files have one name: each file is of its own URL, or the command reports an error.
 @Suite struct GetNameTests {
     private static let date = "Sun, 06 Nov 1994 08:49:37 GMT"
 

@@ -60,7 +60,7 @@ import Testing
     }
 
     @Test(
-        "what haul get does not do is refused by its line before anything is sent",
+        "a job that haul get cannot do is refused with its line number before anything is sent",
         arguments: [
             ("\"kind\":\"upload\",\"file\":\"x\"", "kind"), ("\"kind\":\"request\",\"json\":{\"a\":1}", "kind"),
             ("\"kind\":\"request\"", "kind"), ("\"kind\":7", "kind"), ("\"json\":{\"a\":1}", "json"),
@@ -101,7 +101,8 @@ import Testing
         }
     }
 
-    @Test("what can never be replaced is said so before the download") func neverReplaced() async throws {
+    @Test("a directory, a special file or a broken link of the same name ends the download before it begins")
+    func neverReplaced() async throws {
         let bench = GetBench()
         let origin = try OriginServer {
             .file(Self.bytes, headers: [("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT")], to: $0)

@@ -81,7 +81,7 @@ import Testing
         #expect(both.status == 2 && both.err.contains("--bearer sends a token with the first request"), "\(both)")
     }
 
-    @Test("--digest and --anyauth also hold for what is sent") func digestPut() async throws {
+    @Test("put and call obey --digest and --anyauth as well") func digestPut() async throws {
         let files = TemporaryDirectory()
         let origin = try OriginServer { request in
             request.headers["authorization"]?.hasPrefix("Digest ") == true

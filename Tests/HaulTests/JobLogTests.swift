@@ -34,9 +34,9 @@ import Testing
             ("job started", "debug", 3), ("job paused", "info", 1), ("job resumed", "info", 1),
             ("job completed", "info", 1), ("job failed", "warning", 1), ("working", "info", 1),
         ] {
-            let said = try lines(worker, message)
-            #expect(said.count == count, "\(message): \(worker.standardError)")
-            #expect(said.allSatisfy { $0["level"]?.string == level && $0["worker"]?.string == "w" }, "\(message)")
+            let output = try lines(worker, message)
+            #expect(output.count == count, "\(message): \(worker.standardError)")
+            #expect(output.allSatisfy { $0["level"]?.string == level && $0["worker"]?.string == "w" }, "\(message)")
         }
         let completed = try #require(try lines(worker, "job completed").first)
         #expect(completed["id"]?.string == "file")

@@ -18,9 +18,9 @@ import Testing
                 let page = URL(filePath: "/" + name).deletingLastPathComponent()
                 let target = parts[0].isEmpty ? URL(filePath: "/" + name) : page.appending(path: String(parts[0]))
                 let path = String(target.standardized.path.dropFirst())
-                let isThere = FileManager.default.fileExists(atPath: Pages.repository.appending(path: path).path)
-                #expect(isThere, "\(name): \(match.1)")
-                guard isThere, parts.count == 2, path.hasSuffix(".md") else { continue }
+                let exists = FileManager.default.fileExists(atPath: Pages.repository.appending(path: path).path)
+                #expect(exists, "\(name): \(match.1)")
+                guard exists, parts.count == 2, path.hasSuffix(".md") else { continue }
                 #expect(try Self.headings(of: path).contains(String(parts[1])), "\(name): \(match.1)")
             }
         }

@@ -52,15 +52,15 @@ import Testing
         try await fleet.push("poison")
         var victim = try fleet.worker("victim-1")
         try await fleet.wait("poison", for: "running")
-        // A neighbour detects the dead worker before its lease ends. The crash counts only if the run was recorded as
-        // begun.
+        // A co-located worker detects the dead worker before its lease ends. The crash counts only if the run was
+        // recorded as begun.
         try await eventually("the run to be recorded as begun", within: .seconds(20), every: .milliseconds(50)) {
             try await !fleet.field("active_token", of: "poison").isEmpty
         }
         // A longer lease, which does not end on a slow machine.
-        let heir = try fleet.worker("victim-2", lease: 6)
+        let successor = try fleet.worker("victim-2", lease: 6)
         victim.kill(SIGKILL)
-        try await eventually("the heir to have the job", within: .seconds(30), every: .milliseconds(50)) {
+        try await eventually("the successor to have the job", within: .seconds(30), every: .milliseconds(50)) {
             try await fleet.field("worker", of: "poison") == "victim-2"
         }
         let crashes = try await fleet.field("crashes", of: "poison")
@@ -68,7 +68,7 @@ import Testing
         try await fleet.server.cli("HSET", "haul:{default}:job:poison", "crashes", "5")
         victim = try fleet.worker("survivor")
         try await fleet.wait(for: "working", from: victim)
-        heir.kill(SIGKILL)
+        successor.kill(SIGKILL)
         try await fleet.wait("poison", for: "failed")
         #expect(try await fleet.field("error", of: "poison") == "crash_loop")
         try await fleet.end(victim)
@@ -123,7 +123,7 @@ import Testing
         try await fleet.wait(for: "working", from: two)
         let token = try await fleet.field("token", of: "a")
         one.kill(SIGSTOP)
-        // The worker is silent for longer than a tick, and its neighbour has looked at it.
+        // The worker is silent for longer than a tick, and the co-located worker has checked it.
         try await fleet.waitForTicks(5)
         #expect(try await fleet.field("token", of: "a") == token)
         one.kill(SIGCONT)

@@ -39,7 +39,7 @@ import Testing
         let fleet = try await ProcessFleet()
         let certificates = try await Certificates()
         let plain = try OriginServer { .file(Self.bytes, to: $0) }
-        let sealed = try OriginServer(certificates: certificates) { .file(Self.bytes, to: $0) }
+        let secure = try OriginServer(certificates: certificates) { .file(Self.bytes, to: $0) }
         let (wrong, right) = (try ProxyServer(), try ProxyServer())
         var environment = ["no_proxy": "*", "NO_PROXY": "*"]
         for name in ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
@@ -50,18 +50,18 @@ import Testing
         for name in ["no_proxy", "NO_PROXY"] { without[name] = "" }
         let direct = try ChildProcess("haul", fleet.arguments("direct") + trust, environment: without)
         try await push(plain.url("/a"), "a", to: fleet)
-        try await push(sealed.url("/b"), "b", to: fleet)
+        try await push(secure.url("/b"), "b", to: fleet)
         for id in ["a", "b"] { try await fleet.wait(id, for: "completed") }
         try await fleet.end(direct)
         #expect(wrong.connections == 0)
         let proxied = try ChildProcess(
             "haul", fleet.arguments("proxied") + trust + ["--proxy", right.url("http")], environment: environment)
         try await push(plain.url("/c"), "c", to: fleet)
-        try await push(sealed.url("/d"), "d", to: fleet)
+        try await push(secure.url("/d"), "d", to: fleet)
         for id in ["c", "d"] { try await fleet.wait(id, for: "completed") }
         try await fleet.end(proxied)
         #expect(wrong.connections == 0)
-        #expect(Set(right.targets) == ["GET \(plain.url("/c"))", "CONNECT 127.0.0.1:\(sealed.port)"])
+        #expect(Set(right.targets) == ["GET \(plain.url("/c"))", "CONNECT 127.0.0.1:\(secure.port)"])
         for name in ["a", "b", "c", "d"] { #expect(fleet.root.holds(name, Self.bytes)) }
     }
 

@@ -48,7 +48,7 @@ import Testing
         let worker = try #require(haul["subcommands"]?.array?.first { $0["commandName"]?.string == "worker" })
         return [
             "fields": try fields(), "errors": try errors(), "api errors": apiErrors, "queue settings": try settings(),
-            "worker metrics": metrics(Metric.ofWorker), "queue metrics": metrics(Metric.ofQueue),
+            "worker metrics": metrics(Metric.workerMetrics), "queue metrics": metrics(Metric.queueMetrics),
             "worker options": options(of: worker, isSettings: true), "commands": commands(of: haul, "haul"),
             "foreign options": foreignOptions(),
         ]

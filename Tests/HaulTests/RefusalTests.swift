@@ -63,8 +63,8 @@ import Testing
         // Two connections, a few quick attempts on each and then about two a second, with two commands each. A busy
         // loop would make thousands.
         #expect(try await fleet.server.errors(refusal.word) <= 60 + 20 * seconds)
-        let said = worker.standardError.components(separatedBy: refusal.sentence).count - 1
-        #expect(said <= 2 + seconds, "\(worker.standardError.suffix(2000))")
+        let count = worker.standardError.components(separatedBy: refusal.sentence).count - 1
+        #expect(count <= 2 + seconds, "\(worker.standardError.suffix(2000))")
         try await fleet.end(worker)
     }
 

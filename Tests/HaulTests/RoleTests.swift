@@ -327,8 +327,8 @@ import Testing
         #expect(rules.replacing(":reply:billing-*", with: ":reply:*") == roles.rules["producer"] ?? "")
         for name in ["billing-1", "billing", "other"] {
             try await roles.admin.send(Command("LPUSH", Roles.prefix + "reply:\(name)", "of \(name)"))
-            let said = try await roles.cli(role, ["RPOP", Roles.prefix + "reply:\(name)"])
-            #expect(name == "billing-1" ? said == "of billing-1" : said.contains("NOPERM"), "\(name): \(said)")
+            let output = try await roles.cli(role, ["RPOP", Roles.prefix + "reply:\(name)"])
+            #expect(name == "billing-1" ? output == "of billing-1" : output.contains("NOPERM"), "\(name): \(output)")
         }
         #expect(try await roles.cli(role, ["BRPOP", Roles.prefix + "reply:billing-1", "0.1"]) == "")
         #expect(try await roles.cli(role, ["BRPOP", Roles.prefix + "reply:other", "0.1"]).contains("NOPERM"))

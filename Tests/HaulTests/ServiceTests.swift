@@ -26,8 +26,8 @@ import Testing
 
         deinit { close(descriptor) }
 
-        /// All messages so far.
-        var said: [String] {
+        /// All messages received so far.
+        var received: [String] {
             var bytes = [UInt8](repeating: 0, count: 4096)
             while case let count = recv(descriptor, &bytes, bytes.count, Int32(MSG_DONTWAIT)), count > 0 {
                 let message = String(decoding: bytes[..<count], as: UTF8.self)
@@ -37,7 +37,7 @@ import Testing
         }
 
         func index(of words: String, after start: Int = 0) -> Int? {
-            said.indices.dropFirst(start).first { said[$0].contains(words) }
+            received.indices.dropFirst(start).first { received[$0].contains(words) }
         }
     }
 
@@ -51,12 +51,12 @@ import Testing
         try await eventually("READY=1") { manager.index(of: "READY=1") != nil }
         #expect(worker.standardError.contains("working"))
         let ready = try #require(manager.index(of: "READY=1"))
-        #expect(manager.said[ready].contains("STATUS=0 of 3 slots taken"))
-        try await eventually("three watchdog messages") { manager.said.count { $0.hasPrefix("WATCHDOG=1") } >= 3 }
+        #expect(manager.received[ready].contains("STATUS=0 of 3 slots taken"))
+        try await eventually("three watchdog messages") { manager.received.count { $0.hasPrefix("WATCHDOG=1") } >= 3 }
         worker.kill(SIGHUP)
         try await eventually("RELOADING=1") { manager.index(of: "RELOADING=1") != nil }
         let reloading = try #require(manager.index(of: "RELOADING=1"))
-        #expect(manager.said[reloading].contains("MONOTONIC_USEC="))
+        #expect(manager.received[reloading].contains("MONOTONIC_USEC="))
         try await eventually("READY=1 after the reload") { manager.index(of: "READY=1", after: reloading) != nil }
         worker.kill(SIGTERM)
         #expect(try await worker.wait() == 0)
@@ -104,7 +104,7 @@ import Testing
             "haul", ["web", "--redis", server.url, "--listen", "127.0.0.1:0"],
             environment: ["NOTIFY_SOCKET": manager.path, "WATCHDOG_USEC": "300000"])
         try await eventually("READY=1: \(page.standardError)") { manager.index(of: "READY=1") != nil }
-        try await eventually("three watchdog messages") { manager.said.count { $0.hasPrefix("WATCHDOG=1") } >= 3 }
+        try await eventually("three watchdog messages") { manager.received.count { $0.hasPrefix("WATCHDOG=1") } >= 3 }
         page.kill(SIGTERM)
         #expect(try await page.wait(within: .seconds(20)) == 0)
         #expect(manager.index(of: "STOPPING=1") != nil)

@@ -44,13 +44,13 @@ import Testing
             """)
         _ = try self.file("redis", "redis://:planted@of-a-credential\n")
         _ = try self.file("limit-rate", "2000")
-        let said = try await print(
+        let output = try await print(
             ["--slots", "6", "--config", file],
             [
                 "HAUL_SLOTS": "5", "HAUL_GRACE": "8", "CREDENTIALS_DIRECTORY": directory.path,
                 "HAUL_ALLOW_ADDRESS": "10.0.0.0/8, 192.168.0.0/16",
             ])
-        #expect(said.status == 0, "\(said.err)")
+        #expect(output.status == 0, "\(output.err)")
         for words in [
             "# from the command line:\nslots = 6\n", "# from the variable HAUL_GRACE:\ngrace = 8\n",
             "# from the credential limit-rate:\nlimit-rate = 2000\n", "# from \(file):6:\nconnections = 3\n",
@@ -58,11 +58,11 @@ import Testing
             "# from the credential redis:\nredis = redis://of-a-credential\n", "proxy = socks5h://10.0.0.1:1080\n",
             "allow-address = 10.0.0.0/8\nallow-address = 192.168.0.0/16\n", "\n# lease = 8.0\n", "\n# name =\n",
         ] {
-            #expect(said.out.contains(words), "\(words)\n\(said.out)")
+            #expect(output.out.contains(words), "\(words)\n\(output.out)")
         }
-        #expect(!said.out.contains("planted"))
+        #expect(!output.out.contains("planted"))
         // The output is a valid settings file.
-        let again = try await print(["--config", try self.file("again", said.out)])
+        let again = try await print(["--config", try self.file("again", output.out)])
         #expect(again.status == 0, "\(again.err)")
         #expect(again.out.contains("\ngrace = 8\n"))
     }
@@ -76,9 +76,9 @@ import Testing
         ])
     func proxies(_ given: String, _ printed: String) async throws {
         let file = try file("conf", "root = /srv/a@b\nproxy = \(given)\n")
-        let said = try await print(["--config", file])
-        #expect(said.status == 0 && said.out.contains("\nproxy = \(printed)\n"), "\(said)")
-        #expect(!said.out.contains("planted") && said.out.contains("root = /srv/a@b\n"), "\(said.out)")
+        let output = try await print(["--config", file])
+        #expect(output.status == 0 && output.out.contains("\nproxy = \(printed)\n"), "\(output)")
+        #expect(!output.out.contains("planted") && output.out.contains("root = /srv/a@b\n"), "\(output.out)")
     }
 
     @Test("an invalid setting is reported with its place, and with a likely correction") func errors() async throws {
@@ -92,9 +92,9 @@ import Testing
             ("slots = none", "(--slots comes from"), ("lease = 1", "(--lease comes from"),
             ("connections = many", "(--connections comes from"),
         ] {
-            let said = try await print(["--root", "/srv", "--config", try file("conf", text)])
-            #expect(said.status == 2, "\(text): \(said.out)")
-            #expect(said.err.contains(words), "\(text): \(said.err)")
+            let output = try await print(["--root", "/srv", "--config", try file("conf", text)])
+            #expect(output.status == 2, "\(text): \(output.out)")
+            #expect(output.err.contains(words), "\(text): \(output.err)")
         }
         #expect(try await print(["--root", "/srv"], ["HAUL_CONFIG": "/no/such/file"]).err.contains("cannot be read"))
         #expect(try await print(["--root", "/srv"], ["HAUL_SLOTS": "x"]).err.contains("the variable HAUL_SLOTS"))

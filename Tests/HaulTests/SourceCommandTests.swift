@@ -113,8 +113,8 @@ struct SourceCommandTests {
         let second = try bench.start(arguments + ["-x1", "--verbose"], environment: films.credentials)
         #expect(try await second.wait() == 0, "\(second.standardError)")
         // The first request of a download that begins has no range.
-        let said = second.standardOutput + second.standardError
-        #expect(said.contains("requests the bytes") && !said.contains("testsecret"), "\(said)")
+        let output = second.standardOutput + second.standardError
+        #expect(output.contains("requests the bytes") && !output.contains("testsecret"), "\(output)")
         #expect(bench.files.holds("film.mkv", Self.film))
         let third = try bench.start(arguments, environment: films.credentials)
         #expect(try await third.wait() == 0 && third.standardOutput.contains("unchanged"), "\(third.standardOutput)")

@@ -209,7 +209,7 @@ import Testing
         _ = try await watch.wait()
     }
 
-    @Test("an unclaimed job is found in the line, and a finished job cannot be cancelled")
+    @Test("an unclaimed job is found in the queue, and a finished job cannot be cancelled")
     func waiting() async throws {
         let bench = try await CommandBench()
         _ = try await bench.haul("push", "http://u:secret@h/a?token=secret", "--id", "a")

@@ -60,11 +60,11 @@ import Testing
     func whole() async throws {
         let origin = try OriginServer { _ in OriginReply(body: Array("film".utf8)) }
         let first = try up(["--json"])
-        let said = try await printed(first)
-        let password = try #require(said["password"]?.string)
-        #expect(said["page"]?.string == "http://127.0.0.1:\(port)/" && said["user"]?.string == "admin")
-        #expect(said["root"]?.string == URL(fileURLWithPath: root).resolvingSymlinksInPath().path)
-        #expect(said["redis"]?.string?.hasSuffix("/.haul/redis.sock") == true)
+        let output = try await printed(first)
+        let password = try #require(output["password"]?.string)
+        #expect(output["page"]?.string == "http://127.0.0.1:\(port)/" && output["user"]?.string == "admin")
+        #expect(output["root"]?.string == URL(fileURLWithPath: root).resolvingSymlinksInPath().path)
+        #expect(output["redis"]?.string?.hasSuffix("/.haul/redis.sock") == true)
         #expect(try await status("admin:\(password)") == "200")
         #expect(try await status("admin:wrong") == "401")
         _ = try await redis(
@@ -87,21 +87,23 @@ import Testing
     {
         let redisPort = FreePort.next()
         let up = try up(["--json", "--expose-redis", "--redis-port", "\(redisPort)"])
-        let said = try await printed(up)
-        let url = try #require(said["redis"]?.string)
-        #expect(url == "redis://default:\(try #require(said["password"]?.string))@127.0.0.1:\(redisPort)")
+        let output = try await printed(up)
+        let url = try #require(output["redis"]?.string)
+        #expect(url == "redis://default:\(try #require(output["password"]?.string))@127.0.0.1:\(redisPort)")
         #expect(try await run("redis-cli", ["-p", "\(redisPort)", "PING"]).contains("NOAUTH"))
         #expect(try await run("redis-cli", ["-u", url, "--no-auth-warning", "PING"]) == "PONG\n")
         let arguments = try children(of: up).map {
             FileManager.default.contents(atPath: "/proc/\($0)/cmdline") ?? Data()
         }
-        let isSecret = arguments.allSatisfy { !String(decoding: $0, as: UTF8.self).contains(said["password"]!.string!) }
+        let isSecret = arguments.allSatisfy {
+            !String(decoding: $0, as: UTF8.self).contains(output["password"]!.string!)
+        }
         #expect(isSecret, "the password is among the arguments of a process")
         up.kill(SIGTERM)
         #expect(try await up.wait() == 0)
     }
 
-    @Test("when it is killed, nothing of it goes on, and the next one takes its jobs back") func killed() async throws {
+    @Test("when it is killed, its programs end, and the next one takes its jobs back") func killed() async throws {
         let up = try up(["--json"])
         _ = try await printed(up)
         #expect(try children(of: up).count == 3)

@@ -62,17 +62,17 @@ import Testing
     }
 
     @Test("the JSON format writes one object per line, and numbers stay numbers") func json() throws {
-        let said = try lines(.json) { log in
+        let output = try lines(.json) { log in
             log.notice(
                 "a \"b\"\n\u{202E}",
                 metadata: [
                     "bytes": .stringConvertible(Int64(7)), "seconds": .stringConvertible(0.5), "list": ["x", "y"],
                 ])
         }
-        #expect(said.count == 1)
-        let object = try JSON(said[0])
+        #expect(output.count == 1)
+        let object = try JSON(output[0])
         #expect(object["msg"]?.string == "a \"b\"\n\u{202E}")
-        #expect(!said[0].contains("\u{202E}"))
+        #expect(!output[0].contains("\u{202E}"))
         #expect(object["level"]?.string == "notice")
         #expect(object["queue"]?.string == "default")
         #expect(object["bytes"]?.integer == 7)

@@ -4,7 +4,7 @@ import HaulTestSupport
 import Testing
 
 @Suite struct ExpositionTests {
-    private let registry = MetricsRegistry(Metric.ofWorker + Metric.ofQueue)
+    private let registry = MetricsRegistry(Metric.workerMetrics + Metric.queueMetrics)
 
     @Test("the samples of a metric follow its HELP and TYPE lines") func format() async {
         Counter(.claims, [("queue", "one")], in: registry).increment(by: 2)
@@ -74,7 +74,7 @@ import Testing
     @Test("each metric is declared once and follows the naming conventions of Prometheus") func conventions()
         async throws
     {
-        let metrics = Metric.ofWorker + Metric.ofQueue
+        let metrics = Metric.workerMetrics + Metric.queueMetrics
         #expect(Set(metrics.map(\.name)).count == metrics.count)
         var exposition = Exposition()
         for metric in metrics where metric.kind != .histogram {

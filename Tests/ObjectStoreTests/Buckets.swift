@@ -25,7 +25,7 @@ struct Bucket: Sendable {
         var options = ObjectStore.Options()
         options.memory = memory
         let environment = server.environment
-        store = ObjectStore(address, options: options, environment: { environment[$0] }, isThere: { _ in false })
+        store = ObjectStore(address, options: options, environment: { environment[$0] }, isReadable: { _ in false })
     }
 
     /// The content of an object. nil if there is none.

@@ -9,7 +9,7 @@ import Testing
 @Suite struct ClientTests {
     private func client(_ origin: OriginServer, _ environment: [String: String]) throws -> BucketClient {
         let address = try BucketAddress("s3://films", endpoint: "http://127.0.0.1:\(origin.port)")
-        return ObjectStore(address, environment: { environment[$0] }, isThere: { _ in false }).client
+        return ObjectStore(address, environment: { environment[$0] }, isReadable: { _ in false }).client
     }
 
     private static func answer(_ text: String) -> OriginReply { OriginReply(body: Array(text.utf8)) }

@@ -90,13 +90,13 @@ import Testing
 
         private static func reply(_ request: OriginRequest, _ size: Int64, _ state: inout State) -> OriginReply {
             if request.path.contains("/.haul/n.") { return replyAboutClaim(request, &state) }
-            let isOfUpload = request.path.contains("uploadId=")
+            let namesUpload = request.path.contains("uploadId=")
             switch request.method {
             case "HEAD" where state.isWhole:
                 var reply = OriginReply(headers: state.mark)
                 reply.body = .file(FileBytes(seed: 1, count: size), 0..<size)
                 return reply
-            case "GET" where isOfUpload:
+            case "GET" where namesUpload:
                 let parts = state.parts.map {
                     "<Part><PartNumber>\($0.number)</PartNumber><ETag>\($0.etag)</ETag><Size>\($0.size)</Size></Part>"
                 }
@@ -116,7 +116,7 @@ import Testing
                     if state.isEncrypted { return OriginReply(headers: [("ETag", "\"first-\(number)\"")]) }
                 }
                 return OriginReply(headers: [("ETag", "\"\(etag)\"")])
-            case "POST" where isOfUpload:
+            case "POST" where namesUpload:
                 state.completions += 1
                 guard state.refusals == 0 else {
                     state.refusals -= 1
@@ -149,7 +149,7 @@ import Testing
     ) async throws -> (any Partial, Result<CommitOutcome, TransferError>) {
         let address = try BucketAddress("s3://films", endpoint: "http://127.0.0.1:\(server.origin.port)")
         let environment = ["AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"]
-        let store = ObjectStore(address, environment: { environment[$0] }, isThere: { _ in false })
+        let store = ObjectStore(address, environment: { environment[$0] }, isReadable: { _ in false })
         let request = FileRequest(
             key: String(repeating: "b", count: 40), runToken: "1", isNew: true, path: "film", ifExists: .reuse,
             completed: nil, lease: RunLease(isHeld: { true }, confirm: { true }))
@@ -221,7 +221,7 @@ import Testing
     private func findings(at origin: OriginServer) async throws -> [StoreCheck.Finding] {
         let address = try BucketAddress("s3://films", endpoint: "http://127.0.0.1:\(origin.port)")
         let environment = ["AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"]
-        let store = ObjectStore(address, environment: { environment[$0] }, isThere: { _ in false })
+        let store = ObjectStore(address, environment: { environment[$0] }, isReadable: { _ in false })
         return await StoreCheck(store).run()
     }
 

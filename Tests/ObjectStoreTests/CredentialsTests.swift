@@ -48,7 +48,7 @@ import Testing
             "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": "/creds",
         ]
         func locations(_ values: [String: String]) -> [CredentialsLocation] {
-            CredentialsLocation.all({ values[$0] }, isThere: { _ in true })
+            CredentialsLocation.all({ values[$0] }, isReadable: { _ in true })
         }
         let identity = CredentialsLocation.webIdentity(
             role: "arn:role", tokenFile: "/token", session: "haul", endpoint: "https://sts.eu-west-1.amazonaws.com")

@@ -11,7 +11,7 @@ import Testing
 @Suite(
     .disabled(
         if: ObjectServer.installed.isEmpty, "neither radosgw nor SeaweedFS is installed: deploy/test.sh does that"))
-struct HandoverTests: EpisodeTests {
+struct HandoverTests: MultipartFileTests {
     @Test(
         "another store continues at the exact byte, and the object appears only when it is complete",
         arguments: ObjectServer.installed)
@@ -86,7 +86,7 @@ struct HandoverTests: EpisodeTests {
         // not.
         second.state.withLock { state in
             (state.storeState.parts[3], state.etags[3]) = (PartMark(etag: "lost"), "lost")
-            state.taken = state.storeState.offsets
+            state.received = state.storeState.offsets
         }
         point = try await self.point(second)
         #expect(point.offsets.intervals == [0..<Self.size])
@@ -149,7 +149,7 @@ struct HandoverTests: EpisodeTests {
         default: #expect(await bucket.read("films/film") == nil)
         }
         if late == .newGeneration || late == .cancelledAndBegunAgain, let other {
-            let last = try await resume(bucket, "3", try await pointOf(other))
+            let last = try await resume(bucket, "3", try await currentPoint(other))
             try await receive(9 << 20..<Self.size, into: last)
             #expect(isStored(try await last.commit(whole())))
             await last.discard(soon: false)

@@ -13,7 +13,7 @@ import Testing
 @Suite(
     .disabled(
         if: ObjectServer.dialects.isEmpty, "no object store is installed: deploy/test.sh does that"))
-struct LateArrivalTests: EpisodeTests {
+struct LateArrivalTests: MultipartFileTests {
     /// A request that gives or removes a name.
     enum Late: String, CaseIterable, Sendable {
         case put, replacingPut, complete, copy, delete

@@ -98,9 +98,9 @@ import Testing
         }
         let address = try BucketAddress("s3://test/x", endpoint: "http://127.0.0.1:\(server.port)")
         let environment = ["AWS_ACCESS_KEY_ID": "testkey", "AWS_SECRET_ACCESS_KEY": "testsecret"]
-        let store = ObjectStore(address, environment: { environment[$0] }, isThere: { _ in false })
+        let store = ObjectStore(address, environment: { environment[$0] }, isReadable: { _ in false })
         let request = FileRequest(
-            key: Episode.key, runToken: "1", isNew: true, path: "film", ifExists: .overwrite, completed: nil,
+            key: MultipartFile.key, runToken: "1", isNew: true, path: "film", ifExists: .overwrite, completed: nil,
             lease: RunLease(isHeld: { true }, confirm: { true }))
         let partial = store.begin(request, generation: "1", suggested: "x")
         try await partial.open(total: gibibytes << 30, hashing: nil, with: [])

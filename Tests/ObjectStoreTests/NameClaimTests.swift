@@ -11,7 +11,7 @@ import Testing
 @Suite(
     .disabled(
         if: ObjectServer.dialects.isEmpty, "no object store is installed: deploy/test.sh does that"))
-struct NameClaimTests: EpisodeTests {
+struct NameClaimTests: MultipartFileTests {
     @Test(
         "of two jobs that name one object at the same time, none replaces the other's", .timeLimit(.minutes(5)),
         arguments: ObjectServer.dialects.flatMap { kind in [false, true].map { (kind, $0) } },

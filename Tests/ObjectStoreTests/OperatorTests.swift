@@ -11,7 +11,7 @@ import Testing
 @Suite(
     .disabled(
         if: ObjectServer.installed.isEmpty, "neither radosgw nor SeaweedFS is installed: deploy/test.sh does that"))
-struct OperatorTests: EpisodeTests {
+struct OperatorTests: MultipartFileTests {
     @Test("an upload whose id no run has learned is aborted with its generation", arguments: ObjectServer.installed)
     func unlearned(_ kind: ObjectServer.Kind) async throws {
         let bucket = try await Bucket(kind)
@@ -70,7 +70,7 @@ struct OperatorTests: EpisodeTests {
         let error = await thrown { () throws(TransferError) in
             try await other.open(total: Self.size, hashing: nil, with: [])
         }
-        #expect(error?.code == .pathForbidden && FileName.sanitise("\u{FFFE}x") == "x")
+        #expect(error?.code == .pathForbidden && FileName.sanitize("\u{FFFE}x") == "x")
     }
 
     @Test("the store check tries a server and leaves nothing behind", arguments: ObjectServer.installed)
@@ -91,7 +91,7 @@ struct OperatorTests: EpisodeTests {
         let store = ObjectStore(
             address,
             environment: { ["AWS_ACCESS_KEY_ID": "testkey", "AWS_SECRET_ACCESS_KEY": "wrong-secret"][$0] },
-            isThere: { _ in false })
+            isReadable: { _ in false })
         let trouble = try #require(await store.fault())
         #expect(trouble.contains("refuses access") && !trouble.contains("wrong-secret"))
     }

@@ -11,7 +11,7 @@ import Testing
 @Suite(
     .disabled(
         if: ObjectServer.installed.isEmpty, "neither radosgw nor SeaweedFS is installed: deploy/test.sh does that"))
-struct WholeObjectTests: EpisodeTests {
+struct WholeObjectTests: MultipartFileTests {
     @Test(
         "the digest is checked before the name is given: in order, out of order, after a handover",
         arguments: ObjectServer.installed, ["inOrder", "outOfOrder", "handedOver"])
@@ -127,7 +127,7 @@ struct WholeObjectTests: EpisodeTests {
 
     @Test(
         "a commit that is stopped in its last step still ends, and reports that", arguments: ObjectServer.installed,
-        [1000, Episode.size])
+        [1000, MultipartFile.size])
     func stoppedCommit(_ kind: ObjectServer.Kind, _ size: Int64) async throws {
         let bucket = try await Bucket(kind)
         let partial = try await open(bucket, "1", total: size)

@@ -13,7 +13,7 @@ package struct OriginIntake: Sendable {
     package var preamble = ""
 
     /// Called with each piece as it arrives. An empty piece is the end of the connection.
-    package var taken: (@Sendable ([UInt8]) -> Void)?
+    package var onBytes: (@Sendable ([UInt8]) -> Void)?
 
     package init() {}
 }
@@ -51,7 +51,7 @@ package struct OriginBody: Sendable {
             let bytes = client.receive(upTo: Int(limit))
             body.append(bytes)
             arrived(bytes.count)
-            intake.taken?(bytes)
+            intake.onBytes?(bytes)
             return !bytes.isEmpty
         }
         func line() -> String? {

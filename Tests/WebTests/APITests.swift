@@ -437,7 +437,7 @@ import Testing
     }
 
     @Test(
-        "names that URL clients take for steps in a path are reached with = before them", arguments: [".", "..", "a"])
+        "a job or a batch named . or .. is reached with = before its name", arguments: [".", "..", "a"])
     func dots(_ name: String) async throws {
         let fixture = try await WebFixture()
         _ = await fixture.push(#"{"url":"http://h/a","id":"\#(name)","batch":"\#(name)"}"#)
@@ -502,7 +502,9 @@ import Testing
         #expect(await fixture.get("/api/live?watch=queues/default&watch=queues").status == 200)
     }
 
-    @Test("a control of more waiting jobs than its limit comes to an end when it is repeated, though all wait on")
+    @Test(
+        "a control operation with a limit can be repeated until each waiting job has its operation, even without a worker"
+    )
     func repeated() async throws {
         for ticks in [true, false] {
             let fixture = try await WebFixture()

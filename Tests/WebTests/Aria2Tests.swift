@@ -98,7 +98,9 @@ import Testing
         #expect(try await bench.message("aria2.addUri", retry)?.contains("has not failed") == true)
     }
 
-    @Test("what has no counterpart is an error of aria2, and calls may come together") func errors() async throws {
+    @Test("an unknown method or value gets aria2's error, and one request may have several calls") func errors()
+        async throws
+    {
         let bench = try await Bench()
         #expect(try await bench.message("aria2.addTorrent", #"["AA=="]"#) == "No such method: aria2.addTorrent")
         #expect(try await bench.message("aria2.addUri", "[[]]") == "URI is not provided.")
@@ -122,7 +124,7 @@ import Testing
         #expect(try await WebFixture().send("POST", "/jsonrpc", "{}").status == 405)
     }
 
-    @Test("a call needs a token of an operator to change something, and a page of a browser needs one at all")
+    @Test("a change requires an operator's token, and a call from another site's page always requires one")
     func secrets() async throws {
         let accounts = try Accounts(
             "o operator \(Accounts.hash(token: "right"))\nv viewer \(Accounts.hash(token: "look"))")

@@ -14,7 +14,7 @@ import Testing
     private let root = TemporaryDirectory()
     private static let path = WebFixture.jobs + "/film/file"
 
-    /// A server that serves the files of `root`, and the job `film`, which has brought a file of these bytes.
+    /// A server that serves the files of `root`, and the job `film`, which has downloaded a file of these bytes.
     private func served(_ bytes: [UInt8], as name: String = "a film.mkv") async throws -> WebFixture {
         let hash = PasswordHash(password: "p", cost: 4).text
         let directory = try SourceDirectory(root.path)

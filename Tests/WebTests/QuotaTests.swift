@@ -10,7 +10,7 @@ import Testing
         Caller(visitor: Visitor(name: name, role: role), client: ClientAddress(address)!)
     }
 
-    @Test("one account holds some things, viewers leave some to operators, and all is given back")
+    @Test("a quota limits each account and all viewers together, and is free again when the holds end")
     func quota() {
         let quota = Quota<String>(maxEach: 2, maxViewers: 3)
         var holds: [Quota<String>.Hold?] = []
@@ -61,7 +61,7 @@ import Testing
         #expect(await open("/api/live?watch=queues/default", viewer).1 == 200)
     }
 
-    @Test("an account waits for two searches at once, and others search meanwhile")
+    @Test("an account may have two searches at once, and others search meanwhile")
     func calls() async throws {
         let fixture = try await WebFixture()
         // While Redis is stopped, no search has its answer.
@@ -85,7 +85,7 @@ import Testing
         #expect(await fixture.get(WebFixture.jobs + "?q=g").status == 200)
     }
 
-    @Test("a viewer watches some different searches at once, and the same one in many streams")
+    @Test("the different searches that a viewer watches are limited, but one search may be in many streams")
     func searches() async throws {
         let fixture = try await WebFixture { $0.limits.streams = 80 }
         func open(_ searches: Range<Int>) async -> (HTTPServer.Decision, Int) {

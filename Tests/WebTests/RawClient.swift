@@ -29,11 +29,11 @@ final class RawClient: Sendable {
     private static func connect(to port: UInt16, from source: String) throws -> Int32 {
         let socket = Glibc.socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
         for (text, port, isOwn) in [(source, 0, true), ("127.0.0.1", port, false)] {
-            var place = sockaddr_in()
-            place.sin_family = sa_family_t(AF_INET)
-            place.sin_port = port.bigEndian
-            inet_pton(AF_INET, text, &place.sin_addr)
-            let status = withUnsafePointer(to: &place) {
+            var endpoint = sockaddr_in()
+            endpoint.sin_family = sa_family_t(AF_INET)
+            endpoint.sin_port = port.bigEndian
+            inet_pton(AF_INET, text, &endpoint.sin_addr)
+            let status = withUnsafePointer(to: &endpoint) {
                 $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
                     let size = socklen_t(MemoryLayout<sockaddr_in>.size)
                     return isOwn ? bind(socket, $0, size) : Glibc.connect(socket, $0, size)
@@ -79,13 +79,13 @@ final class RawClient: Sendable {
                 let count = recv(socket, &buffer, buffer.count, 0)
                 guard count > 0 else { return String(decoding: bytes, as: UTF8.self) }
                 bytes += buffer[..<count]
-                let said = String(decoding: bytes, as: UTF8.self)
-                if let text, said.contains(text) { return said }
+                let received = String(decoding: bytes, as: UTF8.self)
+                if let text, received.contains(text) { return received }
             }
         }
     }
 
-    /// Lets the client reset its connection, and not close it in order, when the client goes.
+    /// Makes the client reset its connection (RST) when it is released, instead of closing it in order.
     func reset() {
         var none = linger(l_onoff: 1, l_linger: 0)
         setsockopt(socket, SOL_SOCKET, SO_LINGER, &none, socklen_t(MemoryLayout<linger>.size))

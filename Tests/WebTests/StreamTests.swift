@@ -54,7 +54,7 @@ import Testing
         await server.stop()
     }
 
-    @Test("a client that comes back gets the kept events that it missed, and hears of those that were not kept")
+    @Test("a client that comes back gets the kept events that it missed, and a gap instead of those that were not kept")
     func lastEvent() async throws {
         let fixture = try await WebFixture()
         let (server, address) = try await serve(fixture)

@@ -34,7 +34,7 @@ import Testing
         }
         try await fleet.withWorker("two") {
             try await fleet.withWorker("three", isOrderly: false) {
-                try await eventually("the batch to be over", within: .seconds(30)) { try await !reported().isEmpty }
+                try await eventually("the batch to end", within: .seconds(30)) { try await !reported().isEmpty }
             }
             let first = try await reported()
             #expect(first.count == 1)
@@ -44,7 +44,7 @@ import Testing
                 ])
             isMended.value = true
             try await fleet.queue.request(.retried, ofBatch: "b")
-            try await eventually("the batch to be over again", within: .seconds(30)) {
+            try await eventually("the batch to end again", within: .seconds(30)) {
                 try await fleet.queue.batch("b")?.counts[.completed] == count
             }
         }

@@ -170,7 +170,7 @@ struct BucketTests {
         let fleet = try await Fleet()
         let bucket = try BucketAddress(
             "s3://\(server.bucket)/w\(UInt64.random(in: 0...(.max)))", endpoint: server.endpoint)
-        let store = ObjectStore(bucket, environment: { server.environment[$0] }, isThere: { _ in false })
+        let store = ObjectStore(bucket, environment: { server.environment[$0] }, isReadable: { _ in false })
         let (client, key) = (store.client, store.client.address.key("s/a"))
         let bytes = [UInt8](repeating: 7, count: 1000)
         let location = PartialLocation(file: "s/a", key: PartialKey.of("j", in: fleet.queue.name), generation: "1")

@@ -121,7 +121,7 @@ import Testing
         #expect(bench.fleet.root.names.isEmpty)
     }
 
-    @Test("a command without words, and one with too many, have a message that fits") func words() async throws {
+    @Test("a refusal without output gets a message of its own, and a long output is cut") func words() async throws {
         let bench = try await Bench()
         try await bench.fleet.withWorker("w", bench.gate("exit 1")) {
             let record = try await bench.download("a", 1000)

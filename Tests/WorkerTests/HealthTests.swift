@@ -65,12 +65,12 @@ import Testing
     @Test("the end of an outage is reported once, when all operations work again") func back() {
         var outage = Outage()
         let now = ContinuousClock.now
-        #expect(outage.worked("one", at: now) == nil)
-        outage.failed("one", at: now)
-        outage.failed("two", at: now + .seconds(1))
-        outage.failed("one", at: now + .seconds(2))
-        #expect(outage.worked("one", at: now + .seconds(3)) == nil)
-        #expect(outage.worked("two", at: now + .seconds(4)) == .seconds(4))
-        #expect(outage.worked("two", at: now + .seconds(5)) == nil)
+        #expect(outage.recordSuccess(of: "one", at: now) == nil)
+        outage.recordFailure(of: "one", at: now)
+        outage.recordFailure(of: "two", at: now + .seconds(1))
+        outage.recordFailure(of: "one", at: now + .seconds(2))
+        #expect(outage.recordSuccess(of: "one", at: now + .seconds(3)) == nil)
+        #expect(outage.recordSuccess(of: "two", at: now + .seconds(4)) == .seconds(4))
+        #expect(outage.recordSuccess(of: "two", at: now + .seconds(5)) == nil)
     }
 }

@@ -23,7 +23,7 @@ import Testing
         let queueServer = QueueServer(
             index: 0, name: .default, identity: WorkerIdentity(name: "w", store: store.id),
             configuration: WorkerConfiguration(redis: fleet.queue.redis.url, root: fleet.root.path, name: "w"),
-            grace: Grace(.seconds(10)), store: store, log: log, registry: MetricsRegistry(Metric.ofWorker))
+            grace: Grace(.seconds(10)), store: store, log: log, registry: MetricsRegistry(Metric.workerMetrics))
         var janitor = Janitor(store: store, queueServers: [queueServer], log: log)
         janitor.settledAge = -1
         return janitor

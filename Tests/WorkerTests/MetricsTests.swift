@@ -118,7 +118,7 @@ import Testing
     }
 
     @Test("error codes get at most 100 labels, and the others are counted together") func labels() async throws {
-        let registry = MetricsRegistry(Metric.ofWorker)
+        let registry = MetricsRegistry(Metric.workerMetrics)
         let metrics = QueueMetrics(queue: "default", in: registry)
         for status in 1...500 { metrics.ended("failed", code: .http(status)) }
         let text = await registry.exposition().text

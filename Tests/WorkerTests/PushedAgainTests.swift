@@ -132,15 +132,15 @@ import Testing
 
     @Test("a worker logs which key has a wrong type") func wrongType() async throws {
         let fleet = try await Fleet()
-        let said = Shared<[String]>([])
-        let worker = try fleet.worker("w", log: Warnings.log(to: said))
+        let logged = Shared<[String]>([])
+        let worker = try fleet.worker("w", log: Warnings.log(to: logged))
         let running = Task { try await worker.run() }
         let key = fleet.queue.keys.worker("w")
         try await eventually { try await fleet.queue.workerCount() == 1 }
         try await fleet.queue.redis.send(Command("DEL", key))
         try await fleet.queue.redis.send(Command("SET", key, "x"))
         try await eventually("the key to be named", within: .seconds(20)) {
-            said.value.contains { $0.contains("\(key): it is a string, and must be a hash") }
+            logged.value.contains { $0.contains("\(key): it is a string, and must be a hash") }
         }
         try await fleet.queue.redis.send(Command("DEL", key))
         running.cancel()

@@ -24,8 +24,8 @@ import Testing
         func reported() async throws -> Int? {
             try await fleet.queue.redis.send(Command("LLEN", fleet.queue.keys.reply("me"))).int
         }
-        let said = Shared<[String]>([])
-        let worker = try fleet.worker("w", log: Warnings.log(to: said)) { $0.settleReplicas = 1 }
+        let logged = Shared<[String]>([])
+        let worker = try fleet.worker("w", log: Warnings.log(to: logged)) { $0.settleReplicas = 1 }
         let running = Task { try await worker.run() }
         try await push("a")
         try await eventually("the reply for a") { try await reported() == 1 }
@@ -35,7 +35,7 @@ import Testing
         try await push("b")
         try await fleet.wait("b", for: .completed)
         try await eventually("the worker to log that it waits", within: .seconds(20)) {
-            said.value.contains { $0.contains("too few replicas") }
+            logged.value.contains { $0.contains("too few replicas") }
         }
         #expect(try await reported() == 1)
         #expect(try await fleet.queue.job("b")?.hasEnded == false)

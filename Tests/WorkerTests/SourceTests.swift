@@ -54,7 +54,7 @@ struct SourceTests {
                 try BucketAddress("s3://\(name)", endpoint: server.endpoint), engine: engine,
                 credentials: CredentialsChain(
                     engine: engine,
-                    locations: CredentialsLocation.all({ environment[$0] }, isThere: { _ in false })))
+                    locations: CredentialsLocation.all({ environment[$0] }, isReadable: { _ in false })))
             _ = try await client.send(StoreRequest("PUT", ""))
             guard isVersioned else { return }
             var request = StoreRequest("PUT", "")
@@ -132,7 +132,7 @@ struct SourceTests {
     }
 
     @Test(
-        "an object that is replaced meanwhile is fetched anew, if its bucket has no versions",
+        "an object that is replaced meanwhile is fetched again, if its bucket has no versions",
         arguments: ObjectServer.dialects)
     func replaced(_ kind: ObjectServer.Kind) async throws {
         let (films, fleet) = (try await Films(kind), try await Fleet())
@@ -196,11 +196,11 @@ struct SourceTests {
         let (films, fleet) = (try await Films(kind), try await Fleet())
         try await films.put("public/a", Array("a".utf8))
         try await films.put("private", Array("b".utf8))
-        let said = Shared<[String]>([])
+        let logged = Shared<[String]>([])
         func outcome(_ path: String, _ more: String = "", prefix: String = "", profile: String = "films") async throws
             -> (code: String?, message: String?)
         {
-            let worker = try fleet.worker("w", log: Warnings.log(to: said)) { configuration in
+            let worker = try fleet.worker("w", log: Warnings.log(to: logged)) { configuration in
                 try? films.change(prefix, profile: profile)(&configuration)
             }
             let running = Task { try await worker.run() }
@@ -241,7 +241,7 @@ struct SourceTests {
             }
         }
         try await films.expectNoSecret(in: fleet)
-        let log = said.value.joined(separator: "\n")
+        let log = logged.value.joined(separator: "\n")
         for secret in Films.secrets { #expect(!log.contains(secret)) }
     }
 

@@ -51,13 +51,13 @@ import Testing
     @Test("a starting worker waits for a Redis that accepts no more clients, and logs why")
     func refused() async throws {
         let fleet = try await Fleet()
-        let said = Shared<[String]>([])
+        let logged = Shared<[String]>([])
         let origin = try OriginServer { _ in OriginReply(body: [1]) }
         try await fleet.queue.redis.send(Command("CONFIG", "SET", "maxclients", 1))
-        let worker = try fleet.worker("w", log: Warnings.log(to: said))
+        let worker = try fleet.worker("w", log: Warnings.log(to: logged))
         let running = Task { try await worker.run() }
-        try await eventually("the worker to log why it waits") { !said.value.isEmpty }
-        #expect(said.value.filter { !$0.contains("raise maxclients") } == [])
+        try await eventually("the worker to log why it waits") { !logged.value.isEmpty }
+        #expect(logged.value.filter { !$0.contains("raise maxclients") } == [])
         try await fleet.queue.redis.send(Command("CONFIG", "SET", "maxclients", 100))
         try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"a"}"#)
         try await fleet.wait("a", for: .completed)
@@ -81,14 +81,14 @@ import Testing
             } catch { return (error as? RedisError)?.code == .noPrimary }
         }
         let fleet = try await Fleet()
-        let said = Shared<[String]>([])
-        let worker = try fleet.worker("w", url: url, log: Warnings.log(to: said))
+        let logged = Shared<[String]>([])
+        let worker = try fleet.worker("w", url: url, log: Warnings.log(to: logged))
         let running = Task { try await worker.run() }
         // On a busy machine the sentinel itself may be late at first.
         try await eventually("the worker to log why it waits", within: .seconds(20)) {
-            said.value.contains { $0.contains("the sentinels name a primary main that does not answer") }
+            logged.value.contains { $0.contains("the sentinels name a primary main that does not answer") }
         }
-        #expect(said.value.allSatisfy { $0.contains("primary main") || $0.contains("no connection to Redis within") })
+        #expect(logged.value.allSatisfy { $0.contains("primary main") || $0.contains("no connection to Redis within") })
         let server = try await RedisServer(["--bind", "127.0.0.1", "--port", "\(port)"])
         let queue = Queue(.default, redis: Redis(try RedisURL(url), name: "test"))
         try await eventually("the worker to register", within: .seconds(20)) {

@@ -74,8 +74,8 @@ import Testing
             reply.hold = (100, gate)
             return reply
         }
-        let said = Shared<[String]>([])
-        let worker = try fleet.worker("w", log: Warnings.log(to: said)) { $0.policy.lease = .seconds(120) }
+        let logged = Shared<[String]>([])
+        let worker = try fleet.worker("w", log: Warnings.log(to: logged)) { $0.policy.lease = .seconds(120) }
         let running = Task { try await worker.run() }
         try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"a","path":"a"}"#)
         try await fleet.wait("a", for: .running)
@@ -98,7 +98,7 @@ import Testing
         try await fleet.server.cli("CLIENT", "UNPAUSE")
         try await fleet.wait("a", for: .completed)
         try await waitForTicks(of: fleet.queue)
-        #expect(!said.value.contains { $0.contains("fenced") }, "\(said.value)")
+        #expect(!logged.value.contains { $0.contains("fenced") }, "\(logged.value)")
         running.cancel()
         try await running.value
     }

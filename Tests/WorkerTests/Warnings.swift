@@ -3,12 +3,12 @@ import Logging
 
 /// A log handler that shows a test the warnings, each with its reason if it has one.
 struct Warnings: LogHandler {
-    private let said: Shared<[String]>
+    private let logged: Shared<[String]>
     var metadata: Logger.Metadata = [:]
     var logLevel = Logger.Level.warning
 
-    static func log(to said: Shared<[String]>) -> Logger {
-        Logger(label: "test", factory: { _ in Warnings(said: said) })
+    static func log(to logged: Shared<[String]>) -> Logger {
+        Logger(label: "test", factory: { _ in Warnings(logged: logged) })
     }
 
     subscript(metadataKey key: String) -> Logger.Metadata.Value? {
@@ -18,6 +18,6 @@ struct Warnings: LogHandler {
 
     func log(event: LogEvent) {
         let reason = event.metadata?["reason"].map { ": \($0)" } ?? ""
-        said.change { $0.append("\(event.message)\(reason)") }
+        logged.change { $0.append("\(event.message)\(reason)") }
     }
 }

@@ -46,7 +46,7 @@ class Bench:
         worker.command += options
         worker.start()
         self.workers.append(worker)
-        until(lambda: worker.said("working"))
+        until(lambda: worker.has_logged("working"))
         return worker
 
     def push(self, id, size, rate=0, queue="default", url=None):

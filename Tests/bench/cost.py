@@ -107,7 +107,7 @@ class Bench:
         worker.command += [word for pair in options.items() if pair[0] != "slots" for word in pair]
         worker.start()
         connection = Redis(redis.socket, 10)
-        while not worker.said("working"):
+        while not worker.has_logged("working"):
             time.sleep(0.05)
         cpu, begun = worker.cpu, time.monotonic()
         connection.call("LPUSH", "haul:{default}:jobs", *elements)
@@ -148,7 +148,7 @@ class Bench:
                     self.through_worker(
                         what, build, {"slots": 96, "--connections-per-host": str(PARALLEL), "--ca": self.certificate},
                         elements, name.replace("haul get", "a worker"))
-        self.tell(1)
+        self.report(1)
 
     def large(self):
         with open(f"{self.directory}/www/large.bin", "wb") as file:
@@ -173,9 +173,9 @@ class Bench:
                 self.measure(what, "C", [f"{self.directory}/peer", url, f"{self.directory}/got/f", *options], 1)
             self.measure(what, "curl", ["curl", "-s", "-o", "f", url], 1)
             self.measure(what, "curl, to nowhere", ["curl", "-s", "-o", "/dev/null", url], 0)
-        self.tell(LARGE_SIZE / (1 << 30))
+        self.report(LARGE_SIZE / (1 << 30))
 
-    def tell(self, unit):
+    def report(self, unit):
         for (what, name), figures in sorted(self.figures.items()):
             cpu = [figure[0] / unit for figure in figures]
             middle = [statistics.median(column) / unit for column in zip(*figures)]

@@ -128,7 +128,7 @@ def haul(program, directory, server, url, jobs, durability):
     worker.command += ["--durability", durability]
     worker.start()
     try:
-        until(lambda: worker.said("working"))
+        until(lambda: worker.has_logged("working"))
         redis.call("CONFIG", "RESETSTAT")
         began, busy = time.monotonic(), server.cpu
         for n in range(jobs):
@@ -150,7 +150,7 @@ def scripted(redis):
         if line.startswith(("cmdstat_fcall:", "cmdstat_eval:", "cmdstat_evalsha:")))
 
 
-def told(busy, scripts):
+def cpu_text(busy, scripts):
     return f"{busy:.0f} µs of Redis' CPU each" + (f", {scripts:.0f} of them in scripts" if scripts else "")
 
 
@@ -162,10 +162,10 @@ def main():
         ours = {}
         for durability in ("disk", "process"):
             ours[durability], *busy = haul(program, directory, server, url, jobs, durability)
-            print(f"peers: haul, files of 1 KiB, {durability}: {ours[durability]:.0f} jobs a second, {told(*busy)}", flush=True)
+            print(f"peers: haul, files of 1 KiB, {durability}: {ours[durability]:.0f} jobs a second, {cpu_text(*busy)}", flush=True)
         for name in PEERS:
             rate, *busy = peer(name, directory, server, jobs)
-            print(f"peers: {name}, no-op jobs: {rate:.0f} jobs a second, {told(*busy)}; haul is {ours['process'] / rate:.1f} times "
+            print(f"peers: {name}, no-op jobs: {rate:.0f} jobs a second, {cpu_text(*busy)}; haul is {ours['process'] / rate:.1f} times "
                   f"as fast with process, {ours['disk'] / rate:.1f} with disk", flush=True)
     finally:
         server.end()

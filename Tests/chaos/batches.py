@@ -165,7 +165,7 @@ class Batches:
                 if not is_written:
                     # Redis may have applied an operation although it was not acknowledged.
                     batch.retries += word == "retried"
-                    self.topology.surely(redis, "HSET", Q + "want", "batch/" + batch.name, value)
+                    self.topology.call_durably(redis, "HSET", Q + "want", "batch/" + batch.name, value)
                     is_written, cancel[0] = True, time.time() * 1000
                 if not redis.call("HEXISTS", Q + "want", "batch/" + batch.name):
                     break
@@ -173,7 +173,7 @@ class Batches:
                 pass
             time.sleep(0.05)
         # A failover may restore an operation that was being applied.
-        cancel[1] = time.time() * 1000 + (1000 if self.topology.REMEMBERS else 8000)
+        cancel[1] = time.time() * 1000 + (1000 if self.topology.KEEPS_ACKNOWLEDGED else 8000)
         if word in ("running", "cancelled"):
             batch.is_paused = False
 

@@ -126,7 +126,7 @@ class Run:
         """Repeats the push until Redis acknowledges it. The field `at` makes repeats harmless."""
         while True:
             try:
-                return self.topology.surely(redis, "LPUSH", Q + "jobs", element)
+                return self.topology.call_durably(redis, "LPUSH", Q + "jobs", element)
             except (ConnectionError, RedisError):
                 time.sleep(0.05)
 
@@ -158,7 +158,7 @@ class Run:
                     job = self.ledger.jobs[id]
                     if job.verified:
                         continue
-                    if self.topology.surely(redis, "HGET", Q + "job:" + id, "state") == "completed":
+                    if self.topology.call_durably(redis, "HGET", Q + "job:" + id, "state") == "completed":
                         self.ledger.verify(job)
                 since = now
             except (ConnectionError, RedisError):
@@ -185,7 +185,7 @@ class Run:
         redis = Redis(self.topology.locate)
         while True:
             try:
-                return self.topology.surely(redis, *self.groups.limits)
+                return self.topology.call_durably(redis, *self.groups.limits)
             except (ConnectionError, RedisError):
                 time.sleep(0.05)
 
@@ -207,13 +207,13 @@ class Run:
                                 lambda: self.batches.steer(self.producing))]
         for thread in threads:
             thread.start()
-        began = said = time.monotonic()
+        began = printed = time.monotonic()
         while self.faults.injected.total() < self.options.faults and time.monotonic() - began < self.options.limit:
             time.sleep(self.random.expovariate(1 / self.options.pace))
             self.faults.inject()
             self.keep()
-            if time.monotonic() - said > 30:
-                said = time.monotonic()
+            if time.monotonic() - printed > 30:
+                printed = time.monotonic()
                 print(f"… {self.faults.injected.total()} faults, {len(self.ledger.jobs)} jobs, "
                       f"{len(self.ledger.wrong)} wrong", flush=True)
         self.seconds = time.monotonic() - began
@@ -241,7 +241,7 @@ class Run:
                 self.batches.let_go(redis)
                 for index in ("paused", "scheduled"):
                     for id in redis.call("ZRANGE", Q + index, 0, -1):
-                        self.ledger.jobs[id].goings_on += 1
+                        self.ledger.jobs[id].continuations += 1
                         redis.call("HSET", Q + "want", id, "running")
                 self.remaining = self.left(redis)
                 if not any(self.remaining.values()) and self.batches.conclude(redis, self.send):

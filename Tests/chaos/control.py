@@ -21,7 +21,7 @@ def control(run):
                 if id in run.steps.parents:
                     want = "paused"
                 job = run.ledger.jobs[id]
-                job.is_asked_for = True
+                job.has_operation = True
                 if want == "cancelled":
                     job.cancelled = True
                 if want == "paused" or not job.pushed_again:
@@ -30,9 +30,9 @@ def control(run):
                         redis.call("PUBLISH", Q + "control", id)
                     waiting.append((id, want))
             for id, want in list(waiting):
-                state = run.topology.surely(redis, "HGET", Q + "job:" + id, "state")
+                state = run.topology.call_durably(redis, "HGET", Q + "job:" + id, "state")
                 if state == want == "paused":
-                    run.ledger.jobs[id].goings_on += 1
+                    run.ledger.jobs[id].continuations += 1
                     if pick.random() < 0.5:
                         redis.call("RPUSH", Q + "jobs", json.dumps({"id": id}))
                     else:

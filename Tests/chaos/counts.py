@@ -61,9 +61,9 @@ class Counts:
         received = self.ledger.batch_events.get(batch.name, [])
         numbers = [event["round"] for event in received]
         # A failover may repeat an event that Redis has forgotten.
-        if self.ledger.topology.REMEMBERS and len(set(numbers)) != len(numbers):
+        if self.ledger.topology.KEEPS_ACKNOWLEDGED and len(set(numbers)) != len(numbers):
             say(f"events were received of the rounds {numbers}")
-        events = received if self.ledger.topology.REMEMBERS else []
+        events = received if self.ledger.topology.KEEPS_ACKNOWLEDGED else []
         if batch.reply_to:
             events = self.list(batch.reply_to)
             numbers = [event["round"] for event in events]
@@ -86,7 +86,7 @@ class Counts:
             ended = [state for timestamp, state in self.ends.get(id, []) if timestamp <= at]
             if ended:
                 found[ended[-1]] += 1
-            elif self.ledger.topology.REMEMBERS and self.ledger.begun.get(id, at) < at:
+            elif self.ledger.topology.KEEPS_ACKNOWLEDGED and self.ledger.begun.get(id, at) < at:
                 say(f"it had ended at {at}, while {id} was pending")
         announced = {state: event[state] for state in ENDS}
         if announced != {state: found[state] for state in ENDS}:
@@ -105,7 +105,7 @@ class Counts:
             for id, job in batch.members.items():
                 # A member that was pushed shortly before may still have been in the queue when the batch had ended.
                 is_met = job and job.at < written - 15_000 and applied < self.ledger.drained_from - 5000
-                if not is_met or job.is_asked_for or job.pushed_again:
+                if not is_met or job.has_operation or job.pushed_again:
                     continue
                 late = [state for timestamp, state in self.ends.get(id, []) if timestamp > applied + PATIENCE]
                 if late and self.ends[id][0][0] > applied:

@@ -14,12 +14,12 @@ class Faults:
         self.run, self.random = run, random.Random(run.options.seed * 7919 + 1)
         self.injected, self.threads, self.overdue, self.broken = Counter(), [], 0, []
         self.redis_lock = threading.Lock()
-        self.names = len(run.workers)
+        self.worker_count = len(run.workers)
         self.kinds = {
-            "kill -9 a worker": (22, self.of_a_worker(self.kill)),
-            "freeze a worker past its lease": (8, self.of_a_worker(self.freeze)),
-            "stop a worker for a moment": (10, self.of_a_worker(self.blink)),
-            "SIGTERM a worker, replace it": (14, self.of_a_worker(self.roll)),
+            "kill -9 a worker": (22, self.on_a_worker(self.kill)),
+            "freeze a worker past its lease": (8, self.on_a_worker(self.freeze)),
+            "stop a worker for a moment": (10, self.on_a_worker(self.stop_briefly)),
+            "SIGTERM a worker, replace it": (14, self.on_a_worker(self.roll)),
             "a worker's clock jumps": (8, self.jump), "CLIENT KILL": (24, self.client_kill),
             "cut origin connections": (14, self.cut),
         }
@@ -41,12 +41,12 @@ class Faults:
         for thread in self.threads:
             thread.join()
 
-    def later(self, body, *arguments):
+    def in_background(self, body, *arguments):
         self.threads = [thread for thread in self.threads if thread.is_alive()]
         self.threads.append(threading.Thread(target=body, args=arguments))
         self.threads[-1].start()
 
-    def of_a_worker(self, body):
+    def on_a_worker(self, body):
         def fault():
             worker = self.victim()
             if worker:
@@ -71,28 +71,28 @@ class Faults:
         # The worker is stopped first, so that the bytes that it has read can be counted.
         worker.send(signal.SIGSTOP)
         time.sleep(0.05)
-        runs = self.run.ledger.losing(worker.name)
-        self.run.ledger.refetched.killing(self.run.origin, runs)
+        runs = self.run.ledger.record_expected_losses(worker.name)
+        self.run.ledger.refetched.record_kill(self.run.origin, runs)
         worker.end(signal.SIGKILL)
         pause, same = self.random.uniform(0, 3), self.random.random() < 0.6
-        self.later(self.replace, worker, pause, same)
+        self.in_background(self.replace, worker, pause, same)
 
     def replace(self, worker, pause, same):
         time.sleep(pause)
         if not same:
-            self.names += 1
+            self.worker_count += 1
             index = self.run.workers.index(worker)
             self.run.retired.append(worker)
-            worker = self.run.workers[index] = self.run.worker(f"w{self.names}")
+            worker = self.run.workers[index] = self.run.worker(f"w{self.worker_count}")
             worker.busy = True
         worker.start()
         worker.busy = False
 
     def freeze(self, worker):
-        self.run.ledger.losing(worker.name)
+        self.run.ledger.record_expected_losses(worker.name)
         self.stop_and_wake(worker, self.run.options.lease + self.random.uniform(1, 4))
 
-    def blink(self, worker):
+    def stop_briefly(self, worker):
         self.stop_and_wake(worker, self.random.uniform(0.1, min(2.5, self.run.options.lease / 2)))
 
     def stop_and_wake(self, worker, seconds):
@@ -102,7 +102,7 @@ class Faults:
             worker.busy = False
 
         worker.send(signal.SIGSTOP)
-        self.later(wake)
+        self.in_background(wake)
 
     def roll(self, worker):
         same = self.random.random() < 0.6
@@ -112,7 +112,7 @@ class Faults:
                 self.overdue += 1
             self.replace(worker, 0, same)
 
-        self.later(roll)
+        self.in_background(roll)
 
     def jump(self):
         """Moves the clock at once by a minute to some days, forwards or backwards."""
@@ -155,7 +155,7 @@ class Faults:
                 over()
                 self.redis_lock.release()
 
-        self.later(guarded)
+        self.in_background(guarded)
         return False
 
     # The store.
@@ -173,5 +173,5 @@ class Faults:
             except (RuntimeError, OSError) as error:
                 self.broken.append(f"{kind}: {error}")
 
-        self.later(guarded)
+        self.in_background(guarded)
         return False

@@ -130,8 +130,8 @@ class Handler(BaseHTTPRequestHandler):
         self.entry = None
         if not is_part and "/.haul/" not in path and self.command != "GET":
             names = ("if-match", "if-none-match", "x-amz-meta-haul-generation")
-            told = [f"{name} {self.headers[name]}" for name in names if self.headers.get(name)]
-            self.entry = [f"{time.time():.3f}", self.kind, *told]
+            details = [f"{name} {self.headers[name]}" for name in names if self.headers.get(name)]
+            self.entry = [f"{time.time():.3f}", self.kind, *details]
             with lock:
                 State.named.setdefault(path, []).append(self.entry)
         refusal = self.refusal()

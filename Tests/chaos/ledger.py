@@ -28,18 +28,18 @@ class Job:
         self.accepted = False
         self.cancelled = self.pushed_again = False
         self.verified = False
-        # The job can only fail; a request was made for the job alone; the job's batch.
-        self.fails = self.is_asked_for = False
+        # Whether the job can only fail; whether a control operation was made for the job alone; the job's batch.
+        self.fails = self.has_operation = False
         self.batch = None
         # The pair of jobs for one name that the job belongs to (rivals.py).
         self.pair = None
-        # How often the job was requested to run again. Each time permits another attempt if the job has failed by then.
-        self.goings_on = 0
+        # How often a continuation was requested. Each permits another attempt if the job has failed by then.
+        self.continuations = 0
 
     @property
     def retries(self):
         """How often the job may have been tried again after a failure."""
-        return self.goings_on + (self.batch.retries if self.batch else 0)
+        return self.continuations + (self.batch.retries if self.batch else 0)
 
     @property
     def at(self):
@@ -62,7 +62,7 @@ class Ledger:
         self.last_events = {}
         self.lost_with, self.redis_faults = {}, []
         self.recoveries, self.disturbed_recoveries = [], []
-        # What was heard of a lost job until it ran again; the slowest of them; how often each job was lost.
+        # The events of a lost job until it ran again; the slowest of them; how often each job was lost.
         self.events_of_lost, self.slowest, self.losses = {}, (0, None, []), Counter()
         self.refetched = Refetched()
 
@@ -82,7 +82,7 @@ class Ledger:
         """Whether Redis had a fault in the interval, or one after which lost workers could not be detected yet."""
         return any(began < until and since < ended + self.lease + 4 for began, ended in self.redis_faults)
 
-    def losing(self, worker):
+    def record_expected_losses(self, worker):
         """Called before a worker is killed or frozen. Its jobs must run again elsewhere. Returns its downloads: the
         job, its hash and its offsets."""
         runs = []
@@ -254,7 +254,7 @@ class Ledger:
     def sent_twice(self, found):
         """After a failover Redis may have forgotten that a request was sent. docs/guides/requests.md permits a second request
         then."""
-        return {"sent twice without leave": found} if self.topology.REMEMBERS else {}
+        return {"sent twice without leave": found} if self.topology.KEEPS_ACKNOWLEDGED else {}
 
     def results(self, redis):
         """The final events and their times by id, oldest first, from the producers' reply lists. Those miss no

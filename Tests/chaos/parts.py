@@ -21,11 +21,11 @@ PART = os.urandom(8 << 20)
 
 
 def begin(s3, key):
-    return tree(s3.wanted("POST", key, [("uploads", "")])[1]).findtext("UploadId")
+    return tree(s3.fetch("POST", key, [("uploads", "")])[1]).findtext("UploadId")
 
 
 def put(s3, key, upload, number):
-    return s3.wanted("PUT", key, [("partNumber", number), ("uploadId", upload)], PART)[0]["ETag"].strip('"')
+    return s3.fetch("PUT", key, [("partNumber", number), ("uploadId", upload)], PART)[0]["ETag"].strip('"')
 
 
 def at_its_end(host, key, is_completed):
@@ -47,9 +47,9 @@ def at_its_end(host, key, is_completed):
     time.sleep(0.05)
     if is_completed:
         rows = "".join(f"<Part><PartNumber>{number}</PartNumber><ETag>{etag}</ETag></Part>" for number, etag in etags.items())
-        s3.wanted("POST", key, [("uploadId", upload)], f"<CompleteMultipartUpload>{rows}</CompleteMultipartUpload>".encode())
+        s3.fetch("POST", key, [("uploadId", upload)], f"<CompleteMultipartUpload>{rows}</CompleteMultipartUpload>".encode())
     else:
-        s3.wanted("DELETE", key, [("uploadId", upload)])
+        s3.fetch("DELETE", key, [("uploadId", upload)])
     time.sleep(0.1)
     has_ended.set()
     thread.join()
@@ -84,7 +84,7 @@ def killed(server, key):
         except ConnectionError:
             time.sleep(0.1)
     there = {number for number, _, etag in listed or [] if acknowledged.get(number) == etag}
-    S3(server.host, 30).wanted("DELETE", key, [("uploadId", upload)])
+    S3(server.host, 30).fetch("DELETE", key, [("uploadId", upload)])
     return len(acknowledged), len(acknowledged) - len(there)
 
 

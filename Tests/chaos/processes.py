@@ -191,7 +191,7 @@ class Worker(Process):
         with open(self.clock, "r+b" if os.path.exists(self.clock) else "wb") as file:
             file.write(struct.pack("q", int(seconds * 1e9)))
 
-    def said(self, pattern):
+    def has_logged(self, pattern):
         """How often its log matches the pattern."""
         try:
             with open(self.log, errors="replace") as log:

@@ -20,7 +20,7 @@ class Refetched:
         # reported then.
         self.after_kills, self.disturbed, self.beyond = [], [], []
 
-    def killing(self, origin, runs):
+    def record_kill(self, origin, runs):
         """Called for a stopped worker. `runs` are (job, fields of its hash, its offsets as (first, end))."""
         for job, fields, offsets in runs:
             started = int(fields["started"]) / 1000

@@ -41,18 +41,18 @@ def report(run, check):
         line(kind, "not checked: no haul check" if kind == "invariants" and check is None else len(found))
     line("events received", ", ".join(f"{n} {e}" for e, n in run.ledger.events.most_common() if e != "progress"))
     line("offsets compared with " + run.store.NAME, f"{run.ledger.samples}, checked again {run.ledger.doubts}")
-    line("runs fenced, as the workers' logs say", sum(w.said(r"fenced: |fenced while") for w in logs))
+    line("runs fenced, as the workers' logs say", sum(w.has_logged(r"fenced: |fenced while") for w in logs))
     line("recovery, worker lost → runs again", percentiles(run.ledger.recoveries, "s"))
-    line("  the same " + run.topology.TROUBLE, percentiles(run.ledger.disturbed_recoveries, "s"))
-    seconds, id, heard = run.ledger.slowest
-    line("  the slowest", f"{id}: {', '.join(heard)}" if id else "none")
+    line("  the same " + run.topology.FAULT_PERIOD, percentiles(run.ledger.disturbed_recoveries, "s"))
+    seconds, id, events = run.ledger.slowest
+    line("  the slowest", f"{id}: {', '.join(events)}" if id else "none")
     counts = Counter(run.ledger.losses.values())
     line("jobs by how often their worker was lost", ", ".join(f"{n}: {counts[n]}" for n in sorted(counts)))
     for text in figures["crashed"]:
         line("  crash_loop", text)
     refetched = run.ledger.refetched
     for name, found in (("fetched again by the run after a kill", refetched.after_kills),
-                        ("  the same " + run.topology.TROUBLE, refetched.disturbed)):
+                        ("  the same " + run.topology.FAULT_PERIOD, refetched.disturbed)):
         line(name, percentiles([again / 1048576 for again, _ in found], "MiB"))
         # A run that had just begun has no speed.
         line("    in seconds of its speed", percentiles([again / speed for again, speed in found if speed > 1000], "s"))
@@ -61,7 +61,7 @@ def report(run, check):
          f"{sum(n > 0 for n in excess.values())} jobs, most by one {max(excess.values(), default=0) / 1048576:.1f} MiB")
     line("uploads: what came to the origin twice", ", ".join(
         f"{way} {count / 1048576:.1f} MiB" for way, count in sorted(figures["again"].items())))
-    if not run.topology.REMEMBERS:
+    if not run.topology.KEEPS_ACKNOWLEDGED:
         line("sent twice without leave, after failovers", figures["twice"])
     line(*left)
     if run.options.store == "s3":

@@ -51,8 +51,8 @@ class Rivals:
 
     def receive(self, job, event):
         if job.pair and event["event"] != "progress":
-            told = " ".join(str(event[name]) for name in ("why", "worker", "file", "error") if name in event)
-            job.pair.events.append(f"{event['at'] / 1000:.3f} {job.id} {event['event']} {told}")
+            details = " ".join(str(event[name]) for name in ("why", "worker", "file", "error") if name in event)
+            job.pair.events.append(f"{event['at'] / 1000:.3f} {job.id} {event['event']} {details}")
 
     def history(self, pair, names):
         """What the pair went through: the events of its jobs and the requests for its names."""
@@ -104,7 +104,7 @@ class Rivals:
                     found.append(f"{subject}: {pair.jobs[number].id} is completed, and its file is not there")
             if pair.policy == "overwrite" and len(done) == 2 and files.get(pair.path) not in digests:
                 found.append(f"{subject}: no file is there")
-            is_steered = any(job.cancelled or job.pushed_again or job.goings_on for job in pair.jobs)
+            is_steered = any(job.cancelled or job.pushed_again or job.continuations for job in pair.jobs)
             if [fields.get("error") for fields in records] == ["file_exists", "file_exists"] and not is_steered:
                 found.append(f"{subject}: each failed because of the other")
             if pair.first is not None and pair.first != files and not is_steered:

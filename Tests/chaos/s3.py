@@ -66,7 +66,7 @@ class S3:
             self.connection.close()
         self.connection = None
 
-    def wanted(self, *words, absent=(404,)):
+    def fetch(self, *words, absent=(404,)):
         """The header fields and the body of a successful response. None if there is no such thing."""
         status, headers, body = self.ask(*words)
         if status in absent:
@@ -77,22 +77,22 @@ class S3:
 
     def get(self, key):
         """The content of an object. None if there is no such object."""
-        answer = self.wanted("GET", key)
+        answer = self.fetch("GET", key)
         return answer and answer[1]
 
     def head(self, key):
-        answer = self.wanted("HEAD", key)
+        answer = self.fetch("HEAD", key)
         return answer and answer[0]
 
     def delete(self, key):
-        self.wanted("DELETE", key)
+        self.fetch("DELETE", key)
 
     def list(self, prefix):
         """(key, size, ETag) of each object."""
         found, token = [], None
         while True:
             query = [("list-type", 2), ("prefix", prefix)] + ([("continuation-token", token)] if token else [])
-            root = tree(self.wanted("GET", "", query)[1])
+            root = tree(self.fetch("GET", "", query)[1])
             found += [(each["Key"], int(each["Size"]), each["ETag"].strip('"')) for each in rows(root, "Contents")]
             token = root.findtext("NextContinuationToken")
             if not token:
@@ -100,12 +100,12 @@ class S3:
 
     def uploads(self, prefix):
         """(key, id) of unfinished uploads, of the first thousand."""
-        root = tree(self.wanted("GET", "", [("uploads", ""), ("prefix", prefix)])[1])
+        root = tree(self.fetch("GET", "", [("uploads", ""), ("prefix", prefix)])[1])
         return [(each["Key"], each["UploadId"]) for each in rows(root, "Upload")]
 
     def parts(self, key, upload):
         """(number, size, ETag) of each part. None if there is no such upload."""
-        answer = self.wanted("GET", key, [("uploadId", upload)])
+        answer = self.fetch("GET", key, [("uploadId", upload)])
         return answer and [(int(each["PartNumber"]), int(each["Size"]), each["ETag"].strip('"'))
                            for each in rows(tree(answer[1]), "Part")]
 

@@ -188,7 +188,7 @@ class Bucket:
 
     def place(self, path, data):
         """Writes an object before the first job."""
-        self.s3.wanted("PUT", "in/" + path, (), data)
+        self.s3.fetch("PUT", "in/" + path, (), data)
         # A kill of the gateway would break this connection, and this thread needs none until the end.
         self.s3.close()
 
@@ -308,7 +308,7 @@ class Bucket:
         return self.proxy.ask("/-/slowest")
 
     def leftovers(self, run, unfinished):
-        """What a sweep leaves after nine days. The store tells a worker that it is so late, and Redis has forgotten all
+        """What a sweep leaves after nine days. The clock of the store says so, and Redis has forgotten all
         jobs that ended well."""
         Redis(run.topology.locate).call("DEL", Q + "completed", Q + "cancelled")
         before = len(self.s3.list("in/.haul/")), len(self.s3.uploads("in/"))

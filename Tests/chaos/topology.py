@@ -1,8 +1,8 @@
 """Where the jobs are kept: one Redis that restarts after its faults, or a primary that sentinels replace.
 
-Both classes have `url` for the workers, `locate` for the run's own clients, `surely` for what must survive the next
+Both classes have `url` for the workers, `locate` for the run's own clients, `call_durably` for what must survive the next
 fault, and `faults` (kind → weight and function). A fault blocks until the next one may come. It calls `over` when Redis
-is well again, and returns False if it could not be done.
+serves clients again, and returns False if it could not be done.
 """
 import os
 import random
@@ -20,7 +20,7 @@ SAFE = (ConnectionError, RedisError)
 class Single:
     """A push is accepted when Redis has acknowledged it: `appendfsync always`."""
 
-    TROUBLE, REMEMBERS = "while Redis had a fault", True
+    FAULT_PERIOD, KEEPS_ACKNOWLEDGED = "while Redis had a fault", True
 
     def __init__(self, directory, lease, seed):
         self.server = RedisServer(directory, "redis", appendfsync="always")
@@ -38,7 +38,7 @@ class Single:
     def locate(self):
         return self.server.socket
 
-    def surely(self, redis, *words):
+    def call_durably(self, redis, *words):
         return redis.call(*words)
 
     def restart(self, number):
@@ -57,7 +57,7 @@ class Single:
 class Sentinels:
     """A push is accepted when every replica has it (`WAIT`). A failover promotes any of them."""
 
-    TROUBLE, REMEMBERS = "while there was a failover", False
+    FAULT_PERIOD, KEEPS_ACKNOWLEDGED = "while there was a failover", False
     NAME, DOWN_AFTER = "main", 1.0
 
     def __init__(self, directory, replicas, seed):
@@ -93,7 +93,7 @@ class Sentinels:
     def locate(self):
         return self.primary.socket
 
-    def surely(self, redis, *words):
+    def call_durably(self, redis, *words):
         """Raises ConnectionError if a replica lacks anything that this connection has seen so far."""
         reply, count = redis.calls([words, ("WAIT", self.replicas, 1000)])
         if isinstance(reply, RedisError):
@@ -136,7 +136,7 @@ class Sentinels:
             < 1 << 20 for state in states)
 
     @staticmethod
-    def until(condition, seconds, complaint=None):
+    def until(condition, seconds, message=None):
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             try:
@@ -145,8 +145,8 @@ class Sentinels:
             except SAFE:
                 pass
             time.sleep(0.05)
-        if complaint:
-            raise RuntimeError(complaint)
+        if message:
+            raise RuntimeError(message)
         return False
 
     # Faults. None begins before the replicas are in sync. Otherwise no acknowledgement would be certain.

@@ -176,7 +176,7 @@ def leftovers(bench, first, second):
         check(json.loads(shown.stdout)["state"] == state, f"{id} was {state}, and is shown as {shown.stdout}")
     bench.check_queue(second)
     bench.start("second", second)
-    # The repeat of a push that is done does nothing, and the end is told to a further name.
+    # The repeat of a push that is done does nothing, and the end is reported to a further name.
     at = bench.push("again", url=bench.origin.url("/ok"), path="again")
     bench.wait("again", "completed")
     before = len(bench.origin.starts)

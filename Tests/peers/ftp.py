@@ -63,14 +63,14 @@ class FTP:
         client.login()
         facts = dict(next(facts for name, facts in client.mlsd() if name == "file.bin"))
         client.voidcmd("TYPE I")
-        said = {"SIZE": client.size("file.bin"), "MDTM": client.voidcmd("MDTM file.bin")[4:],
+        metadata = {"SIZE": client.size("file.bin"), "MDTM": client.voidcmd("MDTM file.bin")[4:],
                 "MLSD": {name: facts[name] for name in ("size", "modify", "unique") if name in facts}}
         data = bytearray()
         with client.transfercmd("RETR file.bin", start) as connection:
             while len(data) < end - start and (piece := connection.recv(1 << 16)):
                 data += piece
         client.close()
-        return said, bytes(data[:end - start])
+        return metadata, bytes(data[:end - start])
 
 
 class SFTP:
@@ -107,8 +107,8 @@ class SFTP:
             async with connection.start_sftp_client(sftp_version=3) as client:
                 async with client.open("/file.bin", "rb") as file:
                     attributes = await file.stat()
-                    said = {"size": attributes.size, "mtime": int(attributes.mtime)}
-                    return said, await file.read(end - start, start)
+                    metadata = {"size": attributes.size, "mtime": int(attributes.mtime)}
+                    return metadata, await file.read(end - start, start)
 
 
 def main():

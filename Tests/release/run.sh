@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tries a release as a stranger would, in a Debian that has neither Swift nor a compiler nor the libraries of Haul:
+# Tries a release as a new user would, in a Debian that has neither Swift nor a compiler nor the libraries of Haul:
 #   Tests/release/run.sh [DIRECTORY]
 # DIRECTORY is what deploy/release.sh has made (.build/release-VERSION without the argument). Run it as root. The Debian
 # installs packages with apt-get over this machine's network. Then it has a network of its own without any connection.
@@ -35,7 +35,7 @@ apt-config dump Acquire >"$root/etc/apt/apt.conf.d/50host"
 printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
 chmod 755 "$root/usr/sbin/policy-rc.d"
 mkdir "$root/root/release"
-# What a stranger downloads: no image, and no source of the client.
+# What a user downloads: no image, and no source of the client.
 cp "$release"/{SHA256SUMS,haul-*-linux-*.tar.gz,haul_client-*.whl} "$root/root/release/"
 # What the client depends on. The Debian may not reach a registry of Python packages, and has the same Python as this one.
 /usr/bin/python3 -m venv "$work/venv"
@@ -55,5 +55,5 @@ start=$SECONDS
 in_debian --resolv-conf=copy-host install
 in_debian --private-network use
 took=$((SECONDS - start))
-echo "-- a stranger needed $took s"
+echo "-- install and use took $took s"
 [ "$took" -le 180 ] || { echo "run.sh: that is more than three minutes" >&2; exit 1; }

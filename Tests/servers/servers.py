@@ -141,7 +141,7 @@ class Bench:
         with open(os.path.join(folder, "log"), errors="replace") as log:
             return (log.read().strip().splitlines() or [""])[-1][:200]
 
-    def said(self, check, event):
+    def has_event(self, check, event):
         with open(os.path.join(self.directory, "got-" + check, "log")) as log:
             return f'"event":"{event}"' in log.read()
 
@@ -180,14 +180,14 @@ class Bench:
     def resumed(self):
         self.interrupt("resumed")
         problem = self.finish("resumed", self.get("resumed"), self.old)
-        if problem is None and self.setup.continues == self.said("resumed", "restarted"):
+        if problem is None and self.setup.continues == self.has_event("resumed", "restarted"):
             return "restarted" if self.setup.continues else "continued, which was not expected"
         return problem
 
     def changed(self):
         self.interrupt("changed")
         self.put("changed", self.new, age=1000)
-        versions = [self.new] if self.setup.tells else [self.new, self.old]
+        versions = [self.new] if self.setup.shows_changes else [self.new, self.old]
         return self.finish("changed", self.get("changed"), *versions)
 
     def run(self):

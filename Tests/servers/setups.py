@@ -10,11 +10,11 @@ LOGIN = ("guest", "s3 cret")
 
 class Setup:
     """`continues`: whether an interrupted download must continue. Then the server supports ranges and distinguishes
-    versions. `tells`: whether the server shows every change at once. A server that caches files shows it later.
+    versions. `shows_changes`: whether the server shows every change at once. A server that caches files shows it later.
     `login`: the server demands credentials. `behind`: the name of the set-up to which this one forwards."""
 
-    def __init__(self, name, start, continues=True, tells=True, login=False, scheme="http", behind=None):
-        self.name, self.start, self.continues, self.tells = name, start, continues, tells
+    def __init__(self, name, start, continues=True, shows_changes=True, login=False, scheme="http", behind=None):
+        self.name, self.start, self.continues, self.shows_changes = name, start, continues, shows_changes
         self.login, self.scheme, self.behind = login, scheme, behind
 
 
@@ -35,7 +35,7 @@ def program(*names):
 
 def nginx(server="", location="", http="", tls=False):
     def start(at):
-        sealed = f" ssl; ssl_certificate {at.certificate}; ssl_certificate_key {at.key}" if tls else ""
+        tls_settings = f" ssl; ssl_certificate {at.certificate}; ssl_certificate_key {at.key}" if tls else ""
         config = write(at.directory, "nginx.conf", f"""
             {'user root;' if IS_ROOT else ''} daemon off; worker_processes 1; pid {at.directory}/pid; error_log {at.directory}/error;
             events {{ worker_connections 256; }}
@@ -45,7 +45,7 @@ def nginx(server="", location="", http="", tls=False):
                 fastcgi_temp_path {at.directory}/t3; uwsgi_temp_path {at.directory}/t4; scgi_temp_path {at.directory}/t5;
                 {http.format(directory=at.directory)}
                 server {{
-                    listen 127.0.0.1:{at.port}{sealed}; root {at.files};
+                    listen 127.0.0.1:{at.port}{tls_settings}; root {at.files};
                     {server.format(files=at.files)}
                     location / {{ {location.format(directory=at.directory, behind=at.behind)} }}
                 }}
@@ -197,10 +197,10 @@ ALL = [
     Setup("nginx-two-connections", nginx(
         http="limit_conn_zone $binary_remote_addr zone=few:1m;", server="limit_conn few 2; limit_conn_status 503;")),
     Setup("nginx-gzip", nginx(server="gzip on; gzip_types *; gzip_min_length 1;")),
-    Setup("nginx-open-file-cache", nginx(server="open_file_cache max=100; open_file_cache_valid 60s;"), tells=False),
+    Setup("nginx-open-file-cache", nginx(server="open_file_cache max=100; open_file_cache_valid 60s;"), shows_changes=False),
     Setup("nginx-cache", nginx(
         http=CACHE, location="proxy_pass http://127.0.0.1:{behind}; proxy_cache here; proxy_cache_valid 10s;"),
-        tells=False, behind="nginx"),
+        shows_changes=False, behind="nginx"),
     Setup("nginx-tls", nginx(tls=True), scheme="https"),
     Setup("nginx-redirect", nginx(server="absolute_redirect off; location /there/ {{ alias {files}/; }}", location="return 302 /there$uri;")),
     Setup("apache", apache()),
@@ -218,12 +218,12 @@ ALL = [
     Setup("caddy-gzip", caddy("encode gzip")),
     Setup("h2o", h2o),
     Setup("haproxy", haproxy, behind="nginx"),
-    Setup("varnish", varnish, tells=False, behind="nginx"),
+    Setup("varnish", varnish, shows_changes=False, behind="nginx"),
     Setup("squid", squid, behind="apache"),
     Setup("nghttpx", nghttpx, behind="nginx"),
     Setup("twisted", command("twistd3", "--nodaemon", "--pidfile=", "web", "--listen=tcp:{port}:interface=127.0.0.1",
                              "--path={files}")),
-    Setup("tornado", application("tornado"), tells=False),
+    Setup("tornado", application("tornado"), shows_changes=False),
     Setup("aiohttp", application("aiohttp")),
     Setup("uvicorn-starlette", application("uvicorn"), continues=False),
     Setup("hypercorn-starlette", application("hypercorn"), continues=False),

@@ -237,8 +237,8 @@ def test_a_request_and_what_the_server_answered(bench):
     bench.shows("1 job pushed", "call", inside="dialog")
     bench.driver.find_element(By.LINK_TEXT, "call").click()
     bench.shows("the server answered 200", "The server’s response", "Status 200", "x-hostile", HOSTILE)
-    said = json.loads(bench.driver.find_element(By.CSS_SELECTOR, "section:not([hidden]) > pre[aria-label^=Body]").text)
-    assert said["method"] == "PUT" and said["body"] == '{"film":7}' and said["path"].endswith("&page=2&name=a%3Db"), said
+    response = json.loads(bench.driver.find_element(By.CSS_SELECTOR, "section:not([hidden]) > pre[aria-label^=Body]").text)
+    assert response["method"] == "PUT" and response["body"] == '{"film":7}' and response["path"].endswith("&page=2&name=a%3Db"), response
     assert "What is on disk" not in bench.text() and "Delete the file" not in bench.text()
     bench.visit("#/default/jobs/completed?q=/echo")
     bench.shows("1 found", "echo (PUT)")

@@ -302,7 +302,7 @@ class Hour:
 
     # The results.
 
-    def tell(self):
+    def report(self):
         """Prints the tables, and returns what is wrong."""
         wrong = [f"{self.failed} actions failed"] if self.failed else []
         print(f"\n{'ms from the press to what is shown':38} times  median     95 %    most   over {QUICK}")
@@ -354,7 +354,7 @@ def main():
             hour.work()
         except KeyboardInterrupt:
             print("ended before its time: what was seen until now")
-        wrong = hour.tell()
+        wrong = hour.report()
     finally:
         bench.close()
     for text in wrong:

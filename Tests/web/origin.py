@@ -30,7 +30,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             ASKED.add(self.path)
             return self.fail(404)
         if parts.path.startswith("/bytes"):
-            return self.tell(b"\x00\xff\x01")
+            return self.respond(b"\x00\xff\x01")
         if parts.path.startswith("/echo"):
             return self.echo()
         size = int(query.get("size", ["100000"])[0])
@@ -68,10 +68,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def echo(self):
         """Responds with the request as JSON, and with a header field as a hostile server would send it."""
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        said = json.dumps({"method": self.command, "path": self.path, "body": body.decode()}).encode()
-        self.tell(said, [("Content-Type", "application/json"), ("X-Hostile", HOSTILE)])
+        response = json.dumps({"method": self.command, "path": self.path, "body": body.decode()}).encode()
+        self.respond(response, [("Content-Type", "application/json"), ("X-Hostile", HOSTILE)])
 
-    def tell(self, body, fields=()):
+    def respond(self, body, fields=()):
         self.send_response(200)
         for name, value in fields:
             self.send_header(name, value)

@@ -61,12 +61,12 @@ def main():
         bench.start(
             bench.haul, "up", "--json", "--root", str(bench.root), "--slots", "6", "--listen", f"127.0.0.1:{bench.port}",
             "--allow-address", "127.0.0.0/8")
-        said = json.loads(eventually(
+        response = json.loads(eventually(
             "haul up", lambda: next(line for line in log.read_text().splitlines() if line.startswith('{"page"'))))
-        bench.socket = pathlib.Path(said["redis"].removeprefix("unix://"))
+        bench.socket = pathlib.Path(response["redis"].removeprefix("unix://"))
         for name in ["berlin", "paris"]:
             bench.worker(name, "--slots", "6")
-        signed_in = "Basic " + base64.b64encode(f"admin:{said['password']}".encode()).decode()
+        signed_in = "Basic " + base64.b64encode(f"admin:{response['password']}".encode()).decode()
         listed = "\n".join(json.dumps(job) for job in jobs(bench.origin.rpartition(":")[2]))
         bench.command("push", "-", text=listed)
         time.sleep(options.seconds)

@@ -8,7 +8,7 @@ enum ContentEncoding {
     static func name(_ name: String, of encoding: String) -> String {
         codings(encoding).reduce(name) { name, coding in
             guard let endings = endings[coding], !endings.contains(where: { hasEnding(name, $0) }) else { return name }
-            return FileName.sanitise("\(name).\(endings[0])") ?? name
+            return FileName.sanitize("\(name).\(endings[0])") ?? name
         }
     }
 

@@ -50,7 +50,7 @@ extension Download {
         io.recordGate(verdict, duration: duration)
         switch verdict {
         case .accepted: break
-        case .refused(let words): throw TransferError(.gateRefused, words)
+        case .refused(let message): throw TransferError(.gateRefused, message)
         case .failed(let why):
             throw .failed(Failure(.gateFailed, why, retryAfter: gate.settings.retryAfter))
         }

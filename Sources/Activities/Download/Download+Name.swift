@@ -21,15 +21,15 @@ extension Download {
     }
 
     private func plainName(_ head: ResponseHead, _ final: WebURL) -> String {
-        head.headers["content-disposition"].flatMap(ContentDisposition.fileName).flatMap(FileName.sanitise)
-            ?? nameOfURL(final) ?? "download"
+        head.headers["content-disposition"].flatMap(ContentDisposition.fileName).flatMap(FileName.sanitize)
+            ?? nameFromURL(final) ?? "download"
     }
 
     /// The name that the URL gives. If only the URL where the redirects led gives one with an extension, that one, as in
     /// browsers: `/latest` leads to `prog-1.2.zip`. Otherwise the URL's own, since `film.mkv` may lead to `objects/8f3a`.
-    private func nameOfURL(_ final: WebURL) -> String? {
-        let own = mirrors[0].address.flatMap { FileName.sanitise($0.lastComponent) }
-        guard let end = FileName.sanitise(final.lastComponent), own == nil || FileName.hasExtension(end),
+    private func nameFromURL(_ final: WebURL) -> String? {
+        let own = mirrors[0].address.flatMap { FileName.sanitize($0.lastComponent) }
+        guard let end = FileName.sanitize(final.lastComponent), own == nil || FileName.hasExtension(end),
             own.map(FileName.hasExtension) != true
         else { return own }
         return end

@@ -185,8 +185,8 @@ package final class Download: Activity, RunRemainder {
             case .failed(let failure):
                 if Task.isCancelled { return .stopped }
                 // If the store does not work, every other job would fail as well, so the job is parked.
-                let isOfDisk = failure.code == .io || failure.code == .permission
-                return if isOfDisk, await context.store.fault() != nil { .parked(context.store.waitsFor) } else {
+                let isDiskError = failure.code == .io || failure.code == .permission
+                return if isDiskError, await context.store.fault() != nil { .parked(context.store.waitsFor) } else {
                     .failed(failure)
                 }
             }

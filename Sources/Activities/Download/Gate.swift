@@ -7,15 +7,15 @@ import Synchronization
 
 /// The operator's command that sees each downloaded file before it gets its name, and may refuse it.
 package final class Gate: Sendable {
-    /// What the operator sets.
+    /// What the operator has configured.
     package struct Settings: Sendable, Equatable {
-        /// For the shell.
+        /// The command line, for /bin/sh.
         package var command: String
-        /// Commands at once.
+        /// How many commands may run at once.
         package var limit = 4
-        /// How long a command may take.
+        /// How long a command may run before it is killed.
         package var timeout: Duration = .seconds(300)
-        /// The least time before a job is attempted again after its gate has failed. What failed may be a scanner that
+        /// The minimum time before a job is attempted again after its gate has failed. The cause may be a scanner that
         /// is being restarted, which takes longer than the first retries of a download.
         package var retryAfter: Duration = .seconds(30)
 
@@ -24,7 +24,7 @@ package final class Gate: Sendable {
 
     package enum Verdict: Sendable, Equatable {
         case accepted
-        /// The value is what the command has said.
+        /// The value is the last line of the command's output.
         case refused(String)
         /// The command has not judged the file. The value says why.
         case failed(String)
@@ -39,7 +39,7 @@ package final class Gate: Sendable {
         }
     }
 
-    /// What a command is told of a job.
+    /// What a command learns about a job from its environment variables.
     struct Subject: Sendable {
         let id: String
         let queue: String
@@ -115,14 +115,14 @@ package final class Gate: Sendable {
     }
 
     private func verdict(_ end: ShellCommand.End, _ line: String) -> Verdict {
-        let words = line.isEmpty ? "" : ": \(line)"
+        let detail = line.isEmpty ? "" : ": \(line)"
         switch end {
         case .exited(0): return .accepted
         case .exited(1): return .refused(line.isEmpty ? "the gate refuses the file, and does not say why" : line)
-        case .exited(let status): return .failed("the gate ended with status \(status)\(words)")
+        case .exited(let status): return .failed("the gate ended with status \(status)\(detail)")
         case .timedOut, .stopped:
             let seconds = settings.timeout.components.seconds
-            return .failed("the gate took longer than \(seconds) s, which is --gate-timeout\(words)")
+            return .failed("the gate took longer than \(seconds) s, which is --gate-timeout\(detail)")
         }
     }
 
@@ -136,11 +136,12 @@ package final class Gate: Sendable {
         return result
     }
 
-    /// The last line that has words, fit to be shown. The hidden path of the file means nothing to whoever reads it.
+    /// The last line that is not blank, without control characters. The final name replaces the hidden path of the
+    /// file, which would mean nothing to a reader.
     static func lastLine(of output: [UInt8], _ file: GatedFile) -> String {
         let lines = String(decoding: output, as: UTF8.self).split { $0.isNewline }
-        for line in lines.reversed() {
-            var text = String(line)
+        for candidate in lines.reversed() {
+            var text = String(candidate)
             if case .file(_, let path, _) = file.contents { text.replace(path, with: file.name) }
             let shown = text.unicodeScalars.filter { scalar in
                 switch scalar.properties.generalCategory {
@@ -148,14 +149,14 @@ package final class Gate: Sendable {
                 default: true
                 }
             }
-            let words = String(String.UnicodeScalarView(shown)).split { $0.isWhitespace }.joined(separator: " ")
-            if !words.isEmpty { return words.truncated(toBytes: maxLine) }
+            let line = String(String.UnicodeScalarView(shown)).split { $0.isWhitespace }.joined(separator: " ")
+            if !line.isEmpty { return line.truncated(toBytes: maxLine) }
         }
         return ""
     }
 }
 
-/// So many at once; others wait for their turn, in the order in which they came.
+/// A semaphore that lets a limited number of tasks in at once. The others wait in the order in which they came.
 private final class Permits: Sendable {
     private struct State {
         var free: Int
@@ -175,7 +176,7 @@ private final class Permits: Sendable {
         }
         return await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
-                let isIn = state.withLock { state -> Bool? in
+                let isAdmitted = state.withLock { state -> Bool? in
                     if Task.isCancelled { return false }
                     guard state.free > 0 else {
                         state.waiting.append((id, continuation))
@@ -184,7 +185,7 @@ private final class Permits: Sendable {
                     state.free -= 1
                     return true
                 }
-                if let isIn { continuation.resume(returning: isIn) }
+                if let isAdmitted { continuation.resume(returning: isAdmitted) }
             }
         } onCancel: {
             state.withLock { state -> CheckedContinuation<Bool, Never>? in

@@ -59,7 +59,8 @@ extension Queue {
             case .nothing: arguments.append("none")
             }
         }
-        let reply = try await redis.run(functions.leaseRates, keys: keys.given(to: worker.name), arguments: arguments)
+        let reply = try await redis.run(
+            functions.leaseRates, keys: keys.functionKeys(for: worker.name), arguments: arguments)
         let texts = (reply.array ?? []).map { $0.string ?? "" }
         var leases: [String: RateLease] = [:]
         for index in stride(from: 0, to: texts.count - 2, by: 3) {

@@ -11,7 +11,7 @@ package struct WorkerIdentity: Sendable {
     package let store: String
     /// The machine and the namespaces in which processes can see each other; empty if that is unknown.
     package var hostIdentity = ""
-    /// How another process with the same host identity can recognise this one: Lua/tick/colocated.lua.
+    /// How another process with the same host identity can recognize this one: Lua/tick/colocated.lua.
     package var process = ""
     /// Grows with each registration of this process. A claim under an earlier session gets no job.
     package var session = 0
@@ -80,7 +80,8 @@ extension Queue {
             [Token.make(), worker.name, worker.claimant, policy.lease.milliseconds] + policy.retention + [ends.count]
         for end in ends { arguments += end.arguments }
         arguments += next
-        let reply = try await redis.run(functions.settle, keys: keys.given(to: worker.name), arguments: arguments)
+        let reply = try await redis.run(
+            functions.settle, keys: keys.functionKeys(for: worker.name), arguments: arguments)
         let members = reply.members
         let results = members["ends"]?.array ?? []
         guard results.count <= ends.count, !results.isEmpty || ends.isEmpty else {
@@ -108,7 +109,8 @@ extension Queue {
             + [fields.count]
         for (name, value) in fields { arguments += [name, value] }
         arguments += known
-        let reply = try await redis.run(functions.register, keys: keys.given(to: worker.name), arguments: arguments)
+        let reply = try await redis.run(
+            functions.register, keys: keys.functionKeys(for: worker.name), arguments: arguments)
         return reply.string == "ok"
     }
 
@@ -116,7 +118,7 @@ extension Queue {
     /// many bytes it has received since it began.
     package func leave(_ worker: WorkerIdentity, received: Int64 = 0) async throws(RedisError) {
         try await redis.run(
-            functions.leave, keys: keys.given(to: worker.name),
+            functions.leave, keys: keys.functionKeys(for: worker.name),
             arguments: [Token.make(), worker.name, worker.instance, worker.hostIdentity, received])
     }
 
@@ -133,6 +135,6 @@ extension Queue {
     private func claimCall(_ worker: WorkerIdentity, _ tokens: [String]) -> Call {
         let arguments: [any RedisArgument] =
             [Token.make(), worker.name, worker.claimant, policy.lease.milliseconds] + policy.retention + tokens
-        return .function(functions.claim, keys: keys.given(to: worker.name), arguments: arguments)
+        return .function(functions.claim, keys: keys.functionKeys(for: worker.name), arguments: arguments)
     }
 }

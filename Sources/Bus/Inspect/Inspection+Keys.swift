@@ -80,7 +80,7 @@ extension Inspection {
     }
 
     func unknownKey(_ key: String) -> Finding {
-        guard KeyName.isOfVersion01(key.dropFirst(queue.keys.prefix.count)) else {
+        guard KeyName.isVersion01Key(key.dropFirst(queue.keys.prefix.count)) else {
             return Finding(key, "the contract has no such key", "see what wrote it, and delete it")
         }
         return Finding(
@@ -332,7 +332,7 @@ extension Inspection {
         var reply: RedisValue
         repeat {
             reply = try await queue.redis.run(
-                queue.functions.recover, keys: queue.keys.given(to: worker), arguments: [Token.make(), worker])
+                queue.functions.recover, keys: queue.keys.functionKeys(for: worker), arguments: [Token.make(), worker])
         } while reply.string == "0"
     }
 }

@@ -114,7 +114,7 @@ package struct Inspection: Sendable {
                 [Token.make(), repairing ? "repair" : ""] + queue.policy.retention
                 + ids.flatMap { [$0, suspects.missing[$0] ?? ""] }
             let reply = try await queue.redis.run(
-                queue.functions.inspect, keys: queue.keys.given(to: "-"), arguments: arguments,
+                queue.functions.inspect, keys: queue.keys.functionKeys(for: "-"), arguments: arguments,
                 timeout: .seconds(30))
             guard reply.array != nil else { throw RedisError(.reply, "the inspect function returned \(reply)") }
             let members = reply.members

@@ -14,7 +14,7 @@ package enum ReplayRights: Sendable, Equatable {
     case unknown
 
     package static let advice =
-        "change the queue of that user in the ACL file to `user default off ~* &* +@all` before you restart Redis"
+        "change the line of that user in the ACL file to `user default off ~* &* +@all` before you restart Redis"
 }
 
 extension Queue {
@@ -26,11 +26,11 @@ extension Queue {
 
     /// Asks the server of this queue what its user `default` may do. The commands reveal nothing about passwords.
     package func replayRights() async throws(RedisError) -> ReplayRights {
-        let questions = Self.samples.map { sample in
+        let dryRuns = Self.samples.map { sample in
             Command(arguments: ["ACL", "DRYRUN", "default", sample[0], keys.jobs] + sample.dropFirst())
         }
         let replies = try await redis.pipeline(
-            [.command(Command("INFO", "persistence"))] + questions.map { .command($0) }, timeout: .seconds(3))
+            [.command(Command("INFO", "persistence"))] + dryRuns.map { .command($0) }, timeout: .seconds(3))
         if (try? replies[0].get())?.infoFields["aof_enabled"] == "0" { return .sufficient }
         for (sample, reply) in zip(Self.samples, replies.dropFirst()) {
             switch reply {

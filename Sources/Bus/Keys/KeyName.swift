@@ -83,7 +83,7 @@ extension KeyName {
     ]
 
     /// Whether version 0.1 wrote this key. `rest` is the part behind the prefix.
-    static func isOfVersion01(_ rest: Substring) -> Bool {
+    static func isVersion01Key(_ rest: Substring) -> Bool {
         version01.contains(rest.firstIndex(of: ":").map { rest[...$0] } ?? rest)
     }
 }

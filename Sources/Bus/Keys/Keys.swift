@@ -82,7 +82,7 @@ package struct Keys: Sendable {
     }
 
     /// KEYS of every function: Lua/core/call.lua.
-    func given(to worker: String) -> [String] { [jobs, held(worker), self.worker(worker)] }
+    func functionKeys(for worker: String) -> [String] { [jobs, held(worker), self.worker(worker)] }
 
     subscript(name: KeyName) -> String { prefix + name.rawValue }
 }

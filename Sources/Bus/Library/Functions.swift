@@ -64,7 +64,7 @@ struct Functions: Sendable {
 
 extension Queue {
     /// The name of the library that this version calls. It contains a digest of the source.
-    package var nameOfFunctions: String { functions.all.name }
+    package var functionLibrary: String { functions.all.name }
 
     /// Loads this version's library, so that users without the right to load it can call its functions.
     ///

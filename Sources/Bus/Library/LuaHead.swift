@@ -28,7 +28,7 @@ enum LuaHead {
             local LARGEST = { element = \(JobField.maxElementBytes), element_rule = [[\(JobField.elementRule)]],
               skeleton = \(JobField.maxSkeletonBytes), skeleton_rule = [[\(JobField.skeletonRule)]],
               depth = \(JSON.deepest), default = \(JobField.maxDefaultBytes), headers = \(JobField.maxHeaders),
-              batch = \(Job.Batch.maxSize), schedule = \(Schedule.maxBytes), published = \(Settlement.maxPublished), logged = \(Settlement.largestLogged), replies = \(Settlement.maxReplies) }
+              batch = \(Job.Batch.maxSize), schedule = \(Schedule.maxBytes), published = \(Settlement.maxPublished), logged = \(Settlement.maxLogged), replies = \(Settlement.maxReplies) }
             local KEY = { \(keys.joined(separator: ", ")) }
             local TIMESTAMPS = { min = \(JobField.timestamps.lowerBound), max = \(JobField.timestamps.upperBound),
               rule = [[\(JobField.timestampRule)]] }

@@ -15,7 +15,7 @@ extension JobRecord {
             isAlways: true),
         JSONMember(
             "kind", .choice(Job.Kind.allCases.filter { $0 != .download }.map(\.rawValue)),
-            "What a job does that is not a download."),
+            "What the job does, unless it is a download."),
         JSONMember("method", .text, "The method of a request or an upload."),
         JSONMember("url", .text, "The first URL, without credentials, and with `[masked]` as its query."),
         JSONMember("host", .text, "The host of the first URL, in lower case."),
@@ -32,7 +32,8 @@ extension JobRecord {
         JSONMember("total", .integer, "Bytes of the whole file or response, if known; of an upload, of all its files."),
         JSONMember(
             "bytes", .integer,
-            "Size of what a completed job has brought: of the file, of the response's body, or of what was sent."),
+            "Bytes that a completed job has transferred: the size of the file, of the response's body, or of what was sent."
+        ),
         JSONMember(
             "offsets", .intervals,
             "Durable intervals of a partial file: first byte, and the byte after the last one. The first \(maxIntervals)."
@@ -87,7 +88,7 @@ extension JobRecord {
     ]
 
     /// Members that a server sent, which events have as well.
-    package static let ofResponse = Set(members.filter(\.isResponse).map(\.name))
+    package static let responseMembers = Set(members.filter(\.isResponse).map(\.name))
 
     /// The job as a JSON object, with those of `members` that apply. A field of the hash that does not have
     /// the type of its member is left out, since any client may write into a hash.

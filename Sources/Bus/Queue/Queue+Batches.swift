@@ -8,7 +8,7 @@ package struct BatchRecord: Sendable, Equatable {
     package let counts: [BatchState: Int]
     /// How many members the batch will have; nil if no push has given a size.
     package let size: Int?
-    /// How often the batch has been over.
+    /// How many times the batch has ended.
     package let round: Int
     /// When the first member came, and when the batch ended, unix ms. `finished` is nil while a member is pending.
     package let created: Int64?
@@ -42,7 +42,7 @@ package enum BatchState: String, Sendable, CaseIterable {
 }
 
 /// An operation for all members of a batch.
-package enum BatchRequest: String, Sendable {
+package enum BatchOperation: String, Sendable {
     case paused, cancelled
     /// Paused members continue.
     case running
@@ -100,11 +100,11 @@ extension Queue {
     ///
     /// - Returns: The timestamp of the operation, unix ms.
     @discardableResult package func request(
-        _ request: BatchRequest, ofBatch name: String
+        _ operation: BatchOperation, ofBatch name: String
     ) async throws(RedisError) -> Int64 {
-        guard partitions.isEmpty else { return try await partition(of: name).request(request, ofBatch: name) }
+        guard partitions.isEmpty else { return try await partition(of: name).request(operation, ofBatch: name) }
         let timestamp = try await timestamp()
-        try await redis.send(Command("HSET", keys.want, "batch/\(name)", "\(request.rawValue) \(timestamp)"))
+        try await redis.send(Command("HSET", keys.want, "batch/\(name)", "\(operation.rawValue) \(timestamp)"))
         return timestamp
     }
 }

@@ -6,9 +6,9 @@ package struct QueueCensus: Sendable {
     /// Redis' clock, unix ms.
     package var now: Int64 = 0
     package var stats = QueueStats()
-    /// How many jobs ended in the time that was asked for.
+    /// How many jobs ended within the requested time.
     package var ended = 0
-    /// At most 1000 workers, those that have been silent for longest first, and when each was seen last (unix ms).
+    /// At most 1000 workers, the longest silent ones first, and when each was seen last (unix ms).
     package var workers: [(name: String, seen: Int64)] = []
     /// The newest failures, newest first.
     package var failures: [ListedJob] = []

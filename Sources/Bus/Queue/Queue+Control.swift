@@ -17,13 +17,13 @@ extension Queue {
     /// - Parameter timestamp: The operations stop pushes that are not newer, unix ms; nil: now, by Redis' clock.
     /// - Returns: That timestamp.
     @discardableResult package func request(
-        _ request: ControlOperation, of ids: [String], at timestamp: Int64? = nil
+        _ operation: ControlOperation, of ids: [String], at timestamp: Int64? = nil
     ) async throws(RedisError) -> Int64 {
-        guard partitions.isEmpty else { return try await requestOfPartitions(request, of: ids, at: timestamp) }
+        guard partitions.isEmpty else { return try await requestOfPartitions(operation, of: ids, at: timestamp) }
         let timestamp = if let timestamp { timestamp } else { try await self.timestamp() }
         for batch in stride(from: 0, to: ids.count, by: 500) {
             let ids = ids[batch..<min(batch + 500, ids.count)]
-            let pairs = ids.flatMap { [$0, "\(request.rawValue) \(timestamp)"] }
+            let pairs = ids.flatMap { [$0, "\(operation.rawValue) \(timestamp)"] }
             // In a call of its own. A pipeline follows a slot to another node only if all its commands are redirected,
             // and any node accepts PUBLISH.
             try await redis.send(Command(arguments: ["HSET", keys.want] + pairs))
@@ -36,12 +36,12 @@ extension Queue {
     /// An operation for a job that no partition knows goes to all of them: it may be pushed to any, and the operation is
     /// forgotten where it is not. Each partition has the time of its own server, as its pushes have.
     private func requestOfPartitions(
-        _ request: ControlOperation, of ids: [String], at timestamp: Int64?
+        _ operation: ControlOperation, of ids: [String], at timestamp: Int64?
     ) async throws(RedisError) -> Int64 {
         let places = try await locate(ids)
         let times = try await each { queue throws(RedisError) in
             let own = zip(ids, places).filter { $1 == nil || $1 == queue.name.partition }.map(\.0)
-            return own.isEmpty ? nil : try await queue.request(request, of: own, at: timestamp)
+            return own.isEmpty ? nil : try await queue.request(operation, of: own, at: timestamp)
         }
         return times.compactMap(\.self).max() ?? 0
     }

@@ -102,9 +102,9 @@ extension Queue {
             for reply in try await redis.pipeline(batches) { _ = try reply.get() }
             return 0
         }
-        let question = Call.command(Command("WAIT", replicas, max(1, wait.milliseconds)))
+        let waitCommand = Call.command(Command("WAIT", replicas, max(1, wait.milliseconds)))
         var count = 0
-        for reply in try await waiter.pipeline(batches + [question], blocking: wait) {
+        for reply in try await waiter.pipeline(batches + [waitCommand], blocking: wait) {
             count = try reply.get().int ?? 0
         }
         return count

@@ -37,8 +37,8 @@ extension Inspection {
     /// is the same in three checks is a finding.
     func checkSumOfResponses(repairing: Bool) async throws(RedisError) -> [Finding] {
         var difference: Int64?
-        for look in 0..<3 {
-            if look > 0 { try? await Task.sleep(for: .milliseconds(300)) }
+        for attempt in 0..<3 {
+            if attempt > 0 { try? await Task.sleep(for: .milliseconds(300)) }
             guard let found = try await differenceOfResponses(), found != 0, difference ?? found == found else {
                 return []
             }

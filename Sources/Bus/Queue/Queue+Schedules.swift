@@ -146,7 +146,7 @@ extension Queue {
                 overlap = known.overlap.rawValue
             }
             let reply = try await redis.run(
-                functions.schedule, keys: keys.given(to: worker.name),
+                functions.schedule, keys: keys.functionKeys(for: worker.name),
                 arguments: [Token.make(), worker.name] + policy.retention
                     + [
                         schedule.name, schedule.due, schedule.definition, next, id, element,

@@ -7,7 +7,7 @@ package import HaulRedis
 package struct JobsByURL: Sendable {
     /// For each URL the ids of its jobs, sorted.
     package fileprivate(set) var ids: [String: [String]] = [:]
-    /// Those that wait in the queue, by id, so that nobody has to search the queue for them again.
+    /// Those that wait in the queue, by id, so that the queue need not be searched for them again.
     package fileprivate(set) var waiting: [String: ListedJob] = [:]
 
     package init() {}

@@ -39,7 +39,7 @@ package enum QueueSetting: Sendable, Hashable {
     /// The value of `max_replies_bytes` if it is not set.
     package static let defaultRepliesBytes = 256 << 20
 
-    /// The most events that a stream keeps.
+    /// The maximum number of events that a stream keeps.
     package static let maxEvents = 1_000_000
 
     /// All settings but those of single workers.

@@ -17,8 +17,8 @@ package enum WaitingLocation: Sendable, Hashable {
 }
 
 /// All lists in which elements wait, at one point in time: what workers hold, the queue, what waits for the turn of its
-/// group, then what waits for hosts and for workers of a kind. Every count, list, search and check of queued jobs reads these lists, so that nothing that is
-/// counted is missing elsewhere.
+/// group, then what waits for hosts and for workers of a kind. Every count, list, search and check of queued jobs reads
+/// these lists, so that nothing that is counted is missing elsewhere.
 package struct WaitingLists: Sendable {
     package struct List: Sendable {
         package let location: WaitingLocation
@@ -176,7 +176,7 @@ extension Queue {
             let range = Command("ZRANGE", keys[.deferredGroups], start, start + 999, "WITHSCORES")
             let page = (try await redis.pipeline([.command(range)])[0].array ?? []).map { $0.string ?? "" }
             for index in stride(from: 0, to: page.count - 1, by: 2) where known.insert(page[index]).inserted {
-                // Lua/limits/groups.lua tells the limits apart in the score.
+                // Lua/limits/groups.lua distinguishes the limits by the score.
                 groups.append((page[index], Double(page[index + 1]) ?? 0 >= 1e17))
             }
             if page.count < 2000 { break }

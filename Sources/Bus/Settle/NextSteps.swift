@@ -27,8 +27,8 @@ package struct NextSteps: Sendable {
         self.init(settlement.isCompleted ? .then : .else, of: job, values, parent: run.id, end: run.token)
     }
 
-    /// - Parameter end: What tells this end of the job from all others. The ids of steps without an id are made of it,
-    ///   so a retried job has new steps, and a settle that is sent again has not.
+    /// - Parameter end: What distinguishes this end of the job from all others. The ids of steps without an id are made
+    ///   of it, so a retried job has new steps, and a settle that is sent again has not.
     fileprivate init(_ list: Job.StepList, of job: Job, _ values: [String: String], parent: String, end: String) {
         self = .none
         for (index, step) in list.steps(of: job).enumerated() {
@@ -75,7 +75,7 @@ extension Queue {
         for owed in owed {
             let steps = owed.steps
             try await redis.run(
-                functions.pushSteps, keys: keys.given(to: worker.name),
+                functions.pushSteps, keys: keys.functionKeys(for: worker.name),
                 arguments: [Token.make(), owed.entry, owed.id, steps.ids.joined(separator: " ")] + steps.elements)
         }
     }

@@ -11,7 +11,7 @@ package enum Settlement: Sendable {
     case paused
     /// Another attempt after `delay`.
     case retry(after: Duration, Failure)
-    /// The same for a run that brought the file forward: the attempt is not counted, and earlier ones are forgotten.
+    /// The same for a run that made progress: the attempt is not counted, and earlier ones are forgotten.
     case retryAfterProgress(after: Duration, Failure)
     /// The job waits, without a slot, until its store can be written again.
     case parked(after: Duration, reason: String)
@@ -25,7 +25,7 @@ package enum Settlement: Sendable {
     /// end. To copy and quote more would occupy Redis.
     static let maxPublished = 16 << 10
     /// The maximum bytes of an event with a response in the queue's stream of events. A larger one has no response there.
-    static let largestLogged = 4 << 10
+    static let maxLogged = 4 << 10
     /// The maximum bytes of responses in all replies about one end of a job.
     static let maxReplies = 2 << 20
 

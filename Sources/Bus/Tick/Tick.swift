@@ -6,7 +6,7 @@ package import HaulRedis
 package struct Tick: Sendable {
     /// What a tick does in addition to reporting runs.
     package enum Scope: Sendable {
-        /// Nothing.
+        /// Nothing else.
         case runs
         /// It applies control operations.
         case operations
@@ -115,7 +115,7 @@ package struct Tick: Sendable {
 }
 
 extension Queue {
-    /// Makes all calls of a tick. If one of them throws, `tick` has what the calls before it brought.
+    /// Makes all calls of a tick. If one of them throws, `tick` has the results of the calls before it.
     package func perform(_ tick: inout Tick) async throws(RedisError) {
         while try await step(&tick) {}
     }
@@ -140,7 +140,7 @@ extension Queue {
         arguments.append(step.runs.count)
         for (run, report) in step.runs { arguments += [run.id, run.token] + report.arguments }
         let function = step.kind == .report ? functions.report : functions.tick
-        let reply = try await redis.run(function, keys: keys.given(to: worker.name), arguments: arguments)
+        let reply = try await redis.run(function, keys: keys.functionKeys(for: worker.name), arguments: arguments)
         try tick.add(reply, to: step)
         return true
     }
@@ -153,7 +153,7 @@ extension Queue {
     /// - Returns: After which time to call again; nil if that is not necessary.
     package func pace(_ worker: WorkerIdentity) async throws(RedisError) -> Duration? {
         let reply = try await redis.run(
-            functions.pace, keys: keys.given(to: worker.name),
+            functions.pace, keys: keys.functionKeys(for: worker.name),
             arguments: [Token.make(), worker.name, worker.instance])
         guard let parts = reply.array, parts.count == 2 else { return Self.wait(reply) }
         let due = try await push(DueSchedule.list(parts[1]), as: worker)

@@ -73,7 +73,7 @@ struct clinux_path {
 };
 
 /// Returns 0, or -1 if `socket` is not a TCP connection or the kernel is too old to report all values (before 5.4).
-int clinux_look_at_path(int socket, struct clinux_path *path);
+int clinux_read_path(int socket, struct clinux_path *path);
 
 /// The bytes that the peer has sent on a connection and this host has acknowledged (TCP_INFO). 0 on failure.
 int64_t clinux_received(int socket);

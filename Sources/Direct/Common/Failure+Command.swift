@@ -6,11 +6,13 @@ extension Failure {
     /// - Parameter kind: What the command does: `get`, `put` or `call`.
     func inCommand(_ kind: Job.Kind) -> Failure {
         var failure = self
-        for (words, ours) in Self.words(kind) { failure.message = failure.message.replacing(words, with: ours) }
+        for (phrase, replacement) in Self.replacements(for: kind) {
+            failure.message = failure.message.replacing(phrase, with: replacement)
+        }
         return failure
     }
 
-    private static func words(_ kind: Job.Kind) -> [(String, String)] {
+    private static func replacements(for kind: Job.Kind) -> [(String, String)] {
         switch kind {
         case .download:
             [

@@ -38,11 +38,11 @@ final class TransferRecord: Sendable {
             facts.redirectSeconds += head.facts?.responded ?? 0
         }
         cookies?.record(head)
-        trace?(Self.words(head))
+        trace?(Self.traceLine(head))
     }
 
     /// `HTTP/1.1 200 from 127.0.0.1:443, TLSv1.3; name 1 ms, connected 2 ms, TLS 9 ms, first byte 12 ms`
-    private static func words(_ head: ResponseHead) -> String {
+    private static func traceLine(_ head: ResponseHead) -> String {
         guard let facts = head.facts else { return "HTTP \(head.status)" }
         let address = head.remoteAddress.contains(":") ? "[\(head.remoteAddress)]" : head.remoteAddress
         var text = "HTTP/\(facts.httpVersion) \(head.status) from \(address):\(facts.remotePort)"

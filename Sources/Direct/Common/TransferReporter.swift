@@ -17,7 +17,7 @@ final class TransferReporter: Sendable {
         var screen = TransferScreen()
         /// What waits to be written.
         var waiting: [WriteOut.Piece] = []
-        /// The downloads whose first retry was printed. A row or the end tells of the others.
+        /// The downloads whose first retry was printed. A row or the end reports the others.
         var retried: Set<String> = []
         /// When the last line about the progress was printed.
         var lastLine: ContinuousClock.Instant?

@@ -24,7 +24,7 @@ final class DownloadLog: Sendable {
         let key: String
         let path: String?
         let root: String
-        let beginning: GetRecord?
+        let initial: GetRecord?
         let continuation: CheckedContinuation<Claim?, Never>
 
         /// Whether a download has completed the file.
@@ -104,7 +104,7 @@ final class DownloadLog: Sendable {
         deinit { state.withLock { if $0.descriptor >= 0 { close($0.descriptor) } } }
 
         /// False if another process, or this one, holds the lock. Blocks.
-        func take(_ position: off_t) -> Bool {
+        func acquire(_ position: off_t) -> Bool {
             state.withLock { state in
                 if state.descriptor < 0 { state.descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600) }
                 guard state.descriptor >= 0, state.held.insert(position).inserted else { return false }
@@ -127,11 +127,11 @@ final class DownloadLog: Sendable {
     /// nil while another process, or another download of this process, has the lock.
     func lock(_ key: String) async -> Lock? { await pool.run { self.lockNow(key) } }
 
-    /// Blocks.
+    /// Blocks the calling thread.
     private func lockNow(_ key: String) -> Lock? {
         // Each download locks a byte of its own, at the offset that 60 bits of the key give.
         let position = off_t(key.prefix(15), radix: 16) ?? 0
-        return locks.take(position) ? Lock(locks, position) : nil
+        return locks.acquire(position) ? Lock(locks, position) : nil
     }
 
     // MARK: Claims
@@ -141,23 +141,23 @@ final class DownloadLog: Sendable {
         let lock: Lock
         /// What earlier runs have recorded of the download.
         let record: GetRecord?
-        /// Nothing was known of the download and its file, and the claim has recorded its beginning.
+        /// Nothing was known of the download and its file, and the claim has written its initial record.
         var isBegun = false
     }
 
     /// The lock and the record of a download. nil while the lock is held elsewhere.
-    func claim(_ key: String) async -> Claim? { await claim(key, file: nil, in: "", beginning: nil) }
+    func claim(_ key: String) async -> Claim? { await claim(key, file: nil, in: "", initial: nil) }
 
-    /// Does the same, and records the beginning of a download of which nothing is known.
+    /// Does the same, and writes the initial record of a download of which nothing is known.
     ///
     /// - Parameters:
     ///   - path: The file that the download is likely to complete, in `root`; nil if that is not known.
-    ///   - beginning: Recorded unless there is a record of the download, or of another one that completed the file.
-    func claim(_ key: String, file path: String?, in root: String, beginning: GetRecord?) async -> Claim? {
+    ///   - initial: Written unless there is a record of the download, or of another one that completed the file.
+    func claim(_ key: String, file path: String?, in root: String, initial: GetRecord?) async -> Claim? {
         await withCheckedContinuation { continuation in
             gather {
                 $0.claims.append(
-                    Claiming(key: key, path: path, root: root, beginning: beginning, continuation: continuation))
+                    Claiming(key: key, path: path, root: root, initial: initial, continuation: continuation))
             }
         }
     }
@@ -194,11 +194,11 @@ final class DownloadLog: Sendable {
             defer { add(&gathered) }
             return gathered.claims.isEmpty && gathered.waiting.isEmpty
         }
-        if isFirst { pool.submit { self.workOffGathered() } }
+        if isFirst { pool.submit { self.processGathered() } }
     }
 
-    /// Blocks.
-    private func workOffGathered() {
+    /// Blocks the calling thread.
+    private func processGathered() {
         var gathered = gathered.withLock { exchange(&$0, with: Gathered()) }
         // A record of another run counts if it was written before that run released its lock.
         let locks = gathered.claims.map { lockNow($0.key) }
@@ -207,8 +207,8 @@ final class DownloadLog: Sendable {
             var claims: [Claim?] = []
             for (claiming, lock) in zip(gathered.claims, locks) {
                 var claim = lock.map { Claim(lock: $0, record: file.known(claiming.key)) }
-                if claim != nil, claim?.record == nil, let beginning = claiming.beginning, !claiming.isFileKnown(file) {
-                    gathered.text += beginning.text.utf8
+                if claim != nil, claim?.record == nil, let initial = claiming.initial, !claiming.isFileKnown(file) {
+                    gathered.text += initial.text.utf8
                     gathered.text.append(UInt8(ascii: "\n"))
                     claim?.isBegun = true
                 }

@@ -88,7 +88,7 @@ package struct Get: AsyncParsableCommand {
         // If the reader goes away after the first lines, the command has to end as failed.
         Terminal.isFollowing.store(true, ordering: .relaxed)
         let reporter = makeReporter()
-        if !source.continues, let words = UnfinishedDownloads.words(others) { reporter.record(words) }
+        if !source.continues, let summary = UnfinishedDownloads.summary(of: others) { reporter.record(summary) }
         guard !plan.items.isEmpty else {
             if source.continues { reporter.record("nothing is left to continue in \(plan.root)") }
             return await reporter.flush()

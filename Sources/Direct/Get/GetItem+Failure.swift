@@ -10,7 +10,7 @@ extension GetItem {
             // An object that has the name is noticed only at the end of the upload, so it may be an old one.
             failure.message =
                 GetTarget.isBucket(root)
-                ? "\(name) is there: choose --if-exists overwrite, rename or skip"
+                ? "\(name) exists: choose --if-exists overwrite, rename or skip"
                 : "\(name) was made during this download: choose --if-exists overwrite or rename to continue"
         }
         if failure.code == .tls {

@@ -82,7 +82,7 @@ struct GetItem: Sendable {
 
     private static func path(of job: Job) -> String? {
         let url = job.urls.first.flatMap { WebURL($0) ?? WebURL.object($0) }
-        let name = url.flatMap { FileName.sanitise($0.lastComponent) }
+        let name = url.flatMap { FileName.sanitize($0.lastComponent) }
         return name.map { (job.path ?? "") + $0 }
     }
 

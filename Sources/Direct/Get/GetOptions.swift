@@ -53,8 +53,8 @@ package struct RequestOptions: ParsableArguments {
 
     package init() {}
 
-    /// The given options that only this process can follow, and no worker.
-    package var namesOfConnection: [String] {
+    /// The names of the given options that only this process can follow, and a worker cannot.
+    package var connectionOptionNames: [String] {
         [
             ("--proxy", proxy != nil), ("--no-proxy", noProxy), ("--ca", certificates != nil),
             ("--client-cert", client.file != nil), ("--save-cookies", saveCookies != nil), ("--digest", digest),
@@ -92,7 +92,8 @@ package struct RequestOptions: ParsableArguments {
 /// The options for the transfer of bytes.
 struct TransferOptions: ParsableArguments {
     @Option(
-        name: [.customShort("j", allowingJoined: true), .customLong("parallel")], help: "Downloads at once, 1 to 1000.")
+        name: [.customShort("j", allowingJoined: true), .customLong("parallel")],
+        help: "How many downloads run at once, 1 to 1000.")
     var parallel = 50
     @Option(
         name: [.customShort("x", allowingJoined: true), .long],
@@ -107,7 +108,7 @@ struct TransferOptions: ParsableArguments {
         help: "Attempts after the first. [5; none where no server has answered yet]") var retries: Int?
     @Option(
         name: [.customShort("m", allowingJoined: true), .long],
-        help: "Seconds within which each file must be done. What is there then is continued by the same command.")
+        help: "Seconds within which each file must be complete. Otherwise the same command continues it later.")
     var maxTime: Double?
     @Option(help: "Bytes per second, like 10k: a slower download fails, measured over 30 seconds.") var minSpeed:
         ByteCount?

@@ -21,7 +21,7 @@ struct GetPlan {
     struct Entry {
         /// Names and JSON values of the job's members, without `path` and `if_exists`.
         var members: [(String, String)] = []
-        /// As the list says.
+        /// The path that the list gives.
         var path: String?
         var directory: String?
         var ifExists: ExistingPolicy?
@@ -76,7 +76,7 @@ struct GetPlan {
         }
         for file in source.metalink { for entry in try Metalink.entries(of: file, lists) { try add(entry) } }
         for file in source.inputFile { for entry in try InputFile.entries(of: file, lists) { try add(entry) } }
-        if let output = source.output, !source.isToStandardOutput, isOfOneFile, items.count > 1 {
+        if let output = source.output, !source.isToStandardOutput, namesOneFile, items.count > 1 {
             throw GetSourceOptions.namesOneFile(output, "\(items.count) are given")
         }
         try checkNames()
@@ -101,7 +101,7 @@ struct GetPlan {
     }
 
     /// The command names the file itself, and not a directory.
-    private var isOfOneFile: Bool { path.map { !$0.hasSuffix("/") } ?? false }
+    private var namesOneFile: Bool { path.map { !$0.hasSuffix("/") } ?? false }
 
     /// One URL of the command line, with its mirrors.
     private func entry(for url: URLPattern.URL, _ mirrors: ArraySlice<String>, _ output: String?) throws -> Entry {
@@ -172,7 +172,7 @@ struct GetPlan {
             try GetTarget.absolute(
                 directory.hasPrefix("/") || GetTarget.isBucket(directory) ? directory : self.root + "/" + directory)
         }
-        var path = isOfOneFile ? self.path : entry.path ?? self.path
+        var path = namesOneFile ? self.path : entry.path ?? self.path
         if let directory = self.path, directory.hasSuffix("/"), let own = entry.path { path = directory + own }
         if let path { entry.members.append(("path", JSON.quoted(path))) }
         if entry.members.first(where: { $0.0 == "checksum" }) == nil, !checksums.isEmpty {
@@ -234,7 +234,7 @@ struct GetPlan {
         item.isSchemeAssumed = isSchemeAssumed
         // A Metalink names its files, and none of them is another Metalink.
         item.followsMetalink =
-            !source.keepsMetalinks && entry.server == nil && job.urls.count == 1 && entry.path == nil && !isOfOneFile
+            !source.keepsMetalinks && entry.server == nil && job.urls.count == 1 && entry.path == nil && !namesOneFile
             && entry.stream == nil && job.checksum == nil && job.contentType == nil
         // A repeated URL is one download.
         guard keys.insert(item.key).inserted || items.contains(where: { $0.key == item.key && $0.urls != item.urls })

@@ -5,7 +5,7 @@ import HaulHTTP
 import HaulStorage
 
 extension GetRecord {
-    /// Removes the hidden name that a run has left which was killed after it recorded its completed file.
+    /// Removes the hidden name of a run that was killed after it recorded its completed file.
     func discardHidden(in files: FileStore) async {
         guard let hidden, !hidden.isEmpty else { return }
         // Another download may have completed the file since.

@@ -73,8 +73,8 @@ final class GetRun: RunHost {
             GetTarget.isBucket(item.root)
             ? nil
             : UnrecordedFile(
-                item, in: store, own: own, isOfOther: other, unfinished: before?.unfinished, downloadLog, names)
-        if item.ifExists == .skip, item.job.checksum == nil, standing?.isThere == true {
+                item, in: store, own: own, hasOtherURL: other, unfinished: before?.unfinished, downloadLog, names)
+        if item.ifExists == .skip, item.job.checksum == nil, standing?.exists == true {
             return GetResult(end: .skipped, file: item.likelyPath)
         }
         if before?.isOpen != true, let file = await standing?.existingFileByChecksum() {
@@ -94,7 +94,7 @@ final class GetRun: RunHost {
     /// - Parameter isNew: The log has no record of this download, and none of the file.
     private func owner(
         _ before: GetRecord?, _ store: String, isNew: Bool
-    ) async -> (own: CompletedFile?, isOfOther: Bool) {
+    ) async -> (own: CompletedFile?, hasOtherURL: Bool) {
         if isNew { return (nil, false) }
         var own: CompletedFile?
         // The record may be of another URL whose file has the same name. That file is not reused.
@@ -120,7 +120,7 @@ final class GetRun: RunHost {
         let record = isBegun ? GetRecord(item, run: Token.make(), completed: nil) : nil
         let file = GetTarget.isBucket(item.root) ? nil : item.likelyPath
         while !Task.isCancelled {
-            if let claim = await downloadLog.claim(item.key, file: file, in: item.root, beginning: record) {
+            if let claim = await downloadLog.claim(item.key, file: file, in: item.root, initial: record) {
                 if claim.isBegun { state.withLock { $0.record = record } }
                 return claim
             }
@@ -380,7 +380,7 @@ final class GetRun: RunHost {
         result.seconds = (ContinuousClock.now - begun).secondsValue
         let (transferred, completeness) = state.withLock { ($0.transferred, $0.completeness) }
         result.transferred = transferred
-        result.verified = Verification.words(
+        result.verified = Verification.label(
             file, item.job, standing?.proof, completeness, isUnchanged: isUnchanged)
         state.withLock { $0.view.name = file.file }
         return result

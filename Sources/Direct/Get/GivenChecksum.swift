@@ -1,9 +1,9 @@
 import HaulContract
 
 /// A checksum as a person writes it: `sha256:…` as in a job, `sha-256=…` as in aria2, `SHA256:…`, the digits alone, whose
-/// number tells the algorithm, or `sha256-` and base 64 as in HTML (Subresource Integrity).
+/// number determines the algorithm, or `sha256-` and base 64 as in HTML (Subresource Integrity).
 enum GivenChecksum {
-    /// The checksum as a job has it. The text itself if it is none; the job then says what is wrong.
+    /// The checksum as a job has it. If the text is not a checksum, it is returned unchanged, and the job refuses it.
     static func normalized(_ text: String) -> String {
         let lower = text.lowercased()
         if lower.utf8.allSatisfy({ 48...57 ~= $0 || 97...102 ~= $0 }),

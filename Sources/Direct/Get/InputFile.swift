@@ -48,10 +48,10 @@ enum InputFile {
         }
         let unknown = members.map(\.name).filter { !honoured.contains($0) }
         guard unknown.isEmpty else {
-            let isOfBus = unknown.allSatisfy { JobField.byName[$0] != nil }
+            let areJobFields = unknown.allSatisfy { JobField.byName[$0] != nil }
             throw ExitStatus.printing(
                 .usage,
-                isOfBus
+                areJobFields
                     ? "\(origin): \(unknown.joined(separator: ", ")) would have no effect in haul get: remove it"
                     : "\(origin): unknown fields: \(unknown.joined(separator: ", "))")
         }

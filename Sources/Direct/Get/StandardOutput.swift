@@ -121,7 +121,7 @@ extension Get {
             case .completed(let file, _, _):
                 var end = GetResult(end: .completed)
                 (end.bytes, end.checksum) = (file.bytes, file.checksum)
-                end.verified = Verification.words(file, job, nil, download.completeness, isUnchanged: false)
+                end.verified = Verification.label(file, job, nil, download.completeness, isUnchanged: false)
                 return end
             case .failed(let error):
                 let failure = error.inCommand(.download)

@@ -70,12 +70,12 @@ struct UnfinishedDownloads {
     }
 
     /// One line for the user; nil without records.
-    static func words(_ records: [GetRecord]) -> String? {
+    static func summary(of records: [GetRecord]) -> String? {
         guard !records.isEmpty else { return nil }
         let names = records.prefix(3).map(name)
         let more = records.count > 3 ? " and \(records.count - 3) more" : ""
-        let what = records.count == 1 ? "a download" : "\(records.count) downloads"
-        return "an earlier haul get left \(what) unfinished (\(names.joined(separator: ", "))\(more)): "
+        let subject = records.count == 1 ? "a download" : "\(records.count) downloads"
+        return "an earlier haul get left \(subject) unfinished (\(names.joined(separator: ", "))\(more)): "
             + "continue with --continue, or remove with --forget"
     }
 

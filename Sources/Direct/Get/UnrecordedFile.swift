@@ -36,27 +36,27 @@ final class UnrecordedFile: ExistingFile {
         var isDisproved = false
     }
     private let unfinished: Mutex<Unfinished>
-    static let pool = BlockingPool(name: "looking", limit: 4)
+    static let pool = BlockingPool(name: "existing files", limit: 4)
 
     let modifiedSince: String?
 
     /// - Parameters:
-    ///   - isOfOther: The file of the likely name may be of another URL, whose date says nothing here.
+    ///   - hasOtherURL: The file of the likely name may be of another URL, whose date says nothing here.
     ///   - unfinished: The file of another program that an earlier run has begun to continue.
     init(
-        _ item: GetItem, in store: any Store, own: CompletedFile?, isOfOther: Bool, unfinished: CompletedFile?,
+        _ item: GetItem, in store: any Store, own: CompletedFile?, hasOtherURL: Bool, unfinished: CompletedFile?,
         _ downloadLog: DownloadLog, _ names: GetNames
     ) {
         self.unfinished = Mutex(Unfinished(replaceable: unfinished))
         (self.item, self.store, self.own) = (item, store.id, own)
         files = store as? FileStore
         (self.downloadLog, self.names) = (downloadLog, names)
-        modifiedSince = item.isOnlyNewer && own == nil && !isOfOther ? Self.date(of: item) : nil
+        modifiedSince = item.isOnlyNewer && own == nil && !hasOtherURL ? Self.date(of: item) : nil
     }
 
     /// The date of the file that has the likely name; nil if there is none. A file that aria2 has not finished was never
     /// the server's file, so its date says nothing. Nor does the date of a server that was less than a minute old when
-    /// the file got it: the server would answer 304 for a later version of the same second, whose length tells more.
+    /// the file got it, because the server would answer 304 for a later version of the same second.
     private static func date(of item: GetItem) -> String? {
         guard let path = item.likelyPath.map({ item.root + "/" + $0 }), let status = status(path), status.isFile,
             access(path + Aria2Control.suffix, F_OK) != 0, !status.hasWeakServerDate
@@ -65,7 +65,7 @@ final class UnrecordedFile: ExistingFile {
     }
 
     /// Whether anything has the name that the file will most likely get.
-    var isThere: Bool { item.likelyPath.flatMap { Self.status(item.root + "/" + $0) } != nil }
+    var exists: Bool { item.likelyPath.flatMap { Self.status(item.root + "/" + $0) } != nil }
 
     /// The evidence for the file that was found; nil if none was accepted.
     var proof: Proof? { found.withLock { $0 } }
@@ -89,7 +89,7 @@ final class UnrecordedFile: ExistingFile {
     /// no part of the whole, it is another file, which would be lost.
     func checkReplacement(by partial: any Partial) async throws(TransferError) {
         guard let old = unfinished.withLock({ $0.replaceable }), let hidden = partial.location?.name,
-            let status = Self.status(item.root + "/" + old.file), status.isOf(old)
+            let status = Self.status(item.root + "/" + old.file), status.matches(old)
         else { return }
         let (theirs, ours) = (item.root + "/" + old.file, item.root + "/" + item.folder + hidden)
         let isPart = await Self.pool.run {
@@ -101,7 +101,7 @@ final class UnrecordedFile: ExistingFile {
 
     private func disproof(_ path: String) -> TransferError {
         unfinished.withLock { $0.isDisproved = true }
-        return refusal(path, "is there, but its bytes do not belong to the file with the checksum")
+        return refusal(path, "exists, but its bytes do not belong to the file with the checksum")
     }
 
     /// The existing file, if it has the job's checksum. Then no server needs to be asked.
@@ -141,16 +141,16 @@ final class UnrecordedFile: ExistingFile {
                     isFinal: true))
         }
         let owner = await downloadLog.owner(of: path, in: item.root)
-        let known = owner?.completed.flatMap { status.isOf($0) ? $0 : nil }
+        let known = owner?.completed.flatMap { status.matches($0) ? $0 : nil }
         let isOwn = known != nil && owner?.isFile(of: item.urls) == true
-        if let own, own.file == path, status.isOf(own), known == nil || isOwn { return nil }
+        if let own, own.file == path, status.matches(own), known == nil || isOwn { return nil }
         switch item.ifExists {
         case .overwrite, .rename: return nil
         case .skip where item.job.checksum != nil:
             return try await checked(path, status, offer.entity, offer.source, or: .notNewer)
         case .fail, .skip:
-            let words = isOwn ? "" : Self.words(of: owner, known)
-            throw refusal(path, words.isEmpty ? "is there" : words)
+            let description = isOwn ? "" : Self.ownership(owner, known)
+            throw refusal(path, description.isEmpty ? "exists" : description)
         case .reuse: break
         }
         if let file = try await foreign(path, status, offer, owner: known != nil && !isOwn ? owner : nil) {
@@ -175,32 +175,32 @@ final class UnrecordedFile: ExistingFile {
                 ? try await checked(path, status, offer.entity, offer.source, or: .notNewer) : nil
         }
         guard let total = offer.entity.total else {
-            throw refusal(path, "is there (\(status.words)), and the server does not announce the size of its own")
+            throw refusal(path, "exists (\(status.summary)), and the server does not announce the size of its own")
         }
         if control != nil || status.size < total {
             if let error = unfinished(path, status, control, of: total, offer) { throw error }
             return nil
         }
         guard total == status.size else {
-            throw refusal(path, "is there (\(status.words)), and the server's has \(Units.bytes(total))")
+            throw refusal(path, "exists (\(status.summary)), and the server's has \(Units.bytes(total))")
         }
         if let wanted = item.job.checksum ?? offer.entity.digest {
             guard await digest(path, wanted.algorithm) == wanted.digest else {
-                throw refusal(path, "is there (\(status.words)), and has another \(wanted.algorithm.rawValue)")
+                throw refusal(path, "exists (\(status.summary)), and has another \(wanted.algorithm.rawValue)")
             }
             let authority = item.job.checksum == nil ? "server's" : "given"
             return record(path, status, offer.entity, offer.source, by: .checksum(wanted, authority: authority))
         }
         guard theirs != nil else {
-            throw refusal(path, "is there, has the server's size, and nothing proves that it is the same")
+            throw refusal(path, "exists, has the server's size, and nothing proves that it is the same")
         }
         guard !isNewer else {
-            throw refusal(path, "is there (\(status.words)), and the server's is newer", or: "-N")
+            throw refusal(path, "exists (\(status.summary)), and the server's is newer", or: "-N")
         }
         let file = item.root + "/" + path
         guard await !Self.pool.run({ Self.hasHoles(file, size: total) }) else {
             throw refusal(
-                path, "is there and has the server's size, but also holes: another program may not have finished it")
+                path, "exists and has the server's size, but also holes: another program may not have finished it")
         }
         return record(path, status, offer.entity, offer.source, by: .size)
     }
@@ -215,7 +215,7 @@ final class UnrecordedFile: ExistingFile {
             throw .failed(
                 Failure(
                     .checksumMismatch,
-                    "\(path) is there (\(status.words)), and has another \(wanted.algorithm.rawValue): choose --if-exists overwrite or rename",
+                    "\(path) exists (\(status.summary)), and has another \(wanted.algorithm.rawValue): choose --if-exists overwrite or rename",
                     isFinal: true))
         }
         return record(path, status, entity, source, by: .checksum(wanted, authority: "given"))
@@ -233,10 +233,10 @@ final class UnrecordedFile: ExistingFile {
             let authority = item.job.checksum == nil ? "server's" : "given"
             return record(path, status, offer.entity, offer.source, by: .checksum(wanted, authority: authority))
         }
-        throw refusal(path, Self.words(of: owner, owner.completed), or: "another name with -o")
+        throw refusal(path, Self.ownership(owner, owner.completed), or: "another name with -o")
     }
 
-    private static func words(of owner: GetRecord?, _ known: CompletedFile?) -> String {
+    private static func ownership(_ owner: GetRecord?, _ known: CompletedFile?) -> String {
         guard known != nil, let url = owner?.sourceURL else { return "" }
         return "is the file of \(MaskedURL.keepingQuery(url)), which an earlier haul get downloaded"
     }
@@ -248,8 +248,8 @@ final class UnrecordedFile: ExistingFile {
         _ path: String, _ status: Status, _ control: Aria2Control?, of total: Int64, _ offer: Offer
     ) -> TransferError? {
         let what =
-            control.map { "is there, unfinished by aria2 (\(Units.bytes($0.written.count)))" }
-            ?? "is there (\(status.words))"
+            control.map { "exists, unfinished by aria2 (\(Units.bytes($0.written.count)))" }
+            ?? "exists (\(status.summary))"
         guard control.map({ $0.total == total }) ?? true else {
             return refusal(path, "\(what); the server's has \(Units.bytes(total))")
         }
@@ -310,12 +310,12 @@ final class UnrecordedFile: ExistingFile {
 
         /// Whether this is the file as it was recorded. A store without lasting inodes records a substitute for them,
         /// whose highest bit is set.
-        func isOf(_ file: CompletedFile) -> Bool {
+        func matches(_ file: CompletedFile) -> Bool {
             file.bytes == size && file.modified == nanoseconds && (file.inode == inode || file.inode >> 63 == 1)
         }
 
         /// For messages: `1.2 MiB of 22 Nov 2026`.
-        var words: String { "\(Units.bytes(size)) of \(HTTPDate.text(seconds).dropFirst(5).dropLast(13))" }
+        var summary: String { "\(Units.bytes(size)) of \(HTTPDate.text(seconds).dropFirst(5).dropLast(13))" }
     }
 
     /// SEEK_HOLE, which Glibc's module leaves out.

@@ -1,9 +1,9 @@
 import HaulActivities
 import HaulContract
 
-/// The words for what proves that a file is right.
+/// Names what proves that a file is right, for the column `verified`.
 enum Verification {
-    static func words(
+    static func label(
         _ file: CompletedFile, _ job: Job, _ proof: UnrecordedFile.Proof?, _ completeness: Completeness,
         isUnchanged: Bool
     ) -> String {

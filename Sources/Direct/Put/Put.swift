@@ -50,7 +50,7 @@ package struct Put: AsyncParsableCommand {
             await runner.run { run, end in
                 switch end {
                 case .responded(let response, let seconds):
-                    if !isQuiet { reporter.line(Self.words(run.item.label, response, seconds).printable) }
+                    if !isQuiet { reporter.line(Self.resultLine(run.item.label, response, seconds).printable) }
                 case .failed(let failure, _):
                     reporter.printError("haul: \(run.item.label): \(failure.code): \(failure.message)")
                 case .stopped: break
@@ -68,7 +68,7 @@ package struct Put: AsyncParsableCommand {
     }
 
     /// `film.bin  1.2 GiB in 12s (100.0 MiB/s): HTTP 201`
-    private static func words(_ label: String, _ response: StoredResponse, _ seconds: Double) -> String {
+    private static func resultLine(_ label: String, _ response: StoredResponse, _ seconds: Double) -> String {
         let bytes = response.uploaded ?? 0
         let speed = seconds > 0 ? " (\(Units.speed(Int64(Double(bytes) / seconds))))" : ""
         return "\(label)  \(Units.bytes(bytes)) in \(Units.duration(seconds))\(speed): HTTP \(response.status)"

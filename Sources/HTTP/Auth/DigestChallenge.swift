@@ -103,10 +103,10 @@ private struct Challenges {
 
     /// The next token. Skips blanks, commas and other characters that are not part of a token.
     private mutating func nextWord() -> String? {
-        while let byte = rest.first, !Self.isOfToken(byte) {
+        while let byte = rest.first, !Self.isTokenCharacter(byte) {
             if byte == UInt8(ascii: "\"") { _ = quoted() } else { rest.removeFirst() }
         }
-        let word = rest.prefix(while: Self.isOfToken)
+        let word = rest.prefix(while: Self.isTokenCharacter)
         rest = rest[word.endIndex...]
         skipBlanks()
         return word.isEmpty ? nil : String(Substring(word))
@@ -115,7 +115,7 @@ private struct Challenges {
     private mutating func nextValue() -> String {
         skipBlanks()
         if rest.first == UInt8(ascii: "\"") { return quoted() }
-        let word = rest.prefix(while: Self.isOfToken)
+        let word = rest.prefix(while: Self.isTokenCharacter)
         rest = rest[word.endIndex...]
         return String(Substring(word))
     }
@@ -137,7 +137,7 @@ private struct Challenges {
 
     private mutating func skipBlanks() { rest = rest.drop { $0 == 0x20 || $0 == 0x09 } }
 
-    private static func isOfToken(_ byte: UInt8) -> Bool {
+    private static func isTokenCharacter(_ byte: UInt8) -> Bool {
         byte > 0x20 && byte < 0x7F && !"\"(),/:;<=>?@[\\]{}".utf8.contains(byte)
     }
 }

@@ -13,7 +13,7 @@ struct ReceiveBufferLimit {
     private static let bufferPerByte = 2
 
     private var last: (accepted: Int64, time: UInt64)?
-    /// Whether the kernel was told not to let the buffer grow.
+    /// Whether the kernel was asked not to let the buffer grow.
     private(set) var isHeld = false
 
     /// Whether the receive buffer must keep its size; nil if nothing changes. The buffer of a new body keeps its size

@@ -46,26 +46,26 @@ extension TransferError {
 struct CurlFailure {
     private let code: CURLcode
     /// libcurl's message, which may be empty.
-    private let said: String
+    private let message: String
     /// errno; 0 if there was none.
     private let systemError: Int32
     private let target: Authority?
     private let connectTimeout: Duration
     private let hasProxy: Bool
     /// An https proxy is used, and no tunnel through it is open yet: a failure of TLS is then the proxy's.
-    private let isOfProxy: Bool
+    private let isBeforeTunnel: Bool
     private let isNameKnown: Bool
     private let isConnected: Bool
     private let hasSocket: Bool
 
     init(_ code: CURLcode, of task: TransferTask, _ easy: EasyHandle) {
         self.code = code
-        (said, systemError) = (easy.errorMessage, easy.systemError)
+        (message, systemError) = (easy.errorMessage, easy.systemError)
         target = Authority(task.request.url)
         connectTimeout = task.request.connectTimeout
         let proxy = task.configuration.proxy
         hasProxy = proxy != nil
-        isOfProxy =
+        isBeforeTunnel =
             proxy?.lowercased().hasPrefix("https:") == true
             && ccurl_get_long(easy.raw, CURLINFO_HTTP_CONNECTCODE) != 200
         isNameKnown = ccurl_get_offset(easy.raw, CURLINFO_NAMELOOKUP_TIME_T) != 0
@@ -74,16 +74,16 @@ struct CurlFailure {
 
     private var server: String { target.map { "\($0.host):\($0.port)" } ?? "the server" }
     /// libcurl does not always give a message.
-    private var words: String { said.isEmpty ? String(cString: curl_easy_strerror(code)) : said }
-    private var reason: String { systemError != 0 ? String(cString: strerror(systemError)) : words }
+    private var explanation: String { message.isEmpty ? String(cString: curl_easy_strerror(code)) : message }
+    private var reason: String { systemError != 0 ? String(cString: strerror(systemError)) : explanation }
 
     var error: TransferError {
-        let (kind, text) = ofTLS ?? ofConnecting ?? ofResponse
-        return TransferError(kind, text, isFinal: kind == .tls && isOfCertificate)
+        let (kind, text) = tlsFailure ?? connectFailure ?? responseFailure
+        return TransferError(kind, text, isFinal: kind == .tls && isCertificateError)
     }
 
     /// The error is in the server's certificate or in ours, or we have none. It lasts until an operator repairs it.
-    private var isOfCertificate: Bool {
+    private var isCertificateError: Bool {
         [
             CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_ISSUER_ERROR, CURLE_SSL_INVALIDCERTSTATUS,
             CURLE_SSL_PINNEDPUBKEYNOTMATCH,
@@ -94,27 +94,27 @@ struct CurlFailure {
     /// The server has ended the connection because it requires a client certificate, or another one. With TLS 1.3 its
     /// alert arrives after the handshake has ended on our side.
     private var requiresCertificate: Bool {
-        ["alert certificate required", "alert bad certificate", "alert unknown ca"].contains { said.contains($0) }
+        ["alert certificate required", "alert bad certificate", "alert unknown ca"].contains { message.contains($0) }
     }
 
-    private var ofTLS: (ErrorCode, String)? {
-        if requiresCertificate, !isOfProxy {
+    private var tlsFailure: (ErrorCode, String)? {
+        if requiresCertificate, !isBeforeTunnel {
             return (.tls, "\(server) requires another client certificate than it received, if any: see --client-cert")
         }
         switch code {
-        case CURLE_PEER_FAILED_VERIFICATION where isOfProxy, CURLE_SSL_CONNECT_ERROR where isOfProxy:
-            return (.proxy, "TLS with the proxy failed, --ca adds authorities: \(said)")
+        case CURLE_PEER_FAILED_VERIFICATION where isBeforeTunnel, CURLE_SSL_CONNECT_ERROR where isBeforeTunnel:
+            return (.proxy, "TLS with the proxy failed, --ca adds authorities: \(message)")
         case CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CACERT_BADFILE, CURLE_SSL_ISSUER_ERROR,
             CURLE_SSL_INVALIDCERTSTATUS:
-            return (.tls, "the certificate of \(server) cannot be trusted: \(said)")
+            return (.tls, "the certificate of \(server) cannot be trusted: \(message)")
         case CURLE_SSL_PINNEDPUBKEYNOTMATCH: return (.tls, "the key of \(server) is not the one of --pin")
         case CURLE_SSL_CONNECT_ERROR, CURLE_SSL_CIPHER, CURLE_SSL_CERTPROBLEM, CURLE_SSL_ENGINE_INITFAILED:
-            return (.tls, "TLS with \(server) failed: \(said)")
+            return (.tls, "TLS with \(server) failed: \(message)")
         default: return nil
         }
     }
 
-    private var ofConnecting: (ErrorCode, String)? {
+    private var connectFailure: (ErrorCode, String)? {
         switch code {
         case CURLE_COULDNT_RESOLVE_PROXY: return (.proxy, "the proxy's name cannot be resolved")
         case CURLE_COULDNT_RESOLVE_HOST where Self.isOutOfDescriptors:
@@ -126,7 +126,7 @@ struct CurlFailure {
             return hasProxy
                 ? (.proxy, "the proxy cannot be reached: \(reason)")
                 : (.connect, "\(server) cannot be reached: \(reason)")
-        case CURLE_PROXY: return (.proxy, "the proxy refused: \(said)")
+        case CURLE_PROXY: return (.proxy, "the proxy refused: \(message)")
         case CURLE_OPERATION_TIMEDOUT:
             let limit = connectTimeout.components.seconds
             return !isNameKnown && target?.isNumeric == false
@@ -139,29 +139,29 @@ struct CurlFailure {
                 ? (.proxy, "the proxy sent a header line that is longer than 100 KB") : (.localLimit, "out of memory")
         case CURLE_RECV_ERROR where hasProxy && !isConnected, CURLE_SEND_ERROR where hasProxy && !isConnected,
             CURLE_PARTIAL_FILE where hasProxy && !isConnected:
-            return (.proxy, "the proxy refused: \(said)")
+            return (.proxy, "the proxy refused: \(message)")
         default: return nil
         }
     }
 
-    private var ofResponse: (ErrorCode, String) {
+    private var responseFailure: (ErrorCode, String) {
         switch code {
         case CURLE_OK, CURLE_GOT_NOTHING:
             return (.incomplete, "\(server) closed the connection without a response")
         case CURLE_UNSUPPORTED_PROTOCOL, CURLE_URL_MALFORMAT: return (.badResponse, "\(server) does not speak HTTP")
         case CURLE_WEIRD_SERVER_REPLY, CURLE_BAD_CONTENT_ENCODING:
-            return (.badResponse, "\(server) sent a response that is not HTTP: \(said)")
+            return (.badResponse, "\(server) sent a response that is not HTTP: \(message)")
         case CURLE_HTTP2, CURLE_HTTP2_STREAM:
-            return (.incomplete, "\(server) broke the response off: \(said)")
+            return (.incomplete, "\(server) broke the response off: \(message)")
         // libcurl also reports this error for a header line that is too long for it.
         case CURLE_OUT_OF_MEMORY:
             return (.badResponse, "\(server) sent a header line that is longer than 100 KB")
         case CURLE_RECV_ERROR, CURLE_SEND_ERROR, CURLE_PARTIAL_FILE:
             // The errno may be that of an earlier attempt to connect.
-            return said.contains("chunk")
-                ? (.badResponse, "\(server) sent a broken chunk: \(said)")
+            return message.contains("chunk")
+                ? (.badResponse, "\(server) sent a broken chunk: \(message)")
                 : (.incomplete, "the connection to \(server) broke: \(reason)")
-        default: return (.badResponse, "\(server): \(words)")
+        default: return (.badResponse, "\(server): \(explanation)")
         }
     }
 
@@ -190,5 +190,5 @@ struct HeadFailure: Error {
     let error: TransferError
     var remedy: Remedy?
     /// The server had agreed to HTTP/2 before the failure.
-    var isOfHTTP2 = false
+    var usedHTTP2 = false
 }

@@ -139,7 +139,7 @@ package actor TransferEngine {
                 return Transfer(id: task.id, head: head, progress: task.progress, engine: self)
             case .failure(let error): failure = error
             }
-            if let failureBefore { throw failure.isOfHTTP2 ? failure.error : failureBefore }
+            if let failureBefore { throw failure.usedHTTP2 ? failure.error : failureBefore }
             switch failure.remedy {
             case .newConnection? where !attempt.needsNewConnection && !Task.isCancelled:
                 attempt.needsNewConnection = true

@@ -27,28 +27,28 @@ extension TransferState {
         /// The bytes that the server may still send of a shortened response; nil for others, or if its remainder is
         /// short.
         func window(from position: Int64) -> Int64? {
-            limit < end && end - limit > TransferState.shortRest ? limit - position : nil
+            limit < end && end - limit > TransferState.maxDrainedBytes ? limit - position : nil
         }
     }
 
     /// What to do once the sink has its chunk.
     enum ChunkAction: Equatable {
         case proceed
-        /// The caller gets this result. The rest is read only to keep the connection.
+        /// The caller gets this result. The remainder is read only so that the connection can be reused.
         case deliver(TransferEnd)
         /// libcurl must end the transfer. If `isShortened`, the rest of the response was not wanted.
         case stop(isShortened: Bool)
     }
 
-    /// A rest of up to this size is read and dropped to keep the connection: bytes.
-    static let shortRest: Int64 = 128 << 10
+    /// A remainder of at most this many bytes is read and dropped, so that the connection can be reused.
+    static let maxDrainedBytes: Int64 = 128 << 10
 
     /// Decides what to do with a piece of `bytes` bytes.
     ///
     /// - Parameters:
     ///   - end: The file offset to stop at; see `Transfer.shorten(to:)`.
     ///   - isOpen: Whether the rate limits allow the piece to be accepted.
-    mutating func piece(_ bytes: Int, shortenedTo end: Int64, isOpen: Bool) -> PieceAction {
+    mutating func action(forPiece bytes: Int, shortenedTo end: Int64, isOpen: Bool) -> PieceAction {
         switch phase {
         case .head, .undecided: return .pause(.undecided)
         case .stopping: return .stop
@@ -91,7 +91,7 @@ extension TransferState {
     }
 
     /// Decides what comes after a chunk that the sink has. `recordAccepted` must be called first.
-    mutating func appended(_ chunk: Chunk) -> ChunkAction {
+    mutating func action(after chunk: Chunk) -> ChunkAction {
         if count.position == chunk.end {
             guard chunk.wanted < chunk.piece else {
                 phase = .complete(since: expectingSince)
@@ -102,7 +102,7 @@ extension TransferState {
             return .stop(isShortened: false)
         }
         guard count.position == chunk.limit else { return .proceed }
-        guard let left = count.left, left <= Self.shortRest else {
+        guard let left = count.left, left <= Self.maxDrainedBytes else {
             phase = .stopping(.shortened)
             return .stop(isShortened: true)
         }
@@ -112,7 +112,7 @@ extension TransferState {
 
     /// The number of bytes that are certain to reach the sink. nil if it is unknown, or if a slow body must be read as
     /// it arrives: without a length its end may wait in the socket, and libcurl must answer HTTP/2 frames.
-    func certain(shortenedTo end: Int64) -> Int64? {
+    func certainBytes(shortenedTo end: Int64) -> Int64? {
         guard case .receiving(.sink) = phase, pause == nil, head?.isHTTP2 == false, let announced = count.announced
         else { return nil }
         return min(announced, count.required ?? .max, end - count.offset) - count.accepted

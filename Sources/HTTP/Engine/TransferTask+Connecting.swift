@@ -76,7 +76,7 @@ extension TransferTask {
         if code == CURLE_COULDNT_RESOLVE_HOST { return HeadFailure(error: error, remedy: .resolver) }
         return HeadFailure(
             error: error, remedy: seemsToNeedHTTP2(code) ? .http2 : nil,
-            isOfHTTP2: connection.peer?.session?.isHTTP2 == true)
+            usedHTTP2: connection.peer?.session?.isHTTP2 == true)
     }
 
     /// Whether the failure is typical of servers that speak only HTTP/2, which was not offered. They send a TLS alert,

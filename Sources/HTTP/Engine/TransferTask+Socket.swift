@@ -18,7 +18,7 @@ struct SocketReading {
 extension TransferTask {
     /// The last bytes of a body are always read as they arrive. TLS may have taken some of them, less than a record,
     /// out of the socket without showing any. So fewer bytes may still come through the socket than are missing.
-    private static let rest: Int64 = 32 << 10
+    private static let maxTail: Int64 = 32 << 10
 
     /// To be called at each tick. Finds out whether the body is slow, and reads bytes that have waited in the socket
     /// for longer than `patience`. So all bytes of a body that becomes slower or stops are read soon.
@@ -55,10 +55,10 @@ extension TransferTask {
 
     /// Lets bytes collect from now on, but never more than are certain to arrive. A rate limit sets its own speed.
     func gather() {
-        guard reading.pace.isSlow, !isRetired, !hasLimits, let certain = state.certain(shortenedTo: progress.end)
+        guard reading.pace.isSlow, !isRetired, !hasLimits, let certain = state.certainBytes(shortenedTo: progress.end)
         else { return }
         caller.sink?.releaseMemory()
-        reading.mark.set(Int(max(1, min(Int64(LowWaterMark.highest), certain - Self.rest))))
+        reading.mark.set(Int(max(1, min(Int64(LowWaterMark.highest), certain - Self.maxTail))))
     }
 }
 
@@ -121,13 +121,13 @@ extension TransferTask {
     /// response is not shortened.
     private var isShort: Bool {
         guard case .bytes(let length) = state.head?.length else { return false }
-        return length <= TransferState.shortRest
+        return length <= TransferState.maxDrainedBytes
     }
 
     func samplePath() {
         guard hasLimits || !isShort, reading.path.isDue(state.count.accepted, at: state.expectingSince) else { return }
         var path = clinux_path()
-        guard reading.mark.socket >= 0, clinux_look_at_path(reading.mark.socket, &path) == 0, path.round_trip > 0
+        guard reading.mark.socket >= 0, clinux_read_path(reading.mark.socket, &path) == 0, path.round_trip > 0
         else { return }
         let roundTrip = Double(path.round_trip) / 1e6
         let delay = path.received_round_trip == 0 ? roundTrip : Double(path.received_round_trip) / 1e6

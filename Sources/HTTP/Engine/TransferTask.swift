@@ -156,7 +156,7 @@ final class TransferTask {
         state.expect(at: now)
         readWhatWaits()
         if reading.framing.isDue(now) { countFraming(besides: count) }
-        switch state.piece(count, shortenedTo: progress.end, isOpen: isWithinLimits(now)) {
+        switch state.action(forPiece: count, shortenedTo: progress.end, isOpen: isWithinLimits(now)) {
         case .pause(let reason): return pause(for: reason)
         case .stop: return 0
         case .drop: return count
@@ -179,7 +179,7 @@ final class TransferTask {
                 return 0
             }
         }
-        switch state.appended(chunk) {
+        switch state.action(after: chunk) {
         case .proceed: return chunk.piece
         case .deliver(let end):
             caller.sink?.end()

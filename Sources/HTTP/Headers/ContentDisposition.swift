@@ -1,6 +1,6 @@
 /// The file name of a Content-Disposition (RFC 6266, RFC 8187), read as browsers do.
 package enum ContentDisposition {
-    /// The name in `filename*`, or else in `filename`; nil if there is neither. It is not sanitised: it may be hostile.
+    /// The name in `filename*`, or else in `filename`; nil if there is neither. It is not sanitized: it may be hostile.
     package static func fileName(_ header: String) -> String? {
         var plain: String?
         var extended: String?

@@ -23,10 +23,10 @@ package enum HostName {
         else { return nil }
         let text = String(cString: host).lowercased()
         // The conversion turns some characters into others. A "/" among them would end the name early.
-        return !text.isEmpty && text.utf8.allSatisfy(isOfName) ? text : nil
+        return !text.isEmpty && text.utf8.allSatisfy(isNameCharacter) ? text : nil
     }
 
-    private static func isOfName(_ byte: UInt8) -> Bool {
+    private static func isNameCharacter(_ byte: UInt8) -> Bool {
         switch byte {
         case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "."),
             UInt8(ascii: "-"), UInt8(ascii: "_"):

@@ -56,7 +56,7 @@ package struct WebURL: Sendable, Equatable {
         hostAndPort = "\(host):\(port)"
     }
 
-    /// The URL of an object, `s3://BUCKET/KEY`, perhaps with a version; nil if `text` is none. No initializer reads it,
+    /// The URL of an object, `s3://BUCKET/KEY`, perhaps with a version; nil if `text` is not one. No initializer reads it,
     /// so that no redirect leads to an object.
     package static func object(_ text: String) -> WebURL? {
         guard URLRule.isObject(text), URLRule.fault(text, of: .download) == nil else { return nil }
@@ -78,10 +78,10 @@ package struct WebURL: Sendable, Equatable {
     /// Whether this is the URL of an object.
     package var isObject: Bool { scheme == "s3" }
 
-    /// Of an object.
+    /// The bucket of an object's URL.
     package var bucket: String { authority }
 
-    /// Of an object, percent-decoded.
+    /// The key of an object's URL, percent-decoded.
     package var key: String { PercentEncoding.decode(String(path.dropFirst())) }
 
     /// Of an object, percent-decoded; nil for the newest version.

@@ -17,7 +17,7 @@ struct Credentials: Sendable, Equatable, CustomStringConvertible, CustomDebugStr
     private static let margin: Int64 = 300
 
     /// Whether more than `margin` is left until the credentials expire.
-    func areGood(at now: Int64) -> Bool { expires.map { now < $0 - Self.margin } ?? true }
+    func areFresh(at now: Int64) -> Bool { expires.map { now < $0 - Self.margin } ?? true }
 
     /// Whether the credentials have not expired yet.
     func areUsable(at now: Int64) -> Bool { expires.map { now < $0 } ?? true }

@@ -29,16 +29,16 @@ actor CredentialsChain {
     }
 
     /// The location where the credentials were found, in words for the operator.
-    var found: String? { location?.words }
+    var found: String? { location?.label }
 
     /// - Throws: `StoreError` with the code `NoCredentials` if no location has any.
     func credentials() async throws(StoreError) -> Credentials {
-        if let current, current.areGood(at: now()) { return current }
+        if let current, current.areFresh(at: now()) { return current }
         let isUsable = current?.areUsable(at: now()) ?? false
         if isUsable, let current, let failed, ContinuousClock.now - failed < Self.pause { return current }
         if let fetched = await refresh() { return fetched }
         if let current, current.areUsable(at: now()) { return current }
-        let tried = locations.map(\.words).joined(separator: ", ")
+        let tried = locations.map(\.label).joined(separator: ", ")
         throw StoreError(
             status: 403, code: "NoCredentials", message: "no credentials were found (looked at: \(tried))",
             kind: .denied)

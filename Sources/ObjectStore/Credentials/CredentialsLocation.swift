@@ -20,8 +20,8 @@ enum CredentialsLocation: Sendable, Equatable {
 
     /// The locations that the environment names, in the order of Amazon's own tools.
     ///
-    /// - Parameter isThere: Whether a readable file is at a path.
-    static func all(_ environment: (String) -> String?, isThere: (String) -> Bool) -> [CredentialsLocation] {
+    /// - Parameter isReadable: Whether a readable file is at a path.
+    static func all(_ environment: (String) -> String?, isReadable: (String) -> Bool) -> [CredentialsLocation] {
         func value(_ name: String) -> String? { environment(name).flatMap { $0.isEmpty ? nil : $0 } }
         var locations: [CredentialsLocation] = []
         let profile = value("AWS_PROFILE")
@@ -39,7 +39,7 @@ enum CredentialsLocation: Sendable, Equatable {
                 .webIdentity(
                     role: role, tokenFile: file, session: value("AWS_ROLE_SESSION_NAME") ?? "haul", endpoint: endpoint))
         }
-        if let file = credentialsFile(environment), profile != nil || isThere(file) {
+        if let file = credentialsFile(environment), profile != nil || isReadable(file) {
             locations.append(.file(path: file, profile: profile ?? "default"))
         }
         let token =
@@ -72,8 +72,8 @@ enum CredentialsLocation: Sendable, Equatable {
         return value(variable) ?? value("HOME").map { "\($0)/.aws/\(name)" }
     }
 
-    /// In words, for messages to the operator.
-    var words: String {
+    /// The name of the location in messages to the operator.
+    var label: String {
         switch self {
         case .environment: "the environment"
         case .file(let path, let profile): "\(path), profile \(profile)"

@@ -149,7 +149,7 @@ extension ObjectPartial {
             state.withLock { $0.name = name }
             // Most names are free, and If-None-Match shows whether this one is.
             let naming = try await nameObject(
-                name, size: whole.size, isOther: number > 0, checksFirst: !store.hasConditions
+                name, size: whole.size, isNumbered: number > 0, checksFirst: !store.hasConditions
             ) {
                 (condition) throws(StoreError) in
                 try await self.client.putFinal(

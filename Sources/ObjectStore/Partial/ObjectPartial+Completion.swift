@@ -14,7 +14,7 @@ extension ObjectPartial {
         for number in 1...formula.part(at: max(0, size - 1)) {
             guard state.withLock({ $0.storeState.parts[number] == nil }) else { continue }
             let range = formula.range(of: number).clamped(to: 0..<size)
-            guard state.withLock({ $0.taken.contains(range) }) else {
+            guard state.withLock({ $0.received.contains(range) }) else {
                 throw await damaged("bytes of a part are missing")
             }
             let buffer = try await buffer(for: number)
@@ -50,7 +50,7 @@ extension ObjectPartial {
         switch naming {
         case .placed(let head): return stored(head, checksum: checksum)
         case .fenced: return .fenced
-        case .renumber: throw await taken()
+        case .renumber: throw await nameIsTaken()
         }
     }
 
@@ -109,7 +109,7 @@ extension ObjectPartial {
         _ upload: String, _ key: String, _ size: Int64, _ name: ObjectName?, _ claim: NameClaim?
     ) async throws(TransferError) -> Naming {
         try await nameObject(
-            name ?? ObjectName(chosen: hidden.whole, isGiven: true), size: size, isOther: false, checksFirst: true,
+            name ?? ObjectName(chosen: hidden.whole, isGiven: true), size: size, isNumbered: false, checksFirst: true,
             claim: claim,
             limits: Self.completion,
             isPossible: { () throws(TransferError) in
@@ -119,7 +119,8 @@ extension ObjectPartial {
                     return .placed(head)
                 }
                 guard try await self.isStillOwner() else { return .fenced }
-                throw await self.taken(or: "its upload was aborted: by another program, or by a rule of the bucket")
+                throw await self.nameIsTaken(
+                    or: "its upload was aborted: by another program, or by a rule of the bucket")
             }
         ) { (condition) throws(StoreError) in
             let parts = self.state.withLock { $0.etags.sorted { $0.key < $1.key }.map { ($0.key, $0.value) } }
@@ -216,7 +217,7 @@ extension ObjectPartial {
 
     /// Another program or job has taken the upload's name. Discards the partial file and returns the error to throw.
     /// The next run chooses another name, if the job allows that.
-    private func taken(or why: String? = nil) async -> TransferError {
+    private func nameIsTaken(or why: String? = nil) async -> TransferError {
         let name = state.withLock { $0.name }
         let mayRename = request.mayNumber
         await discard(soon: false)
@@ -281,7 +282,7 @@ extension ObjectPartial {
             let name = chosen.numbered(number)
             let key = client.address.key(name.path)
             if let head = try await head(name.path) {
-                switch collision(with: head, isOther: number > 0) {
+                switch collision(with: head, isNumbered: number > 0) {
                 case .isOurs:
                     state.withLock { $0.name = name }
                     return stored(head, checksum: checksum)
@@ -301,7 +302,7 @@ extension ObjectPartial {
             state.withLock { $0.copyUpload = upload }
             let naming = try await claiming(name, for: upload) { (claim) throws(TransferError) in
                 try await self.nameObject(
-                    name, size: whole.size, isOther: number > 0, checksFirst: true, claim: claim,
+                    name, size: whole.size, isNumbered: number > 0, checksFirst: true, claim: claim,
                     limits: Self.completion
                 ) { (condition) throws(StoreError) in
                     try await self.complete(upload, key, parts, whole.size, condition)

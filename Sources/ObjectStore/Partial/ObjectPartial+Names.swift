@@ -15,15 +15,15 @@ extension ObjectPartial {
         case refuse
     }
 
-    /// - Parameter isOther: True if a number was added to the name.
-    func collision(with head: ObjectHead, isOther: Bool) -> Collision {
-        let isOfJob = head.mark?.job == request.key
-        if isOfJob, head.mark?.generation == generation { return .isOurs }
+    /// - Parameter isNumbered: True if a number was added to the name.
+    func collision(with head: ObjectHead, isNumbered: Bool) -> Collision {
+        let belongsToJob = head.mark?.job == request.key
+        if belongsToJob, head.mark?.generation == generation { return .isOurs }
         let isCompleted = request.completed.map { head.matches($0.identity) } ?? false
         // An earlier run of this job made the object, and its result did not reach Redis. An object that the job
         // completed under a numbered name stays.
-        let isUnsettled = isOfJob && !request.isNew
-        if isOther ? isUnsettled && !isCompleted : isUnsettled || isCompleted { return .replace }
+        let isUnsettled = belongsToJob && !request.isNew
+        if isNumbered ? isUnsettled && !isCompleted : isUnsettled || isCompleted { return .replace }
         if request.ifExists == .overwrite { return .replace }
         let isGiven = state.withLock { $0.name.isGiven }
         return request.ifExists == .rename || !isGiven && request.ifExists == .reuse ? .renumber : .refuse
@@ -40,7 +40,7 @@ extension ObjectPartial {
         for number in 0...ObjectName.maxNumber {
             let name = chosen.numbered(number)
             guard let head = try await head(name.path) else { return name }
-            switch collision(with: head, isOther: number > 0) {
+            switch collision(with: head, isNumbered: number > 0) {
             case .isOurs, .replace: return name
             case .refuse: throw conflict(at: name)
             case .renumber: continue

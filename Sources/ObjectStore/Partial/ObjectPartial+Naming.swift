@@ -40,14 +40,14 @@ extension ObjectPartial {
     /// determines the condition.
     ///
     /// - Parameters:
-    ///   - isOther: True if a number was added to the name.
+    ///   - isNumbered: True if a number was added to the name.
     ///   - checksFirst: Whether HEAD precedes the first try. If not, If-None-Match shows that the name is taken.
     ///   - claim: Acquired before the name is checked. It must still be valid when the request is sent.
     ///   - size: The object's.
     ///   - isPossible: Called before each try. The result ends the tries, unless it is nil.
     ///   - request: Returns the object; nil if that does not exist after all.
     func nameObject(
-        _ name: ObjectName, size: Int64, isOther: Bool, checksFirst: Bool, claim: NameClaim? = nil,
+        _ name: ObjectName, size: Int64, isNumbered: Bool, checksFirst: Bool, claim: NameClaim? = nil,
         limits: NamingLimits = NamingLimits(),
         isPossible: () async throws(TransferError) -> Naming? = { () throws(TransferError) in nil },
         _ request: (NameCondition) async throws(StoreError) -> ObjectHead?
@@ -64,7 +64,7 @@ extension ObjectPartial {
             if checksFirst || attempt > 1 {
                 let next: NameCondition
                 if let head = try await head(name.path) {
-                    switch collision(with: head, isOther: isOther) {
+                    switch collision(with: head, isNumbered: isNumbered) {
                     case .isOurs: return .placed(head)
                     case .renumber: return .renumber
                     case .refuse: throw conflict(at: name)

@@ -19,20 +19,20 @@ extension ObjectPartial {
             guard numbers.upperBound <= PartFormula.maxParts else {
                 return (.failed(TransferError(.tooLarge, "the file has more bytes than an object may have")), [])
             }
-            for number in numbers where !state.taken.contains(whole.clamped(to: formula.range(of: number))) {
+            for number in numbers where !state.received.contains(whole.clamped(to: formula.range(of: number))) {
                 guard makeBuffer(number, &state, wake) else { return (.wait, []) }
             }
             var due: [(PartBuffer, Int)] = []
             for number in numbers {
                 let part = formula.range(of: number)
                 // Bytes that are already there are not written again.
-                let missing = state.taken.missing(in: whole.clamped(to: part))
+                let missing = state.received.missing(in: whole.clamped(to: part))
                 guard !missing.isEmpty, let buffer = state.buffers[number] else { continue }
                 for piece in missing {
                     buffer.copy(bytes + Int(piece.lowerBound - offset), to: piece)
-                    state.taken.insert(piece)
+                    state.received.insert(piece)
                 }
-                if !formula.isSingle, state.taken.contains(part) {
+                if !formula.isSingle, state.received.contains(part) {
                     buffer.isClosed = true
                     due.append((buffer, state.work.begin()))
                 }

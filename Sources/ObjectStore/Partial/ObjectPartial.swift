@@ -19,7 +19,7 @@ final class ObjectPartial: Partial {
         var etags: [Int: String] = [:]
         var buffers: [Int: PartBuffer] = [:]
         /// The bytes that have arrived, whether they are in memory, in tails or in parts.
-        var taken = ByteIntervals()
+        var received = ByteIntervals()
         var error: TransferError?
         /// The store state in the last checkpoint of this run or an earlier one; nil if there is none.
         var reportedState: String?
@@ -67,8 +67,8 @@ final class ObjectPartial: Partial {
         var state = State(name: ObjectName(chosen: resume.file, isGiven: request.givesName), storeState: storeState)
         (state.phase, state.etags, state.hasHidden, state.isAssembled) = (.open, etags, true, isAssembled)
         // The store may have more or fewer parts than the store state in Redis names.
-        (state.reportedState, state.taken) = (resume.storeState, storeState.offsets)
-        if isAssembled, let total = storeState.total { state.taken = ByteIntervals([0..<total]) }
+        (state.reportedState, state.received) = (resume.storeState, storeState.offsets)
+        if isAssembled, let total = storeState.total { state.received = ByteIntervals([0..<total]) }
         self.state = Mutex(state)
     }
 
@@ -86,7 +86,7 @@ final class ObjectPartial: Partial {
         }
     }
 
-    var written: ByteIntervals { state.withLock { $0.taken } }
+    var written: ByteIntervals { state.withLock { $0.received } }
     var resumable: ByteIntervals { state.withLock { $0.storeState.offsets } }
     var error: TransferError? { state.withLock { $0.error } }
     var isHashing: Bool { state.withLock { $0.digest != nil } }
@@ -139,7 +139,7 @@ final class ObjectPartial: Partial {
             state.storeState = PartsRecord(total: total)
             return state.name.path
         }
-        if let scalar = path.unicodeScalars.first(where: { !FileName.isOfXML($0) }) {
+        if let scalar = path.unicodeScalars.first(where: { !FileName.isXMLCharacter($0) }) {
             throw .failed(
                 Failure(
                     .pathForbidden,

@@ -125,7 +125,7 @@ final class PartMemory: Sendable {
     private func watch() async {
         while true {
             try? await Task.sleep(for: Self.maxTime)
-            let (isOver, spills) = state.withLock { state -> (Bool, [@Sendable () -> Void]) in
+            let (hasEnded, spills) = state.withLock { state -> (Bool, [@Sendable () -> Void]) in
                 guard !state.waiting.isEmpty else {
                     state.isWatched = false
                     return (true, [])
@@ -136,14 +136,14 @@ final class PartMemory: Sendable {
                 // Prefer files that hold more than half of their maximum, because only their own parts can free memory
                 // for them.
                 let full = Set(state.owned.filter { $0.value * 2 > limitForFile }.keys)
-                let ofFull = due.filter { full.contains($0.value.owner) }
-                let oldest = (ofFull.isEmpty ? due : ofFull).min { $0.value.reserved < $1.value.reserved }
+                let ofFullFiles = due.filter { full.contains($0.value.owner) }
+                let oldest = (ofFullFiles.isEmpty ? due : ofFullFiles).min { $0.value.reserved < $1.value.reserved }
                 guard let oldest else { return (false, []) }
                 state.holders[oldest.key]?.isUploading = true
                 return (false, [oldest.value.spill])
             }
             for spill in spills { spill() }
-            if isOver { return }
+            if hasEnded { return }
         }
     }
 }

@@ -49,7 +49,7 @@ struct ListedUpload: Sendable, Equatable {
     /// As the server sent it. Servers do not say reliably whether they have encoded it.
     let sent: String
     var key: String { PartsRecord.decoded(sent[...]) ?? sent }
-    func isOf(_ key: String) -> Bool { key == sent || key == self.key }
+    func hasKey(_ key: String) -> Bool { key == sent || key == self.key }
     let id: String
     /// Seconds since 1970.
     let begun: Int64

@@ -88,23 +88,23 @@ struct StoreError: Error, Sendable, Equatable {
         }
     }
 
-    /// In words, for a person. Contains no secret, because the server's message about a signature is left out.
-    var words: String {
+    /// A sentence for messages. Contains no secret, because the server's message about a signature is left out.
+    var summary: String {
         // There was no response.
         if status == 0 { return "\(code): \(message)" }
         let isAboutSignature = code == "SignatureDoesNotMatch"
-        let said = isAboutSignature || message.isEmpty ? "" : ": \(message)"
-        return "\(code) (HTTP \(status))\(said)"
+        let detail = isAboutSignature || message.isEmpty ? "" : ": \(message)"
+        return "\(code) (HTTP \(status))\(detail)"
     }
 
     /// The failure as it is recorded in the job's hash.
     var failure: Failure {
-        if status == 0 { return Failure(.io, "the object store does not respond, \(words)") }
+        if status == 0 { return Failure(.io, "the object store does not respond, \(summary)") }
         return switch kind {
         case .denied:
-            Failure(.permission, "the object store refuses access, \(words): check the credentials and the policy")
-        case .noSuchBucket: Failure(.io, "the object store has no such bucket, \(words)")
-        default: Failure(.io, "the object store refused a request, \(words)")
+            Failure(.permission, "the object store refuses access, \(summary): check the credentials and the policy")
+        case .noSuchBucket: Failure(.io, "the object store has no such bucket, \(summary)")
+        default: Failure(.io, "the object store refused a request, \(summary)")
         }
     }
 }

@@ -44,7 +44,7 @@ package final class BucketSources: SourceBuckets {
     }
 
     private let state = Mutex(State())
-    /// The address of a bucket that is none of the sources; nil if only these may be read.
+    /// Returns the address of a bucket that is not among the sources; nil if only these may be read.
     private let other: (@Sendable (String) -> BucketAddress?)?
     private let options: ObjectStore.Options
     private let environment: @Sendable (String) -> String?
@@ -88,7 +88,7 @@ package final class BucketSources: SourceBuckets {
         guard let profile else {
             return CredentialsChain(
                 engine: engine,
-                locations: CredentialsLocation.all(environment, isThere: { access($0, R_OK) == 0 }))
+                locations: CredentialsLocation.all(environment, isReadable: { access($0, R_OK) == 0 }))
         }
         let file = CredentialsLocation.credentialsFile(environment) ?? ""
         return CredentialsChain(engine: engine, locations: [.file(path: file, profile: profile)])
@@ -116,15 +116,15 @@ package final class BucketSources: SourceBuckets {
             throw Failure(.badJob, "the key of an object may not have the part . or .., as in \(key)", isFinal: true)
         }
         let own = state.withLock { $0.clients }.filter { $0.address.bucket == bucket }
-        // By bytes: to Swift two keys are equal that a server tells apart.
+        // Compared by bytes, because Swift treats canonically equivalent strings as equal, and a server does not.
         let found = own.filter { key.utf8.starts(with: $0.address.key("").utf8) }
         // The longest prefix is the most specific source.
         if let client = found.max(by: { $0.address.prefix.utf8.count < $1.address.prefix.utf8.count }) { return client }
         guard let other = other?(BucketAddress.scheme + bucket) else {
-            let place = own.isEmpty ? bucket : "\(bucket)/\(key)"
+            let location = own.isEmpty ? bucket : "\(bucket)/\(key)"
             throw Failure(
                 .addressForbidden,
-                "this worker may not read s3://\(place): the operator allows it with --source s3://\(bucket)=PROFILE",
+                "this worker may not read s3://\(location): the operator allows it with --source s3://\(bucket)=PROFILE",
                 isFinal: true)
         }
         return add(BucketSource(other, profile: nil))

@@ -32,7 +32,7 @@ extension ObjectStore {
 
     private func notify(_ error: StoreError, about path: String) {
         guard error.kind != .cancelled else { return }
-        client.notify("leftovers at \(path) of \(client.address) remain for now: \(error.words)")
+        client.notify("leftovers at \(path) of \(client.address) remain for now: \(error.summary)")
     }
 
     private func path(_ key: String) -> String { String(key.dropFirst(client.address.key("").utf8.count)) }
@@ -75,7 +75,7 @@ extension ObjectStore {
     private func abortBegun(_ intent: ListedObject, _ known: Set<String>) async throws(StoreError) {
         guard let key = try await client.get(intent.key, limit: 4096).map({ String(decoding: $0, as: UTF8.self) })
         else { return }
-        for upload in try await client.uploads(key) where upload.isOf(key) && !known.contains(upload.id) {
+        for upload in try await client.uploads(key) where upload.hasKey(key) && !known.contains(upload.id) {
             guard (intent.modified - 5...intent.modified + 120).contains(upload.begun) else { continue }
             client.notify("aborts the upload \(upload.id) of \(key): a run began it, and no run continues it")
             try await client.abort(upload.id, key)

@@ -42,17 +42,18 @@ package final class ObjectStore: Sendable {
 
     /// - Parameters:
     ///   - environment: The value of an environment variable. It may say where credentials are.
-    ///   - isThere: Whether a readable file is at a path.
+    ///   - isReadable: Whether a readable file is at a path.
     package convenience init(
         _ address: BucketAddress, options: Options = Options(), environment: (String) -> String?,
-        isThere: (String) -> Bool
+        isReadable: (String) -> Bool
     ) {
         // The operator chose this endpoint, so every address is allowed. Jobs use another engine, with its own policy.
         var configuration = TransferEngine.Configuration()
         configuration.policy = .unrestricted
         configuration.certificateAuthorities = options.certificateAuthorities
         let engine = TransferEngine(configuration: configuration)
-        let chain = CredentialsChain(engine: engine, locations: CredentialsLocation.all(environment, isThere: isThere))
+        let chain = CredentialsChain(
+            engine: engine, locations: CredentialsLocation.all(environment, isReadable: isReadable))
         self.init(
             BucketClient(address, engine: engine, credentials: chain, notify: options.notify),
             PartMemory(limit: options.memory, limitForFile: min(Self.limitForFile, options.memory)))
@@ -82,7 +83,7 @@ package final class ObjectStore: Sendable {
     package convenience init(_ address: BucketAddress, options: Options) {
         self.init(
             address, options: options, environment: { name in getenv(name).map { String(cString: $0) } },
-            isThere: { access($0, R_OK) == 0 })
+            isReadable: { access($0, R_OK) == 0 })
     }
 
     /// Bytes of memory that parts use now.

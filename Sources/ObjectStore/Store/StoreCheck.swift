@@ -40,7 +40,7 @@ package struct StoreCheck: Sendable {
             findings += try await basics()
         } catch {
             findings.append(
-                Finding("requests", .bad, error.words, "a worker waits (waiting: store) until it is repaired"))
+                Finding("requests", .bad, error.summary, "a worker waits (waiting: store) until it is repaired"))
             await clean()
             return findings
         }
@@ -64,7 +64,7 @@ package struct StoreCheck: Sendable {
         _ what: String, _ body: () async throws(StoreError) -> [Finding]
     ) async -> [Finding] {
         do throws(StoreError) { return try await body() } catch {
-            return [Finding(what, .bad, error.words, "jobs that need it fail")]
+            return [Finding(what, .bad, error.summary, "jobs that need it fail")]
         }
     }
 
@@ -142,7 +142,7 @@ package struct StoreCheck: Sendable {
         return [
             Finding(
                 "PUT If-None-Match", isKept ? .good : isUsable ? .lacking : .bad,
-                isKept ? "one winner" : again?.words ?? "ignored",
+                isKept ? "one winner" : again?.summary ?? "ignored",
                 isKept
                     ? ""
                     : isUsable
@@ -264,7 +264,7 @@ package struct StoreCheck: Sendable {
                     : "claims keep large files of one name apart, but an object of at most 8 MiB, or of another program, "
                         + "that gets the name during the completion is replaced"),
             Finding(
-                "abort is a fence", late == nil ? .bad : .good, late?.words ?? "a part was accepted after it",
+                "abort is a fence", late == nil ? .bad : .good, late?.summary ?? "a part was accepted after it",
                 late == nil ? "a late worker's parts would stay" : ""),
         ]
     }
@@ -279,7 +279,7 @@ package struct StoreCheck: Sendable {
         let isRight = try await client.head(key("copy"))?.mark == other
         return [
             Finding(
-                "copy on the server", isRight ? .good : .bad, failure?.words ?? (isRight ? "works" : "metadata lost"),
+                "copy on the server", isRight ? .good : .bad, failure?.summary ?? (isRight ? "works" : "metadata lost"),
                 isRight ? "" : "files with a checksum cannot be named")
         ]
     }
@@ -289,10 +289,10 @@ package struct StoreCheck: Sendable {
         request.query = [("lifecycle", "")]
         request.tries = 1
         let response = try? await client.send(request)
-        let isThere = response?.xml?.all("Rule").contains { $0["AbortIncompleteMultipartUpload"] != nil } ?? false
+        let hasRule = response?.xml?.all("Rule").contains { $0["AbortIncompleteMultipartUpload"] != nil } ?? false
         return Finding(
-            "lifecycle rule", isThere ? .good : .lacking, isThere ? "ends uploads" : "none ends uploads",
-            isThere ? "" : "workers sweep what they know of; a rule longer than the longest pause catches the rest")
+            "lifecycle rule", hasRule ? .good : .lacking, hasRule ? "ends uploads" : "none ends uploads",
+            hasRule ? "" : "workers sweep what they know of; a rule longer than the longest pause catches the rest")
     }
 
     private func clean() async {

@@ -19,7 +19,7 @@ from . import _contract as contract
 from ._core import Call, Command, Core, Delivery, Emit, Listen, Notice, OpenJobs, Operation, Pause, Receive, Run
 from ._errors import Closed, HaulError, Unreachable
 from ._jobs import Element
-from ._redis import ERRORS, block_of, check_url, encoded, options_for, replies, translated
+from ._redis import ERRORS, max_block_time, check_url, encoded, options_for, replies, translated
 from ._results import BatchStatus, JobResult, JobStatus, Outcome, QueueStats, Schedule, Update
 from ._schema import Job
 
@@ -51,7 +51,7 @@ class AsyncRedisConnection:
         self._given = client
         self._client: Any = None
         self._subscriber: Optional[Subscriber] = None
-        self.block = Core.BLOCK if isinstance(client, str) else block_of(client)
+        self.block = Core.BLOCK if isinstance(client, str) else max_block_time(client)
 
     @property
     def client(self) -> Any:

@@ -116,7 +116,7 @@ class Core:
     """The operations on one queue."""
 
     #: The hash is read after so many seconds even if no message arrives.
-    LOOK = 15.0
+    POLL = 15.0
     #: For how long one command waits for a reply on a list: seconds.
     BLOCK = 2.0
 
@@ -249,10 +249,10 @@ class Core:
         found = yield from self.statuses([id])
         return found[0] if found else None
 
-    def read_state(self, id: str, at: Optional[int], until: Optional[float] = None) -> Operation[Look]:
+    def read_state(self, id: str, at: Optional[int], until: Optional[float] = None) -> Operation[StateReading]:
         """Reads a job's hash, and says whether the push has come to its end."""
         (fields,) = yield from self.run(("HGETALL", self.keys.job(id)), until=until)
-        return look_at(id, at, fields)
+        return reading_of(id, at, fields)
 
     def batch(self, name: str, until: Optional[float] = None) -> Operation[Optional[BatchStatus]]:
         (fields,) = yield from self.run(("HGETALL", self.keys.batch(name)), until=until)
@@ -275,16 +275,16 @@ class Core:
     def result(self, id: str, at: Optional[int], timeout: Optional[float]) -> Operation[JobResult]:
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
         # Look before the subscription is there: a job that has ended already needs no wait.
-        look = yield from self.read_state(id, at, deadline)
-        if look.result:
-            return look.result
+        reading = yield from self.read_state(id, at, deadline)
+        if reading.result:
+            return reading.result
         yield Listen(self.keys.events(id))
-        next_look = time.monotonic() + self.LOOK
+        next_poll = time.monotonic() + self.POLL
         while True:
             now = time.monotonic()
             if now >= deadline:
-                raise (yield from self._timed_out(id, look.status))
-            message = yield Receive(max(0.0, min(next_look, deadline) - now))
+                raise (yield from self._timed_out(id, reading.status))
+            message = yield Receive(max(0.0, min(next_poll, deadline) - now))
             if message is Notice.INTERRUPTED:
                 continue
             if isinstance(message, str):
@@ -293,12 +293,12 @@ class Core:
                     raise Rejected(event.reason)
                 if event is None or event.event not in (*contract.FINAL_STATES, "duplicate"):
                     continue
-            elif message is None and time.monotonic() < next_look:
+            elif message is None and time.monotonic() < next_poll:
                 continue
-            next_look = time.monotonic() + self.LOOK
-            look = yield from self.read_state(id, at, deadline)
-            if look.result:
-                return look.result
+            next_poll = time.monotonic() + self.POLL
+            reading = yield from self.read_state(id, at, deadline)
+            if reading.result:
+                return reading.result
             if not isinstance(message, str):
                 yield from self._check_rejected(id, at)
 
@@ -329,7 +329,7 @@ class Core:
         yield Listen(self.keys.batch_events(name))
         while True:
             status = yield from self.batch(name, deadline)
-            if status and status.is_over and status.round > after:
+            if status and status.has_ended and status.round > after:
                 return status
             now = time.monotonic()
             if now >= deadline:
@@ -337,7 +337,7 @@ class Core:
                     f"no worker has seen the batch {name}"
                 )
                 raise TimedOut(f"{what} when the timeout ended")
-            yield Receive(min(self.LOOK, deadline - now))
+            yield Receive(min(self.POLL, deadline - now))
 
     # Following one job
 
@@ -346,40 +346,40 @@ class Core:
         yield Listen(self.keys.events(id))
         position = START
         while True:
-            message = yield Receive(self.LOOK)
+            message = yield Receive(self.POLL)
             if message is Notice.INTERRUPTED:
                 continue
             event = parse_event(message) if isinstance(message, str) else None
             if isinstance(message, str) and event is None:
                 continue
-            place = position_of(event) if event else None
-            if event and place is None:  # It is not part of the job's order.
+            event_position = position_of(event) if event else None
+            if event and event_position is None:  # It is not part of the job's order.
                 yield Emit(event)
                 if isinstance(event, RejectedEvent) and at is not None:
                     return
                 continue
-            if place is not None and place <= position:
+            if event_position is not None and event_position <= position:
                 continue
-            look: Optional[Look] = None
-            if place is None or not (position <= NO_EVENT or place.follows(position)):
+            reading: Optional[StateReading] = None
+            if event_position is None or not (position <= NO_EVENT or event_position.follows(position)):
                 # Events may have been missed. The hash is at least as new as this event.
-                look = yield from self.read_state(id, at, float("inf"))
-                status = look.status
+                reading = yield from self.read_state(id, at, float("inf"))
+                status = reading.status
                 # The end of an earlier push does not concern this one.
-                is_old = status is not None and status.has_ended and not look.result
-                if status and not is_old and (status.position > position or look.result):
+                is_old = status is not None and status.has_ended and not reading.result
+                if status and not is_old and (status.position > position or reading.result):
                     if status.position > position or event is None:
                         yield Emit(status)
                     position = max(position, status.position)
-                if look.result:
+                if reading.result:
                     return
-            if event and place is not None and place > position:
-                position = place
+            if event and event_position is not None and event_position > position:
+                position = event_position
                 yield Emit(event)
                 if event.event in (*contract.FINAL_STATES, "duplicate"):
                     # The event may be the end of an earlier push. The hash decides.
-                    look = yield from self.read_state(id, at, float("inf"))
-                    if look.result:
+                    reading = yield from self.read_state(id, at, float("inf"))
+                    if reading.result:
                         return
 
     # Draining a list of replies
@@ -394,7 +394,7 @@ class Core:
         from their hashes, because Redis may have lost a reply, and keeps only the newest 1000 for a day.
         """
         taken, replies = self.keys.taken(loop.name), self.keys.reply(loop.name)
-        is_new, next_look, delay = True, 0.0, 0.05
+        is_new, next_poll, delay = True, 0.0, 0.05
         last = time.monotonic()
         while True:
             try:
@@ -403,10 +403,10 @@ class Core:
                     (texts,) = yield Run([("LRANGE", taken, 0, -1)])
                     deliveries += (yield from self._deliveries(reversed(texts), loop))
                     is_new = False
-                if open_jobs and time.monotonic() >= next_look:
+                if open_jobs and time.monotonic() >= next_poll:
                     jobs = list((yield Call(open_jobs)))
                     deliveries += (yield from self._ended(jobs, loop))
-                    next_look = time.monotonic() + every
+                    next_poll = time.monotonic() + every
                 if not deliveries:
                     block = self.BLOCK
                     if idle is not None:
@@ -420,7 +420,7 @@ class Core:
                 delay = 0.05
             except Unreachable as error:
                 log.warning("Redis cannot be reached; trying again: %s", error)
-                is_new, next_look = True, 0.0
+                is_new, next_poll = True, 0.0
                 yield Pause(delay)
                 delay = min(1.0, delay * 2)
                 continue
@@ -452,10 +452,10 @@ class Core:
             page = jobs[start : start + contract.PAGE]
             replies = yield Run([("HGETALL", self.keys.job(id)) for id, _ in page])
             for (id, at), fields in zip(page, replies):
-                look = look_at(id, at, fields)
+                reading = reading_of(id, at, fields)
                 mark = f"{id} {fields.get(contract.EPOCH)} {fields.get(contract.SEQUENCE)}"
-                if look.result and mark not in loop.done:
-                    found.append(Delivery(look.result, None, mark, loop))
+                if reading.result and mark not in loop.done:
+                    found.append(Delivery(reading.result, None, mark, loop))
         return found
 
     def acknowledge(self, delivery: Delivery) -> Operation[None]:
@@ -549,19 +549,19 @@ def partition(queue: str, id: str) -> str:
     return f"{name}#{binascii.crc_hqx(id.encode(), 0) % int(count)}of{int(count)}"
 
 
-class Look(NamedTuple):
+class StateReading(NamedTuple):
     #: None for a job that is not known.
     status: Optional[JobStatus]
     #: How the push ended. None if it has not.
     result: Optional[JobResult]
 
 
-def look_at(id: str, at: Optional[int], fields: Mapping[str, str]) -> Look:
+def reading_of(id: str, at: Optional[int], fields: Mapping[str, str]) -> StateReading:
     status = job_status(id, fields)
     if status is None:
         is_removed = at is not None and is_settled(fields, at)
-        return Look(None, removed(id) if is_removed else None)
-    return Look(status, status.result() if status.has_ended_since(at) else None)
+        return StateReading(None, removed(id) if is_removed else None)
+    return StateReading(status, status.result() if status.has_ended_since(at) else None)
 
 
 def _mark(event: Event, text: str) -> str:

@@ -164,14 +164,14 @@ def _check_steps(name: str, steps: Any, kind: str) -> None:
     }
     many = isinstance(steps, (list, tuple))
     for number, step in enumerate(steps if many else [steps], 1):
-        place = f"number {number}: " if many and len(steps) > 1 else ""
+        location = f"number {number}: " if many and len(steps) > 1 else ""
         try:
             filled = {each: value if each in STEP_NAMES else _filled(each, value, values) for each, value in step.items()}
             if "at" in step:
                 raise InvalidJob("at", "is not a field of a step")
             check({"id": "id", **filled})
         except InvalidJob as error:
-            raise InvalidJob(name, f"{place}{error.field or 'element'}: {error.reason}") from None
+            raise InvalidJob(name, f"{location}{error.field or 'element'}: {error.reason}") from None
 
 
 def _filled(field: str, value: Any, values: Mapping[str, str]) -> Any:
@@ -328,10 +328,10 @@ def is_url(url: str) -> bool:
     found = re.match(r"(?i:https?)://([^/?#]*)", url)
     if found is None or len(url.encode("utf-8", "replace")) > 8192 or re.search(r"[\x00-\x20\x7f]", url):
         return False
-    user, at, place = found.group(1).rpartition("@")
+    user, at, authority = found.group(1).rpartition("@")
     if "%00" in user:
         return False
-    split = re.fullmatch(r"(\[[^\]]*\]|[^:\[\]]*)(?::([0-9]{0,5}))?", place)
+    split = re.fullmatch(r"(\[[^\]]*\]|[^:\[\]]*)(?::([0-9]{0,5}))?", authority)
     if split is None or split.group(2) and not 1 <= int(split.group(2)) <= 65535:
         return False
     host = split.group(1)

@@ -22,7 +22,7 @@ def options_for(url: str) -> Dict[str, Any]:
     return options
 
 
-def block_of(client: Any) -> float:
+def max_block_time(client: Any) -> float:
     """For how long a command may block. It must be shorter than the client's timeout, which would count as a failure."""
     timeout = client.get_connection_kwargs().get("socket_timeout")
     return min(Core.BLOCK, timeout / 2) if timeout else Core.BLOCK
@@ -33,7 +33,7 @@ def check_url(url: str) -> None:
     try:
         parse(url)
     except ValueError as error:
-        raise InvalidURL(f"redis://[user:password@]host[:port][/db] is a Redis URL, also rediss:// and unix://: {error}") from None
+        raise InvalidURL(f"the URL of Redis must be redis://[user:password@]host[:port][/db], rediss://… or unix://…: {error}") from None
 
 
 def encoded(command: Command) -> List[Any]:

@@ -269,7 +269,7 @@ class BatchStatus:
     finished: Optional[int]
 
     @property
-    def is_over(self) -> bool:
+    def has_ended(self) -> bool:
         return self.finished is not None
 
 

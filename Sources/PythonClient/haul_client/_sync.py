@@ -17,7 +17,7 @@ from . import _contract as contract
 from ._core import Call, Command, Core, Delivery, Emit, Listen, Notice, Open, Operation, Pause, Receive, Run
 from ._errors import Closed, HaulError, Unreachable
 from ._jobs import Element
-from ._redis import ERRORS, block_of, check_url, encoded, options_for, replies, translated
+from ._redis import ERRORS, max_block_time, check_url, encoded, options_for, replies, translated
 from ._results import BatchStatus, JobResult, JobStatus, Outcome, QueueStats, Schedule, Update
 from ._schema import Job
 
@@ -49,7 +49,7 @@ class RedisConnection:
             check_url(client)
             client = redis.Redis.from_url(client, retry=Retry(NoBackoff(), 0), **options_for(client))
         self.client: Any = client
-        self.block = block_of(client)
+        self.block = max_block_time(client)
 
     def execute(self, commands: Sequence[Command], block: float) -> List[Any]:
         try:

@@ -32,7 +32,7 @@ export function faults({ overview, hosts, workers }, { path, isOperator, isLive 
     }
     // A host is named once, with the error that most of its jobs failed with.
     const recent = overview.failures.groups.filter((group) => group.recent > 0).sort((one, other) => other.recent - one.recent);
-    for (const group of recent.filter((group, place) => recent.findIndex(({ host }) => host === group.host) === place).slice(0, MOST)) {
+    for (const group of recent.filter((group, index) => recent.findIndex(({ host }) => host === group.host) === index).slice(0, MOST)) {
       const { verb, help } = about(group.error);
       const host = byHost.get(group.host);
       const waiting = (host?.deferred ?? 0) + (host?.waiting ?? 0);

@@ -25,11 +25,11 @@ export function partsBar() {
     draw(parts) {
       const all = Math.max(1, parts.reduce((sum, [amount]) => sum + amount, 0));
       redraw(bar, parts, () => {
-        let place = 0;
+        let position = 0;
         return parts.filter(([amount]) => amount > 0).map(([amount, tone]) => {
-          const from = place;
-          place += WIDTH * amount / all;
-          return svg("rect", { x: from, y: 0, width: Math.max(2, place - from - (place < WIDTH - 1 ? 3 : 0)), height: 10, class: tone });
+          const from = position;
+          position += WIDTH * amount / all;
+          return svg("rect", { x: from, y: 0, width: Math.max(2, position - from - (position < WIDTH - 1 ? 3 : 0)), height: 10, class: tone });
         });
       });
     },
@@ -86,26 +86,26 @@ export function intervalBar() {
       newest = key;
       paint = () => {
         const width = Math.max(1, drawing.clientWidth);
-        const x = (place) => width * Math.min(1, place / total);
+        const x = (position) => width * Math.min(1, position / total);
         const tone = job.state === "failed" || job.state === "cancelled" ? "grey" : job.state === "paused" ? "amber" : job.waiting ? "amber" : "blue";
         const pieces = merged(ranges, total).map(([from, to]) => svg("rect", { x: x(from), y: 0, width: Math.max(1, x(to) - x(from)), height: 28, class: tone }));
         const marks = [];
         const labels = [];
         let lastLabel = -60;
         for (const { at, rate } of [...edges.values()].sort((one, other) => one.at - other.at)) {
-          const place = x(at);
+          const position = x(at);
           const way = Math.min(12, Math.max(4, x(rate * 1.5)));
-          if (place < width - 2) marks.push(svg("rect", { x: place, y: 0, width: Math.min(way, width - place), height: 28, fill: "url(#way)" }),
-            svg("rect", { x: Math.min(place + way, width - 2), y: 0, width: 2, height: 28, class: "mark" }));
-          const middle = Math.min(Math.max(place + way, 28), width - 28);
+          if (position < width - 2) marks.push(svg("rect", { x: position, y: 0, width: Math.min(way, width - position), height: 28, fill: "url(#way)" }),
+            svg("rect", { x: Math.min(position + way, width - 2), y: 0, width: 2, height: 28, class: "mark" }));
+          const middle = Math.min(Math.max(position + way, 28), width - 28);
           if (middle - lastLabel < 58) continue;
           lastLabel = middle;
           labels.push(el("span", { style: { left: `${middle}px` } }, `${bytes(rate)}/s`));
         }
         parts.replaceChildren(...pieces, ...marks);
         speeds.replaceChildren(...labels);
-        redraw(axis, [total, Math.round(width / 40)], () => ticksOf(total, width).map(([place, text], index, all) =>
-          el("span", { class: index === 0 ? "first" : index === all.length - 1 ? "last" : "", style: { left: `${100 * place / total}%` } }, text)));
+        redraw(axis, [total, Math.round(width / 40)], () => ticksOf(total, width).map(([position, text], index, all) =>
+          el("span", { class: index === 0 ? "first" : index === all.length - 1 ? "last" : "", style: { left: `${100 * position / total}%` } }, text)));
       };
       paint();
       const sum = ranges.reduce((many, [from, to]) => many + to - from, 0);
@@ -119,7 +119,7 @@ function ticksOf(total, width) {
   const [size, unit] = scale(total);
   const step = niceStep(total, Math.min(6, Math.max(2, Math.floor(width / 150))));
   const ticks = [[0, "0"]];
-  for (let place = step; place < total - step * 0.35; place += step) ticks.push([place, `${Number((place / size).toPrecision(6)).toLocaleString()} ${unit}`]);
+  for (let position = step; position < total - step * 0.35; position += step) ticks.push([position, `${Number((position / size).toPrecision(6)).toLocaleString()} ${unit}`]);
   ticks.push([total, bytes(total)]);
   return ticks;
 }

@@ -133,8 +133,8 @@ function one(context, name) {
   heading.before(el("nav", { class: "crumbs", "aria-label": "Where this batch is" }, link(path("batches"), "Batches")));
   const tiles = new Map(["pending", ...ended].map((what) => {
     const number = el("strong", {}, "–");
-    const place = what === "rejected" ? path("rejected") : path("jobs", [what === "pending" ? "running" : what], { batch: name });
-    return [what, { number, item: el("li", {}, link(place, el("span", { class: "tile-name" }, what === "pending" ? icon("running", "blue") : icon(what, tones[what]), kinds.find(([state]) => state === what)[2]), number)) }];
+    const address = what === "rejected" ? path("rejected") : path("jobs", [what === "pending" ? "running" : what], { batch: name });
+    return [what, { number, item: el("li", {}, link(address, el("span", { class: "tile-name" }, what === "pending" ? icon("running", "blue") : icon(what, tones[what]), kinds.find(([state]) => state === what)[2]), number)) }];
   }));
   const bar = partsBar();
   const facts = el("dl", { class: "about" });

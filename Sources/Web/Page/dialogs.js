@@ -38,7 +38,7 @@ export function complain(text) {
   toast = { end };
 }
 
-/// With what a dialog is closed when another page is shown.
+/// The value with which a dialog closes when another page is shown.
 export const LEFT = Symbol("left");
 
 /// A dialog over the page. `content` gets a function that closes it. Escape closes it, too.

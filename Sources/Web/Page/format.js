@@ -88,8 +88,8 @@ export const left = (job) => (job.total && job.speed > 0 ? (job.total - (job.rec
 /// The name of a job's file and its directory, or what else names the job best.
 export function fileOf(job) {
   const path = job.file ?? job.path ?? "";
-  const place = path.lastIndexOf("/") + 1;
-  if (path && place < path.length) return { name: path.slice(place), folder: path.slice(0, place) };
+  const start = path.lastIndexOf("/") + 1;
+  if (path && start < path.length) return { name: path.slice(start), folder: path.slice(0, start) };
   const folder = path;
   const address = (job.url ?? "").replace(/[?#].*$/, "").replace(/^[a-z0-9]+:\/\//, "");
   const last = address.slice(address.indexOf("/") < 0 ? address.length : address.lastIndexOf("/") + 1);

@@ -13,10 +13,10 @@ const FIRST = 3;
 export function groups(context, content) {
   const { queue, path, isOperator, keys } = context;
   const body = el("div", { class: "groups", role: "list", hidden: true });
-  const place = el("span", { role: "status" }, "Reading …");
+  const footer = el("span", { role: "status" }, "Reading …");
   const empty = el("div", { class: "empty", hidden: true }, el("p", {}, "No job has failed within the last week."), el("p", {}, link(path("jobs", ["running"]), "Show what runs")));
   const head = el("div", { class: "group-head", "aria-hidden": "true" }, el("span", { class: "reason" }, "Reason, and what helps"), el("span", {}, "Host"), el("span", {}, "Failures, last hour"), el("span", { class: "number" }, "Jobs"), el("span"));
-  content.append(el("section", { class: "card group-card" }, head, body, empty, el("div", { class: "list-foot" }, place,
+  content.append(el("section", { class: "card group-card" }, head, body, empty, el("div", { class: "list-foot" }, footer,
     el("span", { class: "hints" }, el("span", {}, key("o"), "open a group"), isOperator ? el("span", {}, key("r"), "retry") : null, el("span", {}, key("?"), "all keys")))));
   let now = 0;
   let current = -1;
@@ -91,7 +91,7 @@ export function groups(context, content) {
     head.hidden = all.length === 0;
     const reasons = new Set(all.map(({ error }) => error)).size;
     const hosts = new Set(all.map(({ host }) => host)).size;
-    write(place, all.length ? `${plural(reasons, "reason")} at ${plural(hosts, "host")}${data.failures.of < data.counts.failed ? `, of the newest ${count(data.failures.of)} that failed` : ""}` : "");
+    write(footer, all.length ? `${plural(reasons, "reason")} at ${plural(hosts, "host")}${data.failures.of < data.counts.failed ? `, of the newest ${count(data.failures.of)} that failed` : ""}` : "");
   }
   const move = (step) => {
     current = Math.max(0, Math.min(shown.length - 1, current + step));

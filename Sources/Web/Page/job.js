@@ -54,10 +54,10 @@ function timeline() {
   const recorded = new Map();
   const received = new Map();
   function draw() {
-    // An event says more than the record, except who stopped the job. Neither is told twice.
+    // An event says more than the record, except who stopped the job. Neither is shown twice.
     const stop = ["paused", "finished"].map((name) => recorded.get(name)).find((one) => one?.isByKnown);
-    const heard = [...received.values()].filter((one) => !stop || one.kind !== stop.kind || Math.abs(one.at - stop.at) >= 1500);
-    const entries = [...[...recorded.entries()].filter(([name, { at }]) => name === "created" || !heard.some((one) => Math.abs(one.at - at) < 1500 && one.kind === name)).map(([, entry]) => entry), ...heard]
+    const published = [...received.values()].filter((one) => !stop || one.kind !== stop.kind || Math.abs(one.at - stop.at) >= 1500);
+    const entries = [...[...recorded.entries()].filter(([name, { at }]) => name === "created" || !published.some((one) => Math.abs(one.at - at) < 1500 && one.kind === name)).map(([, entry]) => entry), ...published]
       .sort((one, other) => other.at - one.at || other.order - one.order).slice(0, MAX_LINES);
     redraw(list, entries, () => entries.map(({ at, mark, tone, text, note }) => el("li", {}, time(at, clock(at)), icon(mark, tone), el("div", {}, el("p", {}, el("strong", {}, text)), note ? el("p", { class: "dim" }, note) : null))));
   }
@@ -362,8 +362,8 @@ export function job(context) {
     live.watch([]);
     return;
   }
-  const place = inQueue(queue, "jobs", id);
-  live.watch([[inQueue(queue), (data) => { if (data) { overviewData = data; clockOffset = data.now - Date.now(); if (current) draw(current, false); } }], [inQueue(queue, "settings"), (data) => { if (data) keepFailed = data.keep_failed ?? KEEP_FAILED; }], [place, (data, problem) => {
+  const resource = inQueue(queue, "jobs", id);
+  live.watch([[inQueue(queue), (data) => { if (data) { overviewData = data; clockOffset = data.now - Date.now(); if (current) draw(current, false); } }], [inQueue(queue, "settings"), (data) => { if (data) keepFailed = data.keep_failed ?? KEEP_FAILED; }], [resource, (data, problem) => {
     if (data) { note.hidden = true; aboutCard.hidden = lines.box.hidden = false; return draw(data); }
     if (problem.error !== "not_found") return;
     shownTools = "";
@@ -381,12 +381,12 @@ export function job(context) {
   }]);
 
   // What a queue with a stream of events has kept.
-  patiently(`${place}/events`).then(({ events }) => events.forEach(lines.addEvent), () => {});
+  patiently(`${resource}/events`).then(({ events }) => events.forEach(lines.addEvent), () => {});
 
   // Looks for the job in the queue. This is done only once, since the server reads all waiting elements for it. When a
   // worker sees the job, the stream reports the change.
   async function lookInQueue() {
-    const data = await patiently(`${place}?line=true`).catch(() => null);
+    const data = await patiently(`${resource}?line=true`).catch(() => null);
     if (!data || current) return;
     aboutCard.hidden = false;
     draw(data);

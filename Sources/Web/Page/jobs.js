@@ -92,10 +92,10 @@ function row(context, list) {
       const text = JSON.stringify([job, Math.floor((now - when) / 1000), list.pending.get(job.id)]);
       if (text === shown) return;
       shown = text;
-      const { name: file, folder: place } = fileOf(job);
+      const { name: file, folder: location } = fileOf(job);
       write(anchor, file);
       anchor.setAttribute("href", context.path("job", [job.id]));
-      write(folder, place);
+      write(folder, location);
       cells.get("file").title = [job.path ?? job.file, job.url, job.id].filter(Boolean).join("\n");
       redraw(mark, [job.state, job.waiting, job.kind], () => stateIcon(job));
       const set = (kind, words, tone = "") => { const cell = cells.get(kind); if (cell) { write(cell, words); if (tone !== null) cell.dataset.tone = tone; } };
@@ -279,7 +279,7 @@ class List {
     this.pages = new Set([0]);
     // MARK: search
     this.next = 0;
-    this.isOver = false;
+    this.isComplete = false;
     this.more = [];
     this.watch();
     if (this.isFiltered) this.search();
@@ -316,10 +316,10 @@ class List {
     this.scroller = el("div", { class: "list-scroll", tabindex: 0, role: "region", "aria-label": `Jobs that are ${state}` }, this.table);
     this.news = el("button", { type: "button", class: "news", hidden: true, onclick: () => { this.frozen = null; this.scroller.scrollTop = 0; this.take(this.newest); } });
     this.empty = el("div", { class: "empty", hidden: true });
-    this.place = el("span", { role: "status" }, "Reading …");
+    this.footer = el("span", { role: "status" }, "Reading …");
     const hints = el("span", { class: "hints" }, [["j", "k", "move"], ...(context.isOperator ? [["x", "select"]] : []), ["enter", "open"], ...(context.isOperator && ["running", "paused", "queued", "scheduled"].includes(state) ? [["s", state === "paused" ? "resume" : "pause"]] : state === "failed" && context.isOperator ? [["r", "retry"]] : []), ["?", "all keys"]]
       .map((parts) => el("span", {}, parts.slice(0, -1).map((name) => key(name)), parts.at(-1))));
-    this.box = el("section", { class: "card list-card" }, this.news, this.scroller, this.empty, el("div", { class: "list-foot" }, this.place, hints));
+    this.box = el("section", { class: "card list-card" }, this.news, this.scroller, this.empty, el("div", { class: "list-foot" }, this.footer, hints));
     this.skeleton();
     this.content.append(this.box);
   }
@@ -347,20 +347,20 @@ class List {
     const { context } = this;
     if (this.isFiltered) {
       context.live.watch([...this.watches, [this.path(0, PAGE), (data, failure) => {
-        if (failure) return write(this.place, failure.message);
+        if (failure) return write(this.footer, failure.message);
         this.isBegun = true;
         this.total = data.total;
         this.found = unique([...data.jobs, ...this.more]);
-        if (data.next === undefined || this.found.length >= PAGE) this.isOver = true;
+        if (data.next === undefined || this.found.length >= PAGE) this.isComplete = true;
         this.take(this.found);
-        if (!this.isOver && this.hasSearched) this.searchOn();
+        if (!this.isComplete && this.hasSearched) this.searchOn();
       }]]);
       return;
     }
     if (this.total <= WHOLE) {
       this.watched = "whole";
       context.live.watch([...this.watches, [this.path(0, WHOLE), (data, failure) => {
-        if (failure) return write(this.place, failure.message);
+        if (failure) return write(this.footer, failure.message);
         this.isBegun = true;
         this.total = data.total;
         this.setTotal(data.total);
@@ -375,7 +375,7 @@ class List {
     if (this.isPart) {
       this.watched = "part";
       context.live.watch([...this.watches, [this.path(0, WHOLE), (data, failure) => {
-        if (failure) return write(this.place, failure.message);
+        if (failure) return write(this.footer, failure.message);
         this.isBegun = true;
         [this.total, this.examined] = [data.total, data.examined];
         this.known.clear();
@@ -386,7 +386,7 @@ class List {
     const pages = [...this.pages].slice(-2);
     this.watched = pages.join();
     context.live.watch([...this.watches, ...pages.map((page) => [this.path(page * PAGE, PAGE), (data, failure) => {
-      if (failure) return write(this.place, failure.message);
+      if (failure) return write(this.footer, failure.message);
       this.total = data.total;
       this.takePage(page, data);
     }])]);
@@ -406,7 +406,7 @@ class List {
     this.isBegun = true;
     this.length = data.total;
     data.jobs.forEach((job, index) => this.items.set(page * PAGE + index, job));
-    for (const place of this.items.keys()) if (place >= data.total) this.items.delete(place);
+    for (const index of this.items.keys()) if (index >= data.total) this.items.delete(index);
     this.drawn();
   }
 
@@ -516,12 +516,12 @@ class List {
         this.more.push(...page.jobs);
         this.total = page.total;
         this.next = page.next;
-        this.isOver = this.next === undefined;
+        this.isComplete = this.next === undefined;
         this.found = unique([...(this.found ?? []), ...page.jobs]);
         this.isBegun = true;
         this.take(this.found);
       }
-      this.isOver = true;
+      this.isComplete = true;
       this.drawn();
     } catch (error) { complain(error.message); } finally { this.isSearching = false; }
   }
@@ -544,7 +544,7 @@ class List {
   drawn() {
     this.box.classList.remove("reading");
     this.context.ready();
-    const isEmpty = this.length === 0 && this.isBegun && (!this.isFiltered || this.isOver);
+    const isEmpty = this.length === 0 && this.isBegun && (!this.isFiltered || this.isComplete);
     this.scroller.hidden = isEmpty;
     this.empty.hidden = !isEmpty;
     if (isEmpty) this.drawEmpty();
@@ -584,7 +584,7 @@ class List {
   words() {
     if (!this.isBegun) return "";
     if (this.isFiltered) {
-      if (!this.isOver) return `${count(this.length)} found so far: ${Math.floor(100 * Math.min(1, (this.next ?? 0) / Math.max(1, this.total)))} % of ${count(this.total)} examined.`;
+      if (!this.isComplete) return `${count(this.length)} found so far: ${Math.floor(100 * Math.min(1, (this.next ?? 0) / Math.max(1, this.total)))} % of ${count(this.total)} examined.`;
       return `${count(this.length)} found${this.next === undefined || this.length < PAGE ? "" : ", and perhaps more,"} among ${count(this.total)}.`;
     }
     if (this.isPart) {
@@ -614,8 +614,8 @@ class List {
       if (job) fill(job, from + index, now);
       line.classList.toggle("blank", !job);
     }
-    if (this.length) write(this.place, `${count(Math.min(first + 1, this.length))} to ${count(last)} of ${count(this.isFiltered || this.isWhole || this.isPart ? this.length : this.total)}`);
-    else if (this.isBegun) write(this.place, this.isFiltered && !this.isOver ? this.words() : "");
+    if (this.length) write(this.footer, `${count(Math.min(first + 1, this.length))} to ${count(last)} of ${count(this.isFiltered || this.isWhole || this.isPart ? this.length : this.total)}`);
+    else if (this.isBegun) write(this.footer, this.isFiltered && !this.isComplete ? this.words() : "");
     // With its first rows the list has got its height, so more of them can be seen.
     if (isFirst && this.visible()[1] > to) this.paint(false);
   }
@@ -712,8 +712,8 @@ class List {
 
   move(step) {
     if (this.length === 0) return;
-    const place = [...this.items].find(([, job]) => job.id === this.currentID)?.[0];
-    const next = place === undefined ? this.visible()[0] : Math.max(0, Math.min(this.length - 1, place + step));
+    const index = [...this.items].find(([, job]) => job.id === this.currentID)?.[0];
+    const next = index === undefined ? this.visible()[0] : Math.max(0, Math.min(this.length - 1, index + step));
     const job = this.items.get(next);
     if (job) this.currentID = job.id;
     const height = this.rowHeight();

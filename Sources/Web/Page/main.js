@@ -78,10 +78,10 @@ function showConnection() {
 }
 setInterval(() => { if (trouble) showConnection(); }, 500);
 
-// MARK: Places
+// MARK: Routes
 
 /// The parts of the URL's fragment, #/QUEUE/PAGE/REST?QUERY.
-function place() {
+function route() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?", 2);
   const [queue, page, ...rest] = path.split("/").map((part) => {
     try { return decodeURIComponent(part); } catch { return ""; }
@@ -182,7 +182,7 @@ function contextOf(where, more = {}) {
 const keys = new Keys();
 
 function show() {
-  here = place();
+  here = route();
   stop?.();
   stop = null;
   wrong = [];

@@ -19,7 +19,7 @@ const MAX_FAULTS = 4;
 /// The choice of two or more values, as buttons.
 export function segments(label, values, chosen, changed) {
   const buttons = values.map((text, index) => el("button", { type: "button", "aria-pressed": String(index === chosen), onclick: () => {
-    buttons.forEach((button, place) => button.setAttribute("aria-pressed", String(place === index)));
+    buttons.forEach((button, other) => button.setAttribute("aria-pressed", String(other === index)));
     changed(index);
   } }, text));
   return el("div", { class: "segments", role: "group", "aria-label": label }, buttons);
@@ -204,8 +204,8 @@ export function overview(context) {
   const problems = attention();
   const tiles = new Map(order.map((state) => {
     const [number, note] = [el("strong", { class: state === "failed" ? "failed" : "" }, "–"), el("span", { class: "dim" }, " ")];
-    const place = state === "rejected" ? path("rejected") : path("jobs", [state]);
-    return [state, { number, note, item: el("li", {}, link(place, el("span", { class: "tile-name" }, icon(state, tones[state]), nameOf(state)), number, note)) }];
+    const address = state === "rejected" ? path("rejected") : path("jobs", [state]);
+    return [state, { number, note, item: el("li", {}, link(address, el("span", { class: "tile-name" }, icon(state, tones[state]), nameOf(state)), number, note)) }];
   }));
   const traffic = lineChart("Bytes received", { note: "/s", className: "traffic" });
   const ended = columnChart("Jobs ended", [["completed", "green", "Completed"], ["failed", "red", "Failed"], ["retrying", "amber", "Retried"]], { note: "/min", className: "ended" });

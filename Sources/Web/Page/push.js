@@ -19,9 +19,9 @@ const lines = (input) => input.value.split("\n").map((line) => line.trim()).filt
 function asPairs(mark, what) {
   return (input) => {
     const pairs = lines(input).map((line) => {
-      const place = line.indexOf(mark);
-      if (place < 1) throw new Error(`“${line}” is not a ${what}: write Name${mark === ":" ? ": " : mark}value`);
-      return [line.slice(0, place).trim(), line.slice(place + 1).trim()];
+      const separator = line.indexOf(mark);
+      if (separator < 1) throw new Error(`“${line}” is not a ${what}: write Name${mark === ":" ? ": " : mark}value`);
+      return [line.slice(0, separator).trim(), line.slice(separator + 1).trim()];
     });
     return pairs.length ? Object.fromEntries(pairs) : undefined;
   };
@@ -43,8 +43,8 @@ function asStatuses(input) {
 /// Reads files of the workers, one on each line: a path, or `field=path` with the name of a form's field.
 function asFiles(input) {
   const files = lines(input).map((line) => {
-    const place = line.indexOf("=");
-    return place < 1 ? { file: line } : { name: line.slice(0, place).trim(), file: line.slice(place + 1).trim() };
+    const separator = line.indexOf("=");
+    return separator < 1 ? { file: line } : { name: line.slice(0, separator).trim(), file: line.slice(separator + 1).trim() };
   });
   return files.length ? files : undefined;
 }

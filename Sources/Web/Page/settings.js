@@ -179,9 +179,9 @@ export function settings({ queue, live, body, title, header, isOperator, ready }
         try {
           const values = Object.fromEntries(Object.entries(inputs).map(([what, { input }]) => [what, input.read()]).filter(([, value]) => value !== null));
           if (!Object.keys(values).length) throw new Error("Give at least one limit, or remove these limits.");
-          const place = name.value.trim();
-          if (isGroup(place) && "connections" in values) { values.running = values.connections; delete values.connections; }
-          const saved = await set(queue, { limits: { [place]: values } }, `The limits of ${place} are saved.`, { limits: { [place]: now?.limits?.[place] ?? null } });
+          const target = name.value.trim();
+          if (isGroup(target) && "connections" in values) { values.running = values.connections; delete values.connections; }
+          const saved = await set(queue, { limits: { [target]: values } }, `The limits of ${target} are saved.`, { limits: { [target]: now?.limits?.[target] ?? null } });
           if (saved) { close(); take(saved); }
         } catch (error) { answer.textContent = error.message; }
       });

@@ -26,7 +26,7 @@ struct CallQueueOptions: ParsableArguments {
     ///
     /// - Throws: `ExitStatus.usage`; the reason has been printed.
     func check(_ servers: RequestOptions) throws {
-        guard let name = servers.namesOfConnection.first else { return }
+        guard let name = servers.connectionOptionNames.first else { return }
         throw ExitStatus.printing(
             .usage,
             "\(name) is about connections from here, and a worker sends this request: leave out the queue, or the option. Nothing was sent."

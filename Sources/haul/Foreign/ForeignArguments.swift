@@ -6,13 +6,13 @@ import HaulTerminal
 struct ForeignArguments {
     /// Our short options that take a value, and those that do not, so that `-fsSLo FILE` can be taken apart. A test
     /// compares them with the help.
-    static let valued: [ForeignOption.Verb: String] = [
+    static let shortOptionsWithValue: [ForeignOption.Verb: String] = [
         .get: "HubAjxiModmw", .put: "HubAXjm", .call: "HubAXdFowmD",
     ]
-    static let flags: [ForeignOption.Verb: String] = [.get: "qvNRgh46", .put: "qvh46", .call: "IifvGh46"]
+    static let shortFlags: [ForeignOption.Verb: String] = [.get: "qvNRgh46", .put: "qvh46", .call: "IifvGh46"]
 
     /// Our long options that take a value of their own, so that no value is taken for an argument.
-    static let longValued: [ForeignOption.Verb: Set<String>] = [
+    static let longOptionsWithValue: [ForeignOption.Verb: Set<String>] = [
         .get: [
             "input-file", "metalink", "output", "mirror", "directory", "checksum", "checksum-file", "if-exists",
             "header", "user", "bearer", "netrc-file", "cookie", "save-cookies", "user-agent", "proxy", "ca",
@@ -25,7 +25,7 @@ struct ForeignArguments {
     ]
 
     private let verb: ForeignOption.Verb
-    /// Where the last URL or file stands in `words`.
+    /// The index in `words` of the last URL or file.
     private var lastArgument: Int?
     private var rest: ArraySlice<String>
     private var words: [String] = []
@@ -46,7 +46,7 @@ struct ForeignArguments {
     private static func isURLFirst(_ words: [String]) -> Bool {
         guard let first = words.first else { return false }
         if isURL(first) { return true }
-        // `haul -O URL`, as one types it to curl. `--help` and `--version` stand alone.
+        // `haul -O URL`, as with curl. `--help` and `--version` stand alone.
         return first.hasPrefix("-") && !first.hasPrefix("---") && words.count > 1 && words.contains(where: isURL)
     }
 
@@ -96,7 +96,7 @@ struct ForeignArguments {
             return
         }
         guard let option = option(parts[0]) else {
-            let isValued = Self.longValued[verb]?.contains(String(parts[0].dropFirst(2))) ?? false
+            let isValued = Self.longOptionsWithValue[verb]?.contains(String(parts[0].dropFirst(2))) ?? false
             // Flags of aria2 have a value. Its `--continue` is about the given files, which are always continued.
             if verb == .get, !isValued, let given, ["true", "false"].contains(given) {
                 if given == "true", parts[0] != "--continue" { words.append(parts[0]) }
@@ -118,7 +118,7 @@ struct ForeignArguments {
         while let letter = letters.popFirst() {
             let name = "-\(letter)"
             if replaceProxy(name, letters) { return }
-            if Self.valued[verb]!.contains(letter) {
+            if Self.shortOptionsWithValue[verb]!.contains(letter) {
                 words.append(name)
                 guard letters.isEmpty else {
                     // The parser would take a value that begins with a dash for an option.
@@ -133,7 +133,7 @@ struct ForeignArguments {
                 return
             }
             if verb == .get, letter == "s" || letter == "k", replaceParts(letter, letters) { return }
-            if Self.flags[verb]!.contains(letter) {
+            if Self.shortFlags[verb]!.contains(letter) {
                 words.append(name)
                 continue
             }
@@ -257,11 +257,11 @@ struct ForeignArguments {
     }
 
     /// wget's `-O` and curl's `-c` name a file. curl's `-O` and wget's `-c` stand alone, and so they do here.
-    private func checkNoValue(_ name: String, _ way: String) throws {
+    private func checkNoValue(_ name: String, _ advice: String) throws {
         guard let next = rest.first, !next.contains("://"), rest.dropFirst().contains(where: { $0.contains("://") }),
             !next.hasPrefix("-") || next == "-"
         else { return }
-        throw refusal("\(name) takes no file, and \(MaskedURL.keepingQuery(next)) follows it: \(way)")
+        throw refusal("\(name) takes no file, and \(MaskedURL.keepingQuery(next)) follows it: \(advice)")
     }
 
     private func refusal(_ sentence: String) -> ExitStatus { .printing(.usage, sentence) }

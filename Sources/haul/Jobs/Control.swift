@@ -54,7 +54,7 @@ struct Selection: ParsableArguments {
     }
 
     private func request(_ command: ControlCommand, ofBatch name: String, _ queue: Queue) async throws {
-        guard let request = command.batchRequest else {
+        guard let operation = command.batchOperation else {
             throw ExitStatus.printing(
                 .usage, "\(command.name) does not apply to a batch: name its jobs, or use --all. Nothing was done.")
         }
@@ -65,10 +65,10 @@ struct Selection: ParsableArguments {
         }
         var change = ChangeRecord(byUser: command.name)
         change.batch = name
-        change.at = try await queue.request(request, ofBatch: name)
+        change.at = try await queue.request(operation, ofBatch: name)
         await queue.record(change)
         if common.json {
-            Terminal.line("{\"batch\":\(JSON.quoted(name)),\"requested\":\"\(request.rawValue)\"}")
+            Terminal.line("{\"batch\":\(JSON.quoted(name)),\"requested\":\"\(operation.rawValue)\"}")
         } else {
             Terminal.line("batch \(name)  \(command.name) requested".printable)
         }
@@ -113,8 +113,8 @@ struct ControlCommand {
     let states: Set<JobState>
     /// The states whose jobs `--all` and filters without a state select, in this order.
     let defaultStates: [JobState]
-    /// What is requested of a whole batch; nil if that is not possible.
-    var batchRequest: BatchRequest?
+    /// The operation for a whole batch; nil if that is not possible.
+    var batchOperation: BatchOperation?
     /// Whether the operation cannot be undone, so that the user must confirm it.
     var isIrreversible = false
     /// `--yes` was given.
@@ -131,7 +131,7 @@ struct Pause: AsyncParsableCommand {
         try await selection.request(
             ControlCommand(
                 name: "pause", operation: .paused, states: [.queued, .scheduled, .running],
-                defaultStates: [.queued, .scheduled, .running], batchRequest: .paused))
+                defaultStates: [.queued, .scheduled, .running], batchOperation: .paused))
     }
 }
 
@@ -145,7 +145,7 @@ struct Resume: AsyncParsableCommand {
             ControlCommand(
                 name: "resume", operation: .running, states: [.paused, .running, .scheduled, .queued],
                 defaultStates: [.paused],
-                batchRequest: .running))
+                batchOperation: .running))
     }
 }
 
@@ -159,7 +159,8 @@ struct Cancel: AsyncParsableCommand {
         try await selection.request(
             ControlCommand(
                 name: "cancel", operation: .cancelled, states: [.queued, .scheduled, .running, .paused],
-                defaultStates: [.queued, .scheduled, .running, .paused], batchRequest: .cancelled, isIrreversible: true,
+                defaultStates: [.queued, .scheduled, .running, .paused], batchOperation: .cancelled,
+                isIrreversible: true,
                 isConfirmed: yes))
     }
 }
@@ -172,7 +173,7 @@ struct Retry: AsyncParsableCommand {
         try await selection.request(
             ControlCommand(
                 name: "retry", operation: .running, states: [.failed, .scheduled], defaultStates: [.failed],
-                batchRequest: .retried))
+                batchOperation: .retried))
     }
 }
 

@@ -19,7 +19,8 @@ struct List: AsyncParsableCommand {
     @Option(help: "Sort by \(JobOrder.allCases.map(\.rawValue).joined(separator: ", ")).") var sort: JobOrder?
     @Flag(help: "Reverse the order of --sort.") var reverse = false
     @Option(help: "The maximum number of jobs of each state.") var limit = 1000
-    @Option(help: "Begin after this job, the last of an earlier list. Needs one --state.", completion: Completer.jobs)
+    @Option(
+        help: "Begin after this job, the last of an earlier list. Requires one --state.", completion: Completer.jobs)
     var after: String?
     @Option(
         help:
@@ -50,19 +51,20 @@ struct List: AsyncParsableCommand {
         lister.filter = filter.conditions
         let now = try await queue.time()
         if let by { return try await group(by, states, lister, now) }
-        var (rows, rests): ([JobRow], [String]) = ([], [])
+        var (rows, notices): ([JobRow], [String]) = ([], [])
         for state in states {
-            guard let found = try await seen(state, { () throws(RedisError) in try await lister.list(state) }) else {
+            guard let found = try await ifPermitted(state, { () throws(RedisError) in try await lister.list(state) })
+            else {
                 continue
             }
             if !found.hasBegun, let after {
                 throw ExitStatus.printing(.jobFailed, "no job \(after) is \(state.rawValue) in the queue \(queue.name)")
             }
             rows += found.rows
-            if let rest = rest(of: state, found) { rests.append(rest) }
+            if let notice = omissionNotice(state, found) { notices.append(notice) }
         }
         // Printed after the list, where the user sees it.
-        defer { for rest in rests { Terminal.printError(rest) } }
+        defer { for notice in notices { Terminal.printError(notice) } }
         guard !common.json else { return try await printJSON(rows, queue) }
         if rows.isEmpty { return Terminal.printError("haul: no such job in the queue \(queue.name)") }
         for line in JobTable.lines(rows, now: now, width: Terminal.width) { Terminal.line(line) }
@@ -70,7 +72,7 @@ struct List: AsyncParsableCommand {
 
     /// Runs `body`. nil if the user may not read the waiting jobs, which hold secrets, and has not asked for queued
     /// jobs.
-    private func seen<T>(_ state: JobState, _ body: () async throws(RedisError) -> T) async throws -> T? {
+    private func ifPermitted<T>(_ state: JobState, _ body: () async throws(RedisError) -> T) async throws -> T? {
         do throws(RedisError) { return try await body() } catch {
             guard error.code == .noPermission, state == .queued, filter.state.isEmpty else {
                 throw ExitStatus.printing(error)
@@ -82,7 +84,7 @@ struct List: AsyncParsableCommand {
     }
 
     /// The line about jobs that the limit left out. It goes to standard error, so that programs can read the list.
-    private func rest(of state: JobState, _ found: JobLister.Found) -> String? {
+    private func omissionNotice(_ state: JobState, _ found: JobLister.Found) -> String? {
         guard found.left != 0, let last = found.rows.last else { return nil }
         let count = found.left.map { "\($0) more jobs are \(state.rawValue)" } ?? "more jobs are \(state.rawValue)"
         let add = filter.state.count == 1 ? "" : "--state \(state.rawValue) "
@@ -92,7 +94,7 @@ struct List: AsyncParsableCommand {
     private func group(_ key: JobGroups.Key, _ states: [JobState], _ lister: JobLister, _ now: Int64) async throws {
         var groups = JobGroups(by: key)
         for state in states {
-            _ = try await seen(state) { () throws(RedisError) in
+            _ = try await ifPermitted(state) { () throws(RedisError) in
                 try await lister.forEachRow(state) { row in
                     if lister.filter.accepts(row, now: now) { groups.add(row) }
                 }

@@ -50,7 +50,7 @@ extension QueueCommand {
                 "The last 1000 changes by the page, by clients of aria2's RPC and by this command are kept. Changes with redis-cli or a client library are not recorded."
         )
         @OptionGroup var common: CommonOptions
-        @Option(help: "The most changes to show.") var limit = 20
+        @Option(help: "The maximum number of changes to show.") var limit = 20
 
         func validate() throws {
             guard limit > 0 else { throw ValidationError("--limit must be 1 or more, not \(limit)") }

@@ -91,7 +91,7 @@ struct LoadFunctions: AsyncParsableCommand {
     func run() async throws {
         let queue = try await common.connect()
         let count = try await queue.loadFunctions()
-        let name = queue.nameOfFunctions
+        let name = queue.functionLibrary
         if common.json {
             return Terminal.line(JSON.object([("library", JSON.quoted(name)), ("servers", String(count))]))
         }

@@ -7,27 +7,27 @@ import HaulTerminal
 /// A setting of a queue, a default of its jobs, or the limits of a host or a group, by its name on the command line.
 enum QueueEntry {
     case setting(QueueSetting)
-    case ofJobs(QueueDefault)
-    case ofHost(String)
+    case jobDefault(QueueDefault)
+    case hostLimit(String)
 
     static let prefix = "default."
     static let hostPrefix = "limits."
 
     init(name: String) throws {
         if name == QueueDefault.base.name {
-            self = .ofJobs(.base)
+            self = .jobDefault(.base)
         } else if name.hasPrefix(Self.hostPrefix) {
             let host = String(name.dropFirst(Self.hostPrefix.count))
             guard HostLimit.isName(host) else {
                 throw Self.unknown(name, "\(host) is not \(HostLimit.nameRule)")
             }
-            self = .ofHost(host)
+            self = .hostLimit(host)
         } else if name.hasPrefix(Self.prefix) {
             let field = String(name.dropFirst(Self.prefix.count))
             guard let known = QueueDefault(name: field), known != .base else {
                 throw Self.unknown(name, "\(field) can have no default")
             }
-            self = .ofJobs(known)
+            self = .jobDefault(known)
         } else {
             guard let setting = QueueSetting(name: name) else { throw Self.unknown(name, "\(name) is not a setting") }
             self = .setting(setting)
@@ -35,10 +35,10 @@ enum QueueEntry {
     }
 
     private static var names: [String] {
-        QueueSetting.fixed.map(\.name) + QueueDefault.all.map { QueueEntry.ofJobs($0).name }
+        QueueSetting.fixed.map(\.name) + QueueDefault.all.map { QueueEntry.jobDefault($0).name }
     }
 
-    /// "Did you mean …?", if a name is near. A prefix that both names have makes no two names alike.
+    /// "Did you mean …?", if a name is similar. A prefix that both names have does not count as similarity.
     private static func nearest(to name: String) -> String? {
         let fields = QueueDefault.all.dropFirst().map(\.name)
         let near =
@@ -55,16 +55,16 @@ enum QueueEntry {
     var name: String {
         switch self {
         case .setting(let setting): setting.name
-        case .ofJobs(.base): QueueDefault.base.name
-        case .ofJobs(let field): Self.prefix + field.name
-        case .ofHost(let host): Self.hostPrefix + host
+        case .jobDefault(.base): QueueDefault.base.name
+        case .jobDefault(let field): Self.prefix + field.name
+        case .hostLimit(let host): Self.hostPrefix + host
         }
     }
 
     /// Whether it limits all jobs of the queue together, so that each partition has its own.
     var isLimit: Bool {
         switch self {
-        case .setting(.maxRunning), .setting(.rate), .setting(.starts), .setting(.hostConnections), .ofHost: true
+        case .setting(.maxRunning), .setting(.rate), .setting(.starts), .setting(.hostConnections), .hostLimit: true
         default: false
         }
     }
@@ -72,8 +72,8 @@ enum QueueEntry {
     var rule: String {
         switch self {
         case .setting(let setting): setting.rule
-        case .ofJobs(let field): field.rule
-        case .ofHost(let host): HostLimit.rule(of: host)
+        case .jobDefault(let field): field.rule
+        case .hostLimit(let host): HostLimit.rule(of: host)
         }
     }
 
@@ -81,22 +81,22 @@ enum QueueEntry {
     func kept(_ value: String) -> String? {
         switch self {
         case .setting(let setting): return setting.accepts(value) ? value : nil
-        case .ofJobs(let field):
+        case .jobDefault(let field):
             if field.accepts(value) { return value }
             let text = JSON.quoted(value)
             return field.accepts(text) ? text : nil
-        case .ofHost(let host): return HostLimit.accepts(value, of: host) ? value : nil
+        case .hostLimit(let host): return HostLimit.accepts(value, of: host) ? value : nil
         }
     }
 
     func set(to value: String?, in queue: Queue) async throws {
         switch self {
         case .setting(let setting): try await queue.set(setting, to: value)
-        case .ofJobs(let field): try await queue.set(field, to: value)
-        case .ofHost(let host): try await queue.setLimit(of: host, to: value)
+        case .jobDefault(let field): try await queue.set(field, to: value)
+        case .hostLimit(let host): try await queue.setLimit(of: host, to: value)
         }
         // A default of jobs may hold a secret.
-        if case .ofJobs = self { return await queue.record(ChangeRecord(setting: name)) }
+        if case .jobDefault = self { return await queue.record(ChangeRecord(setting: name)) }
         await queue.record(ChangeRecord(setting: "\(name)=\(value ?? "none")"))
     }
 }

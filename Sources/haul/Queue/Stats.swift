@@ -43,13 +43,13 @@ struct Stats: AsyncParsableCommand {
                 ("queue", JSON.quoted(queue.name.text)), ("workers", String(workers)),
                 ("queue_paused", String(stats.isPaused)),
             ]
-            let aside = stats.deferred.sorted { $0.key < $1.key }.map { ($0.key, String($0.value)) }
+            let deferred = stats.deferred.sorted { $0.key < $1.key }.map { ($0.key, String($0.value)) }
             let hosts = stats.waiting.hosts.map { ($0.host, String($0.count)) }
             let groups = stats.waiting.limitedGroups.map { ($0.group, String($0.count)) }
             return Terminal.line(
                 JSON.object(
                     state + counts.map { ($0, String($1)) } + limit
-                        + (aside.isEmpty ? [] : [("deferred", JSON.object(aside))])
+                        + (deferred.isEmpty ? [] : [("deferred", JSON.object(deferred))])
                         + (hosts.isEmpty ? [] : [("waiting_for_hosts", JSON.object(hosts))])
                         + (groups.isEmpty ? [] : [("waiting_for_groups", JSON.object(groups))])))
         }

@@ -3,8 +3,8 @@ import HaulContract
 import HaulTerminal
 import HaulWeb
 
-/// `haul stats --hosts` and `--ages`: what the page tells of a queue, read in the same way. So a call costs Redis the same
-/// however many jobs there are.
+/// `haul stats --hosts` and `--ages`: what the page shows of a queue, read in the same way. So the cost of a call in
+/// Redis does not depend on the number of jobs.
 enum StatsFacts {
     static func printHosts(_ queue: Queue, json: Bool) async throws {
         let answer = try JSON(await QueueReaderCache(queue).hosts())

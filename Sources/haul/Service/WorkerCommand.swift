@@ -111,7 +111,7 @@ struct WorkerCommand: AsyncParsableCommand {
                 .usage, "--log-level must be trace, debug, info, notice, warning or error, not \"\(logLevel)\"")
         }
         log.logLevel = level
-        for doubt in Settings.ofThisProcess?.doubts ?? [] { log.warning("\(doubt)") }
+        for doubt in Settings.active?.doubts ?? [] { log.warning("\(doubt)") }
         let worker: Worker
         do { worker = try Worker(configuration, log: log) } catch { throw ExitStatus.printing(.usage, error.message) }
         try await WorkerService(
@@ -144,7 +144,7 @@ struct WorkerCommand: AsyncParsableCommand {
     }
 
     private func printSettings() throws {
-        guard let settings = Settings.ofThisProcess, let table = OptionTable(of: "worker") else { return }
+        guard let settings = Settings.active, let table = OptionTable(of: "worker") else { return }
         Terminal.write(PrintedSettings.text(of: settings, table))
     }
 }

@@ -54,7 +54,7 @@ struct Settings: Sendable {
         return settings.arguments
     }
 
-    static var ofThisProcess: Settings? { current.withLock { $0 } }
+    static var active: Settings? { current.withLock { $0 } }
 
     private init(_ arguments: [String], _ table: OptionTable) throws {
         let environment = Self.environment()
@@ -81,7 +81,7 @@ struct Settings: Sendable {
     /// A text to append to an error message: the sources of the options that `sentence` names. Options from the command
     /// line are left out, because the user sees them.
     static func sources(of sentence: String) -> String {
-        let settings = ofThisProcess?.settings ?? []
+        let settings = active?.settings ?? []
         let sources: [String] = settings.compactMap { setting in
             if case .arguments = setting.source { return nil }
             return isNamed(setting.name, in: sentence) ? " (--\(setting.name) comes from \(setting.source))" : nil

@@ -29,7 +29,8 @@ struct Style: Equatable, Sendable {
     }
 }
 
-/// A row of a screen: pieces of text, each of one style. All text is made `printable`, because producers and servers wrote it.
+/// A row of a screen: pieces of text, each of one style. All text is made `printable`, because producers and servers
+/// wrote it.
 struct ScreenRow: Equatable, Sendable {
     private(set) var pieces: [(text: String, style: Style)] = []
 

@@ -11,7 +11,7 @@ struct PrivateDirectory {
     let path: String
     /// The password of the page, and of Redis if it has a port.
     let password: String
-    /// Keeps the lock.
+    /// The descriptor that holds the lock.
     private let lock: Int32
 
     /// Makes the directory, locks it, and reads the password or chooses one.

@@ -65,9 +65,9 @@ extension ExpectedJob {
         if facts.isKept {
             // The same call may have claimed the job already, or failed it if its deadline had passed.
             let isClaimed = after.state == .running && after.token != facts.token
-            let isOver = after.state == .failed && after.error == "deadline" && deadlines.contains { $0 <= now }
+            let hasEnded = after.state == .failed && after.error == "deadline" && deadlines.contains { $0 <= now }
             let isBegun =
-                [.queued, .scheduled].contains(after.state) || isClaimed || isOver
+                [.queued, .scheduled].contains(after.state) || isClaimed || hasEnded
                 || pause != nil && after.state == .paused
             if isBegun, state != .queued {
                 if state?.isFinal ?? true { restart() }

@@ -15,8 +15,8 @@ struct FleetLimits {
     }
 
     /// The name of the queue's own limits.
-    static let ofQueue = "*"
-    static let names = [ofQueue, "h0", "h1"] + groups.map { "group:" + $0 }
+    static let queueWide = "*"
+    static let names = [queueWide, "h0", "h1"] + groups.map { "group:" + $0 }
     /// The groups of some of the jobs. The first one may have limits.
     static let groups = ["g0", "g1", "g2"]
 
@@ -53,7 +53,7 @@ struct FleetLimits {
     /// - Parameter names: The host of the job and, if it has one, its group.
     mutating func begin(on names: [String], at now: Int64) -> String? {
         var wrong: String?
-        for name in [Self.ofQueue] + names {
+        for name in [Self.queueWide] + names {
             begun[name, default: []].append(now)
             begun[name]?.removeAll { $0 < now - 10_000 }
             guard let limit = starts[name] else { continue }
@@ -61,8 +61,10 @@ struct FleetLimits {
                 let first = max(limit.since, now - window)
                 let count = begun[name, default: []].count { $0 >= first }
                 // As many jobs as a fifth of a second allows, and one more, may begin at once.
-                let most = Int(((Double(now - first) + 200) / 1000 * limit.value).rounded(.down)) + 1
-                if count > most { wrong = "\(name): \(count) jobs began in \(now - first) ms, but at most \(most) may" }
+                let allowed = Int(((Double(now - first) + 200) / 1000 * limit.value).rounded(.down)) + 1
+                if count > allowed {
+                    wrong = "\(name): \(count) jobs began in \(now - first) ms, but at most \(allowed) may"
+                }
             }
         }
         return wrong

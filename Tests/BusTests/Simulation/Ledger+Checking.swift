@@ -112,8 +112,8 @@ extension Ledger {
             }
             state = job.follow(state, after, now, policy)
             // The kept push may have a deadline that has passed by now, whether a pause is behind it or not.
-            let isOver = after.error == "deadline" && job.deadlines.contains { $0 <= now }
-            if job.facts.isKept, after.state == .failed, state == .queued || state == .paused && isOver {
+            let hasEnded = after.error == "deadline" && job.deadlines.contains { $0 <= now }
+            if job.facts.isKept, after.state == .failed, state == .queued || state == .paused && hasEnded {
                 state = job.ended(.failed, now, policy)
             }
         }

@@ -45,9 +45,9 @@ extension Simulation {
         }
         guard let record else { return }
         let ended = record.counts.values.reduce(0, +)
-        let isOver = record.counts[.pending] == 0 && ended >= record.size ?? .max
-        if isOver != (record.finished != nil) {
-            ledger.recordViolation("\(name): it is \(isOver ? "" : "not ")over, but the batch says otherwise")
+        let hasEnded = record.counts[.pending] == 0 && ended >= record.size ?? .max
+        if hasEnded != (record.finished != nil) {
+            ledger.recordViolation("\(name): it has \(hasEnded ? "" : "not ")ended, but the batch says otherwise")
         }
     }
 

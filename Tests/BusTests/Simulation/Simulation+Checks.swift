@@ -142,11 +142,11 @@ extension Simulation {
                 if Set(reported.compactMap(\.position)).count != reported.count {
                     ledger.recordViolation("\(id): \(name) got two replies for one end")
                 }
-                let isOver = job.facts.state?.isFinal ?? true
+                let hasEnded = job.facts.state?.isFinal ?? true
                 let mayCome =
                     job.pendingSince != nil || job.pendingOperation != nil || job.want != nil || job.facts.isKept
                     || waitingIDs.contains(id) || unannounced.contains(id)
-                if isOver, !mayCome, reported.isEmpty { ledger.recordViolation("\(id): \(name) got no reply") }
+                if hasEnded, !mayCome, reported.isEmpty { ledger.recordViolation("\(id): \(name) got no reply") }
                 if !reported.isEmpty { record("replies") }
             }
         }

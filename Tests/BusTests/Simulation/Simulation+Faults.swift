@@ -6,7 +6,7 @@ import HaulTestSupport
 // Faults of workers and of Redis.
 
 extension Simulation {
-    mutating func hire(_ name: String? = nil) async throws {
+    mutating func startWorker(_ name: String? = nil) async throws {
         names += 1
         var identity = WorkerIdentity(name: name ?? "w\(names)", store: "s")
         // The workers are on two machines.
@@ -31,15 +31,15 @@ extension Simulation {
         if random.chance(40) {
             // The worker is started again under the same name.
             try await advance(3001)
-            try await hire(dead.identity.name)
+            try await startWorker(dead.identity.name)
         } else {
-            if !dead.mayBeOutOfSync, random.chance(30) { try await take(dead.identity.name) }
-            try await hire()
+            if !dead.mayBeOutOfSync, random.chance(30) { try await moveElement(toHeldOf: dead.identity.name) }
+            try await startWorker()
         }
     }
 
     /// The blocking wait of a lost connection, which the server still has, moves an element. No claim follows.
-    func take(_ name: String) async throws {
+    func moveElement(toHeldOf name: String) async throws {
         try await redis.send(Command("LMOVE", queue.keys.jobs, queue.keys.held(name), "RIGHT", "LEFT"))
     }
 
@@ -50,14 +50,14 @@ extension Simulation {
     }
 
     /// A worker shuts down in order, and another one starts.
-    mutating func depart() async throws {
+    mutating func shutDownWorker() async throws {
         guard let index = pick() else { return }
         if workers[index].mayBeOutOfSync { try await reconnect(index) }
         for claim in workers[index].runs { try await finish(claim, of: index, as: .released(why: "shutdown")) }
         let identity = workers.remove(at: index).identity
         try await queue.leave(identity)
-        if random.chance(50) { try await take(identity.name) }
-        try await hire()
+        if random.chance(50) { try await moveElement(toHeldOf: identity.name) }
+        try await startWorker()
         record("departures")
     }
 
@@ -73,7 +73,7 @@ extension Simulation {
             for name in names.compactMap(\.string) { try await redis.send(Command("DEL", name)) }
         }
         snapshots = []
-        while workers.count < 4 { try await hire() }
+        while workers.count < 4 { try await startWorker() }
         record("sleeps")
     }
 

@@ -66,7 +66,7 @@ extension Simulation {
         limits.defaults["base"] = nil
         for name in FleetLimits.names {
             let own = found.limits[name].flatMap { try? JSON($0) }
-            let isQueue = name == FleetLimits.ofQueue
+            let isQueue = name == FleetLimits.queueWide
             limits.running[name] = own?["running"]?.integer.map { Int($0) }
             let starts = isQueue ? found.settings["starts"] : own?["starts"]?.string ?? own?["starts"].map { $0.text }
             let rate = isQueue ? found.settings["rate"] : own?["rate"].map { $0.text }
@@ -140,7 +140,7 @@ extension Simulation {
             var demand =
                 random.chance(60)
                 ? RateLeaseRequest.Demand.unlimited : .bytesPerSecond(.random(in: 0...90_000, using: &random))
-            if name != FleetLimits.ofQueue, random.chance(10) { (demand, lease.inUse) = (.nothing, 0) }
+            if name != FleetLimits.queueWide, random.chance(10) { (demand, lease.inUse) = (.nothing, 0) }
             workers[index].rateLeases[name] = lease
             requests.append(RateLeaseRequest(name, inUse: lease.inUse, demand: demand))
         }

@@ -20,7 +20,7 @@ extension Simulation {
         if workers[index].mayBeOutOfSync { return }
         let worker = workers[index].identity
         if random.chance(60) {
-            try await take(worker.name)
+            try await moveElement(toHeldOf: worker.name)
             // The worker or its connection dies before the claim.
             if random.chance(5) { return record("half claims") }
             // A claim that was sent over a connection that is lost by now arrives late.

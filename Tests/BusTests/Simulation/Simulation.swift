@@ -80,7 +80,7 @@ struct Simulation {
         try await eventually("the subscription to all events") { log.isListening }
         try await advance(0)
         try await setDefaults()
-        for _ in 0..<4 { try await hire() }
+        for _ in 0..<4 { try await startWorker() }
     }
 
     mutating func record(_ what: String) { counts[what, default: 0] += 1 }
@@ -135,7 +135,7 @@ struct Simulation {
         case 660..<820: try await tick()
         case 820..<835: try await kill()
         case 835..<850: freeze()
-        case 850..<855: try await depart()
+        case 850..<855: try await shutDownWorker()
         case 855..<860: try await rollBack()
         case 860..<880: try await changeSetting()
         case 880..<890: try await pushInvalid()

@@ -11,11 +11,11 @@ struct MatrixTally: Sendable {
     var refused: [String] = []
     var wrong: [String] = []
     /// Cases that had to continue and started over.
-    var wasted: [String] = []
+    var startedOver: [String] = []
     var continued = 0
     /// Bytes fetched beyond one copy of the file: in all cases, and in those that continued.
-    var twice: Int64 = 0
-    var twiceContinued: Int64 = 0
+    var refetched: Int64 = 0
+    var refetchedByContinued: Int64 = 0
 }
 
 /// One case from its first byte to its result: a run that is interrupted, and the next runs elsewhere.
@@ -85,7 +85,7 @@ struct MatrixRun: Sendable {
         let isWhole = outcome?.file != nil && (file == matrixCase.new.bytes || file == MatrixCase.old.bytes)
         let isRefused = outcome?.file == nil && file == nil
         let hasContinued = isWhole && !events.value.contains("restarted") && !events.value.contains("begun again")
-        let twice = max(0, fetched - matrixCase.new.count)
+        let refetched = max(0, fetched - matrixCase.new.count)
         tally.change { tally in
             if isWhole {
                 tally.right += 1
@@ -95,9 +95,9 @@ struct MatrixRun: Sendable {
                 tally.wrong.append("\(matrixCase)")
             }
             if hasContinued { tally.continued += 1 }
-            if mustContinue, !hasContinued { tally.wasted.append("\(matrixCase)") }
-            tally.twice += twice
-            if hasContinued { tally.twiceContinued += twice }
+            if mustContinue, !hasContinued { tally.startedOver.append("\(matrixCase)") }
+            tally.refetched += refetched
+            if hasContinued { tally.refetchedByContinued += refetched }
         }
     }
 

@@ -27,7 +27,7 @@ struct MatrixStores: Sendable {
             "s3://\(server.bucket)/m\(UInt64.random(in: 0...(.max)))", endpoint: server.endpoint)
         let environment = server.environment
         let stores = (0...1).map { _ in
-            ObjectStore(address, environment: { environment[$0] }, isThere: { _ in false })
+            ObjectStore(address, environment: { environment[$0] }, isReadable: { _ in false })
         }
         return MatrixStores(here: stores[0], elsewhere: stores[1], keepsEachByte: false) {
             try? await stores[0].client.get(address.key("f"), limit: 1 << 24)

@@ -51,11 +51,11 @@ import Testing
         let all = tally.value
         print(
             "matrix: \(cases.count) cases, \(all.right) right (\(all.continued) continued), \(all.refused.count) refused, "
-                + "\(all.wrong.count) wrong; bytes fetched twice: \(all.twice), where it continued: \(all.twiceContinued)"
+                + "\(all.wrong.count) wrong; bytes fetched twice: \(all.refetched), where it continued: \(all.refetchedByContinued)"
         )
         #expect(all.wrong.isEmpty)
         #expect(all.refused.isEmpty)
-        #expect(all.wasted.isEmpty)
+        #expect(all.startedOver.isEmpty)
         #expect(all.continued >= cases.count(where: mustContinue))
     }
 

@@ -84,7 +84,7 @@ package final class UploadOrigin: Sendable {
             return state.bodies[place]!
         }
         if number == 1 { intake.hold = (held, gate) }
-        intake.taken = { [self] bytes in
+        intake.onBytes = { [self] bytes in
             state.withLock { state in
                 state.received[place, default: 0] += bytes.count
                 guard request.method == "PATCH" else { return }

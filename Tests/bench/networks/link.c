@@ -43,9 +43,9 @@ static const int header = 40 + 12; // bytes of IPv4 and TCP with timestamps, for
 static uint64_t delay, queue;
 static double nanoseconds_per_byte;
 static uint64_t state;
-static volatile sig_atomic_t is_over;
+static volatile sig_atomic_t is_stopped;
 
-static void stop(int number) { is_over = number; }
+static void stop(int number) { is_stopped = number; }
 
 static void fail(const char *what) {
     perror(what);
@@ -147,7 +147,7 @@ int main(int count, char **arguments) {
     prctl(PR_SET_TIMERSLACK, 1);
     puts("ready");
     fflush(stdout);
-    while (!is_over) {
+    while (!is_stopped) {
         uint64_t time = now(), next = time + 1000000000;
         write_to(&up, time);
         write_to(&down, time);

@@ -26,7 +26,7 @@ struct Producer {
         await queue.close()
     }
 
-    /// At once, even if the output is not a terminal.
+    /// Prints a line at once, even if the output is not a terminal.
     static func say(_ line: String) { FileHandle.standardOutput.write(Data("\(line)\n".utf8)) }
 
     static func run(_ file: String, on queue: HaulQueue) async throws {

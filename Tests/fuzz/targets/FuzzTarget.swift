@@ -13,7 +13,7 @@ private let targets: [String: any FuzzTarget.Type] = [
 /// The environment names the target, so that one binary has all of them.
 private let target: any FuzzTarget.Type = {
     guard let target = getenv("FUZZ_TARGET").flatMap({ targets[String(cString: $0)] }) else {
-        fatalError("FUZZ_TARGET is none of \(targets.keys.sorted())")
+        fatalError("FUZZ_TARGET must be one of \(targets.keys.sorted())")
     }
     return target
 }()

@@ -6,7 +6,7 @@ enum URLFuzz: FuzzTarget {
         precondition(WebURL(url.text) == url)
         precondition(url.hasSameOrigin(as: url))
         precondition(!url.host.isEmpty && url.host == url.host.lowercased())
-        if let name = FileName.sanitise(url.lastComponent) { precondition(!name.utf8.contains(UInt8(ascii: "/"))) }
+        if let name = FileName.sanitize(url.lastComponent) { precondition(!name.utf8.contains(UInt8(ascii: "/"))) }
         precondition(url.text.utf8.allSatisfy { $0 > 32 && $0 < 127 })
         var jar = CookieJar()
         jar.set(second, from: url)

@@ -92,7 +92,7 @@ extension SegmentFetcher {
         }
         if let error = partial.error { return .failure(error) }
         if case .failed(let failure) = error, failure.code == .badResponse, transfer.head.length == .chunked {
-            // libcurl delivers a chunk before it sees that the size was wrong, and then nothing tells which of the
+            // libcurl delivers a chunk before it sees that the size was wrong, and then nothing shows which of the
             // response's bytes belong to the framing. A checkpoint or a part of an object may have them already.
             _ = download.state.withLock { $0.mirrors.drop(connection.mirror) }
             return .success(.damaged(why: failure.message))

@@ -4,7 +4,7 @@
 --
 -- Uses: Urls.
 do
-  -- Functions by kind of value. Each may return nil if only the field's whole rule tells what is wrong.
+  -- Functions by kind of value. Each may return nil if only the field's whole rule says what is wrong.
   local REASONS = {}
 
   function REASONS.url(value, kind)

@@ -173,7 +173,7 @@ do
     duplicate = function(c, job, push, reason, threshold)
       local id, at = push.id, push.at
       -- `pushed` records that the push was claimed. So an operation without a time that is applied later counts as
-      -- newer, and a repeat is recognised even after the job was forgotten.
+      -- newer, and a repeat is recognized even after the job was forgotten.
       local is_known = not at or not job.state or at == tonumber(job.ahead)
       Pushes.record_future(c, id, at)
       if not is_known and tonumber(Pushes.timestamp_of(c, at)) > tonumber(job.pushed or 0) then

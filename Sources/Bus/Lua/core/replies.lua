@@ -7,7 +7,7 @@
 do
   local MAX_NAMES = 64
   -- How much one call pushes: onto a list some 5 µs of Redis' time, and a MiB of events 2 ms.
-  local AT_ONCE = { lists = 128, bytes = 524288 }
+  local CALL_LIMITS = { lists = 128, bytes = 524288 }
 
   -- Joins two texts of names with blanks between them; each may be nil. Returns all names, at most 64; those of `more`
   -- that are new; and those of the new ones that were too many. Each is a text, or nil if it is empty.
@@ -130,7 +130,7 @@ do
   end
 
   local function begin(c)
-    if not c.replies_left then c.replies_left, c.reply_bytes_left = AT_ONCE.lists, AT_ONCE.bytes end
+    if not c.replies_left then c.replies_left, c.reply_bytes_left = CALL_LIMITS.lists, CALL_LIMITS.bytes end
   end
 
   -- Pushes an event (JSON) onto reply lists. names: their names, with blanks between them. brief: the event without its

@@ -9,7 +9,7 @@
 -- Writes: reply_bytes.
 do
   local SUM = 'in all'
-  local AT_ONCE = 4
+  local MAX_LISTS = 4
 
   local function sizes(c) return c.PREFIX .. KEY.replyBytes end
   local function list(c, name) return c.PREFIX .. KEY.reply .. name end
@@ -51,7 +51,7 @@ do
     local sum = try('HGET', sizes(c), SUM)
     -- A key of another type bounds nothing.
     if type(sum) == 'table' or bytes_of(sum) + bytes <= c.settings.max_replies_bytes then return true end
-    sum = ReplyBytes.measure(c, AT_ONCE)
+    sum = ReplyBytes.measure(c, MAX_LISTS)
     return sum ~= nil and sum + bytes <= c.settings.max_replies_bytes
   end
 

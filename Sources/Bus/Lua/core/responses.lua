@@ -11,7 +11,7 @@ do
   local SUM = 'in all'
   local PARTS = { headers = true, body = true, body_base64 = true }
   -- How many responses are dropped at most when one comes. Ticks drop the rest.
-  local AT_ONCE = 8
+  local MAX_DROPPED = 8
 
   local function sizes(c) return c.PREFIX .. KEY.responseBytes end
   local function by_age(c) return c.PREFIX .. KEY.responses end
@@ -72,7 +72,7 @@ do
     for n = 1, #fields, 2 do
       if PARTS[fields[n]] then bytes = (bytes or 0) + #fields[n + 1] end
     end
-    if bytes and Responses.count(c, id, bytes) > c.settings.max_responses_bytes then drop_oldest(c, AT_ONCE) end
+    if bytes and Responses.count(c, id, bytes) > c.settings.max_responses_bytes then drop_oldest(c, MAX_DROPPED) end
   end
 
   -- Whether Redis has reached its `maxmemory`. It is read once in a call. A settle may still write, so that runs can

@@ -221,7 +221,7 @@ do
   -- Ends a job that its own run has completed or failed. extra: the members of its event. fields: pairs for its hash.
   -- is_withheld: the event waits until replicas have the job (announcements.lua). job.steps: elements that follow
   -- (steps.lua), or nil. `token` and `worker` stay, so that a
-  -- settle that is sent again is recognised. The caller (settles.lua) deletes the leases of all runs at once.
+  -- settle that is sent again is recognized. The caller (settles.lua) deletes the leases of all runs at once.
   function States.finish_run(c, id, job, state, extra, worker, fields, is_withheld)
     local brief = #extra > 4096 and Events.without_response(extra)
     if brief and Responses.is_out_of_memory(c) then
@@ -251,7 +251,7 @@ do
   -- error.
   function States.fail(c, id, job, code, message, retryable)
     States.settle_until(c, id)
-    Steps.owe(c, id, code)
+    Steps.record_owed(c, id, code)
     call('HSET', c.JOB .. id, 'error', code, 'message', message, 'retryable', retryable and '1' or '0')
     States.finish(c, id, job, 'failed', ',"error":"' .. code .. '","retryable":' .. tostring(retryable) .. ',"message":'
       .. Events.quoted(message))

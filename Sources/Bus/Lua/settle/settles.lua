@@ -22,7 +22,7 @@
 do
   -- Undoes the push for which a job was claimed, because its worker cannot read the job: the push is rejected, and the
   -- job is what it was before. A job that was not known or was queued before fails. before: what remember() returned.
-  local function return_job(c, id, token, reason, before)
+  local function undo_push(c, id, token, reason, before)
     call('LLEN', c.PREFIX .. KEY.rejected)
     local job, was = Jobs.read(c, id), before ~= '' and cmsgpack.unpack(before)
     -- The failure of a job goes to all its reply lists. A job that is restored would never notify those that joined
@@ -81,7 +81,7 @@ do
   OUTCOMES.completed, OUTCOMES.failed = end_job, end_job
 
   function OUTCOMES.rejected(c, run)
-    return_job(c, run.id, run.token, run.argument, run.members)
+    undo_push(c, run.id, run.token, run.argument, run.members)
   end
 
   -- Writes the report of a run whose job does not end with it. Returns the job.

@@ -6,9 +6,9 @@
 -- Writes: jobs, job:<id>, owed_steps.
 do
   -- How many entries one tick hands out. Each has an element of up to 16 KiB.
-  local AT_ONCE = 8
+  local MAX_ENTRIES = 8
 
-  local function owed(c) return c.PREFIX .. KEY.owedSteps end
+  local function owed_key(c) return c.PREFIX .. KEY.owedSteps end
 
   -- Puts elements at the end of the queue.
   function Steps.push(c, elements)
@@ -17,19 +17,19 @@ do
   end
 
   -- Keeps the element of a job that fails outside of a run, if it may have a field `else`. code: of the error.
-  function Steps.owe(c, id, code)
+  function Steps.record_owed(c, id, code)
     local spec = try('HGET', c.SPEC .. id, 'spec')
     if type(spec) ~= 'string' then return end
     -- The name may be written with escapes.
     if not (string.find(spec, '"else"', 1, true) or string.find(spec, '\\u', 1, true)) then return end
     c.owed_count = (c.owed_count or 0) + 1
     -- A key of another type does not stop the end.
-    try('HSET', owed(c), id .. ' ' .. c.NONCE .. c.owed_count, code .. ' ' .. spec)
+    try('HSET', owed_key(c), id .. ' ' .. c.NONCE .. c.owed_count, code .. ' ' .. spec)
   end
 
   -- A task of the tick: hands some entries to its worker. They stay until their steps are pushed.
   function Steps.hand_out(c, tick)
-    local entries = try('HRANDFIELD', owed(c), AT_ONCE, 'WITHVALUES')
+    local entries = try('HRANDFIELD', owed_key(c), MAX_ENTRIES, 'WITHVALUES')
     if not entries.err then tick.owed = entries end
   end
 
@@ -41,7 +41,7 @@ do
     local ARGV = c.ARGV
     Settings.read(c)
     local job = c.JOB .. ARGV[3]
-    if call('HDEL', owed(c), ARGV[2]) == 1 and #ARGV > 4 then
+    if call('HDEL', owed_key(c), ARGV[2]) == 1 and #ARGV > 4 then
       Steps.push(c, { unpack(ARGV, 5) })
       if try('HGET', job, 'state') == 'failed' then call('HSET', job, 'steps', ARGV[4]) end
       if Permits.are_limited(c) then Permits.offer(c, false) end

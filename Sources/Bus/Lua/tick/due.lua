@@ -3,7 +3,7 @@
 -- Uses: Budget, Events, Isolation, Jobs, Responses, States, UrlIndex.
 -- Writes: job:<id>, spec:<id>, offsets:<id>, scheduled, completed, failed, cancelled, deadlines.
 do
-  -- A task of the tick: puts scheduled jobs that are due at the end of the queue, and notes when the next one is due.
+  -- A task of the tick: puts scheduled jobs that are due at the end of the queue, and records when the next one is due.
   function Due.promote(c, tick)
     local max = Budget.of(tick)
     local next, due = call('ZRANGE', c.INDEX.scheduled, 0, max, 'WITHSCORES'), {}

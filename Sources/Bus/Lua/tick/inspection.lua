@@ -43,9 +43,9 @@ do
     end
     local is_to_be_trimmed = false
     for state, index in pairs(c.INDEX) do
-      local there = call('ZSCORE', index, id)
-      if there and is_expired(c, check, state, there) then is_to_be_trimmed = true
-      elseif there then check.found('index without job', function() call('ZREM', index, id) end) end
+      local entry = call('ZSCORE', index, id)
+      if entry and is_expired(c, check, state, entry) then is_to_be_trimmed = true
+      elseif entry then check.found('index without job', function() call('ZREM', index, id) end) end
     end
     if call('ZSCORE', c.LEASES, id) then check.found('index without job', function() call('ZREM', c.LEASES, id) end) end
     local counted = Responses.size_of(c, id)
@@ -86,12 +86,12 @@ do
 
   function INSPECT.indexes(c, check)
     for state, index in pairs(c.INDEX) do
-      local there = call('ZSCORE', index, check.id)
-      if there and state ~= check.job.state and not is_expired(c, check, state, there) then
+      local entry = call('ZSCORE', index, check.id)
+      if entry and state ~= check.job.state and not is_expired(c, check, state, entry) then
         check.found('second index', function() call('ZREM', index, check.id) end)
       end
       -- The entry of an ended job may be trimmed shortly before its hash expires.
-      if not there and state == check.job.state and not (c.retention[state] and call('PTTL', check.key) < 15000) then
+      if not entry and state == check.job.state and not (c.retention[state] and call('PTTL', check.key) < 15000) then
         check.found('no index', function() call('ZADD', index, c.NOW, check.id) end)
       end
     end

@@ -1,8 +1,8 @@
 -- Schedules: jobs that are pushed at certain times (docs/guides/schedules.md).
 --
 -- The hash `schedules` has the definitions, which operators write. `schedule_due` says when each of them is due (ms). A
--- score of 0 is a new definition, a negative one a run that an operator wants besides (minus the time of the request),
--- and inf a schedule that is never due. schedule:<name> says what was planned and what became of it:
+-- score of 0 is a new definition, inf is a schedule that is never due, and a negative score is an extra run that an
+-- operator has requested (minus the time of the request). schedule:<name> says what was planned and what became of it:
 --     next, definition                when it is due, and the SHA-1 of the definition for which that was computed
 --     last_id, last_due, last_at      the last push: the job, the time that it was due, and the time of the push
 --     pushed, skipped, missed         how many runs were pushed, were skipped because the last one had not ended, and how
@@ -28,7 +28,7 @@ do
     call('DEL', c.PREFIX .. KEY.schedule .. name)
   end
 
-  -- Finds definitions that another client has added or deleted without a word in `schedule_due`.
+  -- Finds definitions that another client has added or deleted without an entry in `schedule_due`.
   local function reconcile(c, definitions, due)
     local count = try('HLEN', definitions)
     local known = type(count) == 'number' and count <= MAX.count and try('ZCARD', due)
@@ -46,7 +46,7 @@ do
   end
 
   -- The schedules that are due: now (ms), then for each its name, its score, its definition, and the fields of
-  -- schedule:<name> as pairs. An empty list if there are none. Notes when the next one is due. is_tick: whether the
+  -- schedule:<name> as pairs. An empty list if there are none. Records when the next one is due. is_tick: whether the
   -- caller is a tick of a queue that has schedules. It also looks for what other clients have changed.
   function Schedules.find(c, is_tick)
     local definitions, due = c.PREFIX .. KEY.schedules, c.PREFIX .. KEY.scheduleDue
@@ -98,7 +98,7 @@ do
   end
 
   -- Makes the job of a run, or makes it run again. It is `scheduled` at first, and the next call of pace() puts it into
-  -- the queue. So its hash tells from the start that it has not ended, which an element in the queue would not.
+  -- the queue. So its hash shows from the start that it has not ended, which an element in the queue would not.
   local function push(c, element, id)
     local envelope, reason = Envelopes.read(c, element)
     reason = reason or Jobs.wrong_type(c, id)

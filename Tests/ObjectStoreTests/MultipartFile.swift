@@ -8,7 +8,7 @@ import Testing
 @testable import HaulObjectStore
 
 /// A file of several parts that is uploaded to a bucket.
-enum Episode {
+enum MultipartFile {
     static let size: Int64 = 20 << 20
     static let file = FileBytes(seed: 3, count: size)
     static let key = String(repeating: "b", count: 40)
@@ -16,13 +16,13 @@ enum Episode {
 
 struct NothingLeft: Error {}
 
-/// What tests do with the episode, in the role of a download.
-protocol EpisodeTests {}
+/// What tests do with the file, in the role of a download.
+protocol MultipartFileTests {}
 
-extension EpisodeTests {
-    static var size: Int64 { Episode.size }
-    static var file: FileBytes { Episode.file }
-    static var key: String { Episode.key }
+extension MultipartFileTests {
+    static var size: Int64 { MultipartFile.size }
+    static var file: FileBytes { MultipartFile.file }
+    static var key: String { MultipartFile.key }
 
     func request(
         _ run: String, ifExists: Job.IfExists = .reuse, lease: RunLease = RunLease(isHeld: { true }, confirm: { true })
@@ -39,7 +39,7 @@ extension EpisodeTests {
     var sha256: Job.Checksum { Job.Checksum(algorithm: .sha256, digest: Self.file.sha256) }
 
     func open(
-        _ bucket: Bucket, _ run: String, hashing: Job.Checksum.Algorithm? = nil, total: Int64? = Episode.size
+        _ bucket: Bucket, _ run: String, hashing: Job.Checksum.Algorithm? = nil, total: Int64? = MultipartFile.size
     ) async throws -> any Partial {
         let partial = bucket.store.begin(request(run), generation: run, suggested: "x")
         try await partial.open(total: total, hashing: hashing, with: [])
@@ -81,7 +81,7 @@ extension EpisodeTests {
         #expect(objects == ["films/film"] && uploads == 0)
     }
 
-    func pointOf(_ partial: any Partial) async throws -> ResumePoint {
+    func currentPoint(_ partial: any Partial) async throws -> ResumePoint {
         let storeState = try #require(partial as? ObjectPartial).state.withLock { $0.storeState }
         return ResumePoint(
             generation: partial.generation, store: "", file: "films/film", entity: Entity(total: Self.size), source: "",

@@ -7,7 +7,7 @@ import Testing
 @testable import haul
 
 /// What `haul get` parses and shows, without a server.
-@Suite struct GetWordsTests {
+@Suite struct GetFormatTests {
     @Test(
         "numbers of bytes are parsed with the usual units",
         arguments: [
@@ -32,7 +32,7 @@ import Testing
         }
     }
 
-    @Test("a netrc file is parsed by words, whatever its lines") func netrc() {
+    @Test("a netrc file is parsed into tokens, and its line breaks do not matter") func netrc() {
         let netrc = Netrc(lines: [
             "# comment", "machine a.test login me password secret machine B.test", "login you", "password \"a \\\"b\"",
             "macdef init", "machine c.test login no password no", "", "default login any password one",

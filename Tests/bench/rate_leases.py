@@ -1,4 +1,4 @@
-"""Measures a fleet under the queue's rate limit every second, and draws a plot. shares.sh starts this script."""
+"""Measures a fleet under the queue's rate limit every second, and draws a plot. rate_leases.sh starts this script."""
 
 import argparse
 import json
@@ -58,7 +58,7 @@ class Answer(socketserver.StreamRequestHandler):
 class Bench:
     def __init__(self, options):
         self.options = options
-        self.folder = tempfile.TemporaryDirectory(prefix="haul-shares-")
+        self.folder = tempfile.TemporaryDirectory(prefix="haul-rate-leases-")
         self.socket = os.path.join(self.folder.name, "redis")
         self.url = "unix://" + self.socket
         self.processes = []
@@ -104,7 +104,7 @@ class Bench:
         running = self.redis("ZRANGE", "haul:{default}:leases", "0", "-1").split("\n")
         return any(id and id not in self.limited for id in running)
 
-    def shares(self):
+    def leases(self):
         """The rate that each process may use, by its worker's name."""
         pairs = self.redis("HGETALL", "haul:{default}:rate_leases").split("\n")
         held = {pairs[n]: pairs[n + 1].split() for n in range(0, len(pairs) - 1, 2)}
@@ -139,10 +139,10 @@ def measure(bench, options):
             bench.worker("third", 4)
             events.append((second, "third joins"))
         bench.feed(generator)
-        shares, wanted = bench.shares(), bench.wants_all()
+        leases, wanted = bench.leases(), bench.wants_all()
         time.sleep(max(0, begun + second + 1 - time.monotonic()))
         sent = bench.origin.sent
-        rows.append((sent - before, shares, wanted and bench.wants_all()))
+        rows.append((sent - before, leases, wanted and bench.wants_all()))
         before = sent
     return rows, events
 
@@ -158,12 +158,12 @@ CLASSES = {"first": "a", "second": "b", "third": "c"}
 
 
 def draw(rows, means, events, rate):
-    """The plot as SVG: the bytes of each second, their means over 10 s, the workers' shares, and when no job could use
+    """The plot as SVG: the bytes of each second, their means over 10 s, the workers' rate leases, and when no job could use
     the whole limit."""
     width, height, left, top, bottom = 900, 400, 50, 40, 70
-    most = max([rate * 1.2] + [row[0] for row in rows])
+    highest = max([rate * 1.2] + [row[0] for row in rows])
     x = lambda second: left + (width - left - 20) * second / len(rows)
-    y = lambda value: top + (height - top - bottom) * (1 - value / most)
+    y = lambda value: top + (height - top - bottom) * (1 - value / highest)
     parts = ['<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d">' % (width, height), "<style>%s</style>" % STYLE,
              "<title>A fleet under a limit of rate</title>", '<rect width="%d" height="%d"/>' % (width, height)]
 
@@ -177,7 +177,7 @@ def draw(rows, means, events, rate):
     def text(at, to, words, anchor="start"):
         parts.append('<text x="%.0f" y="%.0f" text-anchor="%s">%s</text>' % (at, to, anchor, words))
 
-    for step in range(0, int(most / 1e6) + 1, 10):
+    for step in range(0, int(highest / 1e6) + 1, 10):
         line([(left, y(step * 1e6)), (width - 20, y(step * 1e6))], "grid")
         text(left - 6, y(step * 1e6) + 4, "%d" % step, "end")
     text(left - 6, top - 14, "MB/s", "end")
@@ -190,9 +190,9 @@ def draw(rows, means, events, rate):
     for name, kind in CLASSES.items():
         # A missing rate lease interrupts the line.
         run = []
-        for second, (_, shares, _) in enumerate(rows + [(0, {}, True)]):
-            if name in shares:
-                run.append((x(second), y(shares[name])))
+        for second, (_, leases, _) in enumerate(rows + [(0, {}, True)]):
+            if name in leases:
+                run.append((x(second), y(leases[name])))
             elif run:
                 line(run, kind)
                 run = []
@@ -225,14 +225,14 @@ def main():
     if options.svg:
         with open(options.svg, "w", encoding="utf-8") as file:
             file.write(draw(rows, means, events, options.rate))
-    worst, least = max(means) / options.rate, min(means) / options.rate
-    print("limit %.1f MB/s; worst %d s: %.3f of it; least %d s: %.3f; worst second: %.3f; mean: %.3f" % (
-        options.rate / 1e6, WINDOW, worst, WINDOW, least, max(row[0] for row in rows) / options.rate,
+    worst, lowest = max(means) / options.rate, min(means) / options.rate
+    print("limit %.1f MB/s; worst %d s: %.3f of it; lowest %d s: %.3f; worst second: %.3f; mean: %.3f" % (
+        options.rate / 1e6, WINDOW, worst, WINDOW, lowest, max(row[0] for row in rows) / options.rate,
         sum(row[0] for row in rows) / len(rows) / options.rate))
     wanted = [row[0] for row in rows if row[2]]
     print("in %d of %d seconds a job without a limit of its own ran all the time: %.3f of the limit was used in them" % (
         len(wanted), len(rows), sum(wanted) / max(len(wanted), 1) / options.rate))
-    if least == 0:
+    if lowest == 0:
         sys.exit("no bytes were received for %d s: is %s a build of haul?" % (WINDOW, options.haul))
     sys.exit(0 if worst <= 1.05 else 1)
 

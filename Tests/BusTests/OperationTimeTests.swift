@@ -5,7 +5,7 @@ import HaulTestSupport
 import Testing
 
 /// An operation is for what was pushed before it, however late a tick applies it.
-@Suite struct RequestTimeTests {
+@Suite struct OperationTimeTests {
     /// Makes a tick, and returns a timestamp after the tick that is in the past by now.
     private func timestamp(_ f: QueueFixture) async throws -> Int64 {
         try await f.tick()
@@ -20,14 +20,14 @@ import Testing
     @Test(
         "a later operation stops a job that no worker has claimed yet",
         arguments: [ControlOperation.paused, .cancelled])
-    func unseen(_ request: ControlOperation) async throws {
+    func unseen(_ operation: ControlOperation) async throws {
         let f = try await QueueFixture()
         let timestamp = try await timestamp(f)
         try await f.push(element(timestamp))
-        try await f.queue.request(request, of: ["1"], at: timestamp + 1)
+        try await f.queue.request(operation, of: ["1"], at: timestamp + 1)
         try await f.tick()
         #expect(try await f.claim() == nil)
-        #expect(try await f.state("1") == (request == .paused ? .paused : .cancelled))
+        #expect(try await f.state("1") == (operation == .paused ? .paused : .cancelled))
         try await f.push(element(timestamp))
         #expect(try await f.claim() == nil)
         try await f.push(element(timestamp + 2))
@@ -38,7 +38,7 @@ import Testing
     @Test(
         "in every state an operation stops the pushes before it, and not the pushes after it",
         arguments: [JobState.queued, .scheduled, .running, .paused], [ControlOperation.paused, .cancelled])
-    func known(_ state: JobState, _ request: ControlOperation) async throws {
+    func known(_ state: JobState, _ operation: ControlOperation) async throws {
         let f = try await QueueFixture()
         let delay = state == .scheduled ? #","delay":1000"# : ""
         try await f.push(#"{"url":"http://h/1","id":"1"\#(delay)}"#)
@@ -51,11 +51,11 @@ import Testing
         }
         #expect(try await f.state("1") == state)
         let timestamp = try await timestamp(f)
-        try await f.queue.request(request, of: ["1"], at: timestamp)
+        try await f.queue.request(operation, of: ["1"], at: timestamp)
         let reply = try await f.tick(claim.map { [$0] } ?? [])
         if state == .running {
-            #expect(reply.operations.values.first == request)
-            try await f.settle(try #require(claim), request == .paused ? .paused : .cancelled)
+            #expect(reply.operations.values.first == operation)
+            try await f.settle(try #require(claim), operation == .paused ? .paused : .cancelled)
         }
         try await f.push(element(timestamp))
         #expect(try await f.claim() == nil)
@@ -118,15 +118,15 @@ import Testing
     @Test(
         "an operation that a run has not received is applied when the job is requeued",
         arguments: [ControlOperation.paused, .cancelled])
-    func putBack(_ request: ControlOperation) async throws {
+    func putBack(_ operation: ControlOperation) async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
         let claim = try #require(try await f.claim())
         let timestamp = try await timestamp(f)
-        try await f.queue.request(request, of: ["1"], at: timestamp)
+        try await f.queue.request(operation, of: ["1"], at: timestamp)
         try await f.tick()
         try await f.settle(claim, .released(why: "test"))
-        #expect(try await f.state("1") == (request == .paused ? .paused : .cancelled))
+        #expect(try await f.state("1") == (operation == .paused ? .paused : .cancelled))
         try await f.push(element(timestamp))
         #expect(try await f.claim() == nil)
         try await f.push(element(timestamp + 1))
@@ -137,16 +137,16 @@ import Testing
     @Test(
         "a push that comes while a pause or cancel is pending is done after the operation",
         arguments: [ControlOperation.paused, .cancelled])
-    func pending(_ request: ControlOperation) async throws {
+    func pending(_ operation: ControlOperation) async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
         let claim = try #require(try await f.claim())
         let timestamp = try await timestamp(f)
-        try await f.queue.request(request, of: ["1"], at: timestamp)
+        try await f.queue.request(operation, of: ["1"], at: timestamp)
         try await f.tick()
         try await f.push(element(timestamp + 1))
         #expect(try await f.claim() == nil)
-        try await f.settle(claim, request == .paused ? .paused : .cancelled)
+        try await f.settle(claim, operation == .paused ? .paused : .cancelled)
         #expect(try await f.claim()?.run.id == "1")
         #expect(try await f.claim() == nil)
         try await f.expectOrder()
@@ -155,19 +155,21 @@ import Testing
     @Test(
         "a push that is newer than an operation and was claimed before it is not stopped",
         arguments: [ControlOperation.paused, .cancelled, .removed])
-    func overtaken(_ request: ControlOperation) async throws {
+    func overtaken(_ operation: ControlOperation) async throws {
         let f = try await QueueFixture()
         let timestamp = try await timestamp(f)
         try await f.push(element(timestamp + 1))
         let claim = try #require(try await f.claim())
-        try await f.queue.request(request, of: ["1"], at: timestamp)
+        try await f.queue.request(operation, of: ["1"], at: timestamp)
         #expect(try await f.tick([claim]).operations.isEmpty)
         // An operation without a time is for everything that was taken.
-        try await f.redis.send(Command("HSET", f.queue.keys.want, "1", request.rawValue))
-        #expect(try await f.tick([claim]).operations == [claim.run.token: request])
+        try await f.redis.send(Command("HSET", f.queue.keys.want, "1", operation.rawValue))
+        #expect(try await f.tick([claim]).operations == [claim.run.token: operation])
     }
 
-    @Test("a resume that is older than a push does not hurry the push") func resumed() async throws {
+    @Test("a resume that is older than a delayed push does not start it early, and a newer one does") func resumed()
+        async throws
+    {
         let f = try await QueueFixture()
         let timestamp = try await timestamp(f)
         try await f.push(#"{"url":"http://h/1","id":"1","delay":1000,"at":\#(timestamp + 1)}"#)

@@ -6,7 +6,7 @@ import Testing
 
 /// Control operations and pushes count in the order of their timestamps, even if an older operation is applied after a
 /// newer one.
-@Suite struct LateRequestTests {
+@Suite struct LateOperationTests {
     /// A push or an operation, so many milliseconds after a timestamp in the past.
     enum Act: Sendable, CustomStringConvertible {
         case push(Int64)
@@ -15,17 +15,17 @@ import Testing
         var description: String {
             switch self {
             case .push(let timestamp): "push@\(timestamp)"
-            case .ask(let request, let timestamp): "\(request)@\(timestamp)"
+            case .ask(let operation, let timestamp): "\(operation)@\(timestamp)"
             }
         }
     }
 
     /// A run that began at the timestamp `start`, and an operation 100 ms later of which it does not know.
-    private func run(asked request: ControlOperation) async throws -> (f: QueueFixture, start: Int64, claim: Claim) {
+    private func run(asked operation: ControlOperation) async throws -> (f: QueueFixture, start: Int64, claim: Claim) {
         let (f, start) = (try await QueueFixture(), Self.start)
         try await act(.push(0), start, f)
         let claim = try #require(try await f.claim())
-        try await act(.ask(request, 100), start, f)
+        try await act(.ask(operation, 100), start, f)
         try await f.tick()
         return (f, start, claim)
     }
@@ -36,7 +36,7 @@ import Testing
     private func act(_ act: Act, _ start: Int64, _ f: QueueFixture) async throws {
         switch act {
         case .push(let timestamp): try await f.push(#"{"url":"http://h/1","id":"1","at":\#(start + timestamp)}"#)
-        case .ask(let request, let timestamp): try await f.queue.request(request, of: ["1"], at: start + timestamp)
+        case .ask(let operation, let timestamp): try await f.queue.request(operation, of: ["1"], at: start + timestamp)
         }
     }
 
@@ -52,8 +52,8 @@ import Testing
         let start = Self.start
         try await act(.push(0), start, f)
         let claim = try #require(try await f.claim())
-        for request in [Act.ask(newer, 1600), .ask(older, 400)] {
-            try await act(request, start, f)
+        for operation in [Act.ask(newer, 1600), .ask(older, 400)] {
+            try await act(operation, start, f)
             try await f.tick()
         }
         try await act(.push(1000), start, f)

@@ -8,8 +8,8 @@ import Testing
 @testable import HaulWorker
 
 /// What a worker reports to Redis between two ticks for the whole queue.
-@Suite struct HurriedTickTests {
-    @Test("a message about a pending request causes a call for that run, and not for the others")
+@Suite struct EarlyTickTests {
+    @Test("a message about a pending operation makes the worker report that run, and no other")
     func hint() async throws {
         let fleet = try await Fleet()
         let latch = Latch()

@@ -5,7 +5,7 @@ import HaulTestSupport
 import Testing
 
 /// Control operations for batches: docs/guides/batches.md.
-@Suite("Control operations for batches") struct BatchRequestTests {
+@Suite("Control operations for batches") struct BatchOperationTests {
     private static let three = #"{"name":"b","size":3,"reply_to":"r"}"#
 
     @Test("a cancel reaches members that run and members that are still in the queue") func cancelled() async throws {
@@ -52,8 +52,8 @@ import Testing
 
     @Test(
         "`running` revokes an operation that came before the first member",
-        arguments: [BatchRequest.paused, .cancelled])
-    func revoked(_ operation: BatchRequest) async throws {
+        arguments: [BatchOperation.paused, .cancelled])
+    func revoked(_ operation: BatchOperation) async throws {
         let b = try await BatchFixture()
         try await b.ask(operation)
         try await b.ask(.running)
@@ -82,7 +82,7 @@ import Testing
         try await b.f.expectOrder()
     }
 
-    @Test("a resume does not hurry scheduled members, and a retry runs only members that have failed")
+    @Test("a resume starts no scheduled member early, and a retry runs only members that have failed")
     func others() async throws {
         let b = try await BatchFixture()
         try await b.push("later", in: Self.three, #","delay":1000"#)
