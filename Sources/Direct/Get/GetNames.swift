@@ -1,3 +1,4 @@
+import HaulContract
 import Synchronization
 
 /// The names that the files of one command have, so that no two of its downloads work for one name.
@@ -10,13 +11,21 @@ final class GetNames: Sendable {
 
     private let owners = Mutex<[String: Owner]>([:])
 
-    /// Reserves a name for a download. The URL of the other download, if the name is reserved already.
-    func reserve(_ path: String, for item: GetItem) -> String? {
-        owners.withLock { owners in
+    /// Reserves a name for a download.
+    ///
+    /// - Throws: `file_exists` if another download of this command has reserved it.
+    func reserve(_ path: String, for item: GetItem) throws(Failure) {
+        let owner = owners.withLock { owners in
             let owner = owners["\(item.root)/\(path)", default: Owner(key: item.key, url: item.urls.first ?? "")]
             owners["\(item.root)/\(path)"] = owner
-            return owner.key == item.key ? nil : owner.url
+            return owner
         }
+        guard owner.key != item.key else { return }
+        let url = MaskedURL.keepingQuery(owner.url)
+        throw Failure(
+            .fileExists,
+            "\(path) is the file of \(url) of this command: give each a name of its own, or choose --if-exists rename",
+            isFinal: true)
     }
 
     /// Releases the names of a download that gives no file.

@@ -135,6 +135,10 @@ final class GetRun: RunHost {
     private func attempts(_ standing: UnrecordedFile?, _ store: any Store, isNew: Bool) async -> GetResult {
         var failed = 0
         var isNew = isNew
+        // A download that continues has its name already, and must not replace the file of another one of this command.
+        if item.job.ifExists == .overwrite, let file = state.withLock({ $0.record?.resume?.file }) {
+            do throws(Failure) { try names.reserve(file, for: item) } catch { return await fail(error) }
+        }
         while true {
             let result = await attempt(standing, store, isNew: isNew)
             isNew = false

@@ -117,13 +117,8 @@ final class UnrecordedFile: ExistingFile {
 
     func completedFile(for offer: Offer) async throws(TransferError) -> CompletedFile? {
         let path = item.hasName ? item.job.path! : (item.job.path ?? "") + offer.name
-        if item.ifExists != .rename, let other = names.reserve(path, for: item) {
-            let url = MaskedURL.keepingQuery(other)
-            throw .failed(
-                Failure(
-                    .fileExists,
-                    "\(path) is the file of \(url) of this command: give each a name of its own, or choose --if-exists rename",
-                    isFinal: true))
+        if item.ifExists != .rename {
+            do throws(Failure) { try names.reserve(path, for: item) } catch { throw .failed(error) }
         }
         // Most files are not there, which one call finds out.
         var entry = stat()
