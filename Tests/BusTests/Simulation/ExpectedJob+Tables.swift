@@ -77,6 +77,9 @@ extension ExpectedJob {
             }
         }
         guard let pause else { return state }
+        // An operation that still waits for a tick is newer than the pause.
+        let waiting = pendingOperation
+        defer { pendingOperation = waiting }
         return apply(pause, in: state, isWaiting: after.shows(.paused), now, policy)
     }
 
