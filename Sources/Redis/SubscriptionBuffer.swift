@@ -26,6 +26,12 @@ final class SubscriptionBuffer: Sendable {
         /// Whether the latest call was cancelled, or its deadline passed, before it had stored its waiter.
         var isCancelled = false
         var isFinished = false
+
+        mutating func takeElement() -> Subscription.Element? {
+            guard let element = elements.popFirst() else { return nil }
+            bytes -= element.size
+            return element
+        }
     }
 
     private let state = Mutex(State())
@@ -63,11 +69,13 @@ final class SubscriptionBuffer: Sendable {
     /// The next element. nil at `deadline`, after the last element of a finished buffer, and once the task is
     /// cancelled. Only one call may wait at a time.
     func next(until deadline: ContinuousClock.Instant? = nil) async -> Subscription.Element? {
-        let number = state.withLock { state in
+        let (number, ready) = state.withLock { state in
             state.callCount += 1
             state.isCancelled = false
-            return state.callCount
+            // What is there is returned even if the deadline has passed.
+            return (state.callCount, deadline == nil ? nil : state.takeElement())
         }
+        if let ready { return ready }
         let timer = deadline.map { deadline in
             Task {
                 try? await Task.sleep(until: deadline, clock: .continuous)
@@ -79,10 +87,7 @@ final class SubscriptionBuffer: Sendable {
             await withCheckedContinuation { continuation in
                 let (element, hasResult) = state.withLock { state -> (Subscription.Element?, Bool) in
                     if state.isCancelled { return (nil, true) }
-                    if let element = state.elements.popFirst() {
-                        state.bytes -= element.size
-                        return (element, true)
-                    }
+                    if let element = state.takeElement() { return (element, true) }
                     if state.isFinished { return (nil, true) }
                     state.waiter = Waiter(number: number, continuation: continuation)
                     return (nil, false)
