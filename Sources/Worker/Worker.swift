@@ -268,7 +268,6 @@ package final class Worker: Sendable {
             ("host", Host.name), ("pid", String(Host.processID)), ("version", Version.text),
             ("slots", slots.limit.map(String.init) ?? "unlimited"), ("running", String(slots.taken)),
             ("lease", String(configuration.policy.lease.milliseconds)), ("kinds", runners[0].activities.kinds),
-            ("free", metrics.freeBytes.map(String.init) ?? ""),
-        ]
+        ] + (metrics.freeBytes.map { [("free", String($0))] } ?? [])
     }
 }
