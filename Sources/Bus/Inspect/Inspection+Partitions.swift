@@ -10,7 +10,7 @@ extension Inspection {
         return try await findings + differences(of: queue) + otherNumbers(of: queue)
     }
 
-    /// Settings, defaults and limits that are not the same in all partitions: a command was interrupted, or somebody has
+    /// Settings, defaults and limits that are not the same in all partitions: a command was interrupted, or another client has
     /// written one partition by hand.
     private static func differences(of queue: Queue) async throws(RedisError) -> [Finding] {
         let all = try await queue.each { part throws(RedisError) in

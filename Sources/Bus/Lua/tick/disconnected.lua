@@ -1,6 +1,6 @@
 -- Tasks of the tick: workers on other machines notice the end of a process before its lease ends, because the kernel
 -- closes the connections of a process that ends. Each worker subscribes to a channel of its own, `alive:<instance>`. If
--- nobody subscribes to it any more, and the worker has also been silent for SILENT ms, its process has ended.
+-- it has no subscriber any more, and the worker has also been silent for SILENT ms, its process has ended.
 --
 -- A process that is frozen, or that a busy machine starves, keeps its connections. One whose connection was cut
 -- reconnects and ticks meanwhile. After a restart or a failover of Redis no worker is connected, and that proves nothing.
