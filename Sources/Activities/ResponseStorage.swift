@@ -13,33 +13,39 @@ struct ResponseStorage: Sendable {
     /// The maximum size of a body in bytes, unless the job sets `max_response`.
     static let defaultMaxResponse = 64 << 10
 
-    /// Receives the body and returns the response with it, or without it if there is a `receiver`.
+    /// Receives the body and returns the response with it, or without it if there is a `receiver`. A response with an
+    /// unexpected status is returned without a body that is too long, because its status says more about the failure.
     ///
     /// - Throws: `too_large` if the body is longer than the job allows, `bad_response` if its length is unreadable.
     func keep(_ transfer: Transfer, method: String) async throws(TransferError) -> StoredResponse {
-        let limit = job.request.maxResponse ?? Self.defaultMaxResponse
-        let tooLong = TransferError(
-            .tooLarge, "the response (HTTP \(transfer.head.status)) is longer than \(limit) bytes: see max_response")
+        let isExpected = job.request.expects(transfer.head.status)
         if transfer.head.length == .invalid {
             transfer.cancel()
             throw TransferError(
                 .badResponse,
                 "the server sent differing or unreadable lengths, or a transfer coding that was not requested")
         }
-        if let receiver, job.request.expects(transfer.head.status) {
+        if let receiver, isExpected {
             _ = try await transfer.receive(into: receiver.destination(for: transfer.head))
             return response(transfer.head, [], method)
         }
+        let limit = job.request.maxResponse ?? Self.defaultMaxResponse
+        if let body = try await body(of: transfer, limit: limit) { return response(transfer.head, body, method) }
+        guard isExpected else { return response(transfer.head, [], method) }
+        throw TransferError(
+            .tooLarge, "the response (HTTP \(transfer.head.status)) is longer than \(limit) bytes: see max_response")
+    }
+
+    /// nil if the body has more than `limit` bytes. The transfer has ended then.
+    private func body(of transfer: Transfer, limit: Int) async throws(TransferError) -> [UInt8]? {
         if case .bytes(let length) = transfer.head.length, length > limit {
             transfer.cancel()
-            throw tooLong
+            return nil
         }
-        let body: [UInt8]
-        do throws(TransferError) { body = try await transfer.collect(limit: limit) } catch {
-            if case .failed(let failure) = error, failure.code == .tooLarge { throw tooLong }
+        do { return try await transfer.collect(limit: limit) } catch {
+            if case .failed(let failure) = error, failure.code == .tooLarge { return nil }
             throw error
         }
-        return response(transfer.head, body, method)
     }
 
     private func response(_ head: ResponseHead, _ body: [UInt8], _ method: String) -> StoredResponse {

@@ -65,6 +65,10 @@ struct RequestTests {
         let origin = try OriginServer { request in
             switch request.path {
             case "/404": return OriginReply(404, body: Array("gone".utf8))
+            case "/403", "/503":
+                var reply = OriginReply(request.path == "/403" ? 403 : 503, body: [UInt8](repeating: 65, count: 70_000))
+                if request.path == "/503" { reply.framing = .chunked }
+                return reply
             case "/endless":
                 var reply = OriginReply(body: [UInt8](repeating: 65, count: 200_000))
                 reply.framing = .chunked
@@ -85,6 +89,11 @@ struct RequestTests {
                 let long = try await call(fleet, "c" + path.dropFirst(), origin.url(path))
                 #expect(long["error"] == "too_large" && long["retryable"] == "0", "\(path)")
             }
+            // What a long error page says is left out, and what the status says counts.
+            let refused = try await call(fleet, "e", origin.url("/403"))
+            #expect(refused["error"] == "http_403" && refused["status"] == "403" && (refused["body"] ?? "").isEmpty)
+            let busy = try await call(fleet, "f", origin.url("/503"), #","retries":0"#)
+            #expect(busy["error"] == "http_503" && busy["retryable"] == "1" && (busy["body"] ?? "").isEmpty)
             let most = try await call(fleet, "d", origin.url("/endless"), #","max_response":200000"#)
             #expect(most.state == .completed && most["received"] == "200000")
         }
