@@ -115,6 +115,8 @@ struct JobRunner: Sendable {
             clock: claim.clock)
         (assignment.id, assignment.queue) = (claim.run.id, "\(queueServer.queue.name)")
         (assignment.resume, assignment.completed) = (claim.resume, claim.completed)
+        // A later push that failed, as by a gate, may have shown that the server has another version by now.
+        if claim.previous == .failed { assignment.completed?.validated = 0 }
         (assignment.storedResponse, assignment.wasSent) = (claim.storedResponse, claim.wasSent)
         (assignment.isNew, assignment.isSettled) = (claim.previous == nil, claim.previous == .completed)
         assignment.mayOverwrite = mayOverwrite

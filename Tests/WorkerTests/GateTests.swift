@@ -343,10 +343,10 @@ import Testing
         let gate: (inout WorkerConfiguration) -> Void = {
             $0.gate = "echo seen >>\(notes.file("runs")); [ $(wc -l <\(notes.file("runs"))) -ne 2 ]"
         }
-        func push(_ policy: String) async throws -> JobRecord {
+        func push(_ policy: String, _ members: String = "") async throws -> JobRecord {
             let events = try await fleet.queue.job("a")?["seq"]
             try await fleet.push(
-                #"{"url":"\#(origin.url("/"))","id":"a","path":"a","if_exists":"\#(policy)"}"#)
+                #"{"url":"\#(origin.url("/"))","id":"a","path":"a","if_exists":"\#(policy)"\#(members)}"#)
             try await eventually("the push to be done") {
                 let job = try await fleet.queue.job("a")
                 return job?["seq"] != events && job?.hasEnded == true
@@ -362,8 +362,9 @@ import Testing
             let third = try await push("overwrite")
             #expect(third["error"] == "gate_refused")
             #expect(fleet.root.holds("a", FileBytes(seed: 1, count: 5000)) && fleet.root.names == ["a"])
-            let fourth = try await push("overwrite")
-            #expect(fourth.state == .completed)
+            // The refusal has shown that the first version is not fresh any more.
+            let fourth = try await push("overwrite", #","fresh_for":3600"#)
+            #expect(fourth.state == .completed && fourth["unchanged"] == nil)
         }
         #expect(fleet.root.holds("a", FileBytes(seed: 2, count: 5000)) && fleet.root.names == ["a"])
         #expect(notes.contents("runs")?.count == 15)
