@@ -33,8 +33,9 @@ package enum Terminal {
     /// or socket would get that number, and messages would be written into it.
     package static func occupyClosedDescriptors() {
         for number in STDIN_FILENO...STDERR_FILENO where fcntl(number, F_GETFD) < 0 {
-            // A closed standard output is opened for reading only, so that `write` fails and reports that.
-            _ = open("/dev/null", number == STDERR_FILENO ? O_WRONLY : O_RDONLY)
+            // Standard input is opened for writing only and standard output for reading only, so that whoever uses them
+            // gets the same error as from a closed descriptor.
+            _ = open("/dev/null", number == STDOUT_FILENO ? O_RDONLY : O_WRONLY)
         }
     }
 

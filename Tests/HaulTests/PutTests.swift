@@ -71,6 +71,7 @@ import Testing
             ([path], "FILE"), ([path, path, "http://h/x"], "ends with /"), ([path, "ftp://h/"], "url: must be"),
             (["/no/such", "http://h/"], "No such file"), ([directory.path, "http://h/"], "is a directory"),
             (["-", "http://h/"], "- has no name to add to http://h/"),
+            (["-", "-", "http://h/x", "--form"], "standard input is given twice"),
             (["/dev/null", "http://h/"], "/dev/null is a device"),
             ([path, "http://h/", "--tus", "-X", "POST"], "protocol: requires file"),
             ([path, "http://h/", "--content-digest", "md5"], "content_digest: must be"),
@@ -81,6 +82,16 @@ import Testing
             #expect(process.standardError.contains(words), "\(arguments): \(process.standardError)")
         }
         #expect(origin.requests.count == 1)
+    }
+
+    @Test("a closed standard input is an error, and no empty file") func closedInput() async throws {
+        let origin = try OriginServer { _ in OriginReply(201) }
+        let haul = try #require(ChildProcess.path(of: "haul"))
+        let put = try ChildProcess("sh", ["-c", "\"$1\" put - \"$2\" <&-", "sh", haul, origin.url("/a")])
+        #expect(try await put.wait() == 1)
+        #expect(
+            put.standardError.contains("standard input cannot be read: Bad file descriptor"), "\(put.standardError)")
+        #expect(origin.requests.isEmpty)
     }
 
     @Test("a message about a sent POST names no field of a job") func message() async throws {

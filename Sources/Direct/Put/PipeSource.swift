@@ -54,12 +54,16 @@ final class PipeSource: SourceStream {
 
     let version = SourceVersion(size: 0, validator: "pipe")
     private let path: String
+    private var name: String { Self.name(of: path) }
     private let state = Mutex(State())
 
     /// - Parameter path: The path of a pipe, or - for standard input.
     init(_ path: String) { self.path = path }
 
     deinit { if let file = state.withLock({ $0.file }) { close(file.descriptor) } }
+
+    /// A path as messages show it.
+    static func name(of path: String) -> String { path == "-" ? "standard input" : path }
 
     /// Whether a path is one of a pipe.
     static func isPipe(_ path: String) -> Bool {
@@ -185,7 +189,7 @@ final class PipeSource: SourceStream {
             if known == nil { known = path == "-" ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC) }
             return known!
         }
-        guard input >= 0 else { throw Self.failure("\(path) cannot be read") }
+        guard input >= 0 else { throw Self.failure("\(name) cannot be read") }
         while true {
             let count = Glibc.read(input, &buffer, buffer.count)
             if count >= 0 { return count }
@@ -194,7 +198,7 @@ final class PipeSource: SourceStream {
                 var ready = pollfd(fd: input, events: Int16(POLLIN), revents: 0)
                 poll(&ready, 1, -1)
             } else if errno != EINTR {
-                throw Self.failure("\(path) cannot be read")
+                throw Self.failure("\(name) cannot be read")
             }
         }
     }
@@ -205,7 +209,7 @@ final class PipeSource: SourceStream {
     private func store() async throws(TransferError) {
         let directory = getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp"
         let what =
-            "the length of \(path) is required, but it cannot be stored in \(directory): set TMPDIR to another directory"
+            "the length of \(name) is required, but it cannot be stored in \(directory): set TMPDIR to another directory"
         var template = Array("\(directory)/haul-put-XXXXXX".utf8CString)
         let file = mkstemp(&template)
         guard file >= 0 else { throw Self.failure(what) }

@@ -23,6 +23,12 @@ struct PutPlan {
     /// - Parameter labels: The files as they were given; - is standard input.
     /// - Throws: `ExitStatus.usage`; the reason has been printed.
     init(files labels: [String], url: String, _ options: PutOptions, _ credentials: GetCredentials) throws {
+        if let twice = labels.indices.first(where: {
+            PipeSource.isPipe(labels[$0]) && labels[..<$0].contains(labels[$0])
+        }) {
+            throw ExitStatus.printing(
+                .usage, "\(PipeSource.name(of: labels[twice])) is given twice, and a pipe can be read only once")
+        }
         let paths = try labels.map { PipeSource.isPipe($0) ? nil : try Self.absolute($0) }
         let shared = Self.directory(of: paths.compactMap(\.self))
         root = shared
