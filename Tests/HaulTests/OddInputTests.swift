@@ -160,6 +160,24 @@ import Testing
         _ = try await watch.wait()
     }
 
+    @Test("events are followed through a restart of Redis, and none is missing") func interruptedEvents() async throws {
+        let bench = try await CommandBench()
+        #expect(try await bench.haul("queue", "set", "event_stream", "1000").status == 0)
+        let follower = try bench.start(["events", "--follow"])
+        func add(_ id: String) async throws {
+            try await bench.server.cli(
+                "XADD", "haul:{default}:log", "*", "id", id, "data", #"{"event":"queued","id":"\#(id)","at":1}"#)
+        }
+        try await add("before")
+        try await eventually { follower.standardOutput.contains("before") }
+        try await bench.server.restart()
+        try await add("after")
+        try await eventually { follower.standardOutput.contains("after") }
+        #expect(follower.isRunning)
+        follower.kill(SIGTERM)
+        _ = try await follower.wait()
+    }
+
     @Test("the error for a hanging Redis has a readable time") func hanging() async throws {
         let bench = try await CommandBench()
         bench.server.signal(SIGSTOP)

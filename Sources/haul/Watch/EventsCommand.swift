@@ -40,14 +40,23 @@ struct EventsCommand: AsyncParsableCommand {
         }
     }
 
-    /// Prints the events of a queue, or of one of its partitions, without end.
+    /// Prints the events of a queue, or of one of its partitions, without end. While Redis is away it tries again,
+    /// because the stream has kept what was published meanwhile.
     private func follow(_ queue: Queue, after entry: String) async throws {
         let waiter = Redis(queue.redis.url, name: "haul-events")
-        var next = entry
+        var (next, isInterrupted) = (entry, false)
         while true {
-            let events = try await queue.nextLoggedEvents(after: next, block: .seconds(5), on: waiter)
-            events.forEach(show)
-            next = events.last?.entry ?? next
+            do throws(RedisError) {
+                let events = try await queue.nextLoggedEvents(after: next, block: .seconds(5), on: waiter)
+                isInterrupted = false
+                events.forEach(show)
+                next = events.last?.entry ?? next
+            } catch {
+                guard error.isTransient else { throw error }
+                if !isInterrupted { Terminal.printError("haul: \(error.message); trying again") }
+                isInterrupted = true
+                try await Task.sleep(for: .seconds(1))
+            }
         }
     }
 
