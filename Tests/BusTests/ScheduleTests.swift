@@ -155,6 +155,8 @@ import Testing
             try await bench.define("odd-\(number)", #"{"cron":"0 * * * *","zone":"Mars/X","job":\#(Self.job)}"#)
         }
         try await bench.tick()
+        let findings = try await Inspection(bench.queue).run().filter { $0.problem.contains("odd-") }
+        #expect(!findings.isEmpty && findings.allSatisfy { $0.problem.contains("do not know the time zone Mars/X") })
         try await bench.define("s", #"{"every":10,"job":\#(Self.job)}"#)
         for second in 1...30 {
             try await bench.c.set(Int64(second) * 1000)

@@ -121,7 +121,12 @@ extension Inspection {
         let reply = try await queue.redis.send(Command("HGETALL", queue.keys.settings))
         return reply.dictionary.sorted { $0.key < $1.key }.compactMap { name, value in
             let setting = QueueSetting(name: name)
-            if setting?.accepts(value) == true { return nil }
+            if setting?.accepts(value) == true {
+                guard setting == .rate, let zone = RateSchedule(value)?.unknownZone else { return nil }
+                return Finding(
+                    queue.keys.settings, "\(name): this machine does not know the time zone \(zone)",
+                    "check its spelling, or install tzdata; where the zone is unknown, the lowest of the rates holds")
+            }
             return Finding(
                 queue.keys.settings, "\(name) \(setting?.rule ?? "is not a setting"), not \"\(value)\"",
                 "HSET or HDEL it; it has no effect")
@@ -160,7 +165,11 @@ extension Inspection {
             try await types(of: [queue.keys.schedules])[0] == KeyName.schedules.type
         else { return [] }
         return try await queue.schedules().compactMap { record in
-            record.error.map {
+            // A worker removes the mark when it plans the schedule.
+            let unplanned = record.fields["left_at"].map { _ in
+                "no worker has planned it so far, because their machines do not know the time zone \(record.schedule?.zone ?? "")"
+            }
+            return (record.error ?? unplanned).map {
                 Finding(
                     queue.keys.schedules, "\(record.name): \($0)",
                     "haul schedule add replaces it, and haul schedule remove deletes it; it pushes nothing")
