@@ -126,7 +126,8 @@ struct RedirectFollower: Sendable {
     ) async throws(TransferError) -> (Transfer, FinalURL) {
         guard template.method == "GET", template.body == nil else {
             throw TransferError(
-                .badJob, "an object of a bucket is fetched by GET without a body, not by \(template.method)",
+                .badJob,
+                "an object of a bucket is fetched by GET without a body; this job has another method or a body",
                 isFinal: true)
         }
         guard let buckets else {

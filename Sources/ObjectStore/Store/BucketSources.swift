@@ -147,8 +147,10 @@ package final class BucketSources: SourceBuckets {
             default: "the bucket \(bucket) does not send the object"
             }
         let now = headers["date"].flatMap(HTTPDate.parse) ?? UnixTime.seconds
+        // Without an error document, as after HEAD, the code is made of the status.
+        let code = error.code.hasPrefix("HTTP") ? "" : ", \(error.code)"
         return Failure(
-            .http(error.status), "\(advice) (HTTP \(error.status), \(error.code))",
+            .http(error.status), "\(advice) (HTTP \(error.status)\(code))",
             retryAfter: headers["retry-after"].flatMap { Int64($0) ?? HTTPDate.parse($0).map { $0 - now } }
                 .map { .seconds(max(0, min($0, 86_400))) })
     }
