@@ -81,7 +81,7 @@ extension API {
                 case "jobs": response = try await push(body, to: reader.queue, &change)
                 case "control": response = try await control(body, reader, &change)
                 case "schedules": response = try await schedule(body, reader.queue, &change)
-                default: response = try await set(body, of: reader.queue, &change)
+                default: response = try await set(body, of: reader, &change)
                 }
                 await audit.changed(change, of: reader.queue, by: caller)
                 return response
@@ -355,14 +355,15 @@ extension API {
     }
 
     private func set(
-        _ body: [UInt8], of queue: Queue, _ change: inout ChangeRecord
+        _ body: [UInt8], of reader: QueueReaderCache, _ change: inout ChangeRecord
     ) async throws -> ServerResponse {
         let changes = try SettingsJSON.changes(try Self.read(body))
         let names = changes.map(\.description).joined(separator: " ")
         (change.action, change.settings) = ("set", AuditLog.truncated(names, to: 500))
-        for change in changes { try await change.make(in: queue) }
+        for change in changes { try await change.make(in: reader.queue) }
+        await reader.forgetLimits()
         await reads.removeAll()
-        return Self.json(200, SettingsJSON.text(try await queue.configuration(), isOperator: true))
+        return Self.json(200, SettingsJSON.text(try await reader.queue.configuration(), isOperator: true))
     }
 
     private static func read(_ body: [UInt8]) throws(APIError) -> JSON {

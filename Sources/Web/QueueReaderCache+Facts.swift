@@ -1,4 +1,4 @@
-import HaulBus
+package import HaulBus
 import HaulContract
 import HaulRedis
 
@@ -16,11 +16,9 @@ extension QueueReaderCache {
     private static let sampleChunks = 20
     private static let sampleChunkLength = 10
     private static let maxSampleAge: Duration = .seconds(5)
+    private static let maxLimitsAge: Duration = .milliseconds(1900)
     /// The hosts, or groups of failures, that a response lists.
     private static let maxHosts = 50
-    /// Failures are counted in intervals of five minutes, for one hour.
-    private static let failureInterval: Int64 = 300_000
-    private static let failureIntervals = 12
 
     // MARK: Samples
 
@@ -125,36 +123,61 @@ extension QueueReaderCache {
         return json.text
     }
 
-    /// Groups the failures by error and host, the largest group first. Each group has its count and a histogram of the
-    /// last hour.
-    func failureGroups(_ failures: [ListedJob: JobFacts], now: Int64) -> String {
-        struct Group: Hashable { let error, host: String }
-        let groups = Dictionary(grouping: failures) { Group(error: $0.value.error ?? "unknown", host: $0.value.host) }
-        // Groups of equal size are sorted by error and host, so that they keep their order from one update to the next.
-        let first = groups.sorted {
-            ($1.value.count, $0.key.error, $0.key.host) < ($0.value.count, $1.key.error, $1.key.host)
-        }.prefix(Self.maxHosts)
-        let texts = first.map { group, failures in
-            var json = JSONObject()
-            json.set("error", group.error)
-            json.set("host", group.host)
-            json.set("count", failures.count)
-            json.set("retryable", failures.contains { $0.value.retryable ?? false })
-            json.set("recent", failures.count { ($0.key.timestamp ?? 0) > now - 1_200_000 })
-            json.set("hour", json: Self.failureHistogram(failures.compactMap(\.key.timestamp), now: now))
-            return json.text
-        }
-        return "[\(texts.joined(separator: ","))]"
+    /// The newest failures by error and host, the largest group first; and of how many failures.
+    package func failureGroups() async throws -> (groups: [FailureGroup], of: Int, now: Int64) {
+        let now = try await queue.timestamp()
+        let failures = try await listedFacts(in: .failed)
+        return (Self.groups(of: failures, now: now), failures.count, now)
     }
 
-    /// A JSON array with the number of `times` in each interval of the last hour, the oldest interval first.
-    private static func failureHistogram(_ times: some Sequence<Int64>, now: Int64) -> String {
-        var counts = [Int](repeating: 0, count: failureIntervals)
-        for time in times {
-            let intervalsAgo = Int((max(0, now - time)) / failureInterval)
-            if intervalsAgo < failureIntervals { counts[failureIntervals - 1 - intervalsAgo] += 1 }
+    static func groups(of failures: [ListedJob: JobFacts], now: Int64) -> [FailureGroup] {
+        let all = failures.map { job, facts in
+            FailureGroup.Failure(
+                id: job.id, error: facts.error, host: facts.host, timestamp: job.timestamp ?? 0,
+                isRetryable: facts.retryable ?? false)
         }
-        return "[\(counts.map(String.init).joined(separator: ","))]"
+        return FailureGroup.groups(of: all, now: now, limit: maxHosts)
+    }
+
+    /// What slows the queue, and Redis' clock.
+    package func bottlenecks() async throws -> (found: [Bottleneck], now: Int64) {
+        let now = try await queue.timestamp()
+        return (try await bottlenecks(try await queue.stats(), try await queue.workers().map(\.fields), now), now)
+    }
+
+    /// What slows one job. The running jobs are read only if they may reach a rate.
+    package func bottlenecks(of job: JobRecord) async throws -> [Bottleneck] {
+        guard job.state == .queued || job.state == .running else { return [] }
+        let (settings, limits) = try await limits()
+        let hasRate = settings["rate"] != nil || limits.values.contains { HostLimit.rate($0) != nil }
+        let running = job.state == .running ? hasRate ? try await runningJobs() : [QueueLoad.RunningJob(job)] : []
+        let workers = try await queue.workers().map(\.fields)
+        return try await bottlenecks(try await queue.stats(), workers, running, try await queue.timestamp())
+            .filter { $0.slows(job) }
+    }
+
+    private func runningJobs() async throws -> [QueueLoad.RunningJob] {
+        try await runningFacts().values.map {
+            QueueLoad.RunningJob(host: $0.host, group: $0.group, waiting: $0.waiting, speed: $0.speed)
+        }
+    }
+
+    func bottlenecks(
+        _ stats: QueueStats, _ workers: [[String: String]], _ now: Int64
+    ) async throws -> [Bottleneck] {
+        try await bottlenecks(stats, workers, try await runningJobs(), now)
+    }
+
+    private func bottlenecks(
+        _ stats: QueueStats, _ workers: [[String: String]], _ running: [QueueLoad.RunningJob], _ now: Int64
+    ) async throws -> [Bottleneck] {
+        let waiting = running.filter { $0.waiting == "host" }.map(\.host)
+        let hosts = Set(waiting).union(stats.waiting.hosts.map(\.host)).sorted().prefix(Self.maxHosts)
+        let (settings, limits) = try await limits()
+        return QueueLoad(
+            stats: stats, workers: workers, settings: settings, limits: limits,
+            backoffs: hosts.isEmpty ? [:] : try await queue.backoffs(of: Array(hosts)), running: running, now: now
+        ).bottlenecks
     }
 
     /// The hosts that have running, waiting or recently failed jobs, and those with limits. The busiest come first.
@@ -169,7 +192,7 @@ extension QueueReaderCache {
         }
         let sampled = sample.values.reduce(0) { $0 + $1.count }
         let notDeferred = max(0, lists.count - deferred.values.reduce(0, +))
-        let limits = try await hostLimits()
+        let limits = try await limits().limits.filter { HostLimit.group($0.key) == nil }
         var names = Set(running.keys).union(deferred.keys).union(limits.keys).union(sample.keys)
         for (host, jobs) in failed where jobs.contains(where: { ($0.key.timestamp ?? 0) > now - 3_600_000 }) {
             names.insert(host)
@@ -191,7 +214,8 @@ extension QueueReaderCache {
             // An estimate from the sample, because the queue has no index of hosts.
             json.set("queued", sampled == 0 ? 0 : notDeferred * (sample[host]?.count ?? 0) / sampled)
             json.set("failed", times.count)
-            json.set("hour", json: Self.failureHistogram(times, now: now))
+            let hour = FailureGroup.histogram(of: times, now: now).map(String.init)
+            json.set("hour", json: "[\(hour.joined(separator: ","))]")
             json.set("backoff_until", backoffs[host].flatMap { $0 > now ? $0 : nil })
             if let limit = limits[host] { json.set("limits", json: limit) }
             return json.text
@@ -203,17 +227,25 @@ extension QueueReaderCache {
         return json.text
     }
 
-    /// The limits of hosts. Empty if the Redis user may not read the queue's configuration, which may hold secrets.
-    private func hostLimits() async throws(RedisError) -> [String: String] {
+    /// The settings and the valid limits of hosts and groups. Empty if the Redis user may not read the queue's
+    /// configuration, which may hold secrets.
+    private func limits() async throws(RedisError) -> (settings: [String: String], limits: [String: String]) {
+        if let configuration, configuration.readAt + Self.maxLimitsAge > .now {
+            return (configuration.settings, configuration.limits)
+        }
+        var (settings, limits): ([String: String], [String: String]) = ([:], [:])
         do throws(RedisError) {
-            return try await queue.configuration().limits.filter {
-                HostLimit.group($0.key) == nil && HostLimit.accepts($0.value)
-            }
+            let read = try await queue.configuration()
+            (settings, limits) = (read.settings, read.limits.filter { HostLimit.accepts($0.value, of: $0.key) })
         } catch {
             guard error.code == .noPermission else { throw error }
-            return [:]
         }
+        configuration = (settings, limits, .now)
+        return (settings, limits)
     }
+
+    /// Makes the next reading read the limits again, because they have been changed here.
+    func forgetLimits() { configuration = nil }
 
     /// A queue's row in the list of all queues.
     func summary() async throws -> String {

@@ -20,6 +20,8 @@ package actor QueueReaderCache {
     var listed: [JobState: [ListedJob: JobFacts]] = [:]
     /// Some waiting jobs, and when they were read.
     var waiting: (jobs: [ListedJob], readAt: ContinuousClock.Instant)?
+    /// The settings and the valid limits of hosts and groups, and when they were read.
+    var configuration: (settings: [String: String], limits: [String: String], readAt: ContinuousClock.Instant)?
     /// The history of past hours, by their number since 1970.
     private var hours: [Int64: [HistoryMinute]] = [:]
 
@@ -44,8 +46,9 @@ package actor QueueReaderCache {
             json.set("paused_at", change.at)
         }
         json.set("max_running", stats.maxRunning)
-        json.set("workers", json: try await workerCounts(now))
-        json.set("oldest_waiting", try await oldest())
+        let workers = try await queue.workers().map(\.fields)
+        json.set("workers", json: Self.counts(of: workers, now))
+        json.set("oldest_waiting", try await oldest(in: stats.waiting))
         let running = try await runningFacts()
         json.set("speed", running.values.reduce(0) { $0 + $1.speed })
         json.set("speed_of", running.count)
@@ -59,13 +62,14 @@ package actor QueueReaderCache {
         if stats.counts[.scheduled] ?? 0 > 0 {
             json.set("next_scheduled", try await queue.listed(in: .scheduled, from: 0, limit: 1).first?.timestamp)
         }
+        let bottlenecks = try await bottlenecks(stats, workers, now)
+        json.set("bottlenecks", json: "[\(bottlenecks.map(\.json).joined(separator: ","))]")
         json.set("failures", json: try await failuresJSON(now))
         return json.text
     }
 
-    private func workerCounts(_ now: Int64) async throws -> String {
-        var counts: [WorkerState: Int] = [:]
-        for (_, fields) in try await queue.workers() { counts[WorkerState(fields, now: now), default: 0] += 1 }
+    private static func counts(of workers: [[String: String]], _ now: Int64) -> String {
+        let counts = Dictionary(workers.map { (WorkerState($0, now: now), 1) }, uniquingKeysWith: +)
         var json = JSONObject()
         for state in WorkerState.allCases { json.set(state.rawValue, counts[state] ?? 0) }
         return json.text
@@ -73,9 +77,9 @@ package actor QueueReaderCache {
 
     /// The timestamp of the push that waits longest, unix ms. nil if none waits, if the next elements do not have it, or
     /// if this user of Redis may not read elements, since these hold secrets.
-    private func oldest() async throws -> Int64? {
+    private func oldest(in lists: WaitingLists) async throws -> Int64? {
         let first: [ListedJob]
-        do throws(RedisError) { first = try await queue.heads().map { Queue.listed($0.element) } } catch {
+        do throws(RedisError) { first = try await queue.heads(of: lists).map { Queue.listed($0.element) } } catch {
             guard error.code == .noPermission else { throw error }
             return nil
         }
@@ -91,7 +95,8 @@ package actor QueueReaderCache {
         json.set("of", failures.count)
         json.set("by_error", json: Ranking(failures.values.map { $0.error ?? "unknown" }).json())
         json.set("by_host", json: Ranking(failures.values.map(\.host)).json())
-        json.set("groups", json: failureGroups(failures, now: now))
+        let groups = Self.groups(of: failures, now: now).map(\.json)
+        json.set("groups", json: "[\(groups.joined(separator: ","))]")
         return json.text
     }
 

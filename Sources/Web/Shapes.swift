@@ -90,6 +90,9 @@ enum Shapes {
         JSONMember("next_scheduled", .integer, "Unix milliseconds at which the next scheduled job is due."),
         JSONMember("speed", .integer, "Bytes per second of the running jobs.", isAlways: true),
         JSONMember("speed_of", .integer, "Of how many of them the speed is known.", isAlways: true),
+        JSONMember(
+            "bottlenecks", .objects("Bottleneck"), "What slows the queue, with what concerns most jobs first.",
+            isAlways: true),
         JSONMember("failures", .failures, "The newest 1000 failures, by error and by host.", isAlways: true),
     ]
 }

@@ -149,7 +149,9 @@ extension JSON {
         case .counts(let names): Set(self.names) == Set(names) && (members ?? []).allSatisfy { $0.value.integer != nil }
         case .ranking: array?.allSatisfy { $0.array?.count == 2 } ?? false
         case .failures: names == ["of", "by_error", "by_host", "groups"]
+        case .integers: array?.allSatisfy { $0.integer != nil } ?? false
         case .object: members != nil
+        case .objects: array?.allSatisfy { $0.members != nil } ?? false
         }
     }
 }

@@ -27,6 +27,9 @@ import Testing
             "Schedule": Self.object(
                 Shapes.schedule, "A job that is pushed at certain times: docs/guides/schedules.md."),
             "Queue": Self.object(Shapes.queue, "A queue at a glance."), "Error": Self.error,
+            "FailureGroup": Self.object(FailureGroup.members, "Failed jobs with the same error at the same host."),
+            "Bottleneck": Self.object(
+                Bottleneck.members, "Something that keeps jobs from starting, or slows those that run."),
             "NewJob": Self.newJob,
             "SettingsChange": try Self.settingsChange(
                 #require(JSON(text)["components"]?["schemas"]?["SettingsChange"]),
@@ -127,7 +130,13 @@ import Testing
                 "properties",
                 json: #"{"of":{"type":"integer"},"by_error":\#(pairs),"by_host":\#(pairs),"groups":\#(groups)}"#)
             json.set("required", json: list(["of", "by_error", "by_host", "groups"]))
+        case .integers:
+            json.set("type", "array")
+            json.set("items", json: #"{"type":"integer"}"#)
         case .object(let name): json.set("$ref", "#/components/schemas/\(name)")
+        case .objects(let name):
+            json.set("type", "array")
+            json.set("items", json: ##"{"$ref":"#/components/schemas/\##(name)"}"##)
         }
         json.set("description", member.meaning)
         return json.text

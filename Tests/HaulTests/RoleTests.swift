@@ -14,7 +14,7 @@ import Testing
                 "stats", "stats --history", "list", "list --state running", "list --state failed --json", "show done",
                 "workers",
                 "watch done", "top --once", "list --by host --state completed", "list --sort size",
-                "stats --hosts", "stats --ages", "cache list", "cache size",
+                "stats --hosts", "stats --ages", "stats --failures", "stats --bottlenecks", "cache list", "cache size",
                 "batches", "batches b", "queue changes", "events", "events --since 1h done",
             ]
         ),

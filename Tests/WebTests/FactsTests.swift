@@ -68,6 +68,7 @@ import Testing
         #expect(groups.count == 2 && overview.at("failures", "of")?.integer == 5)
         #expect(groups[0]["host"]?.string == "a.example" && groups[0]["count"]?.integer == 3)
         #expect(groups[0]["recent"]?.integer == 3 && groups[0]["retryable"] == .bool(true))
+        #expect(groups[0]["example"]?.string == "x1" && groups[0]["newest"]?.integer == now - 60_000)
         #expect(groups[0]["hour"]?.text == "[0,0,0,0,0,0,0,0,1,0,0,2]")
         #expect(groups[1]["recent"]?.integer == 0 && groups[1]["retryable"] == .bool(false))
         #expect(groups[1]["hour"]?.text == "[0,1,0,0,0,0,0,0,0,0,0,0]")

@@ -57,7 +57,7 @@ package enum HostLimit {
     }
 
     /// The limit of rate in a value of the hash; nil if there is none.
-    static func rate(_ value: String) -> RateSchedule? { (try? JSON(value))?["rate"].flatMap(rate) }
+    package static func rate(_ value: String) -> RateSchedule? { (try? JSON(value))?["rate"].flatMap(rate) }
 
     private static func rate(_ value: JSON) -> RateSchedule? {
         (value.string ?? value.integer.map(String.init)).flatMap(RateSchedule.init)

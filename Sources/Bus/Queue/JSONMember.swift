@@ -3,7 +3,7 @@ import HaulContract
 /// A member of a JSON object that the API writes. docs/reference/openapi.json is generated from these declarations.
 package struct JSONMember: Sendable {
     package enum Kind: Sendable, Equatable {
-        case text, id, integer, decimal, flag, any, headers, files, attempts, intervals, names
+        case text, id, integer, integers, decimal, flag, any, headers, files, attempts, intervals, names
         case choice([String])
         /// A whole number, or one of these words.
         case integerOr(String)
@@ -13,8 +13,8 @@ package struct JSONMember: Sendable {
         case ranking
         /// `of`: how many failures were counted; `by_error` and `by_host`: rankings; `groups`: by both.
         case failures
-        /// An object of another schema of docs/reference/openapi.json.
-        case object(String)
+        /// An object of another schema of docs/reference/openapi.json, or a list of such objects.
+        case object(String), objects(String)
     }
 
     package let name: String
@@ -47,7 +47,7 @@ extension JSONMember.Kind {
         case .headers:
             (try? JSON(text))?.members?.allSatisfy { $0.value.string != nil } == true ? text : nil
         case .files, .attempts: (try? JSON(text))?.array == nil ? nil : text
-        case .intervals, .names, .counts, .ranking, .failures, .object: nil
+        case .intervals, .integers, .names, .counts, .ranking, .failures, .object, .objects: nil
         }
     }
 }

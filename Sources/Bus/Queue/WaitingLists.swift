@@ -244,10 +244,21 @@ extension Queue {
 
     /// The next element of each list, at most of 200 lists, with the key of its list.
     package func heads() async throws(RedisError) -> [(key: String, element: [UInt8])] {
+        try await heads(of: try await waitingLists())
+    }
+
+    /// The next element of each of the first 200 lists, with the key of its list.
+    package func heads(of lists: WaitingLists) async throws(RedisError) -> [(key: String, element: [UInt8])] {
         guard partitions.isEmpty else {
-            return try await each { queue throws(RedisError) in try await queue.heads() }.flatMap(\.self)
+            var heads: [(key: String, element: [UInt8])] = []
+            for (number, partition) in partitions.enumerated() {
+                var part = lists
+                part.lists = lists.lists.filter { $0.partition == number }
+                if !part.lists.isEmpty { heads += try await partition.heads(of: part) }
+            }
+            return heads
         }
-        let lists = try await waitingLists().lists.prefix(200)
+        let lists = lists.lists.prefix(200)
         let replies = try await redis.pipeline(lists.map { .command(Command("LINDEX", $0.key, -1)) })
         var heads: [(key: String, element: [UInt8])] = []
         for (list, reply) in zip(lists, replies) {

@@ -11,7 +11,7 @@ import { age, bytes, clock, count, day, duration, fileOf, left, percent, plural,
 import { icon, key, stateIcon } from "./icons.js";
 import { lastList } from "./jobs.js";
 import { openPush } from "./push.js";
-import { about, nameOf, waitsFor } from "./words.js";
+import { about, bottleneckWords, nameOf, slows, waitsFor } from "./words.js";
 
 const timestamps = new Set(["created", "started", "updated", "finished", "deadline_at", "settled_until", "validated", "response_dropped"]);
 const sizes = new Set(["received", "total", "bytes"]);
@@ -277,7 +277,9 @@ export function job(context) {
     const deadline = data.deadline_at;
     const batches = (data.batch ?? "").split(" ").filter(Boolean);
     const steps = (data.steps ?? "").split(" ").filter(Boolean);
+    const slowedBy = (overviewData?.bottlenecks ?? []).filter((one) => slows(one, data)).map((one) => bottleneckWords(one, now, context.isLive())).map(({ what, detail }) => (detail ? `${what}: ${detail}` : what));
     const list = [
+      ["Slowed by", slowedBy.length ? el("span", { class: "any" }, slowedBy.join("; ")) : null],
       ["From", host ? [el("span", { class: "any" }, link(path("jobs", ["running"], { host }), host), after), copier("Copy the URL", () => url)] : url || null],
       ["To", data.file ?? data.path ? [el("span", { class: "any" }, data.file ?? data.path), copier("Copy the path", () => data.file ?? data.path)] : null],
       ["Kind", data.kind ? [nameOf(data.kind), data.method ? ` (${data.method})` : ""] : null],
@@ -291,7 +293,7 @@ export function job(context) {
       ["Check", data.checksum ? [el("code", { class: "any" }, data.checksum), copier("Copy the checksum", () => data.checksum)] : null],
       ["Id", [el("code", { class: "any" }, id), copier("Copy the id", () => id)]],
     ].filter(([, content]) => content);
-    redraw(facts, [url, data.file, data.path, data.worker, data.batch, data.group, data.steps, data.attempt, deadline, data.checksum, data.kind, data.method, Math.floor((now - data.created) / 60_000)], () => list.flatMap(([name, content]) => [el("dt", {}, name), el("dd", {}, content)]));
+    redraw(facts, [slowedBy, url, data.file, data.path, data.worker, data.batch, data.group, data.steps, data.attempt, deadline, data.checksum, data.kind, data.method, Math.floor((now - data.created) / 60_000)], () => list.flatMap(([name, content]) => [el("dt", {}, name), el("dd", {}, content)]));
     meta.fold.hidden = data.meta === undefined;
     if (data.meta !== undefined) {
       const text = JSON.stringify(data.meta);

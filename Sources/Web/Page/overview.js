@@ -8,13 +8,14 @@ import { columnChart, lineChart, sparkline } from "./charts.js";
 import { card, el, link, redraw, rows, write } from "./dom.js";
 import { age, ago, bytes, clock, count, day, duration, minute, plural, short, speed } from "./format.js";
 import { icon, tones } from "./icons.js";
-import { about, nameOf } from "./words.js";
+import { about, bottleneckWords, nameOf } from "./words.js";
 import { welcome } from "./welcome.js";
 
 const order = ["running", "queued", "scheduled", "paused", "failed", "completed", "cancelled", "rejected"];
 /// Name, minutes, and the minutes of each point.
 const spans = [["Last hour", 60, 1], ["2 days", 2880, 30]];
 const MAX_FAULTS = 4;
+const MAX_BOTTLENECKS = 4;
 
 /// The choice of two or more values, as buttons.
 export function segments(label, values, chosen, changed) {
@@ -211,7 +212,8 @@ export function overview(context) {
   const ended = columnChart("Jobs ended", [["completed", "green", "Completed"], ["failed", "red", "Failed"], ["retrying", "amber", "Retried"]], { note: "/min", className: "ended" });
   const ages = el("div", { class: "ages" });
   const forecast = el("p", { class: "dim forecast" });
-  const ageCard = card("How old the work is", { className: "age-card" }, ages, forecast);
+  const slowed = el("div", { class: "slowed", hidden: true });
+  const ageCard = card("How old the work is", { className: "age-card" }, ages, forecast, slowed);
   const [hostCard, workerCard] = [hostTable(context), workerTable(context)];
   const first = welcome(context);
   const whole = el("div", { class: "overview" }, problems.box, el("ul", { class: "strip" }, [...tiles.values()].map(({ item }) => item)),
@@ -260,6 +262,7 @@ export function overview(context) {
       write(note, value || state === "paused" && data.paused ? notes[state] : "none");
     }
     drawAges(data);
+    drawBottlenecks(data);
     hostCard.draw(known);
     workerCard.draw(known);
   }
@@ -282,6 +285,20 @@ export function overview(context) {
       if (change > 1.33) words.push(" An hour ago jobs ended more slowly: the fleet has become faster.");
       return words;
     });
+  }
+  function drawBottlenecks(data) {
+    const [found, isLive] = [data.bottlenecks.slice(0, MAX_BOTTLENECKS), context.isLive()];
+    slowed.hidden = found.length === 0;
+    redraw(slowed, [found.map((one) => [one.cause, one.name, one.limit, one.starts, one.queued, one.running, isLive ? Math.ceil((one.until ?? 0) / 1000 - data.now / 1000) : one.until]), data.bottlenecks.length], () => [
+      el("h3", {}, "Slowed by"),
+      el("ul", {}, found.map((one) => {
+        const { what, detail } = bottleneckWords(one, data.now, isLive);
+        const jobs = [one.queued ? `${count(one.queued)} queued` : "", one.running ? `${count(one.running)} running` : ""].filter(Boolean).join(", ");
+        const isHost = ["host", "backoff", "host_starts", "host_rate"].includes(one.cause);
+        return el("li", {}, el("span", { class: "grow any" }, isHost ? link(path("jobs", ["running"], { host: what }), what) : what[0].toUpperCase() + what.slice(1), detail ? el("span", { class: "dim" }, ` ${detail}`) : null), el("span", { class: "dim number" }, jobs));
+      })),
+      data.bottlenecks.length > found.length ? el("p", { class: "dim" }, `and ${count(data.bottlenecks.length - found.length)} more`) : null,
+    ]);
   }
   /// An estimate of seconds, in a round unit.
   const roundly = (seconds) => (seconds > 86400 ? Math.round(seconds / 3600) * 3600 : seconds > 3600 ? Math.round(seconds / 600) * 600 : seconds > 120 ? Math.round(seconds / 60) * 60 : Math.round(seconds));

@@ -1,4 +1,6 @@
-// What states, errors and waits are called, and what helps against an error. docs/reference/errors.md has all codes.
+// What states, errors, waits and bottlenecks are called, and what helps against an error. docs/reference/errors.md has all codes.
+
+import { clock, count, duration, plural, speed } from "./format.js";
 
 export const states = ["running", "queued", "scheduled", "paused", "failed", "completed", "cancelled"];
 export const nameOf = (state) => state[0].toUpperCase() + state.slice(1);
@@ -59,4 +61,44 @@ export function about(code = "unknown") {
     : ["The server refuses the request", `answers ${status}`, "Correct the URL, the credentials or the request."]) : errors[code];
   const [title, verb, help] = known ?? ["The job failed", `fails with ${code}`, "Look at the message of the job."];
   return { title, verb, help, status };
+}
+
+/// What a bottleneck is: `what` it is, and more about it in `detail`.
+export function bottleneckWords({ cause, name, limit, starts, until }, now, isLive = true) {
+  const jobs = limit === undefined ? "" : `${plural(limit, "job")} at once`;
+  const each = starts === undefined ? "" : `starts ${String(starts).includes("/") ? starts : `${starts}/s`}`;
+  switch (cause) {
+    case "paused": return { what: "the queue is paused", detail: "" };
+    case "no_worker": return { what: "no worker takes jobs", detail: "" };
+    case "slots": return { what: limit === 1 ? "the only slot is taken" : `all ${count(limit)} slots are taken`, detail: "" };
+    case "max_running": return { what: "the limit of the queue", detail: jobs };
+    case "starts": return { what: "the limit of the queue", detail: each };
+    case "rate": return { what: "the rate of the queue", detail: speed(limit) };
+    case "host": return { what: name, detail: jobs || "the connections of the workers are in use" };
+    case "backoff": return { what: name, detail: isLive ? `left alone for ${duration((until - now) / 1000)}` : `left alone until ${clock(until)}` };
+    case "host_starts": return { what: name, detail: each };
+    case "host_rate": return { what: name, detail: speed(limit) };
+    case "group": return { what: `the group ${name}`, detail: jobs || each };
+    case "group_rate": return { what: `the group ${name}`, detail: speed(limit) };
+    case "kind": return { what: `no worker does jobs of the kind ${name}`, detail: "" };
+    default: return { what: waitName(cause), detail: "" };
+  }
+}
+
+/// Whether a bottleneck keeps a job from starting, or slows it: `Bottleneck.slows` of the server, whose record has the
+/// same members.
+export function slows({ cause, name, queued }, job) {
+  const isQueued = job.state === "queued";
+  const isReceiving = job.state === "running" && !job.waiting;
+  const isAtHost = name !== undefined && name.replace(/:\d+$/, "") === job.host;
+  switch (cause) {
+    case "paused": case "no_worker": case "slots": case "max_running": case "starts": return isQueued;
+    case "rate": return isReceiving;
+    case "host_rate": return isReceiving && isAtHost;
+    case "group_rate": return isReceiving && name === job.group;
+    case "host": case "backoff": case "host_starts": return (isQueued ? queued > 0 : job.waiting === "host") && isAtHost;
+    case "group": return isQueued && name === job.group;
+    case "kind": return isQueued && name === (job.kind ?? "download");
+    default: return job.waiting === cause;
+  }
 }

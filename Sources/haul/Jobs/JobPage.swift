@@ -9,6 +9,8 @@ struct JobPage {
     let now: Int64
     /// What a queued job waits for; nil if it waits for its turn.
     var waitsFor: String?
+    /// What keeps it from starting, or slows it.
+    var bottlenecks: [Bottleneck] = []
     /// Who paused or cancelled the job; nil for a job in another state, or if that was not recorded.
     var stoppedBy: String?
 
@@ -22,6 +24,9 @@ struct JobPage {
     /// Names and texts, in the order of the page.
     var facts: [(name: String, text: String)] {
         var facts = [("state", state)]
+        if !bottlenecks.isEmpty {
+            facts.append(("slowed by", bottlenecks.map { $0.text(at: now) }.joined(separator: "; ")))
+        }
         func add(_ name: String, _ text: String?) {
             if let text, !text.isEmpty { facts.append((name, text)) }
         }

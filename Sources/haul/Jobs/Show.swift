@@ -2,6 +2,7 @@ import ArgumentParser
 import HaulBus
 import HaulContract
 import HaulTerminal
+import HaulWeb
 
 struct Show: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -45,7 +46,7 @@ struct Show: AsyncParsableCommand {
         guard let record = try await queue.job(id) else {
             let searched = waiting == nil ? try? await queue.waiting(for: id) : nil
             guard let job = waiting ?? searched else { return false }
-            showWaiting(job)
+            await showWaiting(job, in: queue)
             return true
         }
         if common.json {
@@ -54,12 +55,19 @@ struct Show: AsyncParsableCommand {
             Terminal.line(JobView(record: record).text)
         } else {
             let now = try await queue.time()
+            let reason = await reason(of: record, in: queue)
             let page = JobPage(
-                record: record, now: now, waitsFor: await reason(of: record, in: queue),
+                record: record, now: now, waitsFor: reason,
+                bottlenecks: reason == nil ? await bottlenecks(of: record, in: queue) : [],
                 stoppedBy: (try? await queue.changeThatStopped(record))?.author)
             for line in page.lines(width: Terminal.width ?? 100) { Terminal.line(line) }
         }
         return true
+    }
+
+    /// What slows the job; nothing if the user may not read it.
+    private func bottlenecks(of record: JobRecord, in queue: Queue) async -> [Bottleneck] {
+        (try? await QueueReaderCache(queue).bottlenecks(of: record)) ?? []
     }
 
     /// What a queued job waits for; nil if it waits for its turn, or if the user may not read elements.
@@ -69,12 +77,18 @@ struct Show: AsyncParsableCommand {
     }
 
     /// A job that no worker has claimed has no hash. Its element is shown.
-    private func showWaiting(_ job: ListedJob) {
-        if common.json { return Terminal.line(JobRecord(job: job, state: .queued, fields: [:]).json()) }
+    private func showWaiting(_ job: ListedJob, in queue: Queue) async {
+        let record = JobRecord(job: job, state: .queued, fields: [:])
+        if common.json { return Terminal.line(record.json()) }
+        var facts = [("state", job.waitsFor.map { "queued, waits for \($0)" } ?? "queued; no worker has seen it yet")]
+        if job.waitsFor == nil, let now = try? await queue.time() {
+            let found = await bottlenecks(of: record, in: queue).map { $0.text(at: now) }
+            if !found.isEmpty { facts.append(("slowed by", found.joined(separator: "; "))) }
+        }
+        if let url = job.maskedURL { facts.append(("url", url)) }
+        if let group = job.group { facts.append(("group", group)) }
+        let width = facts.map(\.0.count).max() ?? 0
         Terminal.line(job.id)
-        let state = job.waitsFor.map { "queued, waits for \($0)" } ?? "queued; no worker has seen it yet"
-        Terminal.line("  state  \(state)".printable)
-        if let url = job.maskedURL { Terminal.line("  url    \(url)".printable) }
-        if let group = job.group { Terminal.line("  group  \(group)".printable) }
+        for (name, text) in facts { Terminal.line("  \(name.padded(to: width))  \(text)".printable) }
     }
 }

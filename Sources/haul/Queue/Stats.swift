@@ -16,11 +16,15 @@ struct Stats: AsyncParsableCommand {
     var hosts = false
     @Flag(help: "Say how long jobs have run and waited, from a sample.")
     var ages = false
+    @Flag(help: "Count the newest 1000 failures by error and host, the most frequent first.")
+    var failures = false
+    @Flag(help: "Say what keeps jobs from starting or slows them, such as a limit or a pause.")
+    var bottlenecks = false
     @OptionGroup var common: CommonOptions
 
     func validate() throws {
-        guard [history, hosts, ages].count(where: { $0 }) <= 1 else {
-            throw ValidationError("Give only one of --history, --hosts and --ages")
+        guard [history, hosts, ages, failures, bottlenecks].count(where: { $0 }) <= 1 else {
+            throw ValidationError("Give only one of --history, --hosts, --ages, --failures and --bottlenecks")
         }
     }
 
@@ -34,6 +38,8 @@ struct Stats: AsyncParsableCommand {
         if history { return try await StatsHistory.print(queue, json: common.json) }
         if hosts { return try await StatsFacts.printHosts(queue, json: common.json) }
         if ages { return try await StatsFacts.printAges(queue, json: common.json) }
+        if failures { return try await StatsFacts.printFailures(queue, json: common.json) }
+        if bottlenecks { return try await StatsFacts.printBottlenecks(queue, json: common.json) }
         let stats = try await queue.stats()
         let workers = stats.workers
         let counts = JobState.allCases.map { ($0.rawValue, stats.counts[$0] ?? 0) } + [("rejected", stats.rejected)]

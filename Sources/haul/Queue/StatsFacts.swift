@@ -3,8 +3,8 @@ import HaulContract
 import HaulTerminal
 import HaulWeb
 
-/// `haul stats --hosts` and `--ages`: what the page shows of a queue, read in the same way. So the cost of a call in
-/// Redis does not depend on the number of jobs.
+/// `haul stats --hosts`, `--failures`, `--bottlenecks` and `--ages`: what the page shows of a queue, read in the same way.
+/// So the cost of a call in Redis does not depend on the number of jobs.
 enum StatsFacts {
     static func printHosts(_ queue: Queue, json: Bool) async throws {
         let answer = try JSON(await QueueReaderCache(queue).hosts())
@@ -53,6 +53,51 @@ enum StatsFacts {
         for (name, ages) in states {
             let times = ["median", "p95", "oldest"].map { ages?[$0]?.integer.map { Age.text($0) } ?? "-" }
             table.add([name] + times + [String(ages?["of"]?.integer ?? 0)])
+        }
+        for line in table.lines(width: Terminal.width) { Terminal.line(line) }
+    }
+
+    static func printFailures(_ queue: Queue, json: Bool) async throws {
+        let (groups, count, now) = try await QueueReaderCache(queue).failureGroups()
+        if json {
+            for group in groups { Terminal.line(group.json) }
+            return
+        }
+        guard !groups.isEmpty else {
+            return Terminal.printError("haul: no job of the queue \(queue.name) is failed")
+        }
+        var table = Table([
+            .init(title: "FAILED", isNumber: true, rank: 10), .init(title: "20 MIN", isNumber: true, rank: 7),
+            .init(title: "LAST", isNumber: true, rank: 6), .init(title: "ERROR", rank: 10),
+            .init(title: "HOST", minWidth: 12, rank: 10), .init(title: "RETRY", rank: 8),
+            .init(title: "FOR EXAMPLE", minWidth: 8, rank: 5),
+        ])
+        for group in groups {
+            table.add([
+                String(group.count), String(group.recentCount), Age.text(now - group.newest), group.error, group.host,
+                group.isRetryable ? "may help" : "fails again", group.example,
+            ])
+        }
+        for line in table.lines(width: Terminal.width) { Terminal.line(line) }
+        let all = try await queue.count(in: .failed)
+        if all > count { Terminal.printError("haul: these are the newest \(count) of \(all) failed jobs") }
+    }
+
+    static func printBottlenecks(_ queue: Queue, json: Bool) async throws {
+        let (found, now) = try await QueueReaderCache(queue).bottlenecks()
+        if json {
+            for bottleneck in found { Terminal.line(bottleneck.json) }
+            return
+        }
+        guard !found.isEmpty else {
+            return Terminal.printError("haul: no limit and no pause slows jobs of the queue \(queue.name)")
+        }
+        var table = Table([
+            .init(title: "QUEUED", isNumber: true, rank: 10), .init(title: "RUNNING", isNumber: true, rank: 10),
+            .init(title: "SLOWED BY", minWidth: 12, rank: 10),
+        ])
+        for bottleneck in found {
+            table.add([String(bottleneck.queued), String(bottleneck.running), bottleneck.text(at: now)])
         }
         for line in table.lines(width: Terminal.width) { Terminal.line(line) }
     }

@@ -96,6 +96,43 @@ import Testing
         #expect(both.status == 2 && both.err.contains("only one of"), "\(both)")
     }
 
+    @Test("haul stats says at 80 columns which host fails with what, and what slows jobs") func problems() async throws
+    {
+        let bench = try await CommandBench()
+        let now = Int(UnixTime.milliseconds)
+        for number in 0..<3 {
+            try await put(
+                bench, "f\(number)", "failed", at: now - 60_000 * number,
+                ["error": "http_503", "url": "https://archive.example.org/\(number)", "retryable": "1"])
+        }
+        try await put(
+            bench, "g", "failed", at: now - 7_200_000,
+            ["error": "http_403", "url": "https://tiles.example.net/g", "retryable": "0"])
+        let failures = try await bench.haul("stats", "--failures")
+        #expect(
+            failures.out.contains(#/3 +3 +\ds +http_503 +archive\.example\.org +may help +f0\n/#), "\(failures.out)")
+        #expect(
+            failures.out.contains(#/1 +0 +2h|119m +http_403 +tiles\.example\.net +fails again +g\n/#), "\(failures.out)"
+        )
+        #expect(failures.out.split(separator: "\n").allSatisfy { $0.count <= 80 })
+        let groups = try await bench.haul("stats", "--failures", "--json").out.split(separator: "\n").map {
+            try JSON(String($0))
+        }
+        #expect(groups.map { $0["count"]?.integer } == [3, 1] && groups[0]["host"]?.string == "archive.example.org")
+        try await put(bench, "r", "running", at: now + 60_000, ["url": "https://a.example/r", "speed": "950"])
+        try await bench.server.cli("HSET", Self.key + "settings", "rate", "1000")
+        _ = try await bench.haul("push", "http://a.example/next", "--id", "next")
+        let slowed = try await bench.haul("stats", "--bottlenecks")
+        #expect(slowed.out.contains(#/1 +0 +no worker takes jobs\n/#), "\(slowed)")
+        #expect(slowed.out.contains(#/0 +1 +the rate of the queue: 1\.0 kB\/s\n/#), "\(slowed)")
+        let records = try await bench.haul("stats", "--bottlenecks", "--json").out
+        #expect(records.contains(#"{"cause":"rate","queued":0,"running":1,"limit":1000}"#), "\(records)")
+        #expect(try await bench.haul("show", "r").out.contains("slowed by  the rate of the queue: 1.0 kB/s"))
+        #expect(try await bench.haul("show", "next").out.contains("slowed by  no worker takes jobs"))
+        _ = try await bench.haul("queue", "pause")
+        #expect(try await bench.haul("stats", "--bottlenecks").out.contains(#/1 +0 +the queue is paused\n/#))
+    }
+
     @Test("failures are counted by error and by host, the most frequent first") func groups() async throws {
         let bench = try await CommandBench()
         try await failures(bench)
