@@ -24,6 +24,12 @@ struct QueueFixture {
 
     func push(_ element: String) async throws { try await redis.send(Command("LPUSH", queue.keys.jobs, element)) }
 
+    func push(_ elements: [String]) async throws {
+        for page in elements.chunks(ofCount: 500) {
+            try await redis.send(Command(arguments: ["LPUSH", queue.keys.jobs] + page))
+        }
+    }
+
     func claim(_ name: String? = nil) async throws -> Claim? {
         var worker = worker
         if let name {

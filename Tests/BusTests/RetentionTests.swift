@@ -1,0 +1,54 @@
+import HaulBus
+import HaulContract
+import HaulRedis
+import HaulTestSupport
+import Testing
+
+/// How long ended jobs are kept, and what is left of them.
+@Suite struct RetentionTests {
+    @Test(
+        "completed and cancelled jobs are kept for a day, failed ones for a week",
+        arguments: [
+            (QueueFixture.done, 1), (.cancelled, 1), (.failed(Failure(.connect, "m"), retryable: true, received: 0), 7),
+        ])
+    func kept(_ settlement: Settlement, _ days: Int) async throws {
+        let f = try await QueueFixture()
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        try await f.settle(try #require(try await f.claim()), settlement)
+        let left = try await f.redis.send(Command("PTTL", f.queue.keys.job("1"))).int ?? 0
+        // A tick deletes the job when its retention has ended. The hash expires by itself a little later.
+        let all = days * 86_400_000 + 10_000
+        #expect((all - 3_600_000...all).contains(left))
+    }
+
+    @Test("a cancel of an element that no worker has taken is kept for a day, so a paused queue does not forget it")
+    func keptCancel() async throws {
+        let f = try await QueueFixture()
+        try await f.queue.setSetting("paused", to: "1")
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        try await f.queue.request(.cancelled, of: ["1"])
+        try await f.tick()
+        let left = try await f.redis.send(Command("PTTL", f.queue.keys.job("1"))).int ?? 0
+        #expect((82_800_000...86_400_000).contains(left))
+        try await f.queue.setSetting("paused", to: nil)
+        #expect(try await f.claim() == nil)
+        #expect(try await f.queue.job("1")?.state == .cancelled)
+    }
+
+    @Test("ended jobs expire with their index entries, and only documented keys are left")
+    func retention() async throws {
+        let f = try await QueueFixture { $0.keepCompleted = .seconds(4) }
+        try await f.push(#"{"url":"http://h/1?secret=1","id":"1","reply_to":"me"}"#)
+        try await f.settle(try #require(try await f.claim()), QueueFixture.done)
+        #expect(try await f.queue.job("1")?.fields.values.contains { $0.contains("secret") } == false)
+        #expect(try await f.redis.send(Command("LLEN", f.queue.keys.reply("me"))).int == 1)
+        try await eventually {
+            try await f.tick(); return try await f.redis.send(Command("ZCARD", f.queue.keys.index(.completed))).int == 0
+        }
+        let expected = ["epoch", "reply:me", "tick", "totals", "worker:w1", "workers"].map { f.queue.keys.prefix + $0 }
+        try await eventually("only documented keys to be left") {
+            let keys = try await f.redis.send(Command("KEYS", "*")).array?.compactMap(\.string) ?? []
+            return keys.filter { !$0.hasPrefix(f.queue.keys.prefix + "history:") }.sorted() == expected
+        }
+    }
+}
