@@ -64,14 +64,18 @@ class Files(scripted_origin.Handler):
         self.answer(200, b'{"bytes":%d}' % len(self.body()), Content_Type="application/json")
 
 
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
 class Server:
     """A redis-server that writes each command to its disk before it answers."""
 
     def __init__(self, *options):
         self.directory = tempfile.mkdtemp(prefix="haul-python-")
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}"
         self.options = options
         self.start()
@@ -93,6 +97,39 @@ class Server:
     def close(self):
         self.kill()
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class Cluster:
+    """Three servers with a third of the slots each. A server that is away stops only its own slots."""
+
+    def __init__(self):
+        options = ("--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-require-full-coverage", "no")
+        # The bus of a server has its port plus 10000 by default, which may be too large.
+        self.servers = [Server(*options, "--cluster-port", str(free_port())) for _ in range(3)]
+        nodes = [f"127.0.0.1:{server.port}" for server in self.servers]
+        subprocess.run(["redis-cli", "--cluster", "create", *nodes, "--cluster-yes"], check=True, capture_output=True, timeout=60)
+        eventually("the cluster to be up", lambda: all(
+            "cluster_state:ok" in server.cli("CLUSTER", "INFO") for server in self.servers))
+        self.url = "redis+cluster://" + ",".join(nodes)
+
+    def owner(self, key):
+        """The server that has the slot of a key."""
+        slot = self.servers[0].cli("CLUSTER", "KEYSLOT", key)
+        for server in self.servers:
+            if "MOVED" not in server.cli("SET", key + ":owner", slot, "EX", "1"):
+                return server
+        raise AssertionError(f"no server has the slot {slot}")
+
+    def move_slots(self, source, target):
+        """Moves all slots of one server to another one."""
+        ids = [server.cli("CLUSTER", "MYID") for server in (source, target)]
+        subprocess.run(
+            ["redis-cli", "--cluster", "reshard", f"127.0.0.1:{source.port}", "--cluster-from", ids[0], "--cluster-to", ids[1],
+             "--cluster-slots", "5461", "--cluster-yes"], check=True, capture_output=True, timeout=120)
+
+    def close(self):
+        for server in self.servers:
+            server.close()
 
 
 class Worker:

@@ -337,7 +337,7 @@ def test_a_worker_rejects_what_the_client_refuses_for_the_same_field(server):
         eventually("all rejected", lambda: server.cli("LLEN", "haul:{default}:rejected") == str(len(WRONG)))
     finally:
         worker.close()
-    client = haul.Queue(server.url)._driver.connection.execute([("LRANGE", "haul:{default}:rejected", 0, -1)], 0)[0]
+    client = haul.Queue(server.url)._driver.connection.execute([("LRANGE", "haul:{default}:rejected", 0, -1)], "haul:{default}:rejected", 0)[0]
     reasons = [json.loads(entry)["reason"] for entry in reversed(client)]
     different = [
         (fields, ours, reason) for fields, ours, reason in zip(WRONG, refused, reasons) if reason.split(":")[0] != ours
@@ -391,5 +391,5 @@ def test_a_partition_is_the_one_in_which_the_command_puts_a_job(server):
     finally:
         worker.close()
     for wrong in ("films", "films#", "films#1", "films#65", "films#x", "a b#8", "films#3of8"):
-        with pytest.raises(haul.InvalidQueueName, match="films#8"):
+        with pytest.raises(haul.InvalidQueueName, match="8"):
             haul.partition(wrong, "a")

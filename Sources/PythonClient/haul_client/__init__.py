@@ -8,11 +8,11 @@
 """
 
 from ._async import AsyncBatchHandle, AsyncJobHandle, AsyncQueue, AsyncSettled
-from ._core import partition
 from ._errors import (
     Closed, HaulError, InvalidJob, InvalidQueueName, InvalidSetting, InvalidURL, JobCancelled, JobFailed, NotReplicated,
     NoWorker, RedisFailed, Refused, Rejected, TimedOut, Unreachable,
 )
+from ._partitions import partition
 from ._results import (
     Advice, BatchStatus, EndState, JobResult, JobStatus, Outcome, QueueStats, Response, Schedule, SentFile, State, Update,
 )

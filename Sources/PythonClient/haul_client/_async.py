@@ -8,14 +8,17 @@ import time
 from collections import deque
 from types import TracebackType
 from typing import (
-    Any, AsyncGenerator, Deque, Dict, Iterable, List, Optional, Protocol, Sequence, Set, Type, TypeVar, Union,
+    Any, AsyncGenerator, Awaitable, Callable, Deque, Dict, Iterable, List, Optional, Protocol, Sequence, Set, Tuple, Type,
+    TypeVar, Union,
 )
 
 import redis.asyncio
+from redis.asyncio.cluster import ClusterNode, RedisCluster
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from . import _contract as contract
+from ._cluster import check_moved, is_cluster_url, node_options, nodes_and_options
 from ._core import Call, Command, Core, Delivery, Emit, Listen, Notice, OpenJobs, Operation, Pause, Receive, Run
 from ._errors import Closed, HaulError, Unreachable
 from ._jobs import Element
@@ -37,7 +40,7 @@ class AsyncConnection(Protocol):
 
     block: float
 
-    async def execute(self, commands: Sequence[Command], block: float) -> List[Any]: ...
+    async def execute(self, commands: Sequence[Command], key: str, block: float) -> List[Any]: ...
 
     def subscribe(self, channel: str) -> AsyncSubscription: ...
 
@@ -63,7 +66,7 @@ class AsyncRedisConnection:
                 self._client = redis.asyncio.Redis.from_url(self._given, retry=retry, **options_for(self._given))
         return self._client
 
-    async def execute(self, commands: Sequence[Command], block: float) -> List[Any]:
+    async def execute(self, commands: Sequence[Command], key: str, block: float) -> List[Any]:
         try:
             async with self.client.pipeline(transaction=False) as pipeline:
                 for command in commands:
@@ -74,22 +77,105 @@ class AsyncRedisConnection:
 
     def subscribe(self, channel: str) -> AsyncSubscription:
         if self._subscriber is None:
-            self._subscriber = Subscriber(self.client)
+            self._subscriber = Subscriber(self._pubsub)
         return Mailbox(self._subscriber, channel)
+
+    async def _pubsub(self, _: str) -> Any:
+        return self.client.pubsub()
 
     async def close(self) -> None:
         if self._subscriber is not None:
             await self._subscriber.close()
         if isinstance(self._given, str) and self._client is not None:
-            close = getattr(self._client, "aclose", None) or self._client.close
-            await close()
+            await closed(self._client)
+
+
+class AsyncClusterConnection:
+    """Sends commands to the node that has their slot."""
+
+    def __init__(self, client: Union[str, RedisCluster]) -> None:
+        self._owned = isinstance(client, str)
+        self._nodes, self._options = nodes_and_options(client) if isinstance(client, str) else ([], {})
+        self._client: Any = None if isinstance(client, str) else client
+        self._clients: Dict[Tuple[str, int], Any] = {}
+        self._subscriber: Optional[Subscriber] = None
+        self.block = Core.BLOCK if isinstance(client, str) else max_block_time(client)
+
+    async def _cluster(self) -> Any:
+        """Made when it is first used: it belongs to the event loop in which it is made."""
+        if self._client is None:
+            nodes = [ClusterNode(host, port) for host, port in self._nodes]
+            options = {key: value for key, value in self._options.items() if key != "db"}
+            self._client = RedisCluster(startup_nodes=nodes, require_full_coverage=False, **options)
+        await self._client.initialize()
+        return self._client
+
+    async def node(self, key: str) -> Any:
+        """An ordinary client of the node that has this key: the nodes of redis-py's cluster know no subscriptions. It
+        does not retry, because a BLMOVE whose reply was lost must not be sent again before what it has taken was read."""
+        cluster = await self._cluster()
+        node = cluster.get_node_from_key(key)
+        if node is None:
+            raise Unreachable(f"no node of the cluster has the slot of {key}")
+        address = (node.host, int(node.port))
+        if address not in self._clients:
+            options = node_options(cluster.get_connection_kwargs())
+            self._clients[address] = redis.asyncio.Redis(
+                host=address[0], port=address[1], retry=Retry(NoBackoff(), 0), **options
+            )
+        return self._clients[address]
+
+    async def execute(self, commands: Sequence[Command], key: str, block: float) -> List[Any]:
+        try:
+            async with (await self.node(key)).pipeline(transaction=False) as pipeline:
+                for command in commands:
+                    pipeline.execute_command(*encoded(command))
+                values = await pipeline.execute(raise_on_error=False)
+            check_moved(values)
+            return replies(commands, values)
+        except Unreachable:
+            await self._look_again()
+            raise
+        except ERRORS as error:
+            await self._look_again()
+            raise translated(error) from error
+
+    async def _look_again(self) -> None:
+        """Asks the cluster again which node has which slots."""
+        try:
+            if self._client is not None:
+                await self._client.nodes_manager.initialize()
+        except ERRORS:
+            pass
+
+    def subscribe(self, channel: str) -> AsyncSubscription:
+        if self._subscriber is None:
+            self._subscriber = Subscriber(self._pubsub)
+        return Mailbox(self._subscriber, channel)
+
+    async def _pubsub(self, channel: str) -> Any:
+        # A message that is published on one node reaches the subscribers of all.
+        return (await self.node(channel)).pubsub()
+
+    async def close(self) -> None:
+        if self._subscriber is not None:
+            await self._subscriber.close()
+        for client in self._clients.values():
+            await closed(client)
+        if self._owned and self._client is not None:
+            await closed(self._client)
+
+
+async def closed(client: Any) -> None:
+    await (getattr(client, "aclose", None) or client.close)()
 
 
 class Subscriber:
-    """The subscriptions of all tasks, over one connection. It has one while there is a subscription."""
+    """The subscriptions of all tasks, over one connection. It has one while there is a subscription. `connect` makes a
+    PubSub for a channel."""
 
-    def __init__(self, client: Any) -> None:
-        self._client = client
+    def __init__(self, connect: Callable[[str], Awaitable[Any]]) -> None:
+        self._connect = connect
         self._boxes: Dict[str, Set[Mailbox]] = {}
         self._subscribed: Set[str] = set()
         self._task: Optional[asyncio.Task[None]] = None
@@ -129,11 +215,12 @@ class Subscriber:
         wait = 0.05
         while self._boxes:
             began = time.monotonic()
-            pubsub = self._client.pubsub()
+            pubsub: Any = None
             try:
+                pubsub = await self._connect(next(iter(self._boxes)))
                 await self._serve(pubsub)
-            except ERRORS as error:
-                failure = translated(error)
+            except (*ERRORS, HaulError) as error:
+                failure = error if isinstance(error, HaulError) else translated(error)
                 for box in self._all():
                     box.put(Notice.INTERRUPTED if isinstance(failure, Unreachable) else failure)
                 wait = 0.05 if time.monotonic() - began > 5 else min(1.0, wait * 2)
@@ -141,7 +228,8 @@ class Subscriber:
             finally:
                 self._subscribed = set()
                 try:
-                    await (getattr(pubsub, "aclose", None) or pubsub.close)()
+                    if pubsub is not None:
+                        await closed(pubsub)
                 except ERRORS:
                     pass
 
@@ -253,7 +341,7 @@ class AsyncDriver:
                     if self.is_closed:
                         raise Closed()
                     if isinstance(need, Run):
-                        answer = await self.connection.execute(need.commands, need.block)
+                        answer = await self.connection.execute(need.commands, need.key, need.block)
                     elif isinstance(need, Listen):
                         subscription = self.connection.subscribe(need.channel)
                     elif isinstance(need, Receive):
@@ -314,8 +402,8 @@ class AsyncSettled:
 class AsyncJobHandle:
     """A handle of a job. Any number of handles may belong to one job."""
 
-    def __init__(self, queue: AsyncQueue, id: str, at: Optional[int]) -> None:
-        self._queue = queue
+    def __init__(self, queue: AsyncQueue, id: str, at: Optional[int], place: Optional[str] = None) -> None:
+        self._queue, self._place = queue, place
         self.id = id
         #: The `at` of the push, unix ms. The handle ignores an older end of the job. Keep it with your record.
         self.at = at
@@ -325,21 +413,21 @@ class AsyncJobHandle:
 
     async def status(self) -> Optional[JobStatus]:
         """The job as in its hash. None until a worker has seen it, and after it was removed or has expired."""
-        return await self._queue._run(self._queue._core.status(self.id))
+        return await self._queue._run(self._queue._core.status(self.id, self._place))
 
     async def result(self, timeout: Optional[float] = None) -> JobResult:
         """Waits until the job has ended. A failed job is a result: `raise_for_error` makes it an exception.
 
         Raises TimedOut or NoWorker after `timeout` seconds, and Rejected if the element was not a valid job.
         """
-        return await self._queue._run(self._queue._core.result(self.id, self.at, timeout))
+        return await self._queue._run(self._queue._core.result(self.id, self.at, timeout, self._place))
 
     def events(self) -> AsyncGenerator[Update, None]:
         """The job's status, then its events until its end, each once and in order.
 
         A JobStatus stands for events that were missed, because the connection was lost.
         """
-        return self._queue._stream(self._queue._core.events(self.id, self.at))
+        return self._queue._stream(self._queue._core.events(self.id, self.at, self._place))
 
     async def pause(self) -> None:
         """Pauses the job. Its bytes are kept."""
@@ -403,7 +491,7 @@ class AsyncQueue:
 
     def __init__(
         self,
-        client: Union[str, "redis.asyncio.Redis"] = "redis://127.0.0.1:6379",
+        client: Union[str, "redis.asyncio.Redis", RedisCluster] = "redis://127.0.0.1:6379",
         queue: str = "default",
         *,
         reply_to: Optional[str] = None,
@@ -411,15 +499,18 @@ class AsyncQueue:
     ) -> None:
         """Does not connect yet.
 
-        `client` is a URL for redis-py, or a client of redis-py, such as `Sentinel(…).master_for(…)`. `reply_to` is
-        the name of the list of ends that `settled` reads: each pushed job gets it that names none. `patience` is for
-        how many seconds a call tries to reach Redis.
+        `client` is a URL for redis-py, `redis+cluster://host:port,host:port`, or a client of redis-py, such as
+        `Sentinel(…).master_for(…)` or a RedisCluster. `queue` may have partitions, as `films#8` has. `reply_to` is the
+        name of the list of ends that `settled` reads: each pushed job gets it that names none. `patience` is for how
+        many seconds a call tries to reach Redis.
         """
         self._core = Core(queue, reply_to, patience)
         self._driver = AsyncDriver(self._connect(client))
         self._core.BLOCK = self._driver.connection.block
 
-    def _connect(self, client: Union[str, "redis.asyncio.Redis"]) -> AsyncConnection:
+    def _connect(self, client: Union[str, "redis.asyncio.Redis", RedisCluster]) -> AsyncConnection:
+        if isinstance(client, RedisCluster) or isinstance(client, str) and is_cluster_url(client):
+            return AsyncClusterConnection(client)
         return AsyncRedisConnection(client)
 
     async def _run(self, operation: Operation[T]) -> T:
@@ -457,7 +548,7 @@ class AsyncQueue:
     ) -> List[AsyncJobHandle]:
         """Pushes any number of jobs in their order, in one round trip. If one is not valid, none is pushed."""
         elements: List[Element] = await self._run(self._core.push_many(list(jobs), urgent, replicas, within))
-        return [AsyncJobHandle(self, each.id, each.at) for each in elements]
+        return [AsyncJobHandle(self, each.id, each.at, each.place) for each in elements]
 
     def handle(self, id: str, at: Optional[int] = None) -> AsyncJobHandle:
         """A handle of any job. With the `at` of a push it ignores an older end of the job."""
@@ -557,7 +648,7 @@ class AsyncQueue:
     async def run_schedule(self, name: str) -> AsyncJobHandle:
         """Requests a run now, besides those that are due. It is skipped if the last run has not ended."""
         id, at = await self._run(self._core.run_schedule(name))
-        return self.handle(id, at)
+        return AsyncJobHandle(self, id, at, name)
 
     async def remove_schedule(self, name: str) -> None:
         """Deletes a schedule. Its jobs stay."""

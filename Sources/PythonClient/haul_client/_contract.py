@@ -42,8 +42,10 @@ MAX_DEPTH = 64
 #: For how long a reply that was taken and not acknowledged is kept: ms.
 KEEP_TAKEN = 7 * 86_400_000
 
-#: A queue, or one partition of it.
-QUEUE_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}(#[0-9]{1,2}of[0-9]{1,2})?")
+#: A queue, a queue with partitions, or one of these.
+QUEUE_NAME = re.compile(
+    r"(?P<name>[A-Za-z0-9._-]{1,64})(#((?P<number>0|[1-9][0-9]?)of)?(?P<count>[1-9][0-9]?))?", re.ASCII
+)
 SCHEDULE = re.compile(r"[A-Za-z0-9._:-]{1,96}")
 ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 

@@ -6,7 +6,6 @@ result. `_sync` and `_async` perform the needs, each in its own way. So both fol
 
 from __future__ import annotations
 
-import binascii
 import datetime
 import json
 import logging
@@ -22,9 +21,10 @@ from typing import (
 from . import _contract as contract
 from ._contract import Keys
 from ._errors import (
-    HaulError, InvalidQueueName, InvalidSetting, NotReplicated, NoWorker, Rejected, TimedOut, Unreachable,
+    HaulError, InvalidSetting, NotReplicated, NoWorker, Rejected, TimedOut, Unreachable,
 )
 from ._jobs import Element, derived_id, element, masked_url, scheduled, url_digest
+from ._partitions import checksum, partitions
 from ._results import (
     NO_EVENT, START, BatchStatus, JobResult, JobStatus, Outcome, QueueStats, batch_status, is_settled, job_status, outcome_of,
     Schedule, parse_event, position_of, removed, schedule_of,
@@ -42,6 +42,8 @@ class Run(NamedTuple):
     """Needs the replies to commands, which are sent together."""
 
     commands: Sequence[Command]
+    #: A key of the queue or partition that the commands are for. In a cluster it leads to their node.
+    key: str
     #: For how long the commands may block: seconds.
     block: float = 0
 
@@ -99,6 +101,8 @@ class Delivery:
     #: What distinguishes it from other ends.
     mark: str
     loop: SettledLoop
+    #: Of the queue, or of the partition that has the list.
+    keys: Keys
 
 
 @dataclass
@@ -113,37 +117,45 @@ class SettledLoop:
 
 
 class Core:
-    """The operations on one queue."""
+    """The operations on one queue, which may have partitions.
+
+    A job of such a queue is in the partition that its id leads to. But members of a batch, next steps and runs of a
+    schedule are where their batch, parent or schedule is. So a job that is not known where its id leads is looked for in
+    all partitions. What an operation calls the place of a job is the name that leads to its partition, if it is known.
+    """
 
     #: The hash is read after so many seconds even if no message arrives.
     POLL = 15.0
-    #: For how long one command waits for a reply on a list: seconds.
-    BLOCK = 2.0
+    #: For how long one command waits for a reply on a list: seconds. With partitions the other lists wait meanwhile.
+    BLOCK, BLOCK_IN_TURN, AT_ONCE = 2.0, 0.2, 0.001
 
     def __init__(self, queue: str, reply_to: Optional[str], patience: float) -> None:
-        if not contract.QUEUE_NAME.fullmatch(queue):
-            raise InvalidQueueName(
-                "a queue's name is 1 to 64 of the characters A-Z a-z 0-9 . _ -, and for one of its partitions what "
-                f"partition() returns, not {queue!r}"
-            )
+        #: The keys of the partitions, or of a queue without any.
+        self.parts = [Keys(name) for name in partitions(queue)]
         if reply_to is not None and not contract.ID.fullmatch(reply_to):
             raise HaulError(f"reply_to must be 1 to 128 of the characters A-Z a-z 0-9 . _ : -, not {reply_to!r}")
         self.name = queue
-        self.keys = Keys(queue)
         self.reply_to = reply_to
         #: For how long a call tries to reach Redis: seconds.
         self.patience = patience
-        self._last_timestamp = 0
+        #: The last timestamp of each partition, by the clock of its server.
+        self._last_timestamps: Dict[str, int] = {}
+
+    def home(self, name: str) -> Keys:
+        """Where a job with this id belongs, or a batch or a schedule of this name."""
+        return self.parts[checksum(name) % len(self.parts)]
 
     # Commands
 
-    def run(self, *commands: Command, block: float = 0, until: Optional[float] = None) -> Operation[List[Any]]:
+    def run(
+        self, keys: Keys, *commands: Command, block: float = 0, until: Optional[float] = None
+    ) -> Operation[List[Any]]:
         """Sends commands, which may be sent again, and waits while Redis cannot be reached."""
         until = time.monotonic() + self.patience if until is None else until
         delay = 0.05
         while True:
             try:
-                replies: List[Any] = yield Run(commands, block)
+                replies: List[Any] = yield Run(commands, keys.jobs, block)
                 return replies
             except Unreachable:
                 if time.monotonic() + delay > until:
@@ -151,134 +163,186 @@ class Core:
             yield Pause(delay)
             delay = min(1.0, delay * 2)
 
-    def time(self) -> Operation[int]:
-        """Redis' clock: unix ms."""
-        ((seconds, microseconds),) = yield from self.run(("TIME",))
+    def time(self, keys: Keys) -> Operation[int]:
+        """The clock of the server of these keys: unix ms."""
+        ((seconds, microseconds),) = yield from self.run(keys, ("TIME",))
         return int(seconds) * 1000 + int(microseconds) // 1000
 
-    def next_timestamp(self) -> Operation[int]:
-        """Redis' time for a push or a control operation. Two of them within a millisecond get different ones."""
-        now = yield from self.time()
-        if now <= self._last_timestamp < now + 1000:
-            now = self._last_timestamp + 1
-        self._last_timestamp = now
+    def next_timestamp(self, keys: Keys) -> Operation[int]:
+        """The server's time for a push or a control operation. Two of them within a millisecond get different ones."""
+        now, last = (yield from self.time(keys)), self._last_timestamps.get(keys.prefix, 0)
+        if now <= last < now + 1000:
+            now = last + 1
+        self._last_timestamps[keys.prefix] = now
         return now
+
+    def find(self, ids: Sequence[str], until: Optional[float] = None) -> Operation[List[Found]]:
+        """The hash of each job, and the partition that knows it. A job that none knows is where its id leads."""
+        found = [Found(self.home(id), {}) for id in ids]
+
+        def read(numbers: Sequence[int], keys: Keys) -> Operation[None]:
+            for start in range(0, len(numbers), contract.PAGE):
+                page = numbers[start : start + contract.PAGE]
+                replies = yield from self.run(keys, *(("HGETALL", keys.job(ids[n])) for n in page), until=until)
+                for number, fields in zip(page, replies):
+                    if contract.STATE in fields or found[number].keys is keys:
+                        found[number] = Found(keys, fields)
+
+        for keys in self.parts:
+            yield from read([n for n, each in enumerate(found) if each.keys is keys], keys)
+        missing = [n for n, each in enumerate(found) if not each.is_known]
+        if len(self.parts) > 1 and missing:
+            homes = {n: found[n].keys for n in missing}
+            for keys in self.parts:
+                yield from read([n for n in missing if homes[n] is not keys and not found[n].is_known], keys)
+        return found
 
     # Pushing
 
     def push_many(self, jobs: Sequence[Job], urgent: bool, replicas: int, within: float) -> Operation[List[Element]]:
         elements = [element(job, self.reply_to) for job in jobs]
-        if not elements:
-            return []
-        if any(each.at is None for each in elements):
-            timestamp = yield from self.next_timestamp()
-            elements = [each.made(timestamp if each.at is None else each.at) for each in elements]
-        else:
-            elements = [each.made(each.at or 0) for each in elements]
-        texts = [each.text for each in elements]
+        numbers: Dict[str, List[int]] = {}
+        for number, each in enumerate(elements):
+            numbers.setdefault(self.home(each.place).prefix, []).append(number)
+        parts = [keys for keys in self.parts if keys.prefix in numbers]
+        for keys in parts:
+            own = numbers[keys.prefix]
+            timestamp = (yield from self.next_timestamp(keys)) if any(elements[n].at is None for n in own) else 0
+            for number in own:
+                at = elements[number].at
+                elements[number] = elements[number].made(timestamp if at is None else at)
+        texts = [each.text for each in elements]  # All are checked before one is pushed.
+        for keys in parts:
+            yield from self._push([texts[n] for n in numbers[keys.prefix]], keys, urgent, replicas, within)
+        return elements
+
+    def _push(self, texts: List[str], keys: Keys, urgent: bool, replicas: int, within: float) -> Operation[None]:
         if urgent:  # The last element that is pushed to the front is taken first.
             texts.reverse()
         verb = "RPUSH" if urgent else "LPUSH"
         pages: List[Command] = [
-            (verb, self.keys.jobs, *texts[start : start + contract.PAGE]) for start in range(0, len(texts), contract.PAGE)
+            (verb, keys.jobs, *texts[start : start + contract.PAGE]) for start in range(0, len(texts), contract.PAGE)
         ]
         if replicas < 1:
-            yield from self.run(*pages)
-            return elements
-        replies = yield from self.run(*pages, ("WAIT", replicas, max(1, int(within * 1000))), block=within)
+            yield from self.run(keys, *pages)
+            return
+        replies = yield from self.run(keys, *pages, ("WAIT", replicas, max(1, int(within * 1000))), block=within)
         if int(replies[-1]) < replicas:
             raise NotReplicated(
                 f"{replies[-1]} of {replicas} replicas have the push after {within:g} s; it is pushed all the same"
             )
-        return elements
 
     # Control
 
     def control(self, operation: str, ids: Sequence[str]) -> Operation[None]:
         if isinstance(ids, str):
             raise TypeError(f"ids must be a sequence of ids, not the text {ids!r}")
-        if not ids:
-            return
-        timestamp = yield from self.next_timestamp()
-        for start in range(0, len(ids), contract.PAGE):
-            page = ids[start : start + contract.PAGE]
-            pairs = [text for id in page for text in (id, f"{operation} {timestamp}")]
-            yield from self.run(("HSET", self.keys.want, *pairs))
-            yield from self.run(*(("PUBLISH", self.keys.control, id) for id in page))
+        known: List[Found] = []
+        if len(self.parts) > 1 and ids:
+            known = yield from self.find(ids)
+        for keys in self.parts:
+            # An operation for a job that no partition knows is for whichever gets it.
+            own = [id for id, each in zip(ids, known) if each.keys is keys or not each.is_known] if known else list(ids)
+            if not own:
+                continue
+            timestamp = yield from self.next_timestamp(keys)
+            for start in range(0, len(own), contract.PAGE):
+                page = own[start : start + contract.PAGE]
+                pairs = [text for id in page for text in (id, f"{operation} {timestamp}")]
+                yield from self.run(keys, ("HSET", keys.want, *pairs))
+                yield from self.run(keys, *(("PUBLISH", keys.control, id) for id in page))
 
     def control_batch(self, operation: str, name: str) -> Operation[None]:
-        timestamp = yield from self.next_timestamp()
-        yield from self.run(("HSET", self.keys.want, Keys.batch_field(name), f"{operation} {timestamp}"))
+        keys = self.home(name)
+        timestamp = yield from self.next_timestamp(keys)
+        yield from self.run(keys, ("HSET", keys.want, Keys.batch_field(name), f"{operation} {timestamp}"))
 
     # Reading
 
     def statuses(self, ids: Sequence[str]) -> Operation[List[JobStatus]]:
         """The known ones of these jobs."""
-        found: List[JobStatus] = []
-        for start in range(0, len(ids), contract.PAGE):
-            page = ids[start : start + contract.PAGE]
-            replies = yield from self.run(*(("HGETALL", self.keys.job(id)) for id in page))
-            found += filter(None, map(job_status, page, replies))
-        return found
+        found = yield from self.find(ids)
+        return [status for id, each in zip(ids, found) for status in [job_status(id, each.fields)] if status]
 
     def ids_with_url(self, url: str) -> Operation[List[str]]:
         """The jobs of a URL: those that a worker has claimed by its digest, the others by their elements."""
+        found: Set[str] = set()
+        for keys in self.parts:
+            found |= yield from self._ids_with_url(url, keys)
+        return sorted(found)
+
+    def _ids_with_url(self, url: str, keys: Keys) -> Operation[Set[str]]:
         digest = url_digest(url)
-        owner, others = yield from self.run(("HGET", self.keys.urls, digest), ("HGETALL", self.keys.url(digest)))
+        owner, others = yield from self.run(keys, ("HGET", keys.urls, digest), ("HGETALL", keys.url(digest)))
         candidates = sorted({digest, *others, *([owner] if owner else [])})
         found: Set[str] = set()
         for start in range(0, len(candidates), contract.PAGE):
             page = candidates[start : start + contract.PAGE]
             hashes = yield from self.run(
-                *(("HMGET", self.keys.job(id), contract.STATE, contract.URL, contract.URL_DIGESTS) for id in page)
+                keys, *(("HMGET", keys.job(id), contract.STATE, contract.URL, contract.URL_DIGESTS) for id in page)
             )
             for id, (state, masked, digests) in zip(page, hashes):
                 if state and (digest in digests.split() if digests else id == digest and masked == masked_url(url)):
                     found.add(id)
         start = 0
         while True:
-            (elements,) = yield from self.run(("LRANGE", self.keys.jobs, start, start + contract.PAGE - 1))
+            (elements,) = yield from self.run(keys, ("LRANGE", keys.jobs, start, start + contract.PAGE - 1))
             for text in elements:
                 if url in text or "\\" in text:
                     found |= _ids_of(text, url)
             if len(elements) < contract.PAGE:
-                return sorted(found)
+                return found
             start += len(elements)
 
-    def status(self, id: str) -> Operation[Optional[JobStatus]]:
-        found = yield from self.statuses([id])
-        return found[0] if found else None
+    def status(self, id: str, place: Optional[str] = None) -> Operation[Optional[JobStatus]]:
+        reading = yield from self.read_state(id, None, place)
+        return reading.status
 
-    def read_state(self, id: str, at: Optional[int], until: Optional[float] = None) -> Operation[StateReading]:
+    def read_state(
+        self, id: str, at: Optional[int], place: Optional[str], until: Optional[float] = None
+    ) -> Operation[StateReading]:
         """Reads a job's hash, and says whether the push has come to its end."""
-        (fields,) = yield from self.run(("HGETALL", self.keys.job(id)), until=until)
-        return reading_of(id, at, fields)
+        if place is None:
+            ((keys, fields),) = yield from self.find([id], until)
+        else:
+            keys = self.home(place)
+            (fields,) = yield from self.run(keys, ("HGETALL", keys.job(id)), until=until)
+        return reading_of(id, at, fields, keys)
 
     def batch(self, name: str, until: Optional[float] = None) -> Operation[Optional[BatchStatus]]:
-        (fields,) = yield from self.run(("HGETALL", self.keys.batch(name)), until=until)
+        keys = self.home(name)
+        (fields,) = yield from self.run(keys, ("HGETALL", keys.batch(name)), until=until)
         return batch_status(name, fields)
 
     def workers(self) -> Operation[int]:
-        now = yield from self.time()
-        (count,) = yield from self.run(("ZCOUNT", self.keys.workers, now - contract.SILENCE * 1000, "+inf"))
-        return int(count)
+        names: Set[str] = set()
+        for keys in self.parts:
+            now = yield from self.time(keys)
+            (seen,) = yield from self.run(keys, ("ZRANGE", keys.workers, now - contract.SILENCE * 1000, "+inf", "BYSCORE"))
+            names.update(seen)
+        return len(names)
 
     def stats(self) -> Operation[QueueStats]:
-        counts = yield from self.run(
-            *(("LLEN" if state == "queued" else "ZCARD", self.keys.index(state)) for state in contract.STATES)
-        )
+        counts = [0] * len(contract.STATES)
+        for keys in self.parts:
+            replies = yield from self.run(
+                keys, *(("LLEN" if state == "queued" else "ZCARD", keys.index(state)) for state in contract.STATES)
+            )
+            counts = [one + int(other) for one, other in zip(counts, replies)]
         workers = yield from self.workers()
-        return QueueStats(dict(zip(contract.STATES, map(int, counts))), workers)
+        return QueueStats(dict(zip(contract.STATES, counts)), workers)
 
     # Waiting for one job
 
-    def result(self, id: str, at: Optional[int], timeout: Optional[float]) -> Operation[JobResult]:
+    def result(
+        self, id: str, at: Optional[int], timeout: Optional[float], place: Optional[str] = None
+    ) -> Operation[JobResult]:
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
         # Look before the subscription is there: a job that has ended already needs no wait.
-        reading = yield from self.read_state(id, at, deadline)
+        reading = yield from self.read_state(id, at, place, deadline)
         if reading.result:
             return reading.result
-        yield Listen(self.keys.events(id))
+        yield Listen(reading.keys.events(id))
         next_poll = time.monotonic() + self.POLL
         while True:
             now = time.monotonic()
@@ -296,18 +360,18 @@ class Core:
             elif message is None and time.monotonic() < next_poll:
                 continue
             next_poll = time.monotonic() + self.POLL
-            reading = yield from self.read_state(id, at, deadline)
+            reading = yield from self.read_state(id, at, place, deadline)
             if reading.result:
                 return reading.result
             if not isinstance(message, str):
-                yield from self._check_rejected(id, at)
+                yield from self._check_rejected(id, at, reading.keys)
 
-    def _check_rejected(self, id: str, at: Optional[int]) -> Operation[None]:
+    def _check_rejected(self, id: str, at: Optional[int], keys: Keys) -> Operation[None]:
         """The event may have been published before the subscription. An element begins with its id and `at`."""
         if at is None:
             return
         try:
-            (entries,) = yield from self.run(("LRANGE", self.keys.rejected, 0, 19))
+            (entries,) = yield from self.run(keys, ("LRANGE", keys.rejected, 0, 19))
         except HaulError:  # The role of a service may not read the list.
             return
         for entry in map(_object, entries):
@@ -326,7 +390,7 @@ class Core:
 
     def batch_result(self, name: str, after: int, timeout: Optional[float]) -> Operation[BatchStatus]:
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
-        yield Listen(self.keys.batch_events(name))
+        yield Listen(self.home(name).batch_events(name))
         while True:
             status = yield from self.batch(name, deadline)
             if status and status.has_ended and status.round > after:
@@ -341,9 +405,12 @@ class Core:
 
     # Following one job
 
-    def events(self, id: str, at: Optional[int]) -> Operation[None]:
+    def events(self, id: str, at: Optional[int], place: Optional[str] = None) -> Operation[None]:
         """Emits the job's status, then its events in order, each once. A status replaces events that were missed."""
-        yield Listen(self.keys.events(id))
+        keys = self.home(id if place is None else place)
+        if place is None and len(self.parts) > 1:
+            keys = (yield from self.find([id], float("inf")))[0].keys
+        yield Listen(keys.events(id))
         position = START
         while True:
             message = yield Receive(self.POLL)
@@ -363,7 +430,7 @@ class Core:
             reading: Optional[StateReading] = None
             if event_position is None or not (position <= NO_EVENT or event_position.follows(position)):
                 # Events may have been missed. The hash is at least as new as this event.
-                reading = yield from self.read_state(id, at, float("inf"))
+                reading = yield from self.read_state(id, at, place, float("inf"))
                 status = reading.status
                 # The end of an earlier push does not concern this one.
                 is_old = status is not None and status.has_ended and not reading.result
@@ -378,7 +445,7 @@ class Core:
                 yield Emit(event)
                 if event.event in (*contract.FINAL_STATES, "duplicate"):
                     # The event may be the end of an earlier push. The hash decides.
-                    reading = yield from self.read_state(id, at, float("inf"))
+                    reading = yield from self.read_state(id, at, place, float("inf"))
                     if reading.result:
                         return
 
@@ -393,46 +460,61 @@ class Core:
         a lost connection that list is read first: the reply to a move may be lost. Ends of open jobs are also read
         from their hashes, because Redis may have lost a reply, and keeps only the newest 1000 for a day.
         """
-        taken, replies = self.keys.taken(loop.name), self.keys.reply(loop.name)
-        is_new, next_poll, delay = True, 0.0, 0.05
+        # The partitions whose lists of what was taken have to be read.
+        new = {keys.prefix for keys in self.parts}
+        next_poll, delay, turn = 0.0, 0.05, 0
         last = time.monotonic()
         while True:
+            deliveries: List[Delivery] = []
+            failure: Optional[Unreachable] = None
             try:
-                deliveries: List[Delivery] = []
-                if is_new:
-                    (texts,) = yield Run([("LRANGE", taken, 0, -1)])
-                    deliveries += (yield from self._deliveries(reversed(texts), loop))
-                    is_new = False
                 if open_jobs and time.monotonic() >= next_poll:
                     jobs = list((yield Call(open_jobs)))
                     deliveries += (yield from self._ended(jobs, loop))
                     next_poll = time.monotonic() + every
-                if not deliveries:
-                    block = self.BLOCK
-                    if idle is not None:
-                        block = max(0.01, min(block, last + idle - time.monotonic()))
-                    text, _ = yield Run(
-                        [("BLMOVE", replies, taken, "RIGHT", "LEFT", block), ("PEXPIRE", taken, contract.KEEP_TAKEN)],
-                        block,
-                    )
-                    if text is not None:
-                        deliveries = yield from self._deliveries([text], loop)
-                delay = 0.05
             except Unreachable as error:
-                log.warning("Redis cannot be reached; trying again: %s", error)
-                is_new, next_poll = True, 0.0
-                yield Pause(delay)
-                delay = min(1.0, delay * 2)
-                continue
+                failure = error
+            turn = (turn + 1) % len(self.parts)
+            # Only the last list is waited for, and only if there is nothing to hand out.
+            for keys in self.parts[turn + 1 :] + self.parts[: turn + 1]:
+                try:
+                    if keys.prefix in new:
+                        (texts,) = yield Run([("LRANGE", keys.taken(loop.name), 0, -1)], keys.jobs)
+                        deliveries += (yield from self._deliveries(reversed(texts), loop, keys))
+                        new.discard(keys.prefix)
+                    block = self.AT_ONCE
+                    if keys is self.parts[turn] and not deliveries and not failure:
+                        block = self.BLOCK if len(self.parts) == 1 else min(self.BLOCK, self.BLOCK_IN_TURN)
+                        if idle is not None:
+                            block = max(0.01, min(block, last + idle - time.monotonic()))
+                    if block > self.AT_ONCE or len(self.parts) > 1:
+                        deliveries += (yield from self._take(loop, keys, block))
+                except Unreachable as error:
+                    failure = error
+                    new.add(keys.prefix)
             for delivery in deliveries:
                 if delivery.mark not in loop.open:
                     loop.open.add(delivery.mark)
                     yield Emit(delivery)
                     last = time.monotonic()
-            if idle is not None and not deliveries and time.monotonic() >= last + idle:
-                return
+            if failure:
+                log.warning("Redis cannot be reached; trying again: %s", failure)
+                next_poll = 0.0
+                yield Pause(delay)
+                delay = min(1.0, delay * 2)
+            else:
+                delay = 0.05
+                if idle is not None and not deliveries and time.monotonic() >= last + idle:
+                    return
 
-    def _deliveries(self, texts: Iterable[str], loop: SettledLoop) -> Operation[List[Delivery]]:
+    def _take(self, loop: SettledLoop, keys: Keys, block: float) -> Operation[List[Delivery]]:
+        """Moves the oldest reply to the list of what was taken, and waits for one for `block` seconds."""
+        taken, replies = keys.taken(loop.name), keys.reply(loop.name)
+        move: Command = ("BLMOVE", replies, taken, "RIGHT", "LEFT", block)
+        text, _ = yield Run([move, ("PEXPIRE", taken, contract.KEEP_TAKEN)], keys.jobs, block)
+        return [] if text is None else (yield from self._deliveries([text], loop, keys))
+
+    def _deliveries(self, texts: Iterable[str], loop: SettledLoop, keys: Keys) -> Operation[List[Delivery]]:
         found = []
         for text in texts:
             event = parse_event(text)
@@ -441,26 +523,25 @@ class Core:
             if outcome is None or mark in loop.done:
                 if outcome is None:
                     log.warning("a reply that is not a final event is skipped: %.200s", text)
-                yield Run([("LREM", self.keys.taken(loop.name), 1, text)])
+                yield Run([("LREM", keys.taken(loop.name), 1, text)], keys.jobs)
                 continue
-            found.append(Delivery(outcome, text, mark, loop))
+            found.append(Delivery(outcome, text, mark, loop, keys))
         return found
 
     def _ended(self, jobs: Sequence[Open], loop: SettledLoop) -> Operation[List[Delivery]]:
         found = []
-        for start in range(0, len(jobs), contract.PAGE):
-            page = jobs[start : start + contract.PAGE]
-            replies = yield Run([("HGETALL", self.keys.job(id)) for id, _ in page])
-            for (id, at), fields in zip(page, replies):
-                reading = reading_of(id, at, fields)
-                mark = f"{id} {fields.get(contract.EPOCH)} {fields.get(contract.SEQUENCE)}"
-                if reading.result and mark not in loop.done:
-                    found.append(Delivery(reading.result, None, mark, loop))
+        # Without patience, because the loop itself waits for Redis.
+        read = yield from self.find([id for id, _ in jobs], until=0)
+        for (id, at), (keys, fields) in zip(jobs, read):
+            reading = reading_of(id, at, fields, keys)
+            mark = f"{id} {fields.get(contract.EPOCH)} {fields.get(contract.SEQUENCE)}"
+            if reading.result and mark not in loop.done:
+                found.append(Delivery(reading.result, None, mark, loop, keys))
         return found
 
     def acknowledge(self, delivery: Delivery) -> Operation[None]:
         if delivery.text is not None:
-            yield from self.run(("LREM", self.keys.taken(delivery.loop.name), 1, delivery.text))
+            yield from self.run(delivery.keys, ("LREM", delivery.keys.taken(delivery.loop.name), 1, delivery.text))
         delivery.loop.open.discard(delivery.mark)
         delivery.loop.done[delivery.mark] = None
         while len(delivery.loop.done) > 10_000:
@@ -487,66 +568,75 @@ class Core:
 
     def write_schedule(self, name: str, definition: Mapping[str, Any]) -> Operation[None]:
         text = json.dumps(definition, ensure_ascii=False, separators=(",", ":"))
-        yield from self.run(("HSET", self.keys.schedules, name, text), ("ZADD", self.keys.schedule_due, 0, name))
+        keys = self.home(name)
+        yield from self.run(keys, ("HSET", keys.schedules, name, text), ("ZADD", keys.schedule_due, 0, name))
 
     def pause_schedule(self, name: str, paused: bool) -> Operation[None]:
         definition = yield from self.schedule_definition(name)
         yield from self.write_schedule(name, {**definition, "paused": paused})
 
     def run_schedule(self, name: str) -> Operation[Tuple[str, int]]:
-        definition = yield from self.schedule_definition(name)
-        at = yield from self.next_timestamp()
-        yield from self.run(("ZADD", self.keys.schedule_due, -at, name))
+        definition, keys = (yield from self.schedule_definition(name)), self.home(name)
+        at = yield from self.next_timestamp(keys)
+        yield from self.run(keys, ("ZADD", keys.schedule_due, -at, name))
         if not definition.get("unique"):
             return name, at
         date = datetime.datetime.fromtimestamp(at // 1000, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
         return f"{name}:{date}{f'.{at % 1000:03}' if at % 1000 else ''}Z", at
 
     def remove_schedule(self, name: str) -> Operation[None]:
-        yield from self.run(("HDEL", self.keys.schedules, name), ("ZADD", self.keys.schedule_due, 0, name))
+        keys = self.home(name)
+        yield from self.run(keys, ("HDEL", keys.schedules, name), ("ZADD", keys.schedule_due, 0, name))
 
     def schedule_definition(self, name: str) -> Operation[Dict[str, Any]]:
-        (text,) = yield from self.run(("HGET", self.keys.schedules, name))
+        keys = self.home(name)
+        (text,) = yield from self.run(keys, ("HGET", keys.schedules, name))
         if text is None:
             raise HaulError(f"the queue has no schedule {name}")
         return _object(text)
 
     def schedules(self) -> Operation[Dict[str, Schedule]]:
-        (definitions,) = yield from self.run(("HGETALL", self.keys.schedules))
-        names = sorted(dict(definitions))
-        if not names:
-            return {}
-        states = yield from self.run(*[("HGETALL", self.keys.schedule(name)) for name in names])
-        return {name: schedule_of(name, _object(definitions[name]), dict(state)) for name, state in zip(names, states)}
+        found: Dict[str, Schedule] = {}
+        for keys in self.parts:
+            (definitions,) = yield from self.run(keys, ("HGETALL", keys.schedules))
+            names = list(definitions)
+            if not names:
+                continue
+            states = yield from self.run(keys, *(("HGETALL", keys.schedule(name)) for name in names))
+            for name, state in zip(names, states):
+                found[name] = schedule_of(name, _object(definitions[name]), dict(state))
+        return dict(sorted(found.items()))
 
     # Settings
 
     def settings(self) -> Operation[Fields]:
-        (fields,) = yield from self.run(("HGETALL", self.keys.settings))
+        keys = self.parts[0]  # All partitions have the same.
+        (fields,) = yield from self.run(keys, ("HGETALL", keys.settings))
         return dict(fields)
 
     def change_settings(self, changes: Mapping[str, Any]) -> Operation[None]:
         values = {name: setting_value(name, value) for name, value in changes.items()}
         new = [text for name, value in values.items() if value is not None for text in (name, value)]
         old = [name for name, value in values.items() if value is None]
-        commands: List[Command] = []
-        if new:
-            commands.append(("HSET", self.keys.settings, *new))
-        if old:
-            commands.append(("HDEL", self.keys.settings, *old))
-        if commands:
-            yield from self.run(*commands)
+        for keys in self.parts:
+            commands: List[Command] = []
+            if new:
+                commands.append(("HSET", keys.settings, *new))
+            if old:
+                commands.append(("HDEL", keys.settings, *old))
+            if commands:
+                yield from self.run(keys, *commands)
 
 
-def partition(queue: str, id: str) -> str:
-    """The name of the partition of a queue like `films#8` to which the job with this id belongs.
+class Found(NamedTuple):
+    """A job's hash, and the partition that knows it."""
 
-    For a member of a batch, and for a schedule, `id` is the name of the batch or of the schedule.
-    """
-    name, _, count = queue.partition("#")
-    if not contract.QUEUE_NAME.fullmatch(name) or not count.isascii() or not count.isdigit() or not 2 <= int(count) <= 64:
-        raise InvalidQueueName(f"a queue of 8 partitions is films#8, for example, not {queue!r}; there may be 2 to 64")
-    return f"{name}#{binascii.crc_hqx(id.encode(), 0) % int(count)}of{int(count)}"
+    keys: Keys
+    fields: Fields
+
+    @property
+    def is_known(self) -> bool:
+        return contract.STATE in self.fields
 
 
 class StateReading(NamedTuple):
@@ -554,14 +644,16 @@ class StateReading(NamedTuple):
     status: Optional[JobStatus]
     #: How the push ended. None if it has not.
     result: Optional[JobResult]
+    #: Of the partition in which the job is, or should be.
+    keys: Keys
 
 
-def reading_of(id: str, at: Optional[int], fields: Mapping[str, str]) -> StateReading:
+def reading_of(id: str, at: Optional[int], fields: Mapping[str, str], keys: Keys) -> StateReading:
     status = job_status(id, fields)
     if status is None:
         is_removed = at is not None and is_settled(fields, at)
-        return StateReading(None, removed(id) if is_removed else None)
-    return StateReading(status, status.result() if status.has_ended_since(at) else None)
+        return StateReading(None, removed(id) if is_removed else None, keys)
+    return StateReading(status, status.result() if status.has_ended_since(at) else None, keys)
 
 
 def _mark(event: Event, text: str) -> str:

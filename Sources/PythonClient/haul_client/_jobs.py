@@ -29,6 +29,12 @@ class Element(NamedTuple):
         return Element(self.id, at, fields)
 
     @property
+    def place(self) -> str:
+        """The name that leads to the job's partition: members of a batch are together."""
+        batch = self.fields.get("batch")
+        return str(batch["name"] if isinstance(batch, dict) else batch or self.id)
+
+    @property
     def text(self) -> str:
         return checked_text(self.fields)
 

@@ -28,12 +28,13 @@ def max_block_time(client: Any) -> float:
     return min(Core.BLOCK, timeout / 2) if timeout else Core.BLOCK
 
 
-def check_url(url: str) -> None:
+def check_url(url: str) -> Dict[str, Any]:
+    """The options of a client for this URL."""
     parse: Any = connection.parse_url
     try:
-        parse(url)
+        return dict(parse(url))
     except ValueError as error:
-        raise InvalidURL(f"the URL of Redis must be redis://[user:password@]host[:port][/db], rediss://… or unix://…: {error}") from None
+        raise InvalidURL(f"the URL of Redis must be redis://[user:password@]host[:port][/db], rediss://…, unix://… or redis+cluster://…: {error}") from None
 
 
 def encoded(command: Command) -> List[Any]:
@@ -68,11 +69,13 @@ def translated(error: BaseException) -> HaulError:
     text = str(error) or type(error).__name__
     if isinstance(error, (exceptions.AuthenticationError, exceptions.AuthorizationError, exceptions.NoPermissionError)):
         return Refused(f"Redis refuses the password or the command: {text}")
-    transient = (exceptions.ReadOnlyError, exceptions.MasterDownError, exceptions.ClusterDownError)
+    transient = (
+        exceptions.ReadOnlyError, exceptions.MasterDownError, exceptions.ClusterDownError, exceptions.RedisClusterException,
+    )
     if isinstance(error, (exceptions.ConnectionError, exceptions.TimeoutError, OSError, *transient)):
         return Unreachable(f"cannot reach Redis: {text}")
     return RedisFailed(f"Redis: {text}")
 
 
 #: What calls of redis-py raise.
-ERRORS = (exceptions.RedisError, OSError)
+ERRORS = (exceptions.RedisError, exceptions.RedisClusterException, OSError)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from contextlib import closing
 from types import TracebackType
 from typing import (
-    Any, Callable, Dict, Generator, Iterable, List, Optional, Protocol, Sequence, Type, TypeVar, Union,
+    Any, Callable, Dict, Generator, Iterable, List, Optional, Protocol, Sequence, Tuple, Type, TypeVar, Union,
 )
 
 import redis
 from redis.backoff import NoBackoff
+from redis.cluster import ClusterNode, RedisCluster
 from redis.retry import Retry
 
 from . import _contract as contract
+from ._cluster import check_moved, is_cluster_url, node_options, nodes_and_options
 from ._core import Call, Command, Core, Delivery, Emit, Listen, Notice, Open, Operation, Pause, Receive, Run
 from ._errors import Closed, HaulError, Unreachable
 from ._jobs import Element
@@ -35,7 +38,7 @@ class Connection(Protocol):
 
     block: float
 
-    def execute(self, commands: Sequence[Command], block: float) -> List[Any]: ...
+    def execute(self, commands: Sequence[Command], key: str, block: float) -> List[Any]: ...
 
     def subscribe(self, channel: str) -> Subscription: ...
 
@@ -51,7 +54,7 @@ class RedisConnection:
         self.client: Any = client
         self.block = max_block_time(client)
 
-    def execute(self, commands: Sequence[Command], block: float) -> List[Any]:
+    def execute(self, commands: Sequence[Command], key: str, block: float) -> List[Any]:
         try:
             with self.client.pipeline(transaction=False) as pipeline:
                 for command in commands:
@@ -61,18 +64,81 @@ class RedisConnection:
             raise translated(error) from error
 
     def subscribe(self, channel: str) -> Subscription:
-        return RedisSubscription(self.client, channel)
+        return RedisSubscription(self.client.pubsub, channel)
 
     def close(self) -> None:
         if self._owned:
             self.client.close()
 
 
-class RedisSubscription:
-    """A subscription on a connection of its own, which connects again by itself."""
+class ClusterConnection:
+    """Sends commands to the node that has their slot."""
 
-    def __init__(self, client: Any, channel: str) -> None:
-        self._client, self._channel = client, channel
+    def __init__(self, client: Union[str, RedisCluster]) -> None:
+        self._owned = isinstance(client, str)
+        self._nodes, self._options = nodes_and_options(client) if isinstance(client, str) else ([], {})
+        self._client: Any = None if isinstance(client, str) else client
+        self.block = Core.BLOCK if isinstance(client, str) else max_block_time(client)
+        self._clients: Dict[Tuple[str, int], Any] = {}
+        self._lock = threading.Lock()
+
+    def node(self, key: str) -> Any:
+        """An ordinary client of the node that has this key. It does not retry, because a BLMOVE whose reply was lost must
+        not be sent again before what it has taken was read."""
+        with self._lock:
+            if self._client is None:  # It connects at once.
+                make: Any = ClusterNode
+                nodes = [make(host, port) for host, port in self._nodes]
+                self._client = RedisCluster(startup_nodes=nodes, require_full_coverage=False, **self._options)
+            found = self._client.get_node_from_key(key)
+            address = (found.host, int(found.port))
+            if address not in self._clients:
+                options = node_options(self._client.get_connection_kwargs())
+                self._clients[address] = redis.Redis(*address, retry=Retry(NoBackoff(), 0), **options)
+            return self._clients[address]
+
+    def execute(self, commands: Sequence[Command], key: str, block: float) -> List[Any]:
+        try:
+            with self.node(key).pipeline(transaction=False) as pipeline:
+                for command in commands:
+                    pipeline.execute_command(*encoded(command))
+                values = pipeline.execute(raise_on_error=False)
+            check_moved(values)
+            return replies(commands, values)
+        except Unreachable:
+            self._look_again()
+            raise
+        except ERRORS as error:
+            self._look_again()
+            raise translated(error) from error
+
+    def _look_again(self) -> None:
+        """Asks the cluster again which node has which slots."""
+        client = self._client
+        try:
+            if client is not None:
+                client.nodes_manager.initialize()
+        except ERRORS:
+            pass
+
+    def subscribe(self, channel: str) -> Subscription:
+        # A message that is published on one node reaches the subscribers of all.
+        return RedisSubscription(lambda: self.node(channel).pubsub(), channel, self._look_again)
+
+    def close(self) -> None:
+        for client in self._clients.values():
+            client.close()
+        if self._owned and self._client is not None:
+            self._client.close()
+
+
+class RedisSubscription:
+    """A subscription on a connection of its own, which connects again by itself. `connect` makes a PubSub."""
+
+    def __init__(
+        self, connect: Callable[[], Any], channel: str, when_lost: Callable[[], None] = lambda: None
+    ) -> None:
+        self._connect, self._channel, self._when_lost = connect, channel, when_lost
         self._pubsub: Any = None
         self._wait = 0.05
 
@@ -80,7 +146,7 @@ class RedisSubscription:
         deadline = time.monotonic() + timeout
         try:
             if self._pubsub is None:
-                self._pubsub = self._client.pubsub()
+                self._pubsub = self._connect()
                 self._pubsub.subscribe(self._channel)
             while True:
                 message = self._pubsub.get_message(timeout=max(0.0, deadline - time.monotonic()))
@@ -97,6 +163,7 @@ class RedisSubscription:
             failure = translated(error)
             if not isinstance(failure, Unreachable):
                 raise failure from error
+            self._when_lost()
             time.sleep(min(self._wait, max(0.0, deadline - time.monotonic())))
             self._wait = min(1.0, self._wait * 2)
             return Notice.INTERRUPTED
@@ -146,7 +213,7 @@ class Driver:
                     if self.is_closed:
                         raise Closed()
                     if isinstance(need, Run):
-                        answer = self.connection.execute(need.commands, need.block)
+                        answer = self.connection.execute(need.commands, need.key, need.block)
                     elif isinstance(need, Listen):
                         subscription = self.connection.subscribe(need.channel)
                     elif isinstance(need, Receive):
@@ -207,8 +274,8 @@ class Settled:
 class JobHandle:
     """A handle of a job. Any number of handles may belong to one job."""
 
-    def __init__(self, queue: Queue, id: str, at: Optional[int]) -> None:
-        self._queue = queue
+    def __init__(self, queue: Queue, id: str, at: Optional[int], place: Optional[str] = None) -> None:
+        self._queue, self._place = queue, place
         self.id = id
         #: The `at` of the push, unix ms. The handle ignores an older end of the job. Keep it with your record.
         self.at = at
@@ -218,21 +285,21 @@ class JobHandle:
 
     def status(self) -> Optional[JobStatus]:
         """The job as in its hash. None until a worker has seen it, and after it was removed or has expired."""
-        return self._queue._run(self._queue._core.status(self.id))
+        return self._queue._run(self._queue._core.status(self.id, self._place))
 
     def result(self, timeout: Optional[float] = None) -> JobResult:
         """Waits until the job has ended. A failed job is a result: `raise_for_error` makes it an exception.
 
         Raises TimedOut or NoWorker after `timeout` seconds, and Rejected if the element was not a valid job.
         """
-        return self._queue._run(self._queue._core.result(self.id, self.at, timeout))
+        return self._queue._run(self._queue._core.result(self.id, self.at, timeout, self._place))
 
     def events(self) -> Generator[Update, None, None]:
         """The job's status, then its events until its end, each once and in order.
 
         A JobStatus stands for events that were missed, because the connection was lost.
         """
-        return self._queue._stream(self._queue._core.events(self.id, self.at))
+        return self._queue._stream(self._queue._core.events(self.id, self.at, self._place))
 
     def pause(self) -> None:
         """Pauses the job. Its bytes are kept."""
@@ -296,7 +363,7 @@ class Queue:
 
     def __init__(
         self,
-        client: Union[str, "redis.Redis"] = "redis://127.0.0.1:6379",
+        client: Union[str, "redis.Redis", RedisCluster] = "redis://127.0.0.1:6379",
         queue: str = "default",
         *,
         reply_to: Optional[str] = None,
@@ -304,15 +371,18 @@ class Queue:
     ) -> None:
         """Does not connect yet.
 
-        `client` is a URL for redis-py, or a client of redis-py, such as `Sentinel(…).master_for(…)`. `reply_to` is
-        the name of the list of ends that `settled` reads: each pushed job gets it that names none. `patience` is for
-        how many seconds a call tries to reach Redis.
+        `client` is a URL for redis-py, `redis+cluster://host:port,host:port`, or a client of redis-py, such as
+        `Sentinel(…).master_for(…)` or a RedisCluster. `queue` may have partitions, as `films#8` has. `reply_to` is the
+        name of the list of ends that `settled` reads: each pushed job gets it that names none. `patience` is for how
+        many seconds a call tries to reach Redis.
         """
         self._core = Core(queue, reply_to, patience)
         self._driver = Driver(self._connect(client))
         self._core.BLOCK = self._driver.connection.block
 
-    def _connect(self, client: Union[str, "redis.Redis"]) -> Connection:
+    def _connect(self, client: Union[str, "redis.Redis", RedisCluster]) -> Connection:
+        if isinstance(client, RedisCluster) or isinstance(client, str) and is_cluster_url(client):
+            return ClusterConnection(client)
         return RedisConnection(client)
 
     def _run(self, operation: Operation[T]) -> T:
@@ -350,7 +420,7 @@ class Queue:
     ) -> List[JobHandle]:
         """Pushes any number of jobs in their order, in one round trip. If one is not valid, none is pushed."""
         elements: List[Element] = self._run(self._core.push_many(list(jobs), urgent, replicas, within))
-        return [JobHandle(self, each.id, each.at) for each in elements]
+        return [JobHandle(self, each.id, each.at, each.place) for each in elements]
 
     def handle(self, id: str, at: Optional[int] = None) -> JobHandle:
         """A handle of any job. With the `at` of a push it ignores an older end of the job."""
@@ -450,7 +520,7 @@ class Queue:
     def run_schedule(self, name: str) -> JobHandle:
         """Requests a run now, besides those that are due. It is skipped if the last run has not ended."""
         id, at = self._run(self._core.run_schedule(name))
-        return self.handle(id, at)
+        return JobHandle(self, id, at, name)
 
     def remove_schedule(self, name: str) -> None:
         """Deletes a schedule. Its jobs stay."""

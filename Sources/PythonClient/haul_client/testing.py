@@ -119,8 +119,9 @@ class FakeFleet:
     """Redis and workers in memory. Several queues may share one: a new queue is a service that was started again."""
 
     def __init__(self, queue: str = "default", worker: Optional[Worker] = None, workers: int = 1) -> None:
-        self.keys = Keys(queue)
-        self.queue = queue
+        # It has no partitions: all jobs are in one place.
+        self.queue = queue.partition("#")[0]
+        self.keys = Keys(self.queue)
         #: What is done with each job that is taken. None leaves it running until a test ends it.
         self.worker = worker
         self._workers = workers
@@ -221,8 +222,8 @@ class FakeFleet:
             return len(values) // 2
         if verb == "HDEL":
             return sum(self._hashes.get(key, {}).pop(name, None) is not None for name in values)
-        if verb == "ZCOUNT":
-            return self._workers
+        if verb == "ZRANGE":
+            return [f"worker-{number}" for number in range(self._workers)]
         if verb == "WAIT":
             return 0
         if verb in ("PUBLISH", "PEXPIRE"):
@@ -494,7 +495,7 @@ class _AsyncBox:
 
 
 class _SyncFake(_Polling):
-    def execute(self, commands: Sequence[Command], block: float) -> List[Any]:
+    def execute(self, commands: Sequence[Command], key: str, block: float) -> List[Any]:
         deadline = time.monotonic() + block
         while True:
             answers = self.attempt(commands, deadline)
@@ -510,7 +511,7 @@ class _SyncFake(_Polling):
 
 
 class _AsyncFake(_Polling):
-    async def execute(self, commands: Sequence[Command], block: float) -> List[Any]:
+    async def execute(self, commands: Sequence[Command], key: str, block: float) -> List[Any]:
         deadline = time.monotonic() + block
         while True:
             answers = self.attempt(commands, deadline)

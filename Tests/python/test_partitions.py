@@ -1,0 +1,202 @@
+"""A queue with partitions, on one server and on a cluster of three, with a worker that serves all of it."""
+import asyncio
+
+import haul_client as haul
+import pytest
+import redis.asyncio.cluster
+import redis.cluster
+from haul_client.testing import FakeQueue
+from support import GOOD, Blocking, Cluster, Origin, Server, Worker, eventually
+
+QUEUE, COUNT = "films#8", 8
+
+
+@pytest.fixture(scope="module")
+def origin():
+    origin = Origin()
+    yield origin
+    origin.gate.set()
+    origin.shutdown()
+
+
+@pytest.fixture(scope="module", params=["one server", "a cluster"])
+def redis_of_partitions(request):
+    server = Server() if request.param == "one server" else Cluster()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def cluster():
+    cluster = Cluster()
+    yield cluster
+    cluster.close()
+
+
+def queue_of(kind, url, loop, **options):
+    if kind == "sync":
+        return haul.Queue(url, QUEUE, **options)
+    return Blocking(haul.AsyncQueue(url, QUEUE, **options), loop)
+
+
+@pytest.fixture
+def loop():
+    loop = asyncio.new_event_loop()
+    yield loop
+    loop.close()
+
+
+@pytest.fixture(scope="module")
+def worker(redis_of_partitions):
+    worker = Worker(redis_of_partitions, QUEUE)
+    yield worker
+    worker.close()
+
+
+@pytest.fixture(params=["sync", "async"])
+def queue(request, redis_of_partitions, worker, loop):
+    queue = queue_of(request.param, redis_of_partitions.url, loop, reply_to="shop-" + request.param)
+    with queue:
+        queue.kind = request.param
+        yield queue
+
+
+def download(origin, id, **more):
+    return haul.Download(origin.url("/good?" + id), id=id, path=id + "/", **more)
+
+
+def test_each_job_is_in_its_partition_and_each_end_comes_once(queue, origin):
+    ids = [f"{queue.kind}-{number}" for number in range(30)]
+    handles = queue.push_many(download(origin, id) for id in ids)
+    assert {haul.partition(QUEUE, id) for id in ids} == {f"films#{n}of{COUNT}" for n in range(COUNT)}
+    assert all(handle.result(timeout=30).bytes == len(GOOD) for handle in handles[:5])
+    found = []
+    for end in queue.settled(idle=3):
+        with end:
+            found.append(end.id)
+    assert sorted(found) == sorted(ids)
+    assert list(queue.settled(idle=0.5)) == []
+    assert {each.id for each in queue.status([*ids, "unknown"])} == set(ids)
+    assert queue.stats().counts["completed"] >= 30 and queue.stats().workers == 1
+    assert queue.ids_with_url(origin.url("/good?" + ids[3])) == [ids[3]]
+
+
+def test_an_end_whose_reply_was_lost_is_read_from_the_hash(queue, origin):
+    handle = queue.push(download(origin, queue.kind + "-open"))
+    handle.result(timeout=30)
+    for end in queue.settled(idle=1):
+        end.ack()
+    (end,) = queue.settled(open_jobs=lambda: [(handle.id, handle.at)], idle=1)
+    assert end.id == handle.id
+
+
+def test_members_of_a_batch_are_together_and_found_by_their_ids(queue, origin):
+    name = queue.kind + "-night"
+    ids = [f"{name}-{number}" for number in range(10)]
+    handles = queue.push_many(download(origin, id, batch=haul.Batch(name, size=10)) for id in ids)
+    assert handles[3].result(timeout=30).state == "completed"
+    status = queue.batch(name).result(timeout=30)
+    assert (status.completed, status.failed) == (10, 0)
+    assert {each.id for each in queue.status(ids)} == set(ids)
+    # A handle by the id alone does not know the batch.
+    assert queue.handle(ids[0]).result(timeout=30).state == "completed"
+    queue.remove(ids[:2])
+    eventually("two are forgotten", lambda: len(queue.status(ids)) == 8)
+
+
+def test_a_running_job_is_followed_paused_and_cancelled(queue, origin):
+    id = queue.kind + "-held"
+    handle = queue.push(haul.Download(origin.url("/held?" + id), id=id))
+    updates = handle.events()
+    eventually("it runs", lambda: next(updates).event in ("started", "progress", "status", "running"))
+    handle.pause()
+    eventually("it is paused", lambda: handle.status().state == "paused")
+    queue.handle(id).resume()
+    eventually("it runs again", lambda: handle.status().state == "running")
+    queue.cancel([id])
+    assert handle.result(timeout=30).state == "cancelled"
+
+
+def test_schedules_and_settings_are_those_of_the_whole_queue(queue, origin):
+    name = queue.kind + "-hourly"
+    queue.add_schedule(name, haul.Download(origin.url("/good?" + name)), every=3600)
+    assert name in queue.schedules()
+    assert queue.run_schedule(name).result(timeout=30).state == "completed"
+    queue.remove_schedule(name)
+    assert name not in queue.schedules()
+    queue.change_settings(rate=50_000_000)
+    assert queue.settings() == {"rate": "50000000"}
+    queue.change_settings(rate=None)
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_slots_move_and_a_server_is_away(kind, cluster, origin, loop):
+    worker = Worker(cluster, QUEUE)
+    ids = [f"{kind}-{number}" for number in range(24)]
+    at = 1_763_712_000_000
+    try:
+        with queue_of(kind, cluster.url, loop, reply_to="shop", patience=20) as queue:
+            found = []
+
+            def settle(count):
+                for end in queue.settled(idle=20):
+                    with end:
+                        found.append(end.id)
+                    if len(found) == count:
+                        return
+
+            queue.push_many(download(origin, id, at=at) for id in ids[:8])
+            settle(8)
+            source = cluster.owner(f"haul:{{{haul.partition(QUEUE, ids[8])}}}:jobs")
+            target = next(server for server in cluster.servers if server is not source)
+            cluster.move_slots(source, target)
+            queue.push_many(download(origin, id, at=at) for id in ids[8:16])
+            settle(16)
+            target.kill()
+            homes = {id: f"haul:{{{haul.partition(QUEUE, id)}}}:jobs" for id in ids[16:]}
+            others = [server for server in cluster.servers if server is not target]
+            served = [id for id, key in homes.items() if any(server.cli("LLEN", key) == "0" for server in others)]
+            queue.push_many(download(origin, id, at=at) for id in served)
+            settle(16 + len(served))
+            target.start()
+            queue.push_many(download(origin, id, at=at) for id in ids[16:])
+            settle(24)
+            assert sorted(found) == sorted(ids)
+    finally:
+        worker.close()
+
+
+def test_clients_of_redis_py_for_a_cluster_are_taken(cluster, origin, loop):
+    host, port = "127.0.0.1", cluster.servers[0].port
+    worker = Worker(cluster, QUEUE)
+    client, other = redis.cluster.RedisCluster(host, port), redis.asyncio.cluster.RedisCluster(host, port)
+    try:
+        with queue_of("sync", client, loop) as queue:
+            assert queue.push(download(origin, "given")).result(timeout=30).state == "completed"
+        with queue_of("async", other, loop) as queue:
+            assert queue.push(download(origin, "given-too")).result(timeout=30).state == "completed"
+        assert client.ping()
+        # A queue without partitions has one slot, and a partition is a queue.
+        with haul.Queue(client, haul.partition(QUEUE, "given")) as queue:
+            assert queue.handle("given").status().state == "completed"
+    finally:
+        client.close()
+        loop.run_until_complete(other.aclose() if hasattr(other, "aclose") else other.close())
+        worker.close()
+
+
+def test_wrong_names_and_urls_are_refused_before_anything_is_sent():
+    for wrong in ("films#", "films#1", "films#65", "films#08", "films#x", "films#8of8", "films#08of9"):
+        with pytest.raises(haul.InvalidQueueName, match="films|#8"):
+            haul.Queue(queue=wrong)
+    for wrong in ("redis+cluster://", "redis+cluster://h:port", "rediss+cluster:///"):
+        with pytest.raises(haul.InvalidURL):
+            haul.Queue(wrong, QUEUE)
+    with pytest.raises(haul.Unreachable):
+        with haul.Queue("redis+cluster://127.0.0.1:1", QUEUE, patience=0.1) as queue:
+            queue.stats()
+
+
+def test_a_fake_has_one_partition():
+    queue = FakeQueue(QUEUE, worker=lambda job: job.complete(file="a", bytes=1))
+    assert queue.push(haul.Download("https://films.example/a", id="a")).result(timeout=5).file == "a"
