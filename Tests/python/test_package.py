@@ -7,6 +7,7 @@ import zipfile
 
 import haul_client as haul
 import pytest
+from haul_client import _core
 from support import PYTHON, REPOSITORY, Origin, Server, Worker
 
 PAGES = ["Sources/PythonClient/README.md", "docs/start/python.md"]
@@ -25,6 +26,16 @@ def version_of_haul():
 def test_the_client_and_the_readme_name_the_version_of_haul():
     assert haul.__version__ == version_of_haul()
     assert f"\nVersion {version_of_haul()}, " in (REPOSITORY / "README.md").read_text("utf-8")
+
+
+def test_the_client_knows_each_setting_of_a_queue():
+    page = (REPOSITORY / "docs/operate/queues.md").read_text("utf-8")
+    table = page.partition("<!-- generated: queue settings -->")[2].partition("<!-- end -->")[0]
+    names = re.findall(r"^\| `([a-z_:]+)", table, re.M)
+    assert len(names) > 12
+    for name in names:
+        value = True if name in ("paused", "quiet:") else 1000
+        assert _core.setting_value(name, value) in ("1", "1000")
 
 
 def test_two_builds_have_equal_bytes_and_the_version_of_haul(tmp_path):

@@ -683,7 +683,8 @@ _SECONDS = (60, 315_360_000)
 _WHOLE = (0, 99_999_999_999_999)
 _NUMBERS = {
     "max_running": _WHOLE, "rate": (1, _WHOLE[1]), "max_seconds": (1, _WHOLE[1]), "min_speed": (1, _WHOLE[1]),
-    "max_bytes": (1, _WHOLE[1]), "host_connections": _WHOLE, "max_responses_bytes": _WHOLE, "event_stream": (0, 1_000_000),
+    "max_bytes": (1, _WHOLE[1]), "host_connections": _WHOLE, "max_responses_bytes": _WHOLE, "max_replies_bytes": _WHOLE,
+    "event_stream": (0, 1_000_000),
     "keep_completed": _SECONDS, "keep_failed": _SECONDS, "keep_cancelled": _SECONDS,
 }
 
