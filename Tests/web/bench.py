@@ -54,10 +54,21 @@ def proxy(upstream_port, port, folder):
         def relay(self):
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             upstream = http.client.HTTPConnection("127.0.0.1", upstream_port)
+            try:
+                self.answer(upstream, body)
+            except ConnectionRefusedError:
+                # `haul web` is being started again, and the browser sees a lost connection.
+                self.close_connection = True
+            finally:
+                upstream.close()
+
+        def answer(self, upstream, body):
             upstream.request(self.command, self.path, body or None, {name: value for name, value in self.headers.items() if name.lower() not in ["host", "origin", "accept-encoding"]})
             answer = upstream.getresponse()
             file = folder / (urllib.parse.urlsplit(self.path).path.lstrip("/") or "index.html")
-            local = file.read_bytes() if file.is_file() and not self.path.startswith("/api") else None
+            # A browser signs in only after a response of 401.
+            is_ours = file.is_file() and not self.path.startswith("/api") and answer.status != 401
+            local = file.read_bytes() if is_ours else None
             self.send_response(200 if local is not None else answer.status)
             for name, value in answer.getheaders():
                 if name.lower() not in ["content-length", "connection", "transfer-encoding", "etag"] and not (local is not None and name.lower() == "content-type"):
@@ -75,8 +86,6 @@ def proxy(upstream_port, port, folder):
                     self.wfile.flush()
             except OSError:
                 pass
-            finally:
-                upstream.close()
 
         do_GET = do_POST = do_PATCH = do_HEAD = relay
 
