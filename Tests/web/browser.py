@@ -24,7 +24,7 @@ from bench import Bench, eventually
 from origin import HOSTILE
 
 AXE = (pathlib.Path(axe_selenium_python.__file__).parent / "node_modules/axe-core/axe.min.js").read_text()
-PAGES = ["overview", "jobs/running", "jobs/failed", "batches", "batches/night", "workers", "rejected", "push", "settings"]
+PAGES = ["overview", "jobs/running", "jobs/failed", "batches", "batches/night", "schedules", "workers", "rejected", "push", "settings"]
 
 
 def row_names(bench):
@@ -198,6 +198,68 @@ def test_a_batch_from_its_first_job_to_its_end(bench):
     bench.shows("1 found among", "The file is not there")
     bench.visit("#/default/batches/none")
     bench.shows("It is not known.", "No worker has seen a job of it yet")
+    bench.end(worker)
+
+
+def test_a_schedule_from_its_first_run_to_its_removal(bench):
+    worker = bench.worker("planner")
+    bench.visit("#/default/schedules")
+    bench.shows("There are no schedules.")
+    bench.press("Add a schedule")
+    bench.fill("Name", "nightly")
+    bench.fill("URL, or a job as JSON", f"{bench.origin}/nightly.bin?size=1000")
+    bench.fill("Path", "mirror/")
+    bench.press("By a cron expression", "dialog")
+    bench.press("Add", "dialog")
+    bench.shows("Give a cron expression", inside="dialog")
+    bench.fill("Cron", "61 3 * * *")
+    bench.press("Add", "dialog")
+    bench.shows("schedule: cron", inside="dialog")
+    bench.press("each night at three", "dialog")
+    bench.fill("Time zone", "Europe/Berlin")
+    bench.press("Add", "dialog")
+    bench.notices("nightly runs in")
+    bench.shows("1 schedule.", "nightly", "0 3 * * * Europe/Berlin", "none yet")
+    bench.press("Run now")
+    bench.notices("nightly runs now, as job nightly.")
+    bench.shows("completed")
+    assert (bench.root / "mirror/nightly.bin").stat().st_size == 1000
+    def choose(name):
+        bench.click("button[aria-label='More for nightly']")
+        bench.press(name)
+    choose("Pause")
+    bench.shows("Paused")
+    choose("Resume")
+    bench.notices("nightly is due again.")
+    bench.press("Add a schedule")
+    bench.fill("Name", "nightly")
+    bench.shows("will be replaced", inside="dialog")
+    bench.fill("URL, or a job as JSON", '{"kind":"request","url":"http://h.example/","method":"GET"}')
+    bench.fill("Every", "6")
+    bench.select("Unit of Every", "hours")
+    bench.press("Add", "dialog")
+    bench.shows("every 6 h", "http://h.example/")
+    choose("Remove…")
+    bench.press("Keep it", "dialog")
+    choose("Remove…")
+    bench.press("Remove it", "dialog")
+    bench.shows("There are no schedules.")
+    bench.end(worker)
+
+
+def test_what_slows_the_queue_is_said(bench):
+    worker = bench.worker("slow", "--slots", "1")
+    for number in range(3):
+        bench.ask("queues/default/jobs", {"url": f"{bench.origin}/slows/{number}?size=6000000&rate=100000", "id": f"slows-{number}", "connections": 1})
+    bench.visit("#/default/overview")
+    bench.shows("Slowed by", "The only slot is taken", "2 queued")
+    bench.visit("#/default/job/slows-2")
+    bench.shows("Slowed by", "the only slot is taken")
+    bench.ask("queues/default/settings", {"rate": 50_000}, "PATCH")
+    bench.visit("#/default/job/slows-0")
+    bench.shows("Slowed by", "the rate of the queue: 50 kB/s")
+    bench.ask("queues/default/settings", {"rate": None}, "PATCH")
+    bench.ask("queues/default/control", {"action": "cancel", "ids": [f"slows-{number}" for number in range(3)]})
     bench.end(worker)
 
 
@@ -606,7 +668,7 @@ def test_a_viewer_sees_no_secret_and_no_button(bench):
     bench.driver.get("about:blank")
     bench.driver.get(f"http://v:long%20pass%20word@{address}/healthz")
     bench.driver.get(f"http://v:long%20pass%20word@{address}/")
-    for page in ["overview", "jobs/queued", "job/secret", "job/asked", "job/running-00000", "batches", "batches/night", "workers", "rejected", "settings", "push"]:
+    for page in ["overview", "jobs/queued", "job/secret", "job/asked", "job/running-00000", "batches", "batches/night", "schedules", "workers", "rejected", "settings", "push"]:
         bench.visit(f"#/one/{page}")
         time.sleep(0.6)
         assert "planted" not in bench.driver.page_source, page

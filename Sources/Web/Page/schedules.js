@@ -1,10 +1,11 @@
 // Schedules: jobs that are pushed at certain times.
 
 import { inQueue, send } from "./api.js";
-import { ask, complain, menu, say } from "./dialogs.js";
-import { el, link, redraw, rows, write } from "./dom.js";
+import { ask, complain, menu, open, say } from "./dialogs.js";
+import { el, field, link, redraw, rows, write } from "./dom.js";
 import { ago, count, duration, plural, time } from "./format.js";
-import { icon, stateIcon } from "./icons.js";
+import { icon, key, stateIcon } from "./icons.js";
+import { segments } from "./overview.js";
 
 const done = { pause: "is paused", resume: "is due again", run: "runs now", remove: "is removed" };
 
@@ -26,10 +27,69 @@ function when(schedule) {
   return [schedule.next ? null : "To be planned", rule, ""];
 }
 
+const units = [["minutes", 60], ["hours", 3600], ["days", 86_400], ["weeks", 604_800], ["seconds", 1]];
+const examples = [["each night at three", "0 3 * * *"], ["each hour", "0 * * * *"], ["on weekdays at half past eight", "30 8 * * mon-fri"], ["on the first of each month", "0 0 1 * *"]];
+
+/// A dialog for a new schedule. `known` are the names of those that there are: one of these is replaced.
+function openForm(queue, known) {
+  open("Add a schedule", (close) => {
+    const text = (attributes = {}) => el("input", { autocomplete: "off", ...attributes });
+    const choice = (values) => el("select", {}, values.map(([value, words]) => el("option", { value }, words)));
+    const name = text({ required: true, pattern: "[A-Za-z0-9._:\\-]{1,100}", placeholder: "films" });
+    const job = el("textarea", { rows: 1, required: true, spellcheck: "false", autocomplete: "off", placeholder: "https://" });
+    const target = text();
+    const [number, unit] = [text({ inputmode: "numeric", value: "1", "aria-label": "Every" }), choice(units.map(([words]) => [words, words]))];
+    unit.value = "days";
+    unit.setAttribute("aria-label", "Unit of Every");
+    const [cron, zone] = [text({ placeholder: "0 3 * * *", spellcheck: "false" }), text({ value: Intl.DateTimeFormat().resolvedOptions().timeZone ?? "UTC" })];
+    const [missed, overlap, unique] = [choice([["one", "one of them"], ["none", "none of them"]]), choice([["skip", "skip it"], ["allow", "push it all the same"]]), choice([["", "one job, whose id is the name"], ["true", "a job of its own"]])];
+    const answer = el("div", { class: "push-answer", role: "status" });
+    const replaces = el("p", { class: "dim", hidden: true }, "A schedule of this name is there, and will be replaced.");
+    name.addEventListener("input", () => { replaces.hidden = !known.has(name.value.trim()); });
+    const everyBox = el("div", { class: "fields" }, el("div", { class: "field" }, el("span", {}, "Every"), el("span", { class: "united" }, number, unit)), el("p", { class: "dim wide" }, "Counted from midnight UTC: 6 hours means 0:00, 6:00, 12:00 and 18:00."));
+    const cronBox = el("div", { class: "fields", hidden: true }, field("Cron: minute, hour, day, month, weekday", cron), field("Time zone", zone),
+      el("p", { class: "dim wide" }, "For example ", examples.map(([words, expression], index) => [index ? ", " : "", el("button", { type: "button", class: "plain link", onclick: () => { cron.value = expression; } }, words)]), "."));
+    const isCron = () => !cronBox.hidden;
+
+    function made() {
+      const given = job.value.trim();
+      let made = { url: given };
+      if (given.startsWith("{")) { try { made = JSON.parse(given); } catch { throw new Error("The job is not JSON."); } }
+      if (target.value.trim()) made.path = target.value.trim();
+      const seconds = Number(number.value) * units.find(([words]) => words === unit.value)[1];
+      if (!isCron() && !(Number.isInteger(seconds) && seconds > 0)) throw new Error(`“${number.value}” is not a number of ${unit.value}.`);
+      if (isCron() && !cron.value.trim()) throw new Error("Give a cron expression, like 0 3 * * *.");
+      return {
+        ...(isCron() ? { cron: cron.value.trim(), zone: zone.value.trim() || "UTC" } : { every: seconds }),
+        ...(missed.value === "one" ? {} : { catch_up: missed.value }), ...(overlap.value === "skip" ? {} : { overlap: overlap.value }), ...(unique.value ? { unique: true } : {}), job: made,
+      };
+    }
+    const form = el("form", { class: "push" },
+      el("div", { class: "dialog-body" }, el("div", { class: "dialog-title" }, el("h2", {}, "Add a schedule"), el("button", { type: "button", class: "plain", "aria-label": "Close", onclick: () => close() }, icon("close"))),
+        el("div", { class: "fields" }, field("Name", name), field("Path; ends in / for a directory", target), field("URL, or a job as JSON", job, true)), replaces,
+        el("div", {}, segments("When it is due", ["At an interval", "By a cron expression"], 0, (index) => { everyBox.hidden = index === 1; cronBox.hidden = index === 0; })), everyBox, cronBox, answer),
+      el("div", { class: "folds" }, el("details", { class: "fold" }, el("summary", {}, el("span", { class: "grow" }, "Runs"), el("span", { class: "dim" }, "missed, overlapping, one job or many")),
+        el("div", { class: "fold-body" }, el("div", { class: "fields" }, field("Of runs that were missed, push", missed), field("If the last run has not ended", overlap), field("All runs are", unique))))),
+      el("div", { class: "dialog-foot" }, el("span", { class: "grow" }), el("button", { type: "button", onclick: () => close() }, "Close", key("esc")), el("button", { class: "main" }, icon("plus"), "Add")));
+    form.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      try {
+        const { schedule, next } = await send("POST", inQueue(queue, "schedules"), { action: "add", name: name.value.trim(), schedule: made() });
+        close();
+        say(next ? `${schedule} runs in ${duration((next - Date.now()) / 1000)}, and so on.` : `${schedule} is added.`);
+      } catch (error) {
+        answer.replaceChildren(el("div", { class: "hint red" }, icon("failed", "red"), el("p", {}, error.message)));
+      }
+    });
+    return form;
+  }, { className: "wide" });
+}
+
 export function schedules({ queue, live, body, path, title, header, isOperator, ready }) {
   title("Schedules");
   const sentence = el("p", { class: "lead" }, "Reading …");
-  header(sentence, []);
+  let known = new Set();
+  header(sentence, [isOperator ? el("button", { type: "button", class: "main", "data-changes": true, onclick: () => openForm(queue, known) }, icon("plus"), "Add a schedule") : null].filter(Boolean));
   const lines = el("tbody");
   const heads = [["Schedule", ""], ["Next run", ""], ["Last run", ""], ["Pushed", "number"], ["Skipped", "number less"], ["Missed", "number less"], ...(isOperator ? [["Change", "tools-head"]] : [])];
   const box = el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Schedules" }, el("table", { class: "batch-table stacked" }, el("caption", { class: "hidden" }, "Schedules"),
@@ -64,6 +124,7 @@ export function schedules({ queue, live, body, path, title, header, isOperator, 
     if (!data) return;
     now = Date.now();
     ready();
+    known = new Set(data.schedules.map((schedule) => schedule.schedule));
     const wrong = data.schedules.filter((schedule) => schedule.error || schedule.last_state === "failed").length;
     write(sentence, data.schedules.length === 0 ? "A schedule pushes a job each night, each hour, or whenever you say." : `${plural(data.schedules.length, "schedule")}${wrong ? `, ${count(wrong)} of them failing` : ""}.`);
     box.hidden = data.schedules.length === 0;
