@@ -4,6 +4,7 @@ cut off and restarted at random. Then the ledger checks the results.
 Exit status: 0 if nothing was lost, nothing is wrong and no rule was broken; 1 otherwise. run.sh starts this script.
 """
 import argparse
+import itertools
 import json
 import mmap
 import os
@@ -20,17 +21,22 @@ from batches import Batches
 from bench import carry_out
 from control import control
 from faults import Faults
+from gates import Gates
 from groups import Groups
 from kinds import KINDS, Kinds
 from ledger import Job, Ledger, Q
-from mutations import OF_BATCHES, mutate
+from mutations import BROKEN, OF_BATCHES, mutate
+from partitions import QUEUE, Partitions, partition_of
 from processes import Origin, Worker
 from report import report
 from resp import Redis, RedisError
 from rivals import Rivals
+from schedules import Schedules
+from sources import Sources
 from steps import Steps
 from stores import Bucket, Directory
 from topology import Sentinels, Single
+from webhooks import Webhooks
 
 # The names of these in Tests/Support/object-server.sh.
 SERVERS = {"radosgw": "rgw", "seaweedfs": "weed", "ministack": "mini"}
@@ -53,22 +59,43 @@ class Run:
             self.topology = Single(directory, options.lease, options.seed)
         self.origin = Origin(directory, blob)
         self.retired, self.died, self.made, self.broken = [], Counter(), 0, []
+        self.equip(options, directory)
         self.workers = [self.worker(f"w{n + 1}") for n in range(options.workers)]
         self.kinds = Kinds(options, self.store, self.blob, random.Random(options.seed + 3))
         self.batches = Batches(self.topology, options.batches / 100, random.Random(options.seed + 4))
         self.rivals = Rivals(self.store, self.blob, options.rivals / 100 if "download" in options.kinds else 0)
         self.steps = Steps(options.steps / 100, self.origin, random.Random(options.seed + 5))
         self.groups = Groups(options.groups / 100, random.Random(options.seed + 6))
-        self.ledger = Ledger(self.topology, self.store, options.lease, self.kinds, self.batches, self.rivals, self.steps, self.groups)
+        self.ledger = Ledger(self.topology, self.store, options.lease, self.kinds, self.batches, self.rivals, self.steps, self.groups,
+                             [*self.equipment, self.schedules])
         self.faults = Faults(self)
         self.random = random.Random(options.seed)
         self.producing, self.ending = threading.Event(), threading.Event()
         self.producing.set()
 
+    def equip(self, options, directory):
+        """What the workers need besides a Redis and a store. Each part has options for them, and rules of its own. A
+        part may be broken on purpose."""
+
+        def some(name):
+            return lambda number: options.without == name and number % 3 == 0
+
+        pick = [random.Random(options.seed + n) for n in range(10, 14)]
+        self.webhooks = Webhooks(options.webhooks / 100, directory, self.origin, pick[0], some("secret"))
+        self.gates = Gates(options.gates / 100, directory, self.store, self.blob, pick[1], some("gate"),
+                           lambda number: options.without == "group")
+        self.sources = Sources(options.sources / 100, directory, self.origin, pick[2], some("credentials"))
+        self.partitions = Partitions(options.partitions / 100, self.origin, self.store, self.blob, pick[3],
+                                     (lambda id: partition_of(id + "x")) if options.without == "partition" else partition_of)
+        self.schedules = Schedules(self.topology, self.origin,
+                                   ("none", "one") if options.without == "catch_up" else ("one", "none"))
+        self.equipment = [self.webhooks, self.gates, self.sources, self.partitions]
+        self.prefixes = [Q, *self.partitions.PREFIXES]
+
     def worker(self, name):
         self.made += 1
         return Worker(self.options.haul, self.options.shim, self.directory, name, self.topology.url, self.store,
-                      self.made, self.options.slots, self.options.lease)
+                      self.made, self.options.slots, self.options.lease, self.equipment)
 
     # The load. Each of these functions is a thread.
 
@@ -83,6 +110,8 @@ class Run:
             except (ConnectionError, RedisError):
                 time.sleep(0.05)
                 continue
+            for key, element in self.partitions.elements():
+                self.durably(redis, "LPUSH", key, element)
             number += 1
             job = self.new_job(pick, number)
             self.ledger.add(job)
@@ -100,7 +129,7 @@ class Run:
     def new_job(self, pick, number):
         made = self.rivals.make(pick, f"job-{number}")
         if not made:
-            job = Job(f"job-{number}", f"d{number % 16}/job-{number}.bin", 0, 0, None, None, self.kinds.choose(pick))
+            job = Job(self.gates.name(f"job-{number}"), f"d{number % 16}/job-{number}.bin", 0, 0, None, None, self.kinds.choose(pick))
             made = job, self.kinds.make(pick, job)
         job, members = made
         spec = members | {
@@ -112,9 +141,12 @@ class Run:
             # Far beyond the end of the run, but within the range of a worker's shifted clock.
             spec["deadline"] = 7200
         if not job.pair:
+            self.sources.give(job, spec)
+            self.gates.give(job, spec)
             self.batches.join(pick, job, spec)
             self.steps.give(job, spec, self.ledger)
         self.groups.give(spec)
+        self.webhooks.give(job, spec)
         job.element = json.dumps(spec)
         return job
 
@@ -123,10 +155,14 @@ class Run:
         job.accepted = True
 
     def send(self, redis, element):
-        """Repeats the push until Redis acknowledges it. The field `at` makes repeats harmless."""
+        """Pushes an element. Its field `at` makes repeats harmless."""
+        return self.durably(redis, "LPUSH", Q + "jobs", element)
+
+    def durably(self, redis, *words):
+        """Repeats a command until Redis acknowledges it."""
         while True:
             try:
-                return self.topology.call_durably(redis, "LPUSH", Q + "jobs", element)
+                return self.topology.call_durably(redis, *words)
             except (ConnectionError, RedisError):
                 time.sleep(0.05)
 
@@ -153,10 +189,11 @@ class Run:
                 self.store.check(self.ledger.jobs)
                 self.rivals.check(redis)
                 self.groups.check(redis)
+                self.gates.check()
                 now = time.time() * 1000
                 for id in redis.call("ZRANGEBYSCORE", Q + "completed", since - 5000, "+inf"):
-                    job = self.ledger.jobs[id]
-                    if job.verified:
+                    job = self.ledger.jobs.get(id)
+                    if not job or job.verified:
                         continue
                     if self.topology.call_durably(redis, "HGET", Q + "job:" + id, "state") == "completed":
                         self.ledger.verify(job)
@@ -181,30 +218,27 @@ class Run:
 
     # The run.
 
-    def limit_groups(self):
-        redis = Redis(self.topology.locate)
-        while True:
-            try:
-                return self.topology.call_durably(redis, *self.groups.limits)
-            except (ConnectionError, RedisError):
-                time.sleep(0.05)
-
     def go(self):
         self.topology.start()
         self.origin.start()
         self.store.start()
         self.kinds.start()
-        self.limit_groups()
+        self.sources.start()
+        self.redis = Redis(self.topology.locate)
+        self.durably(self.redis, *self.groups.limits)
+        self.durably(self.redis, *self.webhooks.default)
+        self.schedules.start(self.redis, self.durably)
         for worker in self.workers:
             worker.start()
-        if self.options.without:
-            redis = Redis(self.topology.locate)
-            while redis.call("ZCARD", Q + "workers") < len(self.workers):
+        if self.options.without == "secrecy":
+            self.durably(self.redis, "SET", "leak", self.sources.secrets[0], "EX", 600)
+        if self.options.without in OF_BATCHES:
+            while self.redis.call("ZCARD", Q + "workers") < len(self.workers):
                 time.sleep(0.05)
-            mutate(redis, self.options.without)
+            mutate(self.redis, self.options.without)
         threads = [threading.Thread(target=self.guard, args=(body,), daemon=True)
                    for body in (self.produce, lambda: control(self), self.watch, self.inspect,
-                                lambda: self.batches.steer(self.producing))]
+                                lambda: self.batches.steer(self.producing), lambda: self.schedules.steer(self.producing))]
         for thread in threads:
             thread.start()
         began = printed = time.monotonic()
@@ -219,8 +253,9 @@ class Run:
         self.seconds = time.monotonic() - began
         self.producing.clear()
         self.faults.settle()
-        for thread in (threads[0], threads[-1]):
+        for thread in (threads[0], *threads[-2:]):
             thread.join()
+        self.schedules.stop(self.redis, self.durably)
         self.drained = self.drain()
         self.ending.set()
         for thread in threads:
@@ -239,10 +274,11 @@ class Run:
             self.keep()
             try:
                 self.batches.let_go(redis)
-                for index in ("paused", "scheduled"):
-                    for id in redis.call("ZRANGE", Q + index, 0, -1):
-                        self.ledger.jobs[id].continuations += 1
-                        redis.call("HSET", Q + "want", id, "running")
+                for prefix, index in itertools.product(self.prefixes, ("paused", "scheduled")):
+                    for id in redis.call("ZRANGE", prefix + index, 0, -1):
+                        if id in self.ledger.jobs:
+                            self.ledger.jobs[id].continuations += 1
+                        redis.call("HSET", prefix + "want", id, "running")
                 self.remaining = self.left(redis)
                 if not any(self.remaining.values()) and self.batches.conclude(redis, self.send):
                     return time.monotonic() - began
@@ -253,12 +289,15 @@ class Run:
 
     def left(self, redis):
         """What is neither final nor forgotten, by the key that holds it."""
-        left = {"jobs": redis.call("LRANGE", Q + "jobs", 0, -1), "want": redis.call("HGETALL", Q + "want")}
-        for index in ("leases", "paused", "scheduled"):
-            left[index] = redis.call("ZRANGE", Q + index, 0, -1)
+        left = {}
+        for prefix in self.prefixes:
+            left[prefix + "jobs"] = redis.call("LRANGE", prefix + "jobs", 0, -1)
+            left[prefix + "want"] = redis.call("HGETALL", prefix + "want")
+            for index in ("leases", "paused", "scheduled"):
+                left[prefix + index] = redis.call("ZRANGE", prefix + index, 0, -1)
         for pattern in ("held:*", "deferred_group:*"):
-            for key in redis.call("KEYS", Q + pattern):
-                left[key.removeprefix(Q)] = redis.call("LRANGE", key, 0, -1)
+            for key in redis.call("KEYS", "haul:*:" + pattern):
+                left[key] = redis.call("LRANGE", key, 0, -1)
         return left
 
     def check(self):
@@ -266,8 +305,12 @@ class Run:
         haul, where = self.options.haul, ["--redis", self.topology.url]
         if "\n  check " not in subprocess.run([haul, "--help"], capture_output=True, text=True).stdout:
             return None
-        result = subprocess.run([haul, "check", *where], capture_output=True, text=True, timeout=60)
-        return [] if result.returncode == 0 else [result.stdout.strip() + result.stderr.strip()]
+        complaints = []
+        for queue in ("default", QUEUE):
+            result = subprocess.run([haul, "check", "--queue", queue, *where], capture_output=True, text=True, timeout=60)
+            if result.returncode != 0:
+                complaints.append(result.stdout.strip() + result.stderr.strip())
+        return complaints
 
     def stop(self):
         self.producing.clear()
@@ -275,6 +318,7 @@ class Run:
         for process in [*self.workers, *self.retired, *self.topology.processes, *self.store.processes, self.origin]:
             if process.is_up:
                 process.end(signal.SIGKILL)
+        self.gates.stop()
 
 
 def main():
@@ -296,11 +340,16 @@ def main():
     parser.add_argument("--steps", type=float, default=15, help="percent of the jobs that are followed by a request")
     parser.add_argument("--groups", type=float, default=40, help="percent of the jobs that are in one of three groups")
     parser.add_argument("--batches", type=float, default=20, help="percent of the jobs that belong to batches")
+    parser.add_argument("--webhooks", type=float, default=30, help="percent of the jobs whose ends have a webhook")
+    parser.add_argument("--gates", type=float, default=6, help="percent of the downloads that the gate does not accept at once")
+    parser.add_argument("--sources", type=float, default=20, help="percent of the downloads that are objects of a private bucket")
+    parser.add_argument("--partitions", type=float, default=20, help="percent of the pushes with another one to a queue of partitions")
     parser.add_argument("--slots", type=int, default=8, help="of each worker")
     parser.add_argument("--lease", type=float, default=8)
     parser.add_argument("--pace", type=float, default=0.6, help="mean seconds between faults")
     parser.add_argument("--limit", type=float, default=3600, help="most seconds of faults")
-    parser.add_argument("--without", choices=sorted(OF_BATCHES), help="a rule to take out of the functions: the ledger must notice")
+    parser.add_argument("--without", choices=sorted(OF_BATCHES | BROKEN),
+                        help="a rule of the functions, or an option of some workers, to take away: the ledger must notice")
     parser.add_argument("--keep", action="store_true", help="keep the directory: logs, AOF, files")
     options = parser.parse_args()
     if not options.kinds or not set(options.kinds) <= set(KINDS):

@@ -17,11 +17,12 @@ def control(run):
             if ids and run.producing.is_set() and pick.random() < 0.5:
                 id = pick.choice(ids)
                 want = pick.choice(["paused", "paused", "cancelled"])
-                # A step that is cancelled could not be told from one that was lost.
-                if id in run.steps.parents:
+                job = run.ledger.jobs.get(id)
+                # A step, a webhook or a run of a schedule that is cancelled could not be told from one that was lost.
+                if not job or id in run.steps.parents:
                     want = "paused"
-                job = run.ledger.jobs[id]
-                job.has_operation = True
+                if job:
+                    job.has_operation = True
                 if want == "cancelled":
                     job.cancelled = True
                 if want == "paused" or not job.pushed_again:
@@ -32,7 +33,8 @@ def control(run):
             for id, want in list(waiting):
                 state = run.topology.call_durably(redis, "HGET", Q + "job:" + id, "state")
                 if state == want == "paused":
-                    run.ledger.jobs[id].continuations += 1
+                    if id in run.ledger.jobs:
+                        run.ledger.jobs[id].continuations += 1
                     if pick.random() < 0.5:
                         redis.call("RPUSH", Q + "jobs", json.dumps({"id": id}))
                     else:

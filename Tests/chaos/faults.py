@@ -25,6 +25,7 @@ class Faults:
         }
         for kind, (weight, body) in run.topology.faults.items():
             self.kinds[kind] = (weight, lambda kind=kind, body=body: self.redis_fault(kind, body))
+        self.kinds |= run.sources.faults
         for kind, (weight, body) in run.store.faults.items():
             self.kinds[kind] = (weight, lambda kind=kind, body=body: self.store_fault(kind, body))
         # Each kind occurs once before the random choice begins, so that a short run has all of them.
@@ -73,7 +74,7 @@ class Faults:
         time.sleep(0.05)
         runs = self.run.ledger.record_expected_losses(worker.name)
         self.run.ledger.refetched.record_kill(self.run.origin, runs)
-        worker.end(signal.SIGKILL)
+        self.run.gates.kill(worker)
         pause, same = self.random.uniform(0, 3), self.random.random() < 0.6
         self.in_background(self.replace, worker, pause, same)
 

@@ -46,6 +46,8 @@ class Taking:
     connection may be cut."""
 
     def do_POST(self):
+        if self.path.startswith("/hook/"):
+            return self.receive_webhook()
         if self.path.startswith("/t/"):
             return self.make()
         target = target_of(self.path.partition("?")[0])

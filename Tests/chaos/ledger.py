@@ -10,9 +10,9 @@ from resp import Redis, RedisError, pairs
 
 Q = "haul:{default}:"
 # Keys without an expiry, as listed in docs/reference/keys.md: small, bounded, or trimmed by the tick.
-PERMANENT = {Q + name for name in (
-    "tick", "workers", "completed", "failed", "cancelled", "rejected", "settings", "deadlines", "permits",
-    "epoch", "totals", "responses", "response_bytes", "reply_bytes", "batches", "urls", "limits")}
+PERMANENT = {
+    "tick", "workers", "completed", "failed", "cancelled", "rejected", "settings", "deadlines", "permits", "epoch", "totals",
+    "responses", "response_bytes", "reply_bytes", "batches", "urls", "limits", "defaults"}
 
 
 class Job:
@@ -48,9 +48,13 @@ class Job:
 
 
 class Ledger:
-    def __init__(self, topology, store, lease, kinds, batches, rivals, steps, groups):
+    def __init__(self, topology, store, lease, kinds, batches, rivals, steps, groups, parts):
         self.topology, self.store, self.lease, self.kinds, self.batches = topology, store, lease, kinds, batches
         self.rivals, self.steps, self.groups = rivals, steps, groups
+        # What judges itself: `judge` returns violations by rule, and `figures` what to print.
+        self.parts = parts
+        # The texts of final events on the producers' reply lists, by (id, epoch, seq).
+        self.texts = {}
         self.lock, self.checking = threading.Lock(), threading.Lock()
         # When the first event of each unfinished job arrived.
         self.begun = {}
@@ -97,7 +101,7 @@ class Ledger:
                 if fields.get("state") == "running" and fields.get("token") == token:
                     self.lost_with[id] = (time.time(), token)
                     self.events_of_lost.setdefault(id, []).append(f"lost with {worker}")
-                    if self.jobs[id].kind == "download":
+                    if id in self.jobs and self.jobs[id].kind == "download":
                         runs.append((self.jobs[id], fields, [(int(a), int(b)) for a, b in pairs(offsets).items()]))
             redis.close()
         except (ConnectionError, RedisError):
@@ -186,14 +190,14 @@ class Ledger:
 
     # At the end.
 
-    def close(self, sent, kept):
+    def close(self, run, sent, kept):
         """Returns the violations by kind, and the figures. `sent` and `kept` come from the origin."""
-        redis = Redis(self.topology.locate)
+        redis, records = run.redis, {}
         accepted = [job for job in self.jobs.values() if job.accepted]
         states, lost, unasked, unfinished, ends = Counter(), [], [], [], self.results(redis)
         excess, by_kind, again, twice, crashed = Counter(), Counter(), Counter(), [], []
         for job in accepted:
-            fields = pairs(redis.call("HGETALL", Q + "job:" + job.id))
+            fields = records[job.id] = pairs(redis.call("HGETALL", Q + "job:" + job.id))
             state, final_events = fields.get("state"), [event for _, event in ends.get(job.id, [])]
             states[state if state != "failed" else "failed " + fields.get("error", "?")] += 1
             by_kind[job.kind] += 1
@@ -227,12 +231,15 @@ class Ledger:
         for batch in self.batches.all:
             if batch.members:
                 counts.judge(batch)
+        judged = {}
+        for part in self.parts:
+            judged |= part.judge(run, records)
         left = [key for key in redis.call("KEYS", "*") if not self.may_stay(redis, key)]
         return {
             "lost": lost, "wrong": self.wrong, "steps doubled or missing": self.steps.wrong(ends), "not as asked": unasked, "batches counted wrong": counts.wrong,
             "limits of a group exceeded": self.groups.wrong,
             f"offsets ahead of {self.store.NAME}": self.ahead, "names given before the file was whole": self.store.early,
-            "keys left behind": left, **self.sent_twice(twice),
+            "keys left behind": left, **self.sent_twice(twice), **judged,
         }, {
             "kinds": by_kind, "again": again, "twice": len(twice), "crashed": crashed,
             "accepted": len(accepted), "states": states, "excess": excess, "unfinished": unfinished,
@@ -264,10 +271,12 @@ class Ledger:
             for text in reversed(redis.call("LRANGE", f"{Q}reply:{name}", 0, -1)):
                 event = json.loads(text)
                 final_events.setdefault(event["id"], []).append((event["at"], event["event"]))
+                if "seq" in event:
+                    self.texts[event["id"], event["epoch"], event["seq"]] = text
                 if event.get("meta") != {"id": event["id"], "list": []}:
                     self.wrong.append(f"{event['id']}: its meta came back as {event.get('meta')}")
         return final_events
 
     @staticmethod
     def may_stay(redis, key):
-        return key in PERMANENT or redis.call("PTTL", key) > 0
+        return key.partition("}:")[2] in PERMANENT or redis.call("PTTL", key) > 0

@@ -58,8 +58,25 @@ MUTATIONS = {
     ]),
 }
 
-# Rules of batches and of next steps, which the ledger checks.
+# Rules of batches and of what comes after jobs, which the ledger checks.
 OF_BATCHES = {
+    "reported": ("an end pushes no webhook", [
+        ("    if not has(job.notify, entry.event) then return end\n", "    do return end\n"),
+    ]),
+    "body": ("a webhook says another time than its event", [
+        ("    local epoch, seq = string.match(json, '\"epoch\":(%d+),\"seq\":(%d+)')\n",
+         "    local epoch, seq = string.match(json, '\"epoch\":(%d+),\"seq\":(%d+)')\n"
+         "    json = string.gsub(json, '\"at\":1', '\"at\":2', 1)\n"),
+    ]),
+    "planned": ("a due time stays due after its push", [
+        ("    call('ZADD', due_key, next, name)\n", "    if element == '' or c.now % 2 == 0 then call('ZADD', due_key, next, name) end\n"),
+    ]),
+    "overlap": ("a run is pushed although the last one has not ended", [
+        ("or overlap == 'skip' and is_active(c, call('HGET', state, 'last_id')) then", "then"),
+    ]),
+    "grouped": ("more jobs of a group run than its limit", [
+        ("    if rule.running and running(c, group) >= rule.running then", "    if rule.running and running(c, group) >= 2 * rule.running then"),
+    ]),
     "followed": ("the end of a run pushes nothing", [
         ("if job.steps then Steps.push(c, job.steps) end\n", ""),
     ]),
@@ -75,6 +92,17 @@ OF_BATCHES = {
     "forgotten": ("a member that a control operation has cancelled is not counted", [
         ("    call('HSET', members, id, state)\n", "    if state ~= 'cancelled' then call('HSET', members, id, state) end\n"),
     ]),
+}
+
+# What is wrong with some workers or with the producer on purpose. The ledger must notice that, too.
+BROKEN = {
+    "gate": "every third worker has no gate",
+    "secret": "every third worker has another secret for webhooks",
+    "group": "gates leave their group of processes",
+    "secrecy": "a secret of the private bucket is written into Redis",
+    "credentials": "every third worker has other credentials for the private bucket",
+    "partition": "the jobs of partitions are pushed to other ones",
+    "catch_up": "missed runs are caught up where they should not be",
 }
 
 

@@ -4,7 +4,7 @@ demand, and counts every byte of a body.
 A file is a slice of one blob of random bytes: `/f/OFFSET/SIZE/RATE` (bytes per second, 0: unlimited). `/stats` returns
 the bytes sent by path. `/read/f/…` returns for each request for that path its time, its first byte, and how many bytes
 the peer has read. `/cut/N` resets N of the connections that are sending or receiving. kept.py has what the origin
-receives.
+receives, hooks.py the webhooks, and bucket.py the private bucket, whose objects are `/films/f/…`.
 """
 import contextlib
 import fcntl
@@ -20,6 +20,8 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import bucket
+import hooks
 import kept
 
 BLOB = 320 << 20
@@ -61,7 +63,7 @@ def make_blob(path, seed, size=BLOB):
             file.write(generator.randbytes(1 << 20))
 
 
-class Handler(kept.Taking, BaseHTTPRequestHandler):
+class Handler(kept.Taking, hooks.Receiving, BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     wbufsize = 0
 
@@ -95,10 +97,17 @@ class Handler(kept.Taking, BaseHTTPRequestHandler):
                 sending.discard(self.connection)
 
     def do_GET(self):
+        bucket.record_credentials(self.path, self.headers)
         if self.path.startswith("/r/"):
             return self.respond()
         if self.path == "/kept":
             return self.text(kept.all_kept())
+        if self.path == "/hooks":
+            return self.text(hooks.all_received())
+        if self.path == "/bucket":
+            return self.text(bucket.found())
+        if self.path.startswith("/secrets/"):
+            return self.text(bucket.set_secrets(self.path[9:]) or "set")
         if self.path == "/stats":
             return self.text(json.dumps({path: sum(each.sent for each in all) for path, all in requests.items()}))
         if self.path.startswith("/read/"):
@@ -117,13 +126,18 @@ class Handler(kept.Taking, BaseHTTPRequestHandler):
                 except OSError:
                     pass
             return self.text(str(len(chosen)))
-        match = re.fullmatch(r"/f/(\d+)/(\d+)/(\d+)(?:\?.*)?", self.path)
+        refusal = self.path.startswith(bucket.PREFIX) and bucket.refusal(self.command, self.path, self.headers)
+        if refusal:
+            return self.text(f"<Error><Code>{refusal[1]}</Code></Error>", refusal[0])
+        match = re.fullmatch(r"(?:/films)?/f/(\d+)/(\d+)/(\d+)(?:\?.*)?", self.path)
         if not match:
             return self.send_error(404)
         self.file(*map(int, match.groups()))
 
     def file(self, offset, size, rate):
         etag = f'"{offset}-{size}"'
+        if self.headers.get("If-Match", etag) != etag:
+            return self.text("<Error><Code>PreconditionFailed</Code></Error>", 412)
         first, end, status = 0, size, 200
         span = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
         if span and self.headers.get("If-Range", etag) == etag:
@@ -162,8 +176,8 @@ class Handler(kept.Taking, BaseHTTPRequestHandler):
             if rate:
                 time.sleep(max(0, began + done / rate - time.monotonic()))
 
-    def text(self, text):
-        self.send_response(200)
+    def text(self, text, status=200):
+        self.send_response(status)
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
         self.wfile.write(text.encode())

@@ -1,5 +1,6 @@
 """The processes that faults affect: redis-server, the origin, the workers. Each class ends only its own process, by its
 id."""
+import json
 import os
 import re
 import signal
@@ -111,6 +112,9 @@ class Origin(Process):
     def ask(self, path):
         return urllib.request.urlopen(self.url + path, timeout=10).read().decode()
 
+    def read(self, path):
+        return json.loads(self.ask(path))
+
 
 class StoreServer(Process):
     """A real object store, started by Tests/Support/object-server.sh."""
@@ -173,18 +177,20 @@ class Proxy(Origin):
 
 class Worker(Process):
     """A worker. With a shim its wall clock is shifted by the content of a file. `store` has its files. `number`
-    determines its credentials."""
+    determines its credentials. Each of `parts` adds its own options and variables (chaos.py)."""
 
-    def __init__(self, haul, shim, directory, name, redis, store, number, slots, lease):
+    def __init__(self, haul, shim, directory, name, redis, store, number, slots, lease, parts=()):
         self.name, self.clock = name, os.path.join(directory, name + ".clock")
         self.set_clock(0)
         environment = os.environ | store.environment(number)
         environment |= {"LD_PRELOAD": shim, "CHAOS_CLOCK": self.clock} if shim else {}
+        arguments = []
+        for part in parts:
+            arguments += part.arguments(name, number)
+            environment |= getattr(part, "environment", lambda number: {})(number)
         super().__init__(
             [*store.prefix, haul, "worker", "--redis", redis, *store.options(number), "--name", name,
-             "--slots", str(slots), "--lease", str(lease), "--allow-address", "127.0.0.0/8",
-             # Some workers are killed while their gate runs.
-             *(["--gate", "sleep 0.2", "--gate-limit", "8"] if number % 4 == 0 else [])],
+             "--slots", str(slots), "--lease", str(lease), "--allow-address", "127.0.0.0/8", *arguments],
             os.path.join(directory, name + ".log"), env=environment)
 
     def set_clock(self, seconds):

@@ -7,7 +7,7 @@ def report(run, check):
     """Prints the results, and returns whether all is right. `check` are the complaints of `haul check`, or None without
     one."""
     violations, figures = run.ledger.close(
-        json.loads(run.origin.ask("/stats")), json.loads(run.origin.ask("/kept")))
+        run, json.loads(run.origin.ask("/stats")), json.loads(run.origin.ask("/kept")))
     violations["invariants"] = check or []
     bad_ends = [f"exit status {status}, {count} times" for status, count in run.died.items() if status != 3]
     violations["workers that died by themselves"] = bad_ends
@@ -36,6 +36,9 @@ def report(run, check):
     line("jobs that are followed by a request", figures["steps"])
     line("jobs in groups, most of the limited one", ", ".join(map(str, figures["groups"])))
     line("batches, members, ends, operations", ", ".join(map(str, figures["batches"])))
+    for part in run.ledger.parts:
+        for name, value in part.figures().items():
+            line(name, value)
     line("final states", ", ".join(f"{count} {state}" for state, count in figures["states"].most_common()))
     for kind, found in violations.items():
         line(kind, "not checked: no haul check" if kind == "invariants" and check is None else len(found))

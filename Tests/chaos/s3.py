@@ -15,7 +15,7 @@ def encode(text):
     return urllib.parse.quote(text, safe="-_.~")
 
 
-def authorization(method, path, query, headers, names):
+def authorization(method, path, query, headers, names, secret=SECRET):
     """The value of the field. `path` and `query` are as sent. `headers` has lower-case names, and `names` are those to
     sign."""
     canonical = "\n".join([
@@ -24,7 +24,7 @@ def authorization(method, path, query, headers, names):
         headers["x-amz-content-sha256"]])
     date = headers["x-amz-date"]
     scope = f"{date[:8]}/{REGION}/s3/aws4_request"
-    key = ("AWS4" + SECRET).encode()
+    key = ("AWS4" + secret).encode()
     for word in scope.split("/"):
         key = hmac.digest(key, word.encode(), "sha256")
     text = f"AWS4-HMAC-SHA256\n{date}\n{scope}\n{hashlib.sha256(canonical.encode()).hexdigest()}"

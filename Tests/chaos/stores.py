@@ -11,9 +11,7 @@ import threading
 import time
 import urllib.parse
 
-from ledger import Q
 from processes import Proxy, StoreServer
-from resp import Redis
 from s3 import KEY, S3, SECRET
 from topology import free_ports
 
@@ -310,7 +308,8 @@ class Bucket:
     def leftovers(self, run, unfinished):
         """What a sweep leaves after nine days. The clock of the store says so, and Redis has forgotten all
         jobs that ended well."""
-        Redis(run.topology.locate).call("DEL", Q + "completed", Q + "cancelled")
+        for prefix in run.prefixes:
+            run.redis.call("DEL", prefix + "completed", prefix + "cancelled")
         before = len(self.s3.list("in/.haul/")), len(self.s3.uploads("in/"))
         self.proxy.ask(f"/-/late/{9 * 86400}")
         worker = run.worker("sweep")
