@@ -215,7 +215,7 @@ def test_a_schedule_from_its_first_run_to_its_removal(bench):
     bench.fill("Cron", "61 3 * * *")
     bench.press("Add", "dialog")
     bench.shows("schedule: cron", inside="dialog")
-    bench.press("each night at three", "dialog")
+    bench.press("Each night at three", "dialog")
     bench.fill("Time zone", "Europe/Berlin")
     bench.press("Add", "dialog")
     bench.notices("nightly runs in")

@@ -8,6 +8,7 @@ Pictures are for people who look at them. They are not compared, and not kept in
 
 import argparse
 import base64
+import hashlib
 import json
 import pathlib
 import random
@@ -96,12 +97,22 @@ def invent(bench, queue):
         put("ZADD", base + "batches", now - 20_000_000, name)
     for index in range(13):
         put("LPUSH", base + "rejected", json.dumps({"at": now - 240_000, "reason": "url: must be an http or https URL with a valid host name", "element": '{"url":"ftp://example.org/%d"}' % index}))
+    for name, rule, url, last in [("feeds", {"every": 21_600}, "https://media.example.com/feeds/index.json", "done-0"), ("planet", {"cron": "0 3 * * mon", "zone": "Europe/Berlin"}, "https://eu.mirror.example.org/maps/planet-latest.osm.pbf", "http_503-0-archive.example.org"),
+                                   ("tiles", {"every": 900, "paused": True}, "https://tiles.example.net/33U.tar", None)]:
+        definition = json.dumps({**rule, "job": {"url": url}}, separators=(",", ":"))
+        put("HSET", base + "schedules", name, definition)
+        put("HSET", f"{base}schedule:{name}", "definition", hashlib.sha1(definition.encode()).hexdigest(), "next", now + 7_500_000, "pushed", 214, "skipped", 3, "missed", 1, *(["last_id", last, "last_at", now - 9_000_000, "last_due", now - 9_000_000] if last else []))
     for start in range(0, len(out), 20_000):
         bench.redis("--pipe", text="".join(out[start:start + 20_000]))
 
 
 def push_dialog(bench):
     bench.driver.find_element(By.CSS_SELECTOR, "dialog textarea").send_keys("https://media.example.com/feeds/2026/11/24/aurora_8k.mkv")
+
+
+def schedule_dialog(bench):
+    bench.press("Add a schedule")
+    bench.press("By a cron expression", "dialog")
 
 
 def selection(bench):
@@ -123,7 +134,7 @@ def edited(bench):
 SCREENS = {
     "overview": ("films/overview", None), "jobs-running": ("films/jobs/running", None), "jobs-selected": ("films/jobs/running", selection), "confirm": ("films/jobs/running", question), "jobs-queued": ("films/jobs/queued", None),
     "jobs-failed": ("films/jobs/failed", None), "jobs-list": ("films/jobs/failed?view=list", None), "jobs-filtered": ("films/jobs/running?host=media.example.com", None), "jobs-none": ("films/jobs/running?q=nothing-like-this", None), "job-running": ("films/job/film-0000", None), "job-failed": ("films/job/http_403-1-tiles.example.net", None),
-    "push": ("films/push", push_dialog), "settings": ("films/settings", edited), "workers": ("films/workers", None), "batches": ("films/batches", None), "batch": ("films/batches/reels-1968", None), "rejected": ("films/rejected", None), "first-run": ("empty/overview", None), "queues": ("/queues", None),
+    "push": ("films/push", push_dialog), "settings": ("films/settings", edited), "schedules": ("films/schedules", None), "schedule-add": ("films/schedules", schedule_dialog), "workers": ("films/workers", None), "batches": ("films/batches", None), "batch": ("films/batches/reels-1968", None), "rejected": ("films/rejected", None), "first-run": ("empty/overview", None), "queues": ("/queues", None),
 }
 # The screens whose looks depend on the number of jobs, of a queue without any and of one with a single job in each state.
 # The queue `films` has 312 that run and 103,019 that wait.

@@ -2,7 +2,7 @@
 
 import { niceStep } from "./bars.js";
 import { card, el, redraw, svg, write } from "./dom.js";
-import { count, day, minute, scale } from "./format.js";
+import { clock, count, day, minute, scale } from "./format.js";
 import { icon } from "./icons.js";
 
 const HEIGHT = 168;
@@ -59,7 +59,8 @@ function explain({ drawing, tip }, data, placeOf, textOf, markOf) {
   return guide;
 }
 
-const timeText = (at, span) => (span > 24 * 3_600_000 ? day(at) : minute(at));
+/// A time of an axis. Within a few minutes the ticks would all have the same minute.
+const timeText = (at, span) => (span > 24 * 3_600_000 ? day(at) : span > 5 * 60_000 ? minute(at) : clock(at));
 
 function axes(width, left, top, most, unit, from, to, steps) {
   const parts = [];

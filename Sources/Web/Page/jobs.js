@@ -574,7 +574,7 @@ class List {
     if (kinds.length === 0 || this.length < 2) return this.sortBox.replaceChildren(), (this.sortBox.drawnKey = null);
     redraw(this.sortBox, [this.sort], () => {
       const choice = el("select", { "aria-label": "Sort", onchange: () => this.resort(choice.value || null) },
-        kinds.map(([kind, words]) => el("option", { value: kind }, `Sort: ${words}`)), kinds.some(([kind]) => kind === this.sort) ? null : el("option", { value: this.sort ?? "" }, this.sort ? `Sort: by ${columns[this.sort.replace(/^-/, "")]?.[0].toLowerCase() ?? "column"}` : "Sort: unsorted"));
+        kinds.map(([kind, words]) => el("option", { value: kind }, `Sort: ${words}`)), kinds.some(([kind]) => kind === this.sort) ? null : el("option", { value: this.sort ?? "" }, this.sort ? `Sort: by ${columns[this.sort.replace(/^-/, "")]?.[0].toLowerCase() ?? "column"}` : ["queued", "scheduled"].includes(this.state) ? "Sort: next first" : "Sort: unsorted"));
       choice.value = this.sort ?? "";
       return choice;
     });

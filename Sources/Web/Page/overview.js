@@ -253,7 +253,7 @@ export function overview(context) {
       queued: data.oldest_waiting ? `oldest ${short((data.now - data.oldest_waiting) / 1000)}` : "",
       scheduled: data.next_scheduled ? (data.next_scheduled > data.now ? `next in ${short((data.next_scheduled - data.now) / 1000)}` : "next is due") : "",
       paused: data.paused ? "and the queue itself" : "until resumed", failed: recent ? `+${count(recent)} in 20 min` : "kept for a week",
-      completed: "in the last 24 h", cancelled: "in the last 24 h", rejected: "were not valid jobs",
+      completed: "in the last 24 h", cancelled: "in the last 24 h", rejected: "not valid jobs",
     };
     for (const [state, { number, note }] of tiles) {
       const value = state === "rejected" ? data.rejected : counts[state];
@@ -277,7 +277,7 @@ export function overview(context) {
     const pace = known.history ? known.pace : null;
     redraw(forecast, [waiting, pace?.map((value) => Number(value.toPrecision(2)))], () => {
       if (!waiting) return ["Nothing waits in the queue."];
-      if (!pace || pace[0] <= 0) return [`${plural(waiting, "job")} ${waiting === 1 ? "waits" : "wait"}. None ended in the last ten minutes, so it is unknown when they are done.`];
+      if (!pace || pace[0] <= 0) return [`${plural(waiting, "job")} ${waiting === 1 ? "waits" : "wait"}. None ended in the last ten minutes, so it is unknown when ${waiting === 1 ? "it is" : "they are"} done.`];
       const left = waiting / pace[0];
       const words = [`The queue of ${plural(waiting, "job")} is done in `, el("strong", {}, `about ${duration(roundly(left * 60))}`), ` at ${pace[0] < 10 ? Number(pace[0].toPrecision(2)).toLocaleString() : count(Math.round(pace[0]))} jobs a minute.`];
       const change = pace[1] > 0 ? pace[0] / pace[1] : 1;

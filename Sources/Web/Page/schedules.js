@@ -28,14 +28,14 @@ function when(schedule) {
 }
 
 const units = [["minutes", 60], ["hours", 3600], ["days", 86_400], ["weeks", 604_800], ["seconds", 1]];
-const examples = [["each night at three", "0 3 * * *"], ["each hour", "0 * * * *"], ["on weekdays at half past eight", "30 8 * * mon-fri"], ["on the first of each month", "0 0 1 * *"]];
+const examples = [["Each night at three", "0 3 * * *"], ["Each hour", "0 * * * *"], ["On weekdays at 8:30", "30 8 * * mon-fri"], ["On the first of each month", "0 0 1 * *"]];
 
 /// A dialog for a new schedule. `known` are the names of those that there are: one of these is replaced.
 function openForm(queue, known) {
   open("Add a schedule", (close) => {
     const text = (attributes = {}) => el("input", { autocomplete: "off", ...attributes });
     const choice = (values) => el("select", {}, values.map(([value, words]) => el("option", { value }, words)));
-    const name = text({ required: true, pattern: "[A-Za-z0-9._:\\-]{1,100}", placeholder: "films" });
+    const name = text({ required: true, autofocus: true, pattern: "[A-Za-z0-9._:\\-]{1,100}", placeholder: "films" });
     const job = el("textarea", { rows: 1, required: true, spellcheck: "false", autocomplete: "off", placeholder: "https://" });
     const target = text();
     const [number, unit] = [text({ inputmode: "numeric", value: "1", "aria-label": "Every" }), choice(units.map(([words]) => [words, words]))];
@@ -48,7 +48,7 @@ function openForm(queue, known) {
     name.addEventListener("input", () => { replaces.hidden = !known.has(name.value.trim()); });
     const everyBox = el("div", { class: "fields" }, el("div", { class: "field" }, el("span", {}, "Every"), el("span", { class: "united" }, number, unit)), el("p", { class: "dim wide" }, "Counted from midnight UTC: 6 hours means 0:00, 6:00, 12:00 and 18:00."));
     const cronBox = el("div", { class: "fields", hidden: true }, field("Cron: minute, hour, day, month, weekday", cron), field("Time zone", zone),
-      el("p", { class: "dim wide" }, "For example ", examples.map(([words, expression], index) => [index ? ", " : "", el("button", { type: "button", class: "plain link", onclick: () => { cron.value = expression; } }, words)]), "."));
+      el("div", { class: "examples wide" }, examples.map(([words, expression]) => el("button", { type: "button", class: "small", onclick: () => { cron.value = expression; } }, words))));
     const isCron = () => !cronBox.hidden;
 
     function made() {
@@ -92,7 +92,7 @@ export function schedules({ queue, live, body, path, title, header, isOperator, 
   header(sentence, [isOperator ? el("button", { type: "button", class: "main", "data-changes": true, onclick: () => openForm(queue, known) }, icon("plus"), "Add a schedule") : null].filter(Boolean));
   const lines = el("tbody");
   const heads = [["Schedule", ""], ["Next run", ""], ["Last run", ""], ["Pushed", "number"], ["Skipped", "number less"], ["Missed", "number less"], ...(isOperator ? [["Change", "tools-head"]] : [])];
-  const box = el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Schedules" }, el("table", { class: "batch-table stacked" }, el("caption", { class: "hidden" }, "Schedules"),
+  const box = el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Schedules" }, el("table", { class: "schedule-table stacked" }, el("caption", { class: "hidden" }, "Schedules"),
     el("thead", {}, el("tr", {}, heads.map(([text, kind]) => el("th", { scope: "col", class: kind }, text === "Change" ? el("span", { class: "hidden" }, text) : text)))), lines));
   const empty = el("div", { class: "empty", hidden: true }, el("p", {}, "There are no schedules."), el("p", {}, el("code", {}, `haul schedule add NAME --cron '0 3 * * *' --queue ${queue} URL`), " adds one."));
   body.append(el("section", { class: "card" }, box, empty));
@@ -100,7 +100,7 @@ export function schedules({ queue, live, body, path, title, header, isOperator, 
   const fill = rows(lines, (name) => {
     const [url, next, rule, last, lastAt, pushed, skipped, missed, tools] = [el("span", { class: "under" }), el("span"), el("span", { class: "under" }), el("span"), el("span", { class: "under" }), el("td", { class: "number" }), el("td", { class: "number less" }), el("td", { class: "number less" }), el("td", { class: "tools-cell" })];
     return {
-      line: el("tr", { class: "three" }, el("th", { scope: "row" }, name, url), el("td", {}, next, rule), el("td", {}, last, lastAt), pushed, skipped, missed, isOperator ? tools : null),
+      line: el("tr", { class: "three" }, el("th", { scope: "row" }, el("strong", {}, name), url), el("td", {}, next, rule), el("td", {}, last, lastAt), pushed, skipped, missed, isOperator ? tools : null),
       fill(schedule) {
         write(url, schedule.url ?? "");
         const [words, more, tone] = when(schedule);

@@ -20,7 +20,7 @@ export function welcome({ queue, isOperator, path }) {
   }
   form.addEventListener("submit", (event) => { event.preventDefault(); push([url.value.trim()]); });
   const drop = el("div", { class: "card welcome-card" }, isOperator ? form : el("p", { class: "dim" }, "Only operators push jobs."),
-    isOperator ? el("p", { class: "dim" }, "or drop a file with one URL on each line · drag ", el("a", { class: "bookmarklet", href: `javascript:open(${JSON.stringify(`${location.href.replace(/[?#].*$/, "")}${path("push")}?url=`)}+encodeURIComponent(location.href))` }, "Send to Haul"), " to your bookmarks") : null);
+    isOperator ? el("p", { class: "dim pointer-only" }, "or drop a file with one URL on each line · drag ", el("a", { class: "bookmarklet", href: `javascript:open(${JSON.stringify(`${location.href.replace(/[?#].*$/, "")}${path("push")}?url=`)}+encodeURIComponent(location.href))` }, "Send to Haul"), " to your bookmarks") : null);
   drop.addEventListener("dragover", (event) => event.preventDefault());
   drop.addEventListener("drop", async (event) => {
     event.preventDefault();
