@@ -134,13 +134,13 @@ class AsyncClusterConnection:
             check_moved(values)
             return replies(commands, values)
         except Unreachable:
-            await self._look_again()
+            await self._refresh()
             raise
         except ERRORS as error:
-            await self._look_again()
+            await self._refresh()
             raise translated(error) from error
 
-    async def _look_again(self) -> None:
+    async def _refresh(self) -> None:
         """Asks the cluster again which node has which slots."""
         try:
             if self._client is not None:

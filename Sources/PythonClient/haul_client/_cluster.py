@@ -14,8 +14,9 @@ from ._errors import InvalidURL, Unreachable
 from ._redis import check_url, options_for
 
 _SCHEMES = {"redis+cluster://": "redis://", "rediss+cluster://": "rediss://"}
-#: Replies of a node that does not have the slot, or not all of it yet.
+#: Replies of a node that does not have the slot, or not all of it yet. An ordinary client of redis-py 5 gives them as text.
 _MOVED = (exceptions.MovedError, exceptions.AskError, exceptions.TryAgainError, exceptions.ClusterDownError)
+_MOVED_TEXTS = ("MOVED ", "ASK ", "TRYAGAIN ", "CLUSTERDOWN ")
 
 
 def is_cluster_url(url: str) -> bool:
@@ -57,5 +58,5 @@ def node_options(given: Dict[str, Any]) -> Dict[str, Any]:
 def check_moved(values: Sequence[Any]) -> None:
     """Raises Unreachable if the slot is not where it was, or is being moved: the commands may be sent again then."""
     for value in values:
-        if isinstance(value, _MOVED):
+        if isinstance(value, _MOVED) or isinstance(value, exceptions.ResponseError) and str(value).startswith(_MOVED_TEXTS):
             raise Unreachable(f"the node does not have the slot: {value}")

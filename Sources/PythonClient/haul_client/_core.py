@@ -141,7 +141,7 @@ class Core:
         #: The last timestamp of each partition, by the clock of its server.
         self._last_timestamps: Dict[str, int] = {}
 
-    def home(self, name: str) -> Keys:
+    def partition_of(self, name: str) -> Keys:
         """Where a job with this id belongs, or a batch or a schedule of this name."""
         return self.parts[checksum(name) % len(self.parts)]
 
@@ -178,7 +178,7 @@ class Core:
 
     def find(self, ids: Sequence[str], until: Optional[float] = None) -> Operation[List[Found]]:
         """The hash of each job, and the partition that knows it. A job that none knows is where its id leads."""
-        found = [Found(self.home(id), {}) for id in ids]
+        found = [Found(self.partition_of(id), {}) for id in ids]
 
         def read(numbers: Sequence[int], keys: Keys) -> Operation[None]:
             for start in range(0, len(numbers), contract.PAGE):
@@ -203,7 +203,7 @@ class Core:
         elements = [element(job, self.reply_to) for job in jobs]
         numbers: Dict[str, List[int]] = {}
         for number, each in enumerate(elements):
-            numbers.setdefault(self.home(each.place).prefix, []).append(number)
+            numbers.setdefault(self.partition_of(each.place).prefix, []).append(number)
         parts = [keys for keys in self.parts if keys.prefix in numbers]
         for keys in parts:
             own = numbers[keys.prefix]
@@ -253,7 +253,7 @@ class Core:
                 yield from self.run(keys, *(("PUBLISH", keys.control, id) for id in page))
 
     def control_batch(self, operation: str, name: str) -> Operation[None]:
-        keys = self.home(name)
+        keys = self.partition_of(name)
         timestamp = yield from self.next_timestamp(keys)
         yield from self.run(keys, ("HSET", keys.want, Keys.batch_field(name), f"{operation} {timestamp}"))
 
@@ -305,12 +305,12 @@ class Core:
         if place is None:
             ((keys, fields),) = yield from self.find([id], until)
         else:
-            keys = self.home(place)
+            keys = self.partition_of(place)
             (fields,) = yield from self.run(keys, ("HGETALL", keys.job(id)), until=until)
         return reading_of(id, at, fields, keys)
 
     def batch(self, name: str, until: Optional[float] = None) -> Operation[Optional[BatchStatus]]:
-        keys = self.home(name)
+        keys = self.partition_of(name)
         (fields,) = yield from self.run(keys, ("HGETALL", keys.batch(name)), until=until)
         return batch_status(name, fields)
 
@@ -390,7 +390,7 @@ class Core:
 
     def batch_result(self, name: str, after: int, timeout: Optional[float]) -> Operation[BatchStatus]:
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
-        yield Listen(self.home(name).batch_events(name))
+        yield Listen(self.partition_of(name).batch_events(name))
         while True:
             status = yield from self.batch(name, deadline)
             if status and status.has_ended and status.round > after:
@@ -407,7 +407,7 @@ class Core:
 
     def events(self, id: str, at: Optional[int], place: Optional[str] = None) -> Operation[None]:
         """Emits the job's status, then its events in order, each once. A status replaces events that were missed."""
-        keys = self.home(id if place is None else place)
+        keys = self.partition_of(id if place is None else place)
         if place is None and len(self.parts) > 1:
             keys = (yield from self.find([id], float("inf")))[0].keys
         yield Listen(keys.events(id))
@@ -568,7 +568,7 @@ class Core:
 
     def write_schedule(self, name: str, definition: Mapping[str, Any]) -> Operation[None]:
         text = json.dumps(definition, ensure_ascii=False, separators=(",", ":"))
-        keys = self.home(name)
+        keys = self.partition_of(name)
         yield from self.run(keys, ("HSET", keys.schedules, name, text), ("ZADD", keys.schedule_due, 0, name))
 
     def pause_schedule(self, name: str, paused: bool) -> Operation[None]:
@@ -576,7 +576,7 @@ class Core:
         yield from self.write_schedule(name, {**definition, "paused": paused})
 
     def run_schedule(self, name: str) -> Operation[Tuple[str, int]]:
-        definition, keys = (yield from self.schedule_definition(name)), self.home(name)
+        definition, keys = (yield from self.schedule_definition(name)), self.partition_of(name)
         at = yield from self.next_timestamp(keys)
         yield from self.run(keys, ("ZADD", keys.schedule_due, -at, name))
         if not definition.get("unique"):
@@ -585,11 +585,11 @@ class Core:
         return f"{name}:{date}{f'.{at % 1000:03}' if at % 1000 else ''}Z", at
 
     def remove_schedule(self, name: str) -> Operation[None]:
-        keys = self.home(name)
+        keys = self.partition_of(name)
         yield from self.run(keys, ("HDEL", keys.schedules, name), ("ZADD", keys.schedule_due, 0, name))
 
     def schedule_definition(self, name: str) -> Operation[Dict[str, Any]]:
-        keys = self.home(name)
+        keys = self.partition_of(name)
         (text,) = yield from self.run(keys, ("HGET", keys.schedules, name))
         if text is None:
             raise HaulError(f"the queue has no schedule {name}")

@@ -106,13 +106,13 @@ class ClusterConnection:
             check_moved(values)
             return replies(commands, values)
         except Unreachable:
-            self._look_again()
+            self._refresh()
             raise
         except ERRORS as error:
-            self._look_again()
+            self._refresh()
             raise translated(error) from error
 
-    def _look_again(self) -> None:
+    def _refresh(self) -> None:
         """Asks the cluster again which node has which slots."""
         client = self._client
         try:
@@ -123,7 +123,7 @@ class ClusterConnection:
 
     def subscribe(self, channel: str) -> Subscription:
         # A message that is published on one node reaches the subscribers of all.
-        return RedisSubscription(lambda: self.node(channel).pubsub(), channel, self._look_again)
+        return RedisSubscription(lambda: self.node(channel).pubsub(), channel, self._refresh)
 
     def close(self) -> None:
         for client in self._clients.values():
