@@ -440,6 +440,11 @@ bus() {
     rm -f "$work/www/crawl.bin" "$work/www/k"
 }
 cancel() { bus cancel; }
+# Small jobs a second with one server and with partitions over several: Tests/bench/partitions.py.
+partitions() {
+    head -c 1024 /dev/urandom >"$work/www/k"
+    python3 -B Tests/bench/partitions.py "$haul" "$(mktemp -d -p "$work")" "$base" "${JOBS:-20000}"
+}
 late() { bus late; }
 
 # The cost of elements in Redis, for the largest and the most unusual ones: Tests/bench/elements.py.
@@ -488,6 +493,6 @@ peers() {
 }
 
 uname -rm; nproc
-all=(handover small memory many mark watched watched_large speed segments downloaders start cpu bus cancel elements client peers)
+all=(handover small memory many mark watched watched_large speed segments downloaders start cpu bus cancel partitions elements client peers)
 [ $# -gt 0 ] || set -- "${all[@]}"
 for part in "$@"; do "$part"; done
