@@ -131,8 +131,12 @@ import Testing
         try await restart()
         #expect(try await crashes() == nil)
         // The reply to the claim is lost, and the worker still runs.
+        try await f.queue.set(.eventStream, to: "1000")
         _ = try await claim()
         #expect(try await f.queue.register(worker, fields: [], known: []))
+        let requeued = try await f.queue.loggedEvents(of: "1", since: 0).last?.text ?? ""
+        #expect(requeued.contains(#""event":"requeued""#) && requeued.contains(#""why":"reply lost""#))
+        try await f.queue.set(.eventStream, to: nil)
         #expect(try await crashes() == nil)
         // The run has not reported that it is at work.
         #expect(try await claim().wasLost == false)

@@ -111,7 +111,7 @@ import Testing
     }
 
     @Test("a replica that lags does not count, and settles from before a restart are left to the janitor")
-    func unheard() async throws {
+    func lagging() async throws {
         let (port, root) = (FreePort.next(), TemporaryDirectory())
         let server = try await RedisServer([
             "--bind", "127.0.0.1", "--port", "\(port)", "--repl-diskless-sync-delay", "0", "--appendonly", "yes",

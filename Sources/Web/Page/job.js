@@ -33,7 +33,7 @@ function explain(event) {
     }
     case "waiting": return ["waits", "amber", waitsFor(event.why), ""];
     case "queued": return ["queued", "quiet", "Back in the queue, because its wait has ended", ""];
-    case "requeued": return ["retry", "quiet", { "worker lost": `${event.worker ?? "Its worker"} was lost; its bytes were kept`, shutdown: `${event.worker ?? "Its worker"} was shut down and put the job back in the queue`, resumed: "Resumed, and back in the queue", "no slot": "Put back, because the worker had no free slot" }[event.why] ?? `Put back in the queue: ${event.why}`, ""];
+    case "requeued": return ["retry", "quiet", { "worker lost": `${event.worker ?? "Its worker"} was lost; its bytes were kept`, shutdown: `${event.worker ?? "Its worker"} was shut down and put the job back in the queue`, resumed: "Resumed, and back in the queue", "no slot": "Put back, because the worker had no free slot", "reply lost": "Put back, because the reply to the worker's claim was lost", wanted: "Put back for a push or a control operation that waited" }[event.why] ?? `Put back in the queue: ${event.why}`, ""];
     case "restarted": return ["retry", "amber", "Began again from nothing", event.why ? `What was received was dropped: ${event.why}.` : ""];
     case "paused": return ["paused", "amber", "Paused", "What was received is kept."];
     case "cancelled": return ["cancelled", "quiet", "Cancelled", ""];

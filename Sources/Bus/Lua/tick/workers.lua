@@ -52,7 +52,7 @@ do
         local job = Jobs.read(c, id)
         if job.state == 'running' and job.token == token then
           if is_successor then Losses.end_run(c, id, job, tonumber(ARGV[5]))
-          else States.requeue(c, id, job, true, 'unheard') end
+          else States.requeue(c, id, job, true, 'reply lost') end
         end
         call('HDEL', c.WORKER, token)
       end
