@@ -73,14 +73,14 @@ extension Queue {
     /// those that may match.
     private func waiting(ofURLs urls: Set<String>) async throws(RedisError) -> [String: ListedJob] {
         let lists = try await waitingLists()
-        let needles = urls.map { Needle($0) }
-        @Sendable func isPossible(_ element: [UInt8]) -> Bool {
-            element.contains(UInt8(ascii: "\\")) || needles.contains { $0.isIn(element) }
-        }
+        // An element with an escape may write the URL in another way.
+        let needles = [Needle("\\")] + urls.map { Needle($0) }
+        @Sendable func isPossible(_ element: [UInt8]) -> Bool { needles.contains { $0.isIn(element) } }
         var found: [String: ListedJob] = [:]
-        var (start, limit) = (0, Self.minPageOfElements)
+        // The first page tells how long the elements are. All others are one page, so that Redis reads without a pause.
+        var (start, limit, piece): (Int, Int, Int?) = (0, Self.minPageOfElements, nil)
         while !Task.isCancelled, start < lists.count {
-            let page = try await page(in: lists, from: start, limit: limit) { elements in
+            let page = try await page(in: lists, from: start, limit: limit, inPiecesOf: piece) { elements in
                 elements.enumerated().compactMap { position, element in
                     guard isPossible(element.bytes), let json = try? JSON(element.bytes), (try? Element(json)) != nil
                     else { return nil }
@@ -95,7 +95,8 @@ extension Queue {
                 job.urls.formUnion(found[job.id]?.urls ?? [])
                 found[job.id] = job
             }
-            (start, limit) = (start + page.read, page.next)
+            guard page.read > 0 else { break }
+            (start, limit, piece) = (start + page.read, lists.count, page.next / Self.piecesOfPage)
         }
         return found
     }

@@ -20,7 +20,7 @@ extension Queue {
     private static let maxPageOfElements = 16_000
     private static let bytesOfPage = 2 << 20
     /// A page is read in so many pieces at once: Redis reads one piece while another is searched.
-    private static let piecesOfPage = 16
+    static let piecesOfPage = 16
     /// How many hashes one call asks for, so that it occupies Redis only briefly.
     private static let hashesOfCall = 50
 
@@ -86,20 +86,29 @@ extension Queue {
         @Sendable ([WaitingElement]) async throws(RedisError) -> [(position: Int, job: ListedJob)]
 
     /// The results of `search` for a page of the lists, in the order in which the elements are claimed.
+    ///
+    /// - Parameter piece: How many elements one call reads; nil for a part of the page. With it a page may be as long as
+    ///   the lists: no more than `piecesOfPage` calls wait for Redis at once, and only what is found is kept.
     func page(
-        in lists: WaitingLists, from start: Int, limit: Int, _ search: @escaping Search
+        in lists: WaitingLists, from start: Int, limit: Int, inPiecesOf piece: Int? = nil, _ search: @escaping Search
     ) async throws(RedisError) -> WaitingPage {
         let limit = max(0, min(limit, lists.count - start))
-        let length = max(Self.hashesOfCall, limit / Self.piecesOfPage)
+        let length = max(Self.hashesOfCall, piece ?? limit / Self.piecesOfPage)
         let starts = stride(from: 0, to: limit, by: length)
         let pieces = await withTaskGroup(of: Piece.self) { group in
-            for first in starts {
+            var rest = starts.makeIterator()
+            func addNext() {
+                guard let first = rest.next() else { return }
                 group.addTask {
-                    await piece(at: first, start + first..<start + min(first + length, limit), in: lists, search)
+                    await self.piece(at: first, start + first..<start + min(first + length, limit), in: lists, search)
                 }
             }
+            for _ in 0..<Self.piecesOfPage { addNext() }
             var pieces: [Int: Piece] = [:]
-            for await piece in group { pieces[piece.position] = piece }
+            for await piece in group {
+                pieces[piece.position] = piece
+                if piece.error == nil { addNext() }
+            }
             return pieces
         }
         var page = WaitingPage()

@@ -153,7 +153,7 @@ export function openPush(context, url = "", onclose = undefined, preset = {}) {
       const known = kinds[kind.value];
       basic.replaceChildren(...(kind.value === "download" ? [field("Save as", inputs.path)] : kind.value === "upload" ? [field(fields.file[0], inputs.file), field(fields.files[0], inputs.files, true), field(fields.each[0], inputs.each)] : []),
         field("Batch", inputs.batch));
-      inputs.path.placeholder = "the server’s name for it; ends in / for a directory";
+      inputs.path.placeholder = "the server’s name for it, or dir/";
       inputs.batch.placeholder = "none";
       own.replaceChildren(...folds.map(([title, words, names]) => {
         const shown = names.filter((name) => known.includes(name) && !["path", "batch", "file", "files", "each"].includes(name));
