@@ -30,7 +30,9 @@ class Bench:
         origin_module.make_blob(blob, options.seed)
         self.server, self.origin = RedisServer(directory, "redis"), Origin(directory, blob)
         self.workers = [self.worker(f"w{n + 1}", self.root) for n in range(3)]
-        self.random, self.kills, self.ending = random.Random(options.seed), 0, threading.Event()
+        self.random, self.ending = random.Random(options.seed), threading.Event()
+        # When workers were killed, in seconds of the monotonic clock.
+        self.kills = []
 
     def worker(self, name, root):
         worker = Worker(self.options.haul, None, self.directory, name, self.server.url, Directory(root), 1, 400, self.options.lease)
@@ -53,7 +55,7 @@ class Bench:
         while not self.ending.wait(self.random.expovariate(1 / self.options.kills)):
             worker = self.random.choice(self.workers)
             worker.end(signal.SIGKILL)
-            self.kills += 1
+            self.kills.append(time.monotonic())
             time.sleep(self.random.uniform(0, 1))
             worker.start()
 
@@ -99,7 +101,7 @@ class Bench:
         for thread in threads:
             thread.join()
         self.ending.set()
-        print(f"histories: {self.options.histories} jobs, {sum(kinds.values())} acts ({dict(kinds)}), {self.kills} kills, "
+        print(f"histories: {self.options.histories} jobs, {sum(kinds.values())} acts ({dict(kinds)}), {len(self.kills)} kills, "
               f"{time.monotonic() - began:.0f} s: {len(wrong)} wrong", flush=True)
         for each in wrong[:20]:
             print("  " + each, flush=True)

@@ -182,7 +182,7 @@ class History:
             time.sleep(self.random.uniform(0, 0.02 if gap == 1 else 0.3))
 
     def go(self):
-        kinds = self.plan()
+        kinds, self.began = self.plan(), time.monotonic()
         for index, kind in enumerate(kinds):
             late, self.late = self.late, None
             if kind in ("push", "continuation"):
@@ -201,6 +201,7 @@ class History:
                 self.wait()
         if self.late:
             self.write(self.late)
+        self.ended = time.monotonic()
         job = self.settle(self.bench.options.patience)
         return self.judge(job) or self.batch and self.judge_batch()
 
@@ -243,10 +244,15 @@ class History:
             return "it is failed because of a file that is not there"
         if state == FAILED and job.get("error") != "file_exists":
             return f"it is failed as {job.get('error')}: {job.get('message')}"
-        if state == UNKNOWN and all(model.file in (NO_FILE, GOING) for model in fitting):
+        if state == UNKNOWN and all(model.file in (NO_FILE, GOING) for model in fitting) and not self.may_be_cut_off():
             if not self.until(lambda: not os.path.exists(file)):
                 return "its finished file was to be deleted, and is there"
         return None
+
+    def may_be_cut_off(self):
+        """Whether a worker was killed while the job was active. It may have named the file without settling the run, and
+        then the file stays if the job is removed or deleted before its next run."""
+        return self.is_quick and any(self.began < killed < self.ended for killed in self.bench.kills)
 
     def until(self, condition, seconds=75):
         """Waits for a condition. Leftovers are removed within a minute."""
