@@ -125,6 +125,37 @@ struct SimulatedFetch {
         #expect(fetch.now < 40, "\(fetch.now)")
     }
 
+    @Test("few bytes of a connection that falls silent are requested again within two seconds") func straggler() {
+        var plan = SegmentPlan(missing: [0..<4 * Self.million], limit: 4)
+        let first = plan.adopt(0..<4 * Self.million, now: 0)
+        var (now, second) = (0.0, 0)
+        while second == 0, now < 5 {
+            now += 0.1
+            plan.sample(first, received: Int64(now * 1e6), now: now)
+            guard case .open(let id, let range)? = plan.actions(now: now).first else { continue }
+            second = id
+            _ = plan.opened(id, length: Int64(range.count), now: now)
+        }
+        let range = plan.connections[second]!.position..<plan.connections[second]!.end
+        // The second one receives all but 1000 bytes, and the first one goes on to its end.
+        plan.sample(second, received: Int64(range.count) - 1000, now: now + 0.1)
+        let silentFrom = now + 0.1
+        plan.sample(first, received: range.lowerBound, now: now + 0.2)
+        _ = plan.ended(first, at: range.lowerBound, now: now + 0.2)
+        var opened: [(id: Int, range: Range<Int64>, at: Double)] = []
+        for step in 3..<400 {
+            for case .open(let id, let range) in plan.actions(now: now + Double(step) / 10) {
+                opened.append((id, range, now + Double(step) / 10))
+            }
+        }
+        #expect(opened.count == 1 && opened.first?.range == range.upperBound - 1000..<range.upperBound)
+        #expect((opened.first?.at ?? .infinity) - silentFrom <= 2)
+        // The silent connection ends as soon as the server sends the bytes to the other one.
+        #expect(plan.opened(opened[0].id, length: 1000, now: now + 40) == [.drop(id: second)])
+        _ = plan.ended(opened[0].id, at: range.upperBound, now: now + 40)
+        #expect(plan.isDone)
+    }
+
     @Test("no connections join after some that added no speed") func saturated() {
         // The link carries 10 MB/s, however many connections share it.
         var plan = SegmentPlan(missing: [0..<1_000_000_000], limit: 16)

@@ -131,6 +131,21 @@ import Testing
         #expect(bench.directory.holds("a", Self.bytes))
     }
 
+    @Test("the last bytes of a connection that falls silent are fetched by another one") func straggler() async throws {
+        let bench = try DownloadBench()
+        let origin = try slowOrigin { request, reply in
+            guard request.number == 2 else { return }
+            reply.cut = Int(reply.body.count) - 2000
+            reply.end = .silence
+        }
+        let begun = ContinuousClock.now
+        #expect(await bench.run(job([origin.url("/a")], connections: 2)).file != nil)
+        #expect(bench.directory.holds("a", Self.bytes))
+        #expect(origin.requests.contains { $0.headers["range"] != nil && $0.number > 2 })
+        // It would count as stalled after 30 s.
+        #expect(ContinuousClock.now - begun < .seconds(25))
+    }
+
     @Test("mirrors are used together if a checksum covers the whole") func mirrors() async throws {
         let bench = try DownloadBench()
         let (one, two) = (try slowOrigin(pace: 300_000), try slowOrigin(pace: 300_000))

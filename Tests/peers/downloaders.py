@@ -96,9 +96,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if path.startswith("/absent"):
             return self.answer(404)
         if path.startswith("/trouble"):
-            with ORIGIN.lock:
-                count = ORIGIN.failures[path] = ORIGIN.failures.get(path, 0) + 1
-            if count == 1:
+            if self.count(path) == 1:
                 return self.answer(503)
         if path == "/page.html":
             return self.answer(200, b'<html><a href="/linked.bin">x</a></html>', Content_Type="text/html")
@@ -149,6 +147,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         second = b"NTLMSSP\0" + struct.pack("<IQI8s", 2, 0, 0x201, b"12345678") + bytes(16)
         return "NTLM " + base64.b64encode(second).decode()
 
+    @staticmethod
+    def count(path):
+        """How many times this was called for a path."""
+        with ORIGIN.lock:
+            ORIGIN.failures[path] = ORIGIN.failures.get(path, 0) + 1
+            return ORIGIN.failures[path]
+
     def file(self, path, headers):
         with ORIGIN.lock:
             version = ORIGIN.version
@@ -182,17 +187,22 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         if self.command == "HEAD":
             return
+        stalls = path.startswith("/stall") and status == 206 and self.count(path) == 2
         with ORIGIN.lock:
             ORIGIN.open += 1
             ORIGIN.most = max(ORIGIN.most, ORIGIN.open)
         try:
             for position in range(first, last + 1, 20_000):
+                if stalls and position + 20_000 > last:
+                    # The last bytes never come. The connection ends when its client closes it.
+                    self.connection.settimeout(90)
+                    return self.connection.recv(1)
                 piece = body[position : min(position + 20_000, last + 1)]
                 self.wfile.write(piece)
                 with ORIGIN.lock:
                     ORIGIN.sent += len(piece)
-                if path.startswith(("/slow", "/crawl")):
-                    time.sleep(0.05 if path.startswith("/slow") else 1)
+                if path.startswith(("/slow", "/stall", "/crawl")):
+                    time.sleep(1 if path.startswith("/crawl") else 0.05)
         except OSError:
             self.close_connection = True
         finally:
@@ -295,6 +305,16 @@ def row_segments(b):
     options = each(b, haul=["-x", "4"], aria2=["-x4", "-s4", "-k1M"], wget2=["--chunk-size=500K", "--max-threads=4"], curl=["-O"])
     status = b.run(*options, b.url("slow.bin"))
     return f"{ORIGIN.most} at once, {b.version('slow.bin')}, status {status}"
+
+
+def row_stall(b):
+    """One of the connections stops before the last 1 to 4 % of its range."""
+    options = each(b, haul=["-x", "4"], aria2=["-x4", "-s4", "-k1M"], wget2=["--chunk-size=500K", "--max-threads=4"], curl=None)
+    if options is None:
+        return "one connection for a file"
+    begun = time.time()
+    status = b.run(*options, b.url("stall.bin"), seconds=100)
+    return f"{time.time() - begun:.1f} s, {b.version('stall.bin')}, status {status}"
 
 
 def row_files(b):

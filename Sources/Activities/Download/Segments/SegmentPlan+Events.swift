@@ -34,7 +34,16 @@ extension SegmentPlan {
         connection.openedAt = now
         connection.lastByte = now
         responseTime = responseTime.map { ($0 + now - connection.requestedAt) / 2 } ?? now - connection.requestedAt
-        let owner = connection.owner.take()
+        var owner = connection.owner.take()
+        if let silent = owner, let other = connections[silent], isSilent(other, now),
+            other.position == requested.lowerBound
+        {
+            // It has nothing left to receive, and would end only when it counts as stalled.
+            shorten(silent, for: requested)
+            connections[silent] = nil
+            actions.append(.drop(id: silent))
+            owner = nil
+        }
         if let owner, let owner = connections[owner], duplicatesTooMuch(requested, of: owner, now) {
             connections[id] = nil
             return [.drop(id: id)]
@@ -67,6 +76,7 @@ extension SegmentPlan {
     mutating func sample(_ id: Int, received: Int64, now: Double) {
         let averagingTime = isWideArea ? min(1, max(Self.averagingTime, 4 * path!.roundTrip)) : 1
         connections[id]?.sample(received, now: now, averagingTime: averagingTime)
+        lastByte = max(lastByte, connections[id]?.lastByte ?? 0)
     }
 
     /// Its response has ended at `position`, well or not. The bytes that it has not delivered become unassigned.

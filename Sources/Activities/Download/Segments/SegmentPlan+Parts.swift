@@ -8,6 +8,7 @@ extension SegmentPlan {
     /// nil if the range is unassigned.
     func nextPart(_ now: Double) -> (range: Range<Int64>, owner: Int?)? {
         if let waiting = unassigned.intervals.max(by: { $0.count < $1.count }) { return (part(of: waiting), nil) }
+        if let silent = silentPart(now) { return silent }
         guard let (id, keptFraction) = owner(now), let owner = connections[id] else { return nil }
         let end = endAfterHandovers(of: id)
         let missing = end - owner.position
@@ -28,6 +29,26 @@ extension SegmentPlan {
         if missing > 4 * alignment { split = (split + alignment - 1) / alignment * alignment }
         guard end - split >= minPart(from: owner) else { return nil }
         return (split..<end, id)
+    }
+
+    /// All that a silent connection is missing, however little that is: at the end of a file the others would have to
+    /// wait until it counts as stalled.
+    private func silentPart(_ now: Double) -> (range: Range<Int64>, owner: Int?)? {
+        // Each time takes twice as long, since more requests do not help a server that hangs.
+        let patience = pow(2, Double(silentTakeovers))
+        for (id, connection) in connections.sorted(by: { $0.key < $1.key })
+        where isSilent(connection, now, patience: patience) {
+            let range = connection.position..<max(connection.position, endAfterHandovers(of: id))
+            if !range.isEmpty { return (range, id) }
+        }
+        return nil
+    }
+
+    /// Whether a response that had begun has stopped while other connections went on.
+    func isSilent(_ connection: Connection, _ now: Double, patience: Double = 1) -> Bool {
+        let time = max(Self.minSilence, Self.silentRoundTrips * (path?.roundTrip ?? 0))
+        return connection.firstByte != nil && lastByte > connection.lastByte
+            && now - connection.lastByte >= patience * time
     }
 
     /// Whether too much of `part` would arrive twice if it were taken from its owner now.

@@ -31,6 +31,10 @@ extension SegmentPlan {
     static let openingsPerRoundTrip = 8.0
     /// The same as `bytesPerConnection` on a path that loses packets, where each connection stays slow.
     static let bytesPerLossyConnection: Int64 = 1 << 20
+    /// An idle connection takes over all bytes of one that receives nothing for this time, and for these round trips,
+    /// because after a loss TCP may wait for several of them.
+    static let minSilence = 1.0
+    static let silentRoundTrips = 10.0
     /// A connection that receives nothing for this time is dropped while others receive something.
     static let maxSilence = 10.0
     /// More connections join as long as they make the download faster by this factor within `trialTime`.

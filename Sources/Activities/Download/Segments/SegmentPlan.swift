@@ -39,6 +39,10 @@ struct SegmentPlan {
     var endedPartSpeed: Double?
     /// The number of TCP connections that can be used for another request.
     var idleCount = 0
+    /// When a byte was last seen to arrive on any connection.
+    var lastByte = 0.0
+    /// How often the bytes of a silent connection were requested again.
+    var silentTakeovers = 0
     /// How many connections may share a wide-area path. It is doubled as long as they do not fill the link.
     var wideAreaLimit = Self.defaultWideAreaConnections
     /// When a connection beyond `acceptedCount` was last requested.
@@ -85,6 +89,7 @@ struct SegmentPlan {
             guard let (range, owner) = nextPart(now) else { break }
             if isExtra, !mayOpen() { break }
             if owner == nil { removeFromUnassigned(range) }
+            if let owner, isSilent(connections[owner]!, now) { silentTakeovers += 1 }
             if isNew {
                 if trialStart == nil { trialStart = (now, speed, connections.count) }
                 lastAddedRequest = now
