@@ -112,6 +112,11 @@ public enum JSON: Sendable, Equatable {
         }
     }
 
+    /// How many bytes each byte of a UTF-8 text takes in `quoted`.
+    package static let quotedLength = (0...UInt8.max).map { byte in
+        byte < 0x80 ? escape(Unicode.Scalar(byte))?.utf8.count ?? 1 : 1
+    }
+
     /// A valid JSON text without line breaks, for formats that end a text at its line. In JSON they only occur between
     /// values, where a blank means the same.
     package static func onOneLine(_ text: String) -> String {

@@ -37,10 +37,7 @@ package struct StoredResponse: Sendable, Equatable {
         guard !body.contains(0) else { return nil }
         // The few bodies that are this large are measured.
         if body.count * 6 > Self.maxTextInJSON {
-            let length = body.reduce(0) { length, byte in
-                length + (byte < 32 ? 6 : [UInt8(ascii: "\""), UInt8(ascii: "\\")].contains(byte) ? 2 : 1)
-            }
-            guard length <= Self.maxTextInJSON else { return nil }
+            guard body.reduce(0, { $0 + JSON.quotedLength[Int($1)] }) <= Self.maxTextInJSON else { return nil }
         }
         return String(validating: body, as: UTF8.self)
     }
@@ -51,17 +48,24 @@ package struct StoredResponse: Sendable, Equatable {
     }
 
     /// Joins header fields of the same name by commas (RFC 9110 section 5.3), and makes names lower case. Values of
-    /// Set-Cookie may contain commas, so they are joined by line feeds.
+    /// Set-Cookie may contain commas, so they are joined by line feeds. Control characters, which are invalid, become
+    /// blanks (section 5.5), because six bytes for each of them in JSON could make an event too long for Redis.
     package static func joined(_ lines: [HeaderField]) -> [HeaderField] {
         var result: [HeaderField] = []
         for line in lines {
-            let name = line.name.lowercased()
+            let (name, value) = (line.name.lowercased(), printable(line.value))
             if let index = result.firstIndex(where: { $0.name == name }) {
-                result[index].value += (name == "set-cookie" ? "\n" : ", ") + line.value
+                result[index].value += (name == "set-cookie" ? "\n" : ", ") + value
             } else {
-                result.append(HeaderField(name, line.value))
+                result.append(HeaderField(name, value))
             }
         }
         return result
+    }
+
+    private static func printable(_ value: String) -> String {
+        func isInvalid(_ byte: UInt8) -> Bool { byte < 0x20 && byte != UInt8(ascii: "\t") || byte == 0x7F }
+        guard value.utf8.contains(where: isInvalid) else { return value }
+        return String(decoding: value.utf8.map { isInvalid($0) ? UInt8(ascii: " ") : $0 }, as: UTF8.self)
     }
 }

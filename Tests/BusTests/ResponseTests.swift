@@ -1,3 +1,4 @@
+import Foundation
 import HaulContract
 import HaulRedis
 import HaulTestSupport
@@ -24,6 +25,33 @@ struct ResponseTests {
         let kept = Dictionary(uniqueKeysWithValues: response.fields)
         #expect(kept.values.allSatisfy { JSON.quoted($0).utf8.count <= 1_398_104 + 2 })
         #expect(StoredResponse(hash: kept)?.body == response.body)
+    }
+
+    @Test(
+        "no response, whatever its bytes are, makes an argument that the shipped configuration refuses",
+        arguments: [0, 1, 9, 10, 31, 32, 34, 92, 127, 128, 195, 255] as [UInt8])
+    func anyBytes(_ byte: UInt8) throws {
+        let shipped = SchemaValidator.repository.appending(path: "deploy/redis/redis.conf")
+        #expect(try String(contentsOf: shipped, encoding: .utf8).contains("\nproto-max-bulk-len 2mb\n"))
+        let value = String(decoding: [UInt8](repeating: byte, count: 128 << 10), as: UTF8.self)
+        for count in [1 << 20, 500_000, 349_000, 233_000] {
+            let response = StoredResponse(
+                status: 200, headers: StoredResponse.joined([HeaderField("x", value)]),
+                body: Array(repeating: byte, count: count), requestDigest: "q", method: "GET", validated: 5)
+            let end = RunEnd(Run(id: "a", token: "t"), .responded(response, seconds: 1, unchanged: false))
+            for argument in end.arguments {
+                var bytes: [UInt8] = []
+                argument.encode(into: &bytes)
+                #expect(bytes.count < 2 << 20, "\(count) bytes")
+            }
+        }
+    }
+
+    @Test("the length of a quoted text is known without quoting it") func quotedLength() {
+        for byte in UInt8.min..<0x80 {
+            let quoted = JSON.quoted(String(Unicode.Scalar(byte)))
+            #expect(JSON.quotedLength[Int(byte)] == quoted.utf8.count - 2, "\(byte)")
+        }
     }
 
     @Test("a validator that is too long to be stored is not stored beside the header fields") func longValidator() {
