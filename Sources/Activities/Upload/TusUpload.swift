@@ -19,6 +19,8 @@ struct TusUpload: Sendable, Equatable {
     private(set) var chunkSize = Int64.max
     /// The maximum bytes of any request, because the server or a proxy before it has refused more.
     private(set) var limit = Int64.max
+    /// The offset after the last byte that was sent; nil if an earlier run may have sent more. It is not recorded.
+    var sentEnd: Int64?
     /// The last request, if it got no response.
     var unanswered: Unanswered?
 

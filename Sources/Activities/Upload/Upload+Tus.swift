@@ -116,6 +116,7 @@ extension Upload {
                 url: uploadURL.withoutCredentials.text, version: source.version.text,
                 generation: "\(assignment.token).\(state.createdUploads)", server: server)
             state.tus?.isLengthDeferred = size == nil
+            state.tus?.sentEnd = 0
         }
         io.recordLocation(resumePoint)
     }
@@ -162,9 +163,11 @@ extension Upload {
             default: throw .failed(failure)
             }
         }
-        // Of a stream, no more can have been sent than was read.
+        // No more can have arrived than was sent, nor of a stream more than was read.
         let end =
-            if let size = source.size { size } else if let stream = source as? any SourceStream {
+            if let sentEnd = upload.sentEnd { sentEnd } else if let size = source.size {
+                size
+            } else if let stream = source as? any SourceStream {
                 try await stream.waitForBytes(0, from: stream.keptFrom)
             } else { Int64(0) }
         guard let offset = response["upload-offset"].flatMap({ Int64($0) }), 0...end ~= offset else {
@@ -194,6 +197,13 @@ extension Upload {
         return min(end, upload.offset + chunk)
     }
 
+    private func recordSent(from start: Int64) {
+        let end = start + sent
+        state.withLock { state in
+            if let before = state.tus?.sentEnd { state.tus?.sentEnd = max(before, end) }
+        }
+    }
+
     /// Sends the bytes that the server does not have, one chunk at most.
     private func patch(
         _ upload: TusUpload, _ source: any SourceFile, _ url: WebURL
@@ -216,7 +226,9 @@ extension Upload {
                 url, "PATCH", headers, body: start == end ? .bytes([]) : .stream(body), alreadyReceived: start,
                 upload: upload)
             response = try await keep(transfer, "PATCH")
+            recordSent(from: start)
         } catch {
+            recordSent(from: start)
             let sent = sent
             state.withLock { $0.tus?.unanswered = TusUpload.Unanswered(offset: start, sent: sent) }
             throw error
