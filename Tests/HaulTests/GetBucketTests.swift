@@ -87,6 +87,24 @@ struct GetBucketTests {
         }
     }
 
+    @Test("a download that restarts leaves nothing of its first version in the bucket") func restarted() async throws {
+        let place = try await Place()
+        let versions = [95, 96].map { FileBytes(seed: $0, count: 20 << 20) }
+        let origin = try OriginServer { request in
+            let version = request.number == 1 ? 0 : 1
+            var reply = OriginReply.file(versions[version], etag: "\"v\(version)\"", to: request)
+            if version == 0 { (reply.cut, reply.end) = (12 << 20, .reset) }
+            return reply
+        }
+        let get = try await place.get(origin.url("/x.bin"), "-x1")
+        #expect(get.status == 0, "\(get)")
+        #expect(try await place.holds("x.bin", versions[1]))
+        for (query, count) in [("list-type=2&prefix=\(place.prefix)", 1), ("prefix=\(place.prefix)&uploads=", 0)] {
+            let listed = String(decoding: try #require(try await place.server.object("?\(query)")), as: UTF8.self)
+            #expect(listed.components(separatedBy: "<Key>").count - 1 == count, "\(listed)")
+        }
+    }
+
     @Test("an existing object stays, unless it is the command's own or an option says otherwise")
     func existing() async throws {
         let place = try await Place()

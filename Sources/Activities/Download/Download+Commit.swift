@@ -19,8 +19,9 @@ extension Download {
         let total = Int64(bytes.count)
         try check(total)
         let begun = ContinuousClock.now
-        return end(
-            try await generation.partial.put(bytes, whole(total, generation)), of: generation, since: begun)
+        let outcome = try await generation.partial.put(bytes, whole(total, generation))
+        await discardPredecessor()
+        return end(outcome, of: generation, since: begun)
     }
 
     private func check(_ total: Int64) throws(TransferError) {

@@ -183,8 +183,17 @@ extension Download {
     private func open(_ generation: Generation, with bytes: [UInt8] = []) async throws(TransferError) {
         try await generation.partial.open(
             total: generation.entity.total, hashing: expectedDigest(of: generation.entity)?.algorithm, with: bytes)
-        state.withLock { $0.generation?.predecessor = nil }
         io.recordLocation(generation.resumePoint(in: context.store))
+        await discardPredecessor()
+    }
+
+    /// Removes what the generation before a restart has left, now that no run would continue it.
+    func discardPredecessor() async {
+        let predecessor = state.withLock { state in
+            defer { state.generation?.predecessor = nil }
+            return state.generation?.predecessor
+        }
+        await predecessor?.discard(soon: true)
     }
 
     /// Receives a small file into memory and commits it in one step. nil if a checkpoint was due before the end: the

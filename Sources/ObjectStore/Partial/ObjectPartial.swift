@@ -175,7 +175,7 @@ final class ObjectPartial: Partial {
     }
 
     func discard(soon: Bool) async {
-        let (completed, mustPurge, claimed, work) = state.withLock { state in
+        let (completed, claimed, work) = state.withLock { state in
             let isNamed = state.phase == .placed
             if !isNamed { state.phase = state.phase == .unopened ? .unopened : .discarded }
             let isComplete = isNamed || state.isAssembled
@@ -183,13 +183,14 @@ final class ObjectPartial: Partial {
                 \.self)
             // A request without a response may still hold the claim of its name, which the abort of the upload decides.
             let claimed = isNamed || state.unanswered.isEmpty ? nil : state.name.path
-            return (Set(completed), state.hasHidden || state.creating != nil, claimed, state.work.tasks)
+            return (Set(completed), claimed, state.work.tasks)
         }
         for task in work { task.cancel() }
         let purge: @Sendable () async -> Void = { [self] in
             await waitForWork()
             releaseAll()
-            guard mustPurge else { return }
+            // Only now, because the first part that is under way creates the upload.
+            guard state.withLock({ $0.hasHidden || $0.creating != nil }) else { return }
             await store.purge(hidden, completed: completed)
             if let claimed { await store.removeClaim(claimed, job: request.key, generation: generation) }
         }
