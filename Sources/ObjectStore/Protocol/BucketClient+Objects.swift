@@ -200,6 +200,8 @@ extension BucketClient {
         var request = StoreRequest("POST", key)
         request.query = [("uploads", "")]
         request.headers = mark.fields
+        // What `prepare` records covers one upload.
+        request.isSentOnce = true
         let response = try await send(request, preparing: prepare)
         guard let id = response.xml?.text("UploadId"), !id.isEmpty, id.utf8.count <= StoreResponse.maxToken else {
             throw Self.unreadable(response)

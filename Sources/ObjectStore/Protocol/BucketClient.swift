@@ -204,6 +204,7 @@ final class BucketClient: Sendable {
         (result.method, result.memory) = (request.method, request.memory)
         // PUT and POST without a body send an empty one, so that there is a Content-Length.
         if request.memory == nil, ["PUT", "POST"].contains(request.method) { result.memory = RequestMemory([]) }
+        result.isSentOnce = request.isSentOnce
         result.headers = request.headers + (request.isPresigned ? [] : signature.fields(for: signed))
         (result.connectTimeout, result.stallTimeout) = (.seconds(request.isPresigned ? 5 : 10), request.stallTimeout)
         return result

@@ -15,6 +15,8 @@ struct StoreRequest: Sendable {
     var limit = XMLElement.maxBytes
     /// The number of tries, the first one included.
     var tries = RequestBackoff.tries
+    /// Each try is sent at most once. libcurl repeats other requests if a connection that was kept has died meanwhile.
+    var isSentOnce = false
     /// After this time the request is not retried.
     var maxTime = RequestBackoff.maxTime
     /// Seconds without a byte of the response, in addition to the time for sending the body.
