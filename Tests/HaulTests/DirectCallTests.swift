@@ -200,6 +200,22 @@ import Testing
         #expect(origin.requests.last?.headers["cookie"] == "sid=1")
     }
 
+    @Test(
+        "without --retries nothing is repeated, not even when a kept connection breaks", arguments: ["PUT", "DELETE"])
+    func once(_ method: String) async throws {
+        let requests = Shared(0)
+        let server = RawServer { connection in
+            while connection.readRequest() != nil {
+                requests.change { $0 += 1 }
+                guard requests.value == 1 else { return connection.reset() }
+                connection.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            }
+        }
+        defer { server.stop() }
+        let result = try await call("-X", method, server.url + "1", server.url + "2")
+        #expect(result.status == 1 && requests.value == 2, "\(result)")
+    }
+
     @Test("--max-time ends a request, and a POST is never repeated") func limits() async throws {
         let latch = Latch()
         let origin = try OriginServer { request in

@@ -130,7 +130,7 @@ package final class Call: Activity {
         template.stallTimeout = job.stallTimeout ?? context.stallTimeout
         template.limits = [limit, context.limit].compactMap(\.self) + assignment.limits
         template.hostBuckets = assignment.hostBuckets
-        template.isSentOnce = !request.isRepeatable
+        template.isSentOnce = !request.isRepeatable || job.retries == 0 && !["GET", "HEAD"].contains(request.method)
         template.sending = sending
         let follower = RedirectFollower(
             engine: context.engine, template: template, custom: request.headers + (try signature()),

@@ -55,6 +55,7 @@ package struct DirectCall: Sendable {
             var job = request.job
             job.urls = job.urls.map(credentials.apply)
             job.headers += headers
+            job.retries = options.retries ?? 0
             return Request(job: job, output: request.output)
         }
     }
