@@ -8,6 +8,7 @@ import Synchronization
 /// (back-pressure), and blocks nothing else.
 final class OutputPipe: Sendable {
     private struct State {
+        /// Small pieces are joined, because each costs memory and a call of `write`.
         var queue: [[UInt8]] = []
         var queuedBytes = 0
         var isWriting = false
@@ -15,11 +16,14 @@ final class OutputPipe: Sendable {
         var position: Int64 = 0
         var error: TransferError?
         var wakeUps: [@Sendable () async -> Bool] = []
-        var flushWaiters: [CheckedContinuation<Void, Never>] = []
+        var flushWaiters: [UInt64: CheckedContinuation<Void, Never>] = [:]
+        var lastWaiter: UInt64 = 0
     }
 
     /// The high-water mark, in bytes. At half of it waiting sinks are woken.
     private static let highWaterMark = 8 << 20
+    /// The bytes of a piece that is written by one call. A larger one is not joined with others.
+    private static let pieceSize = 256 << 10
     private let descriptor: Int32
     private let name: String
     private let pool = BlockingPool(name: "stdout", limit: 1)
@@ -47,7 +51,11 @@ final class OutputPipe: Sendable {
                 state.wakeUps.append(wake)
                 return (.wait, false)
             }
-            state.queue.append(bytes)
+            if let last = state.queue.indices.last, state.queue[last].count + bytes.count <= Self.pieceSize {
+                state.queue[last] += bytes
+            } else {
+                state.queue.append(bytes)
+            }
             state.queuedBytes += bytes.count
             state.position += Int64(bytes.count)
             defer { state.isWriting = true }
@@ -59,16 +67,26 @@ final class OutputPipe: Sendable {
 
     /// Returns when all accepted bytes are written.
     ///
-    /// - Throws: The error of a write.
+    /// - Throws: The error of a write; `cancelled` if the task is cancelled, as by a limit of time.
     func flush() async throws(TransferError) {
-        await withCheckedContinuation { continuation in
-            let isIdle = state.withLock { state in
-                if state.isWriting { state.flushWaiters.append(continuation) }
-                return !state.isWriting
+        let id = state.withLock { state in
+            state.lastWaiter += 1
+            return state.lastWaiter
+        }
+        await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                let isDone = state.withLock { state in
+                    guard state.isWriting, !Task.isCancelled else { return true }
+                    state.flushWaiters[id] = continuation
+                    return false
+                }
+                if isDone { continuation.resume() }
             }
-            if isIdle { continuation.resume() }
+        } onCancel: {
+            state.withLock { $0.flushWaiters.removeValue(forKey: id) }?.resume()
         }
         if let error { throw error }
+        if Task.isCancelled { throw .cancelled }
     }
 
     /// Writes out a whole file.
@@ -95,30 +113,32 @@ final class OutputPipe: Sendable {
 
     private func write() {
         while true {
-            let piece = state.withLock { state -> [UInt8]? in
-                guard !state.queue.isEmpty, state.error == nil else {
-                    state.isWriting = false
-                    (state.queue, state.queuedBytes) = ([], 0)
-                    return nil
-                }
-                return state.queue.removeFirst()
+            let pieces = state.withLock { state in
+                defer { state.queue = [] }
+                guard state.queue.isEmpty || state.error != nil else { return state.queue }
+                (state.isWriting, state.queuedBytes) = (false, 0)
+                return []
             }
-            guard let piece else { break }
-            let code = writeAll(piece)
-            let wakeUps = state.withLock { state -> [@Sendable () async -> Bool] in
-                state.queuedBytes -= piece.count
-                if code != 0 { state.error = writeError(code) }
-                guard state.queuedBytes < Self.highWaterMark / 2 || code != 0 else { return [] }
-                defer { state.wakeUps = [] }
-                return state.wakeUps
-            }
-            for wake in wakeUps { Task { _ = await wake() } }
+            if pieces.isEmpty { break }
+            for piece in pieces where error == nil { write(piece) }
         }
         let flushWaiters = state.withLock { state in
-            defer { state.flushWaiters = [] }
+            defer { state.flushWaiters = [:] }
             return state.flushWaiters
         }
-        for waiter in flushWaiters { waiter.resume() }
+        for waiter in flushWaiters.values { waiter.resume() }
+    }
+
+    private func write(_ piece: [UInt8]) {
+        let code = writeAll(piece)
+        let wakeUps = state.withLock { state -> [@Sendable () async -> Bool] in
+            state.queuedBytes -= piece.count
+            if code != 0 { state.error = writeError(code) }
+            guard state.queuedBytes < Self.highWaterMark / 2 || code != 0 else { return [] }
+            defer { state.wakeUps = [] }
+            return state.wakeUps
+        }
+        for wake in wakeUps { Task { _ = await wake() } }
     }
 
     /// 0 or errno.
