@@ -33,6 +33,8 @@ package final class Upload: Activity, RunRemainder {
     let assignment: Assignment
     let context: ActivityContext
     let plan: UploadPlan
+    /// A body of more bytes, or of an unknown length, is offered to the server first (RFC 9110 section 10.1.1).
+    private static let minOfferedBytes: Int64 = 1 << 20
     private let limit: TokenBucket?
     let io: RunIO
     private let digests = DigestSession()
@@ -204,7 +206,7 @@ package final class Upload: Activity, RunRemainder {
         template.limits = [limit, context.limit].compactMap(\.self) + assignment.limits
         template.hostBuckets = assignment.hostBuckets
         template.isSentOnce = !plan.isRepeatable
-        template.expectsContinue = true
+        template.expectsContinue = body.map { $0.count ?? .max > Self.minOfferedBytes } ?? false
         template.sending = sending
         let follower = RedirectFollower(
             engine: context.engine, template: template, custom: custom, digests: digests,

@@ -40,6 +40,14 @@ package enum RequestBody: Sendable {
     /// Streamed from a source; never held in memory as a whole.
     case stream(any BodySupply)
 
+    /// The number of bytes; nil if it is not known before they are sent.
+    package var count: Int64? {
+        switch self {
+        case .bytes(let bytes): Int64(bytes.count)
+        case .stream(let supply): supply.length
+        }
+    }
+
     /// A text, in UTF-8.
     package static func text(_ text: String) -> RequestBody { .bytes(Array(text.utf8)) }
 }
