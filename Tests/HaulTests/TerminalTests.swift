@@ -223,6 +223,19 @@ import Testing
         #expect(ended.err.contains("b is completed: there is nothing to cancel") && ended.err.contains("no job c"))
     }
 
+    @Test("a push that waits to begin an ended job anew is listed and cancelled as one that waits") func anew()
+        async throws
+    {
+        let bench = try await CommandBench()
+        try await bench.server.cli("HSET", "haul:{default}:job:a", "state", "completed", "url", "http://h/old")
+        _ = try await bench.haul("push", "http://h/new", "--id", "a")
+        _ = try await bench.haul("call", "--queue", "default", "http://h/call", "--id", "b", "--no-wait")
+        let list = try await bench.haul("list", "--state", "queued")
+        #expect(list.out.contains("http://h/new"), "\(list)")
+        #expect(try await bench.haul("cancel", "a").out == "a  cancel requested\n")
+        #expect(try await bench.server.cli("HGET", "haul:{default}:want", "a").hasPrefix("cancelled"))
+    }
+
     @Test("a destructive command needs --yes if there is no terminal") func asked() async throws {
         let bench = try await CommandBench()
         for (state, verb) in [("paused", "cancel"), ("failed", "remove")] {

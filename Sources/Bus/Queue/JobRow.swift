@@ -45,8 +45,7 @@ package struct JobRow: Sendable, Equatable {
         speed = state == .running ? number("speed") ?? 0 : 0
         attempt = Int(number("attempt") ?? 0)
         worker = text("worker")
-        // A job that no worker has claimed has no hash, and so no kind.
-        kind = fields["kind"] ?? (fields["state"] == nil ? "" : Job.Kind.download.rawValue)
+        kind = fields["kind"] ?? (fields["state"] == nil ? listed?.kind ?? "" : Job.Kind.download.rawValue)
         batch = fields["batch"] ?? listed?.batch ?? ""
         group = fields["group"] ?? listed?.group ?? ""
         (error, message, waiting) = (text("error"), text("message"), fields["waiting"] ?? listed?.waitsFor ?? "")

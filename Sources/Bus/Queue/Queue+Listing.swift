@@ -14,6 +14,8 @@ package struct ListedJob: Sendable, Hashable {
     package var batch: String?
     /// The group that the element of a queued job names.
     package var group: String?
+    /// The kind of a queued job, as its element names it.
+    package var kind: String?
     /// What a queued job waits for besides its turn, for people; nil for others.
     package var waitsFor: String?
     /// Those of the wanted URLs that a queued job's element has: `Queue.jobs(ofURLs:)`.
@@ -143,12 +145,16 @@ extension Queue {
     package static func listed(_ element: [UInt8]) -> ListedJob {
         let json = try? JSON(element)
         if let json, let element = try? Element(json) {
-            return ListedJob(
+            var job = ListedJob(
                 id: element.id, maskedURL: element.maskedURL, timestamp: element.timestamp, batch: element.batch,
                 group: element.group)
+            job.kind = json["kind"]?.string ?? Job.Kind.download.rawValue
+            return job
         }
         let id = json?["id"]?.string.flatMap { JobField.isID($0) ? $0 : nil }
         var job = ListedJob(id: id ?? String(SHA1.hex(element).prefix(16)), timestamp: json?["at"]?.integer)
+        // A later version may know this kind.
+        job.kind = json?["kind"]?.string.flatMap { JobField.isID($0) ? $0 : nil }
         if json?.members == nil { job.waitsFor = "a worker to reject it, because it is not a JSON object" }
         return job
     }

@@ -42,7 +42,8 @@ struct Selection: ParsableArguments {
                 unknownURLs + (waitFor ? [] : unknown), in: queue, "a URL must be whole, with its query")
         }
         guard !waitFor, !unknown.isEmpty else { return }
-        throw KnownJobs.reportUnknown(unknown, in: queue, "with --wait-for it applies once they are pushed")
+        throw KnownJobs.reportUnknown(
+            unknown, in: queue, known.caveat ?? "with --wait-for it applies once they are pushed")
     }
 
     private func apply(_ command: ControlCommand, to ids: [String], of queue: Queue) async throws {

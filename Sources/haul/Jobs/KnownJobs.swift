@@ -6,6 +6,12 @@ import HaulTerminal
 /// The jobs that a queue knows: jobs that have a hash, and waiting jobs that no worker has claimed yet.
 struct KnownJobs {
     var states: [String: JobState] = [:]
+    private var lacksPermission = false
+
+    /// Why jobs may count as unknown that are not; nil if all of them were found.
+    var caveat: String? {
+        lacksPermission ? "it may wait in the queue, but this user of Redis may not read what waits" : nil
+    }
 
     /// - Parameter waiting: Jobs that are known to wait in the queue, by id.
     static func find(
@@ -14,17 +20,19 @@ struct KnownJobs {
         var known = KnownJobs()
         let fields = try await queue.fields(["state"], of: ids)
         for (id, fields) in zip(ids, fields) {
-            known.states[id] = fields["state"].flatMap(JobState.init) ?? (waiting[id] == nil ? nil : .queued)
+            let state = fields["state"].flatMap(JobState.init)
+            known.states[id] = waiting[id] != nil && state?.isFinal ?? true ? .queued : state
         }
-        let missing = Set(ids.filter { known.states[$0] == nil })
+        // A push that waits may begin a job anew that has ended.
+        let missing = Set(ids.filter { known.states[$0]?.isFinal ?? true })
         guard !missing.isEmpty else { return known }
         do throws(RedisError) {
             for id in try await queue.waiting(for: missing, in: queue.waitingLists()).keys {
                 known.states[id] = .queued
             }
         } catch {
-            // Without permission to read the waiting jobs, these ids count as unknown.
             guard error.code == .noPermission else { throw ExitStatus.printing(error) }
+            known.lacksPermission = true
         }
         return known
     }

@@ -34,9 +34,12 @@ struct Show: AsyncParsableCommand {
             if !(try await show(id, of: queue, named.waiting[id])) { unknown.append(id) }
         }
         guard !unknown.isEmpty else { return }
+        let caveat = try await KnownJobs.find(unknown, in: queue).caveat
         throw KnownJobs.reportUnknown(
             unknown, in: queue,
-            named.unknownURLs.isEmpty ? "haul list shows the known jobs" : "a URL must be whole, with its query")
+            caveat
+                ?? (named.unknownURLs.isEmpty
+                    ? "haul list shows the known jobs" : "a URL must be whole, with its query"))
     }
 
     /// Returns whether the job is known.

@@ -39,7 +39,9 @@ struct Watch: AsyncParsableCommand {
         } else if !waitFor {
             let known = try await KnownJobs.find(ids, in: queue, waiting: named.waiting)
             unknown = ids.filter { known.states[$0] == nil }
-            if !unknown.isEmpty { throw KnownJobs.reportUnknown(unknown, in: queue, "--wait-for waits for it") }
+            if !unknown.isEmpty {
+                throw KnownJobs.reportUnknown(unknown, in: queue, known.caveat ?? "--wait-for waits for it")
+            }
         }
         try await Follower(queue, ids, json: common.json, progress: display.progress).follow()
     }
