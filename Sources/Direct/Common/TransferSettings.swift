@@ -122,7 +122,8 @@ struct TransferSettings: Sendable {
         else { return nil }
         var request = HTTPRequest(url: "https://\(address.hostAndPort)/")
         request.method = "HEAD"
-        (request.connectTimeout, request.stallTimeout) = (.seconds(5), .seconds(5))
+        // The failure may have another reason, so its retry should not wait for long.
+        (request.connectTimeout, request.stallTimeout) = (.seconds(2), .seconds(2))
         do throws(TransferError) { await (try await engine.start(request)).discard() } catch {
             // The server has a certificate, which need not be a good one.
             guard case .failed(let failure) = error, failure.code == .tls, failure.isFinal else { return nil }
