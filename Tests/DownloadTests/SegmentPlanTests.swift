@@ -125,7 +125,10 @@ struct SimulatedFetch {
         #expect(fetch.now < 40, "\(fetch.now)")
     }
 
-    @Test("few bytes of a connection that falls silent are requested again within two seconds") func straggler() {
+    @Test(
+        "few bytes of a connection that falls silent are requested again within two seconds",
+        arguments: [true, false])
+    func straggler(endsLast: Bool) {
         var plan = SegmentPlan(missing: [0..<4 * Self.million], limit: 4)
         let first = plan.adopt(0..<4 * Self.million, now: 0)
         var (now, second) = (0.0, 0)
@@ -137,13 +140,14 @@ struct SimulatedFetch {
             _ = plan.opened(id, length: Int64(range.count), now: now)
         }
         let range = plan.connections[second]!.position..<plan.connections[second]!.end
-        // The second one receives all but 1000 bytes, and the first one goes on to its end.
-        plan.sample(second, received: Int64(range.count) - 1000, now: now + 0.1)
-        let silentFrom = now + 0.1
+        // The second one receives all but 1000 bytes, before or after the first one comes to its end.
+        let silentFrom = now + (endsLast ? 0.3 : 0.1)
+        if !endsLast { plan.sample(second, received: Int64(range.count) - 1000, now: silentFrom) }
         plan.sample(first, received: range.lowerBound, now: now + 0.2)
         _ = plan.ended(first, at: range.lowerBound, now: now + 0.2)
+        if endsLast { plan.sample(second, received: Int64(range.count) - 1000, now: silentFrom) }
         var opened: [(id: Int, range: Range<Int64>, at: Double)] = []
-        for step in 3..<400 {
+        for step in 4..<400 {
             for case .open(let id, let range) in plan.actions(now: now + Double(step) / 10) {
                 opened.append((id, range, now + Double(step) / 10))
             }

@@ -44,11 +44,11 @@ extension SegmentPlan {
         return nil
     }
 
-    /// Whether a response that had begun has stopped while other connections went on.
+    /// Whether a response that had begun has stopped, while other connections went on or when all others had ended.
     func isSilent(_ connection: Connection, _ now: Double, patience: Double = 1) -> Bool {
         let time = max(Self.minSilence, Self.silentRoundTrips * (path?.roundTrip ?? 0))
-        return connection.firstByte != nil && lastByte > connection.lastByte
-            && now - connection.lastByte >= patience * time
+        guard connection.firstByte != nil, now - connection.lastByte >= patience * time else { return false }
+        return lastByte > connection.lastByte || acceptedCount > 1 && connections.values.count(where: \.isOpen) == 1
     }
 
     /// Whether too much of `part` would arrive twice if it were taken from its owner now.
