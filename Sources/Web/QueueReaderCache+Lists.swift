@@ -149,7 +149,8 @@ extension QueueReaderCache {
         let offsets = Self.partial.contains(state) ? try await queue.offsets(of: ids) : []
         return zip(jobs, hashes).enumerated().map { index, job in
             let intervals = index < offsets.count ? offsets[index] : ByteIntervals()
-            return JobRecord(job: job.0, state: state, fields: job.1, offsets: JobRecord.merged(intervals)).json(
+            let fields = state.describing(job.1)
+            return JobRecord(job: job.0, state: state, fields: fields, offsets: JobRecord.merged(intervals)).json(
                 showsResponse: false, timestamp: state == .running ? nil : job.0.timestamp)
         }
     }

@@ -73,6 +73,15 @@ package struct JobRow: Sendable, Equatable {
     }
 }
 
+extension JobState {
+    /// The fields of a hash that describe a listed job in this state. A push that waits may begin a job anew whose hash
+    /// still tells of its last end: then these are none.
+    package func describing(_ fields: [String: String]) -> [String: String] {
+        let isOfLastEnd = self == .queued && fields["state"].flatMap(JobState.init)?.isFinal == true
+        return isOfLastEnd ? [:] : fields
+    }
+}
+
 /// What a list is sorted by.
 package enum JobOrder: String, CaseIterable, Sendable {
     case age, size, received, done, speed, eta, name, id, worker, host, error

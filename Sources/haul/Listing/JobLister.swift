@@ -145,13 +145,10 @@ struct JobLister {
     ) async throws(RedisError) -> [JobRow] {
         let fields = try await queue.fields(Queue.summaryFields, of: ids)
         return zip(ids, fields).compactMap { id, fields in
-            let now = fields["state"].flatMap(JobState.init) ?? state
-            // A push that waits may begin a job anew whose hash tells of its last end.
-            if state == .queued, now.isFinal, let waiting = listed[id] {
-                return JobRow(id: id, state: state, fields: [:], listed: waiting)
-            }
+            let fields = listed[id] == nil ? fields : state.describing(fields)
             // Leave out a job that has changed its state since the index was read.
-            return now == state ? JobRow(id: id, state: state, fields: fields, listed: listed[id]) : nil
+            if let now = fields["state"].flatMap(JobState.init), now != state { return nil }
+            return JobRow(id: id, state: state, fields: fields, listed: listed[id])
         }
     }
 
