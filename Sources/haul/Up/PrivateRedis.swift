@@ -37,7 +37,7 @@ struct PrivateRedis {
                 "haul up needs redis-server, which is not in PATH: install the package redis-server, or name another "
                     + "Redis with --redis")
         }
-        if let port { try Self.checkIsFree(port) }
+        if let port { try await Self.waitUntilFree(port) }
         // A file, because the password must not be among the arguments.
         try directory.write(configuration, to: "redis.conf")
         unlink(directory.socket)
@@ -80,15 +80,24 @@ struct PrivateRedis {
     }
 
     /// Refuses a port on which another program listens, because only the log of the server would say why it has ended.
-    private static func checkIsFree(_ port: Int) throws {
+    /// The server of a `haul up` that was killed takes a moment to end.
+    private static func waitUntilFree(_ port: Int) async throws {
         guard let address = ListenAddress("127.0.0.1:\(port)") else { return }
-        do {
-            close(try address.listen().socket)
-        } catch {
-            throw ExitStatus.printing(
-                .usage,
-                "\(error): give another --redis-port, or end what listens there. Debian starts a redis-server of its "
-                    + "own, and systemctl disable --now redis-server ends that")
+        let deadline = ContinuousClock.now + .seconds(3)
+        while true {
+            do {
+                close(try address.listen().socket)
+                return
+            } catch {
+                guard ContinuousClock.now >= deadline else {
+                    try await Task.sleep(for: .milliseconds(100))
+                    continue
+                }
+                throw ExitStatus.printing(
+                    .usage,
+                    "\(error): give another --redis-port, or end what listens there. Debian starts a redis-server of "
+                        + "its own, and systemctl disable --now redis-server ends that")
+            }
         }
     }
 
