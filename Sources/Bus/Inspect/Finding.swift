@@ -29,7 +29,10 @@ package struct Finding: Sendable, Hashable {
             "its state is not a state of the contract", "find out what wrote it, then push the job again"
         ),
         "second index": ("it is also in the index of another state", "--repair removes it there"),
-        "no index": ("it is missing in the index of its state", "--repair adds it there"),
+        "no index": (
+            "it is missing in the index of its state",
+            "--repair adds it there; if it was scheduled, its time is lost and it is due at once"
+        ),
         "no lease": ("it runs without a lease", "--repair gives it one that has ended, so that it runs again"),
         "no token": ("it runs without a token or worker", "its lease ends by itself, and then it runs again"),
         "unknown to its worker": (
