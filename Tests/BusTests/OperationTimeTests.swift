@@ -17,6 +17,18 @@ import Testing
 
     private func element(_ at: Int64) -> String { #"{"url":"http://h/1","id":"1","at":\#(at)}"# }
 
+    /// Checks that the operation has stopped the job, whose next run needs a push that is newer than it.
+    private func expectStopped(
+        by operation: ControlOperation, _ f: QueueFixture, until older: Int64, startsAt newer: Int64
+    ) async throws {
+        #expect(try await f.state("1") == (operation == .paused ? .paused : .cancelled))
+        try await f.push(element(older))
+        #expect(try await f.claim() == nil)
+        try await f.push(element(newer))
+        #expect(try await f.claim() != nil)
+        try await f.expectOrder()
+    }
+
     @Test(
         "a later operation stops a job that no worker has claimed yet",
         arguments: [ControlOperation.paused, .cancelled])
@@ -27,12 +39,7 @@ import Testing
         try await f.queue.request(operation, of: ["1"], at: timestamp + 1)
         try await f.tick()
         #expect(try await f.claim() == nil)
-        #expect(try await f.state("1") == (operation == .paused ? .paused : .cancelled))
-        try await f.push(element(timestamp))
-        #expect(try await f.claim() == nil)
-        try await f.push(element(timestamp + 2))
-        #expect(try await f.claim() != nil)
-        try await f.expectOrder()
+        try await expectStopped(by: operation, f, until: timestamp, startsAt: timestamp + 2)
     }
 
     @Test(
@@ -126,12 +133,7 @@ import Testing
         try await f.queue.request(operation, of: ["1"], at: timestamp)
         try await f.tick()
         try await f.settle(claim, .released(why: "test"))
-        #expect(try await f.state("1") == (operation == .paused ? .paused : .cancelled))
-        try await f.push(element(timestamp))
-        #expect(try await f.claim() == nil)
-        try await f.push(element(timestamp + 1))
-        #expect(try await f.claim() != nil)
-        try await f.expectOrder()
+        try await expectStopped(by: operation, f, until: timestamp, startsAt: timestamp + 1)
     }
 
     @Test(

@@ -29,12 +29,12 @@ struct ResponseTests {
 
     @Test(
         "no response, whatever its bytes are, makes an argument that the shipped configuration refuses",
-        arguments: [0, 1, 9, 10, 31, 32, 34, 92, 127, 128, 195, 255] as [UInt8])
+        arguments: [1, 9, 34, 127, 255] as [UInt8])
     func anyBytes(_ byte: UInt8) throws {
         let shipped = SchemaValidator.repository.appending(path: "deploy/redis/redis.conf")
         #expect(try String(contentsOf: shipped, encoding: .utf8).contains("\nproto-max-bulk-len 2mb\n"))
         let value = String(decoding: [UInt8](repeating: byte, count: 128 << 10), as: UTF8.self)
-        for count in [1 << 20, 500_000, 349_000, 233_000] {
+        for count in [1 << 20, 349_000] {
             let response = StoredResponse(
                 status: 200, headers: StoredResponse.joined([HeaderField("x", value)]),
                 body: Array(repeating: byte, count: count), requestDigest: "q", method: "GET", validated: 5)
