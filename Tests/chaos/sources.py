@@ -1,5 +1,6 @@
 """Private sources of a chaos run (docs/guides/sources.md): downloads from a bucket of the origin, with credentials that
 only the workers have, and that are replaced during the run. The origin verifies each signature (bucket.py)."""
+import mmap
 import os
 import secrets
 
@@ -68,9 +69,11 @@ class Sources:
                 is_known = name.startswith(("credentials", "webhook-secret")) or name == "blob" or not os.path.isfile(path)
                 if is_known or name.endswith((".bin", ".socket")):
                     continue
-                with open(path, "rb") as file:
-                    text = file.read()
-                found += [f"{os.path.relpath(path, self.directory)} has a secret" for word in words if word in text]
+                # A server of objects keeps them in a file of many GB.
+                if not 0 < os.path.getsize(path) < 1 << 30:
+                    continue
+                with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+                    found += [f"{os.path.relpath(path, self.directory)} has a secret" for word in words if text.find(word) >= 0]
         return found
 
     def figures(self):
