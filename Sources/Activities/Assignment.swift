@@ -15,6 +15,8 @@ package struct Assignment: Sendable {
     package var completed: CompletedFile?
     /// The server's response when the job was completed before.
     package var storedResponse: StoredResponse?
+    /// `resume` is what the last attempt of this process has left, so that nothing was sent after it.
+    package var isResumeExact = false
     /// An earlier run may have sent the request already.
     package var wasSent = false
     /// It is certain that the job has had no earlier run.

@@ -84,6 +84,26 @@ import Testing
         #expect(origin.requests.count == 1)
     }
 
+    @Test("a tus server that has more bytes after a broken request than were sent is not believed")
+    func claimedWhole() async throws {
+        let (server, size) = (TusScript(), 24 << 20)
+        let intake: @Sendable (OriginRequest) -> OriginIntake = { request in
+            var intake = OriginIntake()
+            if request.method == "PATCH" { (intake.cut, intake.isReset) = (100_000, true) }
+            return intake
+        }
+        let origin = try OriginServer(intake: intake) { request in
+            var reply = server.answer(request)
+            guard request.method == "HEAD" else { return reply }
+            reply.headers = reply.headers.map { $0.0 == "Upload-Offset" ? ($0.0, "\(size)") : $0 }
+            return reply
+        }
+        let path = directory.file("whole")
+        try Data(FileBytes(seed: 3, count: Int64(size)).all).write(to: URL(filePath: path))
+        let put = try await put("--tus", path, origin.url("/files"))
+        #expect(put.status == 1 && put.err.contains("the tus server has \(size) bytes of "), "\(put)")
+    }
+
     @Test("a closed standard input is an error, and no empty file") func closedInput() async throws {
         let origin = try OriginServer { _ in OriginReply(201) }
         let haul = try #require(ChildProcess.path(of: "haul"))

@@ -170,11 +170,13 @@ extension Upload {
             } else if let stream = source as? any SourceStream {
                 try await stream.waitForBytes(0, from: stream.keptFrom)
             } else { Int64(0) }
-        guard let offset = response["upload-offset"].flatMap({ Int64($0) }), 0...end ~= offset else {
+        let claimed = response["upload-offset"].flatMap { Int64($0) }
+        guard let offset = claimed, 0...end ~= offset else {
+            // Only this run knows how much was sent: another attempt would have to believe the server.
             throw TransferError(
                 .badResponse,
-                "the tus server has \(response["upload-offset"]?.truncated(toBytes: 40) ?? "no number of") bytes of \(end)"
-            )
+                "the tus server has \(response["upload-offset"]?.truncated(toBytes: 40) ?? "no number of") bytes of \(end)",
+                isFinal: upload.sentEnd != nil && claimed ?? 0 > end)
         }
         if let length = response["upload-length"] {
             guard length == source.size.map(String.init) else {

@@ -85,7 +85,11 @@ package final class Upload: Activity, RunRemainder {
     var response: StoredResponse? { state.withLock { $0.response } }
 
     /// The tus upload that an earlier run has left.
-    var resumed: TusUpload? { plan.isTus ? assignment.resume.flatMap { TusUpload($0, of: plan) } : nil }
+    var resumed: TusUpload? {
+        guard plan.isTus, var upload = assignment.resume.flatMap({ TusUpload($0, of: plan) }) else { return nil }
+        if assignment.isResumeExact { upload.sentEnd = upload.unanswered.map { $0.offset + $0.sent } }
+        return upload
+    }
 
     package func checkpoint() async -> (point: ResumePoint?, isPartial: Bool) { (resumePoint, false) }
 

@@ -101,7 +101,7 @@ final class PutRun: RunHost {
         var assignment = Assignment(
             job: item.job, token: token, key: Job.Checksum.Algorithm.sha1.hexadecimal(of: token),
             clock: SharedClock(serverTime: UnixTime.milliseconds))
-        assignment.resume = state.withLock { $0.resume }
+        (assignment.resume, assignment.isResumeExact) = (state.withLock { $0.resume }, true)
         assignment.cookies = settings.cookies(for: item.job.urls)
         let (attempt, io) = (Attempt(), RunIO(self))
         state.withLock { ($0.attempt, $0.view.phase) = (attempt, .running) }
