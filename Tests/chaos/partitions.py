@@ -63,11 +63,11 @@ class Partitions:
             for each, is_due in ((id, True), (step, id in self.steps)):
                 right, own = [(partition_of(id), "completed", None)] if is_due else [], ends.pop(each, [])
                 if own != right:
-                    found.append(f"{each}: it ended as {own} in place of {right}: {self.states(run.redis, each)}")
+                    found.append(f"{each}: it ended as {own} instead of {right}: {self.states(run.redis, each)}")
             data = self.store.read(f"q{int(id[5:]) % 8}/{id}.bin")
             if data != self.blob[offset:offset + size]:
                 wrong.append(f"{id}: its file has {'no' if data is None else len(data)} bytes, {size} are right")
-        found += [f"{id}: nobody has pushed it, and it ended as {all}" for id, all in ends.items()]
+        found += [f"{id}: it was never pushed, and it ended as {all}" for id, all in ends.items()]
         return dict(zip(self.RULES, (found, wrong)))
 
     def states(self, redis, id):

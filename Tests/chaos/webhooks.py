@@ -70,7 +70,7 @@ class Webhooks:
         text = f"{each['id']}.{each['timestamp']}.{each['body']}".encode()
         right = "v1," + base64.b64encode(hmac.digest(self.key, text, "sha256")).decode()
         if each["signature"] != right:
-            return [f"{each['id']}: {each['signature']} in place of {right}"]
+            return [f"{each['id']}: {each['signature']} instead of {right}"]
         if not re.fullmatch(r"\d+", each["timestamp"]) or abs(int(each["timestamp"]) - each["at"]) > TOLERANCE:
             return [f"{each['id']}: it came at {each['at']:.1f} and is of {each['timestamp']}"]
         return []
