@@ -94,6 +94,23 @@ import Testing
         await server.stop()
     }
 
+    @Test("a client that knows the oldest kept event misses nothing, although its entry has a later time")
+    func lateEntry() async throws {
+        let fixture = try await WebFixture()
+        let (server, address) = try await serve(fixture)
+        let event = #"{"v":1,"event":"completed","id":"a","queue":"default","at":5000}"#
+        try await fixture.server.cli(
+            "XADD", "haul:{default}:log", "5001-0", "event", "completed", "id", "a", "data", event)
+        for (last, isWhole) in [(5000, true), (4999, false)] {
+            let client = try RawClient(address)
+            await client.send(
+                "GET /api/queues/default/events HTTP/1.1\r\nHost: localhost\r\nLast-Event-ID: \(last)\r\n\r\n")
+            let text = await client.read(until: "subscribed")
+            #expect(text.contains(#""id":"a""#) && text.contains("event: gap") != isWhole, "\(last)")
+        }
+        await server.stop()
+    }
+
     @Test("line breaks in a producer's JSON do not break a stream", arguments: ["\n\n", "\r\n\r\n", "\r"])
     func lineBreaks(_ space: String) async throws {
         let fixture = try await WebFixture()

@@ -16,6 +16,10 @@ package struct LoggedEvent: Sendable {
         return (parts.first ?? 0, parts.last ?? 0)
     }
 
+    /// When it was published by its own account, unix ms. Its entry is added after that, which on a busy machine can be a
+    /// later millisecond.
+    fileprivate var time: Int64 { (try? JSON(text))?["at"]?.integer ?? position.0 }
+
     /// A reply of XRANGE, and of XREAD for one stream.
     static func list(_ reply: RedisValue?) -> [LoggedEvent] {
         (reply?.array ?? []).compactMap { entry in
@@ -42,7 +46,7 @@ extension Queue {
             let times = try await each { queue throws(RedisError) in try await queue.oldestLoggedEvent() }
             return times.contains { $0 == nil } ? nil : times.compactMap(\.self).max()
         }
-        return try await loggedEvents(from: "-", limit: 1).first?.position.0
+        return try await loggedEvents(from: "-", limit: 1).first?.time
     }
 
     /// The oldest kept events behind an entry, at most `limit`. `EventLogReader` reads those of partitions.
