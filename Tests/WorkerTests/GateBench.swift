@@ -61,6 +61,11 @@ struct GateBench {
         try await fleet.queue.redis.send(Command("HSET", fleet.queue.keys.want, id, operation))
     }
 
+    /// Waits until all bytes of the job's file have arrived, as its progress says.
+    func waitForFile(_ id: String, _ size: Int64) async throws {
+        try await eventually("the file of \(id)") { try await fleet.queue.job(id)?["received"] == "\(size)" }
+    }
+
     /// Waits until the queue has had so many ticks.
     func waitForTicks(_ count: Int) async throws {
         var ticks: Set<String> = []

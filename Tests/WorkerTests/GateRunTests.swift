@@ -22,7 +22,8 @@ import Testing
         }
         try await bench.fleet.withWorker("w", slots: 8, change) {
             for number in 1...6 { try await bench.push("j\(number)", number % 2 == 0 ? 3_000_000 : 1000) }
-            try await eventually("all files to arrive") { bench.fleet.root.names.count == 6 && bench.runs.count == 2 }
+            for number in 1...6 where number % 2 == 0 { try await bench.waitForFile("j\(number)", 3_000_000) }
+            try await eventually("two commands") { bench.fleet.root.names.count == 6 && bench.runs.count == 2 }
             try await bench.waitForTicks(6)
             #expect(bench.runs.count == 2 && bench.fleet.root.names.allSatisfy { $0.hasPrefix(".haul-") })
             _ = FileManager.default.createFile(atPath: go, contents: nil)
@@ -45,7 +46,8 @@ import Testing
             for id in ["paused", "cancelled"] { try await bench.push(id, 3_000_000) }
             try await eventually("two commands") { bench.runs.count == 2 }
             for id in ["paused-later", "cancelled-later"] { try await bench.push(id, 3_000_000) }
-            try await eventually("all files to arrive") { bench.fleet.root.names.count == 4 }
+            // A file whose bytes have not all arrived would request its rest after the pause.
+            for id in ["paused-later", "cancelled-later"] { try await bench.waitForFile(id, 3_000_000) }
             let begun = ContinuousClock.now
             for id in ["paused-later", "cancelled-later", "paused", "cancelled"] {
                 try await bench.want(id, id.hasPrefix("paused") ? "paused" : "cancelled")
