@@ -20,6 +20,7 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
+import fresh
 from bench import Bench, eventually
 from origin import HOSTILE
 
@@ -780,7 +781,8 @@ def main():
     bench = Bench(options.haul)
     bench.page = options.page
     failed = 0
-    tests = [(name, body) for name, body in globals().items() if name.startswith("test_") and any(part in name for part in options.only.split(","))]
+    # That of the console comes last, because it is about all others.
+    tests = [(name, body) for name, body in [*vars(fresh).items(), *globals().items()] if name.startswith("test_") and any(part in name for part in options.only.split(","))]
     try:
         bench.serve()
         bench.invent("one", 1)

@@ -17,6 +17,9 @@ import { about, nameOf, states, waitName, waitsFor } from "./words.js";
 const WHOLE = 500;
 /// A longer one is read in pages.
 const PAGE = 100;
+/// What a filter finds behind the first page is searched again after this time (ms), and after ten times as long as the
+/// last search took, so that it costs the server a tenth of a search without end.
+const SEARCH_AGAIN = 3000;
 const MORE_ROWS = 8;
 const GONE = 3000;
 export const filterNames = ["q", "host", "error", "worker", "batch", "group", "kind", "waiting", "retryable"];
@@ -277,10 +280,17 @@ class List {
     this.makeKeys();
     this.watched = "";
     this.pages = new Set([0]);
-    // MARK: search
+    // With a filter: the first page, which is watched, and where it ends; what the last search has found behind it; and
+    // the jobs that have left the page since, with the number of the search before.
+    this.page = null;
+    this.pageEnd = 0;
+    this.behind = [];
+    this.moved = new Map();
+    /// Where the search has come to: undefined once all jobs of the state were examined.
     this.next = 0;
     this.isComplete = false;
-    this.more = [];
+    this.searches = 0;
+    this.searchAt = 0;
     this.watch();
     if (this.isFiltered) this.search();
     this.timer = setInterval(() => this.tick(), 1000);
@@ -350,10 +360,7 @@ class List {
         if (failure) return write(this.footer, failure.message);
         this.isBegun = true;
         this.total = data.total;
-        this.found = unique([...data.jobs, ...this.more]);
-        if (data.next === undefined || this.found.length >= PAGE) this.isComplete = true;
-        this.take(this.found);
-        if (!this.isComplete && this.hasSearched) this.searchOn();
+        this.takeFirst(data);
       }]]);
       return;
     }
@@ -503,27 +510,57 @@ class List {
       if (job) hit.replaceChildren("The job ", link(context.path("job", [job.id]), job.id), ` is ${job.state}.`);
     }
     this.hasSearched = true;
-    await this.searchOn();
+    await this.searchBehind();
   }
 
-  async searchOn() {
-    if (this.isSearching) return;
-    this.isSearching = true;
-    try {
-      while (this.isCurrent && this.next !== undefined && (this.found ?? []).length < WHOLE) {
-        const page = await patiently(this.path(this.next, PAGE));
-        if (!this.isCurrent) return;
-        this.more.push(...page.jobs);
-        this.total = page.total;
-        this.next = page.next;
-        this.isComplete = this.next === undefined;
-        this.found = unique([...(this.found ?? []), ...page.jobs]);
-        this.isBegun = true;
-        this.take(this.found);
-      }
+  /// The watched first page of what the filter finds.
+  takeFirst({ jobs, next }) {
+    const here = new Set(jobs.map(({ id }) => id));
+    // A job that is no longer here has left the state, or has moved behind the page: the next search tells.
+    for (const job of this.page ?? []) if (!here.has(job.id)) this.moved.set(job.id, { job, after: this.searches });
+    [this.page, this.pageEnd] = [jobs, next];
+    if (next === undefined) {
+      this.behind = [];
+      this.moved.clear();
+      this.next = undefined;
       this.isComplete = true;
-      this.drawn();
-    } catch (error) { complain(error.message); } finally { this.isSearching = false; }
+    } else if (this.next === undefined || (!this.isComplete && !this.isSearching)) this.next = next;
+    this.takeFound();
+    if (!this.isComplete) this.searchBehind();
+  }
+
+  takeFound() { this.take(unique([...this.page, ...[...this.moved.values()].map(({ job }) => job), ...this.behind])); }
+
+  /// Searches what lies behind the first page. The first search shows what it finds at once. Each later one replaces
+  /// what was found before, so that no row stays that has left the state.
+  async searchBehind() {
+    if (this.isSearching || !this.hasSearched || !this.page) return;
+    this.isSearching = true;
+    const begun = Date.now();
+    const isFirst = !this.isComplete;
+    const number = (this.searches += 1);
+    const found = [];
+    let next = this.pageEnd;
+    try {
+      while (next !== undefined && this.page.length + found.length < WHOLE) {
+        const page = await patiently(this.path(next, PAGE));
+        if (!this.isCurrent) return;
+        found.push(...page.jobs);
+        this.total = page.total;
+        next = page.next;
+        if (!isFirst) continue;
+        [this.next, this.behind] = [next, found];
+        this.takeFound();
+      }
+      // Meanwhile the first page may have become the whole list.
+      if (this.pageEnd !== undefined) [this.next, this.behind] = [next, found];
+      for (const [id, { after }] of this.moved) if (after < number) this.moved.delete(id);
+      this.isComplete = true;
+      this.takeFound();
+    } catch (error) { if (isFirst) complain(error.message); } finally {
+      this.isSearching = false;
+      this.searchAt = Date.now() + Math.max(SEARCH_AGAIN, 10 * (Date.now() - begun));
+    }
   }
 
   // MARK: Drawing
@@ -622,6 +659,7 @@ class List {
 
   tick() {
     if (!this.isCurrent) return;
+    if (this.pageEnd !== undefined && Date.now() >= this.searchAt) this.searchBehind();
     if ([...this.known.values()].some((job) => job.gone)) this.take(this.newest ?? []);
     else this.paint();
   }
@@ -746,4 +784,8 @@ class List {
   }
 }
 
-const unique = (list) => [...new Map(list.map((job) => [job.id, job])).values()];
+/// The jobs without repeats. Of two with the same id the first one stays.
+function unique(list) {
+  const known = new Set();
+  return list.filter(({ id }) => !known.has(id) && known.add(id));
+}
