@@ -28,3 +28,34 @@ def test_a_filtered_list_follows_its_jobs(bench):
     bench.shows("77 MB/s", within=30)
     leave(bench, "far", "running-02485")
     eventually("the row to leave", lambda: number() == first - 1 and "2485.bin" not in bench.text(), within=30)
+
+
+def test_a_paused_host_keeps_its_other_limits(bench):
+    limits = {f"host{number}.example": {"starts": "5/s", "rate": 1_000_000} for number in range(7)}
+    limits["host0.example:8080"] = {"connections": 3, "max_bytes": 5}
+    bench.ask("queues/some/settings", {"limits": limits}, "PATCH")
+    known = lambda: bench.ask("queues/some/settings")["limits"]
+    bench.visit("#/some/job/failed-00000")
+    bench.press("Pause this host")
+    bench.notices("No job begins at host0.example until its limit is raised.")
+    paused = {"host0.example": {"starts": "5/s", "rate": 1_000_000, "connections": 0}, "host0.example:8080": {"connections": 0, "max_bytes": 5}}
+    assert known() == {**limits, **paused}, known()
+    # Another operator changes a limit before the pause is undone.
+    changed = {"host0.example": {**paused["host0.example"], "starts": "9/s"}}
+    bench.ask("queues/some/settings", {"limits": changed}, "PATCH")
+    bench.press("Undo", "#floating")
+    bench.notices("The former limits count again.")
+    assert known() == {**limits, "host0.example": {"starts": "9/s", "rate": 1_000_000}}, known()
+    bench.visit("#/some/overview")
+    bench.press("Pause this host")
+    bench.notices("until its limit is raised.")
+    stopped = [host for host, limit in known().items() if limit.get("connections") == 0]
+    assert stopped and all(known()[host].get("rate") == 1_000_000 for host in stopped if ":" not in host), known()
+    bench.ask("queues/some/settings", {"limits": {host: None for host in known()}}, "PATCH")
+    for number in range(2):
+        bench.redis("HSET", f"haul:{{fresh}}:job:six-{number}", "state", "failed", "error", "connect", "url", "http://[::1]/a")
+        bench.redis("ZADD", "haul:{fresh}:failed", "1", f"six-{number}")
+    bench.visit("#/fresh/job/six-0")
+    bench.press("Pause this host")
+    bench.notices("No job begins at ::1 until its limit is raised.")
+    assert bench.ask("queues/fresh/settings")["limits"] == {"[::1]": {"connections": 0}}

@@ -109,6 +109,31 @@ export async function set(queue, change, text, back = null) {
 export const pauseQueue = (queue, isPaused) => set(queue, { paused: isPaused },
   isPaused ? "The queue is paused. Running jobs go on." : "The queue starts jobs again.", { paused: !isPaused });
 
-/// Keeps a host from getting jobs, by a limit of 0 jobs at once. Its other limits stay.
-export const pauseHost = (queue, host, limits) => set(queue, { limits: { [host]: { ...limits, connections: 0 } } },
-  `No job begins at ${host} until its limit is raised.`, { limits: { [host]: limits && Object.keys(limits).length ? limits : null } });
+/// Sets how many jobs some hosts may have at once, an object of host and number; undefined removes that limit. All limits
+/// of a host are one value of the API, so the others are read first, whatever this page knows of them.
+async function setConnections(queue, connections, text, isUndone = false) {
+  try {
+    const { limits = {} } = await get(inQueue(queue, "settings"));
+    const [change, back] = [{}, {}];
+    for (const [host, number] of Object.entries(connections)) {
+      const { connections: former, ...others } = limits[host] ?? {};
+      back[host] = former;
+      const all = number === undefined ? others : { ...others, connections: number };
+      change[host] = Object.keys(all).length ? all : null;
+    }
+    await send("PATCH", inQueue(queue, "settings"), { limits: change });
+    say(text, isUndone ? null : ["Undo", () => setConnections(queue, back, "The former limits count again.", true)]);
+  } catch (error) {
+    complain(error.message);
+  }
+}
+
+/// Keeps a host from getting jobs, by a limit of 0 jobs at once. Its other limits stay. A limit of the host with a port
+/// comes before that of the host, so those are set as well. An IPv6 address has brackets there.
+export async function pauseHost(queue, host) {
+  const isAddress = !host.startsWith("[") && /:.*:/.test(host);
+  const name = isAddress ? `[${host}]` : host;
+  const { limits = {} } = await get(inQueue(queue, "settings")).catch(() => ({}));
+  const names = [name, ...Object.keys(limits).filter((one) => one !== name && one.replace(/:\d+$/, "") === name)];
+  await setConnections(queue, Object.fromEntries(names.map((one) => [one, 0])), `No job begins at ${host} until its limit is raised.`);
+}

@@ -45,7 +45,7 @@ export function faults({ overview, hosts, workers }, { path, isOperator, isLive 
         detail: `${plural(group.recent, "job")} failed in 20 minutes${waiting ? ` and ${count(waiting)} ${waiting === 1 ? "waits" : "wait"}` : ""}. ${rest}`,
         actions: [
           isOperator && group.retryable && { text: `Retry ${count(group.count)}`, icon: "retry", do: () => verbs.retry(group) },
-          isOperator && host?.limits?.connections !== 0 && { text: "Pause this host", icon: "pause", do: () => verbs.pauseHost(group.host, host?.limits) },
+          isOperator && group.host !== "unknown" && host?.limits?.connections !== 0 && { text: "Pause this host", icon: "pause", do: () => verbs.pauseHost(group.host) },
           { text: group.retryable && isOperator ? "Show" : `Show ${count(group.count)}`, path: path("jobs", ["failed"], { error: group.error, host: group.host }) },
         ] });
     }

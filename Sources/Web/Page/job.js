@@ -340,7 +340,7 @@ export function job(context) {
     spark.draw(group.hour, Math.max(...group.hour), `${plural(group.hour.reduce((sum, number) => sum + number, 0), "failure")} in the last hour`);
     redraw(othersText, [group.count], () => [el("strong", {}, plural(group.count, "job")), ` failed with ${group.error} at ${group.host}.`]);
     redraw(othersTools, [group.count], () => [el("a", { class: "button small", href: path("jobs", ["failed"], { error: group.error, host: group.host }) }, `Show all ${count(group.count)}`),
-      isOperator ? el("button", { type: "button", class: "small", onclick: () => pauseHost(queue, group.host) }, icon("pause"), "Pause this host") : null]);
+      isOperator && group.host !== "unknown" ? el("button", { type: "button", class: "small", onclick: () => pauseHost(queue, group.host) }, icon("pause"), "Pause this host") : null]);
   }
 
   keys.add({

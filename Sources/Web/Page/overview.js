@@ -225,7 +225,7 @@ export function overview(context) {
   const verbs = {
     resumeQueue: () => pauseQueue(queue, false),
     retry: ({ error, host, count: many }) => act(queue, "retry", { where: { state: "failed", error, host }, limit: 100_000 }, many),
-    pauseHost: (host, limits) => pauseHost(queue, host, limits),
+    pauseHost: (host) => pauseHost(queue, host),
   };
 
   function draw() {
