@@ -59,3 +59,47 @@ def test_a_paused_host_keeps_its_other_limits(bench):
     bench.press("Pause this host")
     bench.notices("No job begins at ::1 until its limit is raised.")
     assert bench.ask("queues/fresh/settings")["limits"] == {"[::1]": {"connections": 0}}
+
+
+def test_a_push_with_a_new_url_keeps_all_else(bench):
+    worker = bench.worker("renewer")
+    job = {
+        "url": f"{bench.origin}/missing/old", "id": "renewed", "path": "films/film.bin", "checksum": f"sha256:{'0' * 64}", "size": 6_000_000,
+        "headers": {"X-Key": "a: b"}, "group": "acme", "meta": {"customer": [7, "x"]}, "batch": {"name": "renewals", "size": 1},
+        "reply_to": "answers", "retries": 0, "connections": 1, "if_exists": "overwrite", "min_speed": 10,
+        "else": [{"kind": "request", "url": f"{bench.origin}/echo"}],
+    }
+    pushed = lambda name: bench.ask(f"queues/default/jobs/{name}/pushed")["pushed"]
+    state = lambda name: bench.ask(f"queues/default/jobs/{name}")["state"]
+    bench.ask("queues/default/jobs", job)
+    eventually("it to fail", lambda: state("renewed") == "failed")
+    bench.visit("#/default/job/renewed")
+    bench.press("Push with a new URL…")
+    bench.shows("The job is pushed as before", "Also pushed as before: size, min_speed.", inside="dialog")
+    fresh = f"{bench.origin}/slow/fresh?size=6000000&rate=200000"
+    bench.fill("URL", fresh)
+    bench.fill("Retries", "2")
+    bench.press("Push 1 job", "dialog")
+    bench.shows("1 job pushed", inside="dialog")
+    eventually("it to run", lambda: state("renewed") == "running")
+    found = {name: value for name, value in pushed("renewed").items() if name != "at"}
+    assert found == {**job, "url": fresh, "retries": 2}, found
+    # The next push of this dialog has nothing of it.
+    assert "pushed as before" not in bench.text("dialog")
+    bench.fill("URL", f"{bench.origin}/slow/plain?size=6000000&rate=200000")
+    bench.press("Push 1 job", "dialog")
+    eventually("another job", lambda: "renewed" not in bench.text("dialog .pushed"))
+    other = bench.text("dialog .pushed")
+    eventually("it to run", lambda: state(other) == "running")
+    assert sorted(pushed(other)) == ["at", "id", "url"], pushed(other)
+    bench.ask("queues/default/control", {"action": "cancel", "ids": ["renewed", other]})
+    # Of what has ended and is no longer kept, the record's fields are offered.
+    eventually("its end", lambda: state("renewed") == "cancelled")
+    bench.press("Close", "dialog")
+    bench.shows("Cancelled")
+    bench.click("button[aria-label='More actions']")
+    bench.press("Push with a new URL…")
+    bench.shows("What was pushed is no longer kept.", inside="dialog")
+    assert bench.box("Save as", "input").get_attribute("value") == "films/film.bin"
+    bench.press("Close", "dialog")
+    bench.end(worker)

@@ -5,7 +5,7 @@ import { answer } from "./answer.js";
 import { get, inQueue, isID, patiently, withQuery } from "./api.js";
 import { intervalBar } from "./bars.js";
 import { lineChart, sparkline } from "./charts.js";
-import { copier, menu } from "./dialogs.js";
+import { complain, copier, menu } from "./dialogs.js";
 import { card, el, link, redraw, write } from "./dom.js";
 import { age, bytes, clock, count, day, duration, fileOf, left, percent, plural, share, speed, time } from "./format.js";
 import { icon, key, stateIcon } from "./icons.js";
@@ -305,6 +305,28 @@ export function job(context) {
     redraw(rawList, all.map((name) => [name, data[name]]), () => all.flatMap((name) => [el("dt", {}, el("code", {}, name)), el("dd", {}, value(name, data[name]))]));
   }
 
+  /// Offers what was pushed with another URL. Of a job that has ended a push replaces all fields, so that none may be lost;
+  /// of any other it replaces the URLs and the header fields.
+  async function renew() {
+    const data = current;
+    const hasEnded = ["completed", "failed", "cancelled"].includes(data.state);
+    let job;
+    let words = hasEnded ? "The job is pushed as before, with this URL and with what you change." : "The job goes on with this URL and these header fields. Its other fields stay as they are, because it has not ended.";
+    try {
+      const { pushed: first, renewed: newest = first } = await get(inQueue(queue, "jobs", id, "pushed"));
+      // An element may be a URL alone.
+      job = { ...(typeof first === "string" ? {} : first), headers: newest.headers };
+    } catch (error) {
+      if (error.status !== 404) return complain(`What was pushed cannot be read: ${error.message}`);
+      const first = (names) => names?.split(" ")[0];
+      job = hasEnded ? { kind: data.kind, path: data.path, checksum: data.checksum, group: data.group, meta: data.meta, batch: first(data.batch), reply_to: first(data.reply_to) } : {};
+      words = hasEnded ? "What was pushed is no longer kept. Only what the record has is filled in: give header fields and all else anew."
+        : "No worker has seen the job yet, so what was pushed is not filled in. The job takes this URL and the header fields that you give, and its other fields stay as they are.";
+    }
+    for (const name of Object.keys(job)) if (["id", "at", "url", "urls", "delay"].includes(name) || job[name] === undefined || job[name] === "") delete job[name];
+    return openPush(context, data.url?.includes("[masked]") ? "" : data.url ?? "", undefined, { id, job, note: words });
+  }
+
   let shownTools = "";
   const run = (action) => act(queue, action, { ids: [id] }, 1, current ? [current] : []);
   function drawTools(data) {
@@ -314,7 +336,6 @@ export function job(context) {
     const renews = data.state === "failed" && ["http_401", "http_403", "http_404", "http_410"].includes(data.error);
     const isLasting = (action) => ["cancel", "remove", "delete"].includes(action);
     const shownVerbs = verbs.filter((action) => action !== "remove" && action !== "delete");
-    const renew = () => openPush(context, data.url?.includes("[masked]") ? "" : data.url ?? "", undefined, { id });
     const canSave = data.state === "completed" && !data.kind && context.session.files.includes(queue);
     tools.replaceChildren(...[
       canSave ? el("a", { class: "button", href: `api/${inQueue(queue, "jobs", id, "file")}`, download: "" }, icon("down"), "Save the file") : null,

@@ -49,6 +49,24 @@ function asFiles(input) {
   return files.length ? files : undefined;
 }
 
+/// Texts that may stand for a value in an input.
+function textsOf(value) {
+  const json = JSON.stringify(value);
+  if (typeof value !== "object" || value === null) return [String(value), json];
+  if (!Array.isArray(value)) return [":", "="].map((mark) => Object.entries(value).map(([name, one]) => `${name}${mark === ":" ? ": " : mark}${one}`).join("\n")).concat(json);
+  return [value.join(", "), value.map((one) => (one?.name ? `${one.name}=${one.file}` : one?.file)).join("\n"), json];
+}
+
+/// Writes a value into an input. Returns false, and leaves the input empty, if the form would read another value from it.
+function fill(input, read, value) {
+  for (const text of textsOf(value)) {
+    input.value = text;
+    try { if (JSON.stringify(read(input)) === JSON.stringify(value)) return true; } catch { /* Another text may do. */ }
+  }
+  input.value = "";
+  return false;
+}
+
 /// The fields of jobs: label, input, function that reads the value (undefined is left out), whether the field is wide,
 /// and the job's name for the field if it is another one.
 const fields = {
@@ -117,7 +135,8 @@ function complaintAbout(address, kind) {
   return ["http:", "https:"].includes(url.protocol) ? null : `“${address}” must be an http or https URL${kind === "download" ? ", or s3://BUCKET/KEY" : ""}.`;
 }
 
-/// Opens the dialog. `url` is the URL to begin with, and `onclose` is called when it is closed.
+/// Opens the dialog. `url` is the URL to begin with, and `onclose` is called when it is closed. `preset` may have an `id`,
+/// a `job` whose fields are filled in, and a `note` about it.
 export function openPush(context, url = "", onclose = undefined, preset = {}) {
   const { queue, path } = context;
   if (!context.isOperator) {
@@ -134,6 +153,21 @@ export function openPush(context, url = "", onclose = undefined, preset = {}) {
     urls.value = url;
     const id = text({ pattern: "[A-Za-z0-9._:\\-]{1,128}" });
     id.value = preset.id ?? "";
+    /// Fields of the preset job for which the form has no input. They are pushed as they are.
+    let kept = {};
+    if (preset.job) {
+      const { kind: ofJob = "download", batch, ...others } = preset.job;
+      kind.value = ofJob;
+      const isSized = batch && Object.keys(batch).sort().join() === "name,size";
+      const shown = { ...others, ...(isSized ? { batch: batch.name, batch_size: batch.size } : batch === undefined ? {} : { batch }) };
+      for (const [name, value] of Object.entries(shown)) {
+        const own = (kinds[ofJob] ?? []).find((one) => (fields[one][4] ?? one) === name);
+        if (!own || !fill(inputs[own], fields[own][2], value)) kept[name] = value;
+      }
+    }
+    const usualHint = "One URL, or paste a list: one job for each line. A file with URLs may be dropped here, too.";
+    const more = Object.keys(kept).length ? ` Also pushed as before: ${Object.keys(kept).join(", ")}.` : "";
+    const hint = el("p", { class: "dim" }, preset.note ? preset.note + more : usualHint);
     const note = el("div", { class: "push-note" });
     const answer = el("div", { class: "push-answer", role: "status" });
     const own = el("div", { class: "folds" });
@@ -145,7 +179,7 @@ export function openPush(context, url = "", onclose = undefined, preset = {}) {
     const box = el("span", { class: "input" }, icon("link"), urls);
     const form = el("form", { class: "push" },
       el("div", { class: "dialog-body" }, el("div", { class: "dialog-title" }, el("h2", {}, `Push to ${queue}`), el("button", { type: "button", class: "plain", "aria-label": "Close", onclick: () => close() }, icon("close"))),
-        el("label", { class: "field" }, el("span", {}, "URL"), box), el("p", { class: "dim" }, "One URL, or paste a list: one job for each line. A file with URLs may be dropped here, too."), note, answer, basic),
+        el("label", { class: "field" }, el("span", {}, "URL"), box), hint, note, answer, basic),
       own, el("div", { class: "dialog-foot" }, el("button", { type: "button", class: "plain link", onclick: () => show("json") }, "As JSON"), el("button", { type: "button", class: "plain link", onclick: () => show("command") }, "As a command"), el("span", { class: "grow" }),
         el("button", { type: "button", onclick: () => close() }, "Close", key("esc")), submit), shownAs);
 
@@ -157,7 +191,7 @@ export function openPush(context, url = "", onclose = undefined, preset = {}) {
       inputs.batch.placeholder = "none";
       own.replaceChildren(...folds.map(([title, words, names]) => {
         const shown = names.filter((name) => known.includes(name) && !["path", "batch", "file", "files", "each"].includes(name));
-        return shown.length ? el("details", { class: "fold" }, el("summary", {}, el("span", { class: "grow" }, title), el("span", { class: "dim" }, words)),
+        return shown.length ? el("details", { class: "fold", open: Boolean(preset.job) && shown.some((name) => inputs[name].value) }, el("summary", {}, el("span", { class: "grow" }, title), el("span", { class: "dim" }, words)),
           el("div", { class: "fields fold-body" }, shown.map((name) => field(fields[name][0], inputs[name], fields[name][3])))) : null;
       }).filter(Boolean), el("details", { class: "fold" }, el("summary", {}, el("span", { class: "grow" }, "Another kind of job"), el("span", { class: "dim" }, "request or upload; its id")),
         el("div", { class: "fields fold-body" }, field("Kind", kind), field("Id (of one job)", id))));
@@ -187,7 +221,7 @@ export function openPush(context, url = "", onclose = undefined, preset = {}) {
       const wrong = list.map((one) => complaintAbout(one, kind.value)).find(Boolean);
       if (wrong) throw new Error(wrong);
       const rest = common();
-      return list.map((address) => ({ url: address, ...(name ? { id: name } : {}), ...rest }));
+      return list.map((address) => ({ ...kept, url: address, ...(name ? { id: name } : {}), ...rest }));
     }
 
     let hosts = null;
@@ -250,6 +284,8 @@ export function openPush(context, url = "", onclose = undefined, preset = {}) {
         answer.replaceChildren(el("div", { class: "hint green" }, icon("completed", "green"), el("div", {}, el("p", {}, el("strong", {}, `${plural(pushed.length, "job")} pushed`)),
           el("ul", { class: "pushed" }, pushed.slice(0, 5).map((job) => el("li", {}, el("a", { href: path("job", [job.id]), onclick: () => close() }, job.id)))),
           pushed.length > 5 ? el("p", {}, el("a", { href: path("jobs", ["queued"]), onclick: () => close() }, `and ${count(pushed.length - 5)} more`)) : null)));
+        // What was filled in belongs to that job alone.
+        if (preset.job) { kept = {}; form.reset(); showKind(); write(hint, usualHint); }
         urls.value = "";
         id.value = "";
         check();
