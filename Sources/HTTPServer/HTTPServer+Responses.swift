@@ -29,11 +29,9 @@ extension HTTPServer {
             guard connections.values.count(where: \.isStreaming) < limits.streams else {
                 return refuse(connection, 503, "too many streams are open: try again in some seconds")
             }
-            let (incoming, continuation) = AsyncStream<[UInt8]>.makeStream(bufferingPolicy: .bufferingOldest(256))
-            connection.incoming = continuation
-            let early = connection.reader.rest()
-            if !early.isEmpty { continuation.yield(early) }
+            connection.isUpgraded = true
             connection.output += response.head(length: nil, keepsAlive: false)
+            let incoming = IncomingBytes(server: self, connection: id)
             stream({ try await body($0, incoming) }, on: connection)
         }
     }
@@ -68,6 +66,32 @@ extension HTTPServer {
         // A cancellation handler is not needed: only `close` cancels the task, and it also resumes `flushWaiter`.
         let isOpen = await withCheckedContinuation { connection.flushWaiter = $0 }
         if !isOpen { throw ResponseWriter.Closed() }
+    }
+
+    /// The next bytes of an upgraded connection (`IncomingBytes`).
+    func nextBytes(on id: UInt64, until deadline: ContinuousClock.Instant) async -> IncomingBytes.Piece {
+        guard let connection = connections[id] else { return .end }
+        let early = connection.reader.rest()
+        guard early.isEmpty else { return .bytes(early) }
+        let piece = await withCheckedContinuation { waiter in
+            let timer = loop.schedule(at: deadline) { [weak self] in
+                self?.assumeIsolated { server in
+                    if let connection = server.connections[id] { server.endWait(of: connection, with: .none) }
+                }
+            }
+            connection.bytesWaiter = (waiter, timer)
+            updateReadiness(of: connection)
+        }
+        return piece
+    }
+
+    /// Resumes the reader of an upgraded connection, if one waits.
+    func endWait(of connection: ServerConnection, with piece: IncomingBytes.Piece) {
+        guard let (waiter, timer) = connection.bytesWaiter else { return }
+        connection.bytesWaiter = nil
+        loop.cancel(timer)
+        waiter.resume(returning: piece)
+        if connections[connection.id] != nil { updateReadiness(of: connection) }
     }
 
     private func endStream(_ id: UInt64) {
@@ -152,6 +176,6 @@ extension HTTPServer {
         }
         connection.flushWaiter?.resume(returning: false)
         connection.flushWaiter = nil
-        connection.incoming?.finish()
+        endWait(of: connection, with: .end)
     }
 }

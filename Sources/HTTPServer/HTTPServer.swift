@@ -17,8 +17,9 @@ package actor HTTPServer {
     package enum Decision: Sendable {
         /// Sends the response. If the request has a body, it is not read, and the connection ends.
         case respond(ServerResponse)
-        /// Reads the body, which may be empty, and sends the response that is made of it.
-        case readBody(@Sendable ([UInt8]) async -> ServerResponse)
+        /// Reads the body, which may be empty, and sends the response that is made of it. Clients that are not known,
+        /// because the body itself has their secret, share `ServerLimits.strangersBodies`.
+        case readBody(isKnown: Bool = true, @Sendable ([UInt8]) async -> ServerResponse)
     }
 
     /// What the clients occupy.
@@ -43,6 +44,8 @@ package actor HTTPServer {
     private var lastID: UInt64 = 0
     /// The length of all bodies that are received or worked on.
     private var bodies = 0
+    /// Of these, the length of the bodies of clients that have not signed in.
+    private var strangersBodies: [ClientNetwork: Int] = [:]
     /// The connections whose next request has arrived already, in the order of their turns.
     private var turns: [UInt64] = []
     private var inbox = [UInt8](repeating: 0, count: 16 << 10)
@@ -193,9 +196,7 @@ package actor HTTPServer {
         case .bytes(let bytes):
             switch connection.phase {
             case .lingering: return
-            case .streaming:
-                // Pieces without a reader are not kept without a bound.
-                if case .dropped = connection.incoming?.yield(Array(bytes)) { close(connection) }
+            case .streaming: endWait(of: connection, with: .bytes(Array(bytes)))
             case .reading:
                 connection.reader.add(bytes)
                 advance(connection)
@@ -255,11 +256,12 @@ package actor HTTPServer {
             Task { [weak self] in
                 switch await handler(request) {
                 case .respond(let response): await self?.send(response, to: request, isWhole: length == 0, on: id)
-                case .readBody(let respond) where length == 0:
+                case .readBody(_, let respond) where length == 0:
                     await self?.send(await respond([]), to: request, isWhole: true, on: id)
-                case .readBody(let respond):
-                    await self?.receive(
-                        ServerConnection.IncomingBody(request: request, length: length, respond: respond), on: id)
+                case .readBody(let isKnown, let respond):
+                    let body = ServerConnection.IncomingBody(
+                        request: request, length: length, isOfStranger: !isKnown, respond: respond)
+                    await self?.receive(body, on: id)
                 }
             })
         updateReadiness(of: connection)
@@ -269,10 +271,11 @@ package actor HTTPServer {
 
     private func receive(_ body: ServerConnection.IncomingBody, on id: UInt64) {
         guard let connection = connections[id] else { return }
-        guard bodies + body.length <= limits.bodies else {
+        guard bodies + body.length <= limits.bodies, !body.isOfStranger || mayReceive(body) else {
             return refuse(connection, 503, "too many bodies are being received: try again in some seconds")
         }
         bodies += body.length
+        if body.isOfStranger { strangersBodies[body.request.client.network, default: 0] += body.length }
         connection.phase = .receiving(body)
         setDeadline(of: connection, after: limits.bodyTime)
         if body.request.expectsContinue, connection.reader.count < body.length {
@@ -295,7 +298,20 @@ package actor HTTPServer {
         updateReadiness(of: connection)
     }
 
-    func release(_ body: ServerConnection.IncomingBody) { bodies -= body.length }
+    /// Whether a client that has not signed in may send a body beside those that others of its kind send.
+    private func mayReceive(_ body: ServerConnection.IncomingBody) -> Bool {
+        let all = strangersBodies.values.reduce(0, +)
+        let own = strangersBodies[body.request.client.network] ?? 0
+        return all + body.length <= limits.strangersBodies && own + body.length <= limits.body
+    }
+
+    func release(_ body: ServerConnection.IncomingBody) {
+        bodies -= body.length
+        guard body.isOfStranger else { return }
+        let network = body.request.client.network
+        let left = (strangersBodies[network] ?? 0) - body.length
+        strangersBodies[network] = left > 0 ? left : nil
+    }
 
     /// Sends an error response, and closes the connection after `limits.lingerTime`.
     func refuse(_ connection: ServerConnection, _ status: Int, _ reason: String) {

@@ -22,6 +22,8 @@ final class ServerConnection {
     struct IncomingBody {
         let request: ServerRequest
         let length: Int
+        /// Whether its client has not signed in.
+        let isOfStranger: Bool
         let respond: @Sendable ([UInt8]) async -> ServerResponse
     }
 
@@ -36,8 +38,10 @@ final class ServerConnection {
     var sent = 0
     /// The stream that waits until the socket has taken `output`. Resumed with false if the connection was closed.
     var flushWaiter: CheckedContinuation<Bool, Never>?
-    /// Gets what the client sends after a change of the protocol.
-    var incoming: AsyncStream<[UInt8]>.Continuation?
+    /// Whether the protocol was changed. Then bytes are received only while `bytesWaiter` waits.
+    var isUpgraded = false
+    /// Waits for what the client sends after a change of the protocol, until a deadline.
+    var bytesWaiter: (CheckedContinuation<IncomingBytes.Piece, Never>, EventLoop.Timer)?
     var deadline: EventLoop.Timer?
     /// When the connection was opened, or its phase changed last. Bytes do not count, since they cost a client little.
     var lastPhaseChange = ContinuousClock.now
@@ -93,7 +97,8 @@ final class ServerConnection {
         case .receiving(let body): body.length - reader.count
         // To notice that the client is gone.
         case .handling, .writing: reader.count == 0 ? reader.headroom : 0
-        case .streaming, .lingering: .max
+        case .streaming: isUpgraded && bytesWaiter == nil ? 0 : .max
+        case .lingering: .max
         }
     }
 

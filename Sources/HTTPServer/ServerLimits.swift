@@ -15,6 +15,8 @@ package struct ServerLimits: Sendable {
     /// Bytes of the bodies of all clients together, from the decision to read one until its response is made. A request
     /// beyond that gets a 503.
     package var bodies = 16 << 20
+    /// Of these, the bytes of clients that have not signed in. One network of them sends at most `body` at a time.
+    package var strangersBodies = 4 << 20
     /// Requests that the server starts in one turn of its loop for connections that sent several requests at once.
     package var pipelined = 64
     /// Until a request's head is complete: for the first request of a connection from its opening, for a later one from

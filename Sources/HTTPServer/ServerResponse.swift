@@ -8,8 +8,8 @@ package struct ServerResponse: Sendable {
         /// which ends the response. `length` is the number of bytes that it will send, if that is known: a client
         /// that receives fewer knows that the response is not whole.
         case stream(length: Int64? = nil, @Sendable (ResponseWriter) async throws -> Void)
-        /// The same after a change of the protocol (101). It also gets what the client sends, in pieces.
-        case upgrade(@Sendable (ResponseWriter, AsyncStream<[UInt8]>) async throws -> Void)
+        /// The same after a change of the protocol (101). It also reads what the client sends.
+        case upgrade(@Sendable (ResponseWriter, IncomingBytes) async throws -> Void)
     }
 
     package var status: Int

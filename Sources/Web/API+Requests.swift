@@ -74,7 +74,7 @@ extension API {
         }
         let reader = try reader(path[1])
         return .readBody { body in
-            var change = ChangeRecord(path[2], by: caller.account, via: .page)
+            var change = ChangeRecord(path[2], by: caller.description, via: .page)
             do {
                 let response: ServerResponse
                 switch path[2] {

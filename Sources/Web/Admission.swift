@@ -42,9 +42,15 @@ struct Admission: Sendable {
     ///
     /// - Throws: `sign_in` or `busy`.
     func caller(_ request: ServerRequest, _ audit: AuditLog) async throws(APIError) -> Caller {
-        let client = request.client
+        try await caller(request["authorization"], from: request.client, audit)
+    }
+
+    /// The same for the text of an Authorization field.
+    func caller(
+        _ authorization: String?, from client: ClientAddress, _ audit: AuditLog
+    ) async throws(APIError) -> Caller {
         guard let accounts else { return Caller(visitor: Visitor(name: nil, role: .operator), client: client) }
-        switch await accounts.visitor(request["authorization"], from: client) {
+        switch await accounts.visitor(authorization, from: client) {
         case .visitor(let visitor, let proof):
             let caller = Caller(visitor: visitor, client: client)
             if proof == .checked { audit.signedIn(caller) } else if proof == .token { audit.usedToken(caller) }

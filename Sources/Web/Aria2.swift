@@ -13,33 +13,49 @@ struct Aria2: Sendable {
         init(_ message: String) { self.message = message }
     }
 
-    let queue: Queue
+    /// Who makes calls: a request of POST, or a WebSocket with many messages.
+    struct Session {
+        let request: ServerRequest
+        /// The caller of the last call that was allowed; nil until one was.
+        var caller: Caller?
+    }
+
+    let reader: QueueReaderCache
     let admission: Admission
     let audit: AuditLog
+    /// WebSockets whose clients have not signed in, by the numbers of their streams.
+    let strangers = Quota<UInt64>(maxEach: 8, maxViewers: 32)
 
-    /// Jobs that one call lists or changes.
+    init(_ reader: QueueReaderCache, _ admission: Admission, _ audit: AuditLog) {
+        (self.reader, self.admission, self.audit) = (reader, admission, audit)
+    }
+
+    var queue: Queue { reader.queue }
+
+    /// Jobs that one call lists.
     private static let maxJobs = 1000
-    private static let maxChanged: Int64 = 10_000
+    /// Jobs of one state that one call changes.
+    private static let maxChanged = 100_000
     /// The option that names the failed job to retry; the name is not aria2's, whose jobs are retried by adding them again.
     private static let retryOption = "haul-retry"
 
     // MARK: JSON-RPC 2.0
 
     /// The response to a text, which is one call or a list of calls; nil if all of them are notifications.
-    func respond(to text: [UInt8], from request: ServerRequest) async -> String? {
+    func respond(to text: [UInt8], in session: inout Session) async -> String? {
         guard let json = try? JSON(text) else { return Self.error("null", -32700, "Parse error.") }
-        guard let calls = json.array else { return await respond(to: json, from: request) }
+        guard let calls = json.array else { return await respond(to: json, in: &session) }
         guard (1...100).contains(calls.count) else { return Self.error("null", -32600, "Invalid Request.") }
         var responses: [String] = []
-        for call in calls { if let response = await respond(to: call, from: request) { responses.append(response) } }
+        for call in calls { if let response = await respond(to: call, in: &session) { responses.append(response) } }
         return "[\(responses.joined(separator: ","))]"
     }
 
-    private func respond(to call: JSON, from request: ServerRequest) async -> String? {
+    private func respond(to call: JSON, in session: inout Session) async -> String? {
         let id = call.members?.first { $0.name == "id" }?.raw ?? "null"
         guard let method = call["method"]?.string else { return Self.error(id, -32600, "Invalid Request.") }
         do {
-            let result = try await result(of: method, call["params"]?.array ?? [], from: request)
+            let result = try await result(of: method, call["params"]?.array ?? [], in: &session)
             return #"{"jsonrpc":"2.0","id":\#(id),"result":\#(result)}"#
         } catch let error as Failure {
             return Self.error(id, 1, error.message)
@@ -55,24 +71,29 @@ struct Aria2: Sendable {
 
     /// Who calls: the user of the token, a bearer token of `--auth`, that comes first among the parameters. Without
     /// `--auth` each program of this machine, but no page of a browser: it could be any site's.
-    private func caller(_ params: inout ArraySlice<JSON>, from request: ServerRequest) async throws -> Caller {
+    private func caller(_ params: inout ArraySlice<JSON>, in session: inout Session) async throws -> Caller {
+        let request = session.request
         var token: String?
         if let text = params.first?.string, text.hasPrefix("token:") {
             token = String(text.dropFirst(6))
             params = params.dropFirst()
         }
-        guard let accounts = admission.accounts else {
-            guard request["origin"] == nil,
-                request["sec-fetch-site"].map({ $0 == "none" || $0 == "same-origin" }) ?? true
-            else { throw Failure("Unauthorized: pages of browsers need a token, which haul web --auth has") }
-            return Caller(visitor: Visitor(name: nil, role: .operator), client: request.client)
+        guard admission.accounts != nil || Self.isOfProgram(request) else {
+            throw Failure("Unauthorized: pages of browsers need a token, which haul web --auth has")
         }
         let authorization = token.map { "Bearer \($0)" } ?? (request["origin"] == nil ? request["authorization"] : nil)
-        guard case .visitor(let visitor, _) = await accounts.visitor(authorization, from: request.client) else {
-            audit.signInFailed(nil, from: request.client, "the secret of a call of aria2 is wrong or missing")
-            throw Failure("Unauthorized")
+        do throws(APIError) {
+            let caller = try await admission.caller(authorization, from: request.client, audit)
+            session.caller = caller
+            return caller
+        } catch {
+            throw Failure(error.code == .signIn ? "Unauthorized" : "Unauthorized: \(error.message)")
         }
-        return Caller(visitor: visitor, client: request.client)
+    }
+
+    /// Whether no page of a browser has sent the request.
+    static func isOfProgram(_ request: ServerRequest) -> Bool {
+        request["origin"] == nil && request["sec-fetch-site"].map { $0 == "none" || $0 == "same-origin" } ?? true
     }
 
     static let methods = [
@@ -94,28 +115,31 @@ struct Aria2: Sendable {
         "changeGlobalOption", "purgeDownloadResult", "removeDownloadResult",
     ]
 
-    private func result(of method: String, _ params: [JSON], from request: ServerRequest) async throws -> String {
+    private func result(of method: String, _ params: [JSON], in session: inout Session) async throws -> String {
         switch method {
         case "system.listMethods": return Self.list(Self.methods)
         case "system.listNotifications": return Self.list(Self.notifications.values.sorted())
-        case "system.multicall": return try await multicall(params, from: request)
+        case "system.multicall": return try await multicall(params, in: &session)
         default: break
         }
         guard method.hasPrefix("aria2."), Self.methods.contains(method) else {
             throw Failure("No such method: \(method)")
         }
         var params = params[...]
-        let caller = try await caller(&params, from: request)
+        let caller = try await caller(&params, in: &session)
         let name = String(method.dropFirst(6))
         if Self.changes.contains(name) {
-            guard caller.role == .operator else { throw Failure("Unauthorized: a viewer changes nothing") }
+            guard caller.role == .operator else {
+                audit.refusedChange(of: ["jsonrpc", method], by: caller)
+                throw Failure("Unauthorized: a viewer changes nothing")
+            }
             return try await change(name, Array(params), caller)
         }
         return try await read(name, Array(params))
     }
 
     /// Several calls, each of which has its own token. A result is in a list, and an error is an object.
-    private func multicall(_ params: [JSON], from request: ServerRequest) async throws -> String {
+    private func multicall(_ params: [JSON], in session: inout Session) async throws -> String {
         // Some clients put a token before the list.
         guard let calls = params.last?.array, calls.count <= 100 else {
             throw Failure("multicall requires a list of calls")
@@ -126,7 +150,7 @@ struct Aria2: Sendable {
                 guard let method = call["methodName"]?.string, method != "system.multicall" else {
                     throw Failure("methodName is missing")
                 }
-                let result = try await result(of: method, call["params"]?.array ?? [], from: request)
+                let result = try await result(of: method, call["params"]?.array ?? [], in: &session)
                 results.append("[\(result)]")
             } catch let error as Failure {
                 results.append(#"{"code":1,"message":\#(JSON.quoted(error.message))}"#)
@@ -238,7 +262,7 @@ struct Aria2: Sendable {
     private func globalStat() async throws -> String {
         let stats = try await queue.stats()
         func count(_ states: JobState...) -> Int { states.reduce(0) { $0 + (stats.counts[$1] ?? 0) } }
-        let ids = try await queue.runningIDs().prefix(Self.maxJobs)
+        let ids = try await queue.runningIDs()
         let speed = try await queue.fields(["speed"], of: ids).reduce(Int64(0)) {
             $0 + ($1["speed"].flatMap { Int64($0) } ?? 0)
         }
@@ -266,10 +290,15 @@ struct Aria2: Sendable {
     // MARK: Changing
 
     private func change(_ name: String, _ params: [JSON], _ caller: Caller) async throws -> String {
-        var change = ChangeRecord(name, by: caller.account, via: .aria2)
-        let result = try await apply(name, params, &change)
-        await audit.changed(change, of: queue, by: caller)
-        return result
+        var change = ChangeRecord(name, by: caller.description, via: .aria2)
+        do {
+            let result = try await apply(name, params, &change)
+            await audit.changed(change, of: queue, by: caller)
+            return result
+        } catch let error as RedisError {
+            audit.failed(change, of: queue, by: caller, APIError(error))
+            throw error
+        }
     }
 
     private func apply(_ name: String, _ params: [JSON], _ change: inout ChangeRecord) async throws -> String {
@@ -338,8 +367,8 @@ struct Aria2: Sendable {
         _ operation: ControlOperation, in states: [JobState], _ change: inout ChangeRecord
     ) async throws {
         var ids: [String] = []
-        for state in states where ids.count < Self.maxChanged {
-            ids += try await queue.ids(in: state, limit: Int(Self.maxChanged) - ids.count)
+        for state in states {
+            ids += try await reader.ids(in: state, JobFilter(), limit: Self.maxChanged, for: operation).ids
         }
         change.select(ids)
         change.at = try await queue.request(operation, of: ids)

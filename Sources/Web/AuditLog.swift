@@ -33,7 +33,7 @@ final class AuditLog: Sendable {
     func usedToken(_ caller: Caller) {
         let isNew = tokens.withLock {
             if $0.count >= 1000 { $0.removeAll() }
-            return $0.insert("\(caller.account) \(caller.client)").inserted
+            return $0.insert("\(caller.description) \(caller.client)").inserted
         }
         if isNew { log.info("signed in with a token", metadata: Self.metadata(caller)) }
     }

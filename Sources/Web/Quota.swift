@@ -12,7 +12,7 @@ final class Quota<Resource: Hashable & Sendable>: Sendable {
 
     private struct State {
         /// How often each account holds each resource.
-        var accounts: [String: [Resource: Int]] = [:]
+        var accounts: [Caller.Account: [Resource: Int]] = [:]
         var viewers = 0
     }
 
@@ -41,7 +41,7 @@ final class Quota<Resource: Hashable & Sendable>: Sendable {
         return Hold { [weak self] in self?.release(resource, of: account, isViewer) }
     }
 
-    private func release(_ resource: Resource, of account: String, _ isViewer: Bool) {
+    private func release(_ resource: Resource, of account: Caller.Account, _ isViewer: Bool) {
         state.withLock { state in
             guard let count = state.accounts[account]?[resource] else { return }
             state.accounts[account]?[resource] = count > 1 ? count - 1 : nil

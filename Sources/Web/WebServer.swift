@@ -20,7 +20,7 @@ package final class WebServer: Sendable {
         audit = AuditLog(configuration.log)
         api = API(configuration, audit)
         aria2 = configuration.aria2.map { [admission, audit, api] in
-            Aria2(queue: Queue($0, redis: api.redis), admission: admission, audit: audit)
+            Aria2(QueueReaderCache(Queue($0, redis: api.redis)), admission, audit)
         }
         // Another connection than the page's, so that no scrape delays the page.
         let redis = Redis(configuration.redis, name: "haul-web-export")
@@ -56,7 +56,8 @@ package final class WebServer: Sendable {
         do throws(APIError) {
             switch try await answer(request) {
             case .respond(let response): return .respond(Self.protected(response))
-            case .readBody(let respond): return .readBody { Self.protected(await respond($0)) }
+            case .readBody(let isKnown, let respond):
+                return .readBody(isKnown: isKnown) { Self.protected(await respond($0)) }
             }
         } catch {
             return .respond(Self.protected(error.response))
@@ -93,7 +94,7 @@ package final class WebServer: Sendable {
             return .respond(ServerResponse(308, fields: [("Location", configuration.prefix + "/")]))
         }
         if let aria2, path == "jsonrpc" {
-            return try aria2.decide(request, api.hub, api.streams, api.counter.next())
+            return try aria2.decide(request, api)
         }
         let parts = path.split(separator: "/", omittingEmptySubsequences: false)
         let decoded = parts.compactMap { Query.segment($0) }

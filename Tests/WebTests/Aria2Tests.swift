@@ -1,6 +1,7 @@
 import HaulBus
 import HaulContract
 import HaulHTTPServer
+import HaulRedis
 import HaulTestSupport
 import Testing
 
@@ -122,6 +123,15 @@ import Testing
             "POST", "/jsonrpc", #"[{"id":1,"method":"system.listMethods"},{"id":2,"method":"no"}]"#)
         #expect(batch.json?.array?.count == 2)
         #expect(try await WebFixture().send("POST", "/jsonrpc", "{}").status == 405)
+    }
+
+    @Test("pauseAll is for all jobs, however many there are") func all() async throws {
+        let bench = try await Bench()
+        let redis = bench.fixture.queue.redis
+        let jobs = (0..<12_000).map { #"{"url":"http://h/\#($0)","id":"j\#($0)"}"# }
+        try await redis.send(Command(arguments: ["LPUSH", "haul:{default}:jobs"] + jobs))
+        #expect(try await bench.result("aria2.pauseAll").string == "OK")
+        #expect(try await redis.send(Command("HLEN", "haul:{default}:want")).int == 12_000)
     }
 
     @Test("a change requires an operator's token, and a call from another site's page always requires one")

@@ -55,6 +55,35 @@ import Testing
         }
     }
 
+    @Test("calls of aria2 have the same lines: who signs in, and which change was refused or has failed")
+    func aria2() async throws {
+        let lines = Lines()
+        let fixture = try await WebFixture {
+            $0.log = lines.log
+            $0.aria2 = .default
+            $0.accounts = try? Accounts(
+                "o operator \(Accounts.hash(token: "change"))\nv viewer \(Accounts.hash(token: "look"))")
+        }
+        func call(_ method: String, _ token: String) async -> String {
+            let text = #"{"id":1,"method":"aria2.\#(method)","params":["token:\#(token)"]}"#
+            return await fixture.send("POST", "/jsonrpc", text).text
+        }
+        _ = await call("getVersion", "look")
+        #expect(lines.take() == [#"level=info msg="signed in with a token" address=127.0.0.1 role=viewer user=v"#])
+        #expect(await call("pauseAll", "look").contains("a viewer changes nothing"))
+        #expect(lines.take().map { $0.contains("change refused") && $0.contains("aria2.pauseAll") } == [true])
+        #expect(await call("getVersion", "wrong").contains("Unauthorized"))
+        #expect(lines.take().map { $0.contains("sign-in failed") } == [true])
+        try await fixture.server.cli("LPUSH", "haul:{default}:jobs", #"{"url":"http://h/","id":"a"}"#)
+        _ = await call("getVersion", "change")
+        _ = lines.take()
+        // A key of another type is an error for every change.
+        try await fixture.server.cli("SET", "haul:{default}:want", "no hash")
+        #expect(await call("pauseAll", "change").contains("error"))
+        let failed = lines.take()
+        #expect(failed.contains { $0.contains("change failed, possibly in part") }, "\(failed)")
+    }
+
     @Test("a line says who signs in, and from where; a password is in no line")
     func signingIn() async throws {
         let lines = Lines()

@@ -176,6 +176,65 @@ import Testing
         await server.stop()
     }
 
+    @Test("clients that have not signed in share a small part of the budget, which leaves the rest to the others")
+    func strangersBodies() async throws {
+        var limits = ServerLimits()
+        (limits.body, limits.bodies, limits.strangersBodies) = (1000, 10_000, 2000)
+        let server = HTTPServer(limits: limits) { request in
+            .readBody(isKnown: request.path == "/known") { ServerResponse(200, "text/plain", "\($0.count)") }
+        }
+        let address = try await server.listen(on: ListenAddress("127.0.0.1:0")!)
+        func post(_ path: String, _ text: String, from source: String) async throws -> RawClient {
+            let client = try RawClient(address, from: source)
+            await client.send("POST \(path) HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\n" + text)
+            return client
+        }
+        var strangers = [try await post("/", "a", from: "127.0.1.1")]
+        try await eventually("a body to be received") { await server.load.bodies == 1000 }
+        // A second one of its network, and then the third network.
+        #expect(try await post("/", "a", from: "127.0.1.2").read().hasPrefix("HTTP/1.1 503 "))
+        strangers.append(try await post("/", "a", from: "127.0.2.1"))
+        try await eventually("two bodies to be received") { await server.load.bodies == 2000 }
+        #expect(try await post("/", "a", from: "127.0.3.1").read().hasPrefix("HTTP/1.1 503 "))
+        let body = String(repeating: "a", count: 1000)
+        #expect(try await post("/known", body, from: "127.0.1.1").read(until: "1000").hasPrefix("HTTP/1.1 200 "))
+        strangers = []
+        try await eventually("the budget to be given back") { await server.load.bodies == 0 }
+        #expect(try await post("/", body, from: "127.0.3.1").read(until: "1000").hasPrefix("HTTP/1.1 200 "))
+        await server.stop()
+    }
+
+    @Test("what a client sends after a change of the protocol waits in the kernel until it is read")
+    func upgraded() async throws {
+        let (mayRead, received) = (Shared(false), Shared(0))
+        let server = HTTPServer { _ in
+            .respond(
+                ServerResponse(
+                    101,
+                    body: .upgrade { writer, incoming in
+                        while !mayRead.value { try await Task.sleep(for: .milliseconds(10)) }
+                        while case .bytes(let bytes) = await incoming.next(until: .now + .seconds(15)) {
+                            received.change { $0 += bytes.count }
+                            if bytes.last == 10 { break }
+                        }
+                        try await writer.send("whole")
+                    }))
+        }
+        let address = try await server.listen(on: ListenAddress("127.0.0.1:0")!)
+        let client = try RawClient(address)
+        await client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+        #expect(await client.read(until: "\r\n\r\n").hasPrefix("HTTP/1.1 101 "))
+        // As much as the kernel takes, up to 16 MB, which is far more than a server would keep.
+        let piece = [UInt8](repeating: 97, count: 16 << 10)
+        var sent = 0
+        for _ in 0..<1000 { sent += max(0, client.offer(piece)) }
+        mayRead.value = true
+        sent += await client.send([10])
+        #expect(await client.read(until: "whole").contains("whole"))
+        #expect(received.value == sent)
+        await server.stop()
+    }
+
     @Test("a client sends a body only after the server has said so")
     func permission() async throws {
         let server = HTTPServer { request in

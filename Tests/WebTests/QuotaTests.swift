@@ -24,7 +24,8 @@ import Testing
         #expect(take("c", caller("w")) && !take("d", caller("w")), "viewers together")
         #expect(take("c", caller("o", .operator)) && take("d", caller("o", .operator)))
         #expect(take("a", caller(nil, .operator)) && take("b", caller(nil, .operator)))
-        #expect(!take("c", caller(nil, .operator)) && take("c", caller(nil, .operator, from: "10.0.0.2")))
+        #expect(!take("c", caller(nil, .operator)) && !take("c", caller(nil, .operator, from: "10.0.0.2")), "a network")
+        #expect(take("c", caller(nil, .operator, from: "10.0.1.1")))
         holds = []
         #expect(take("c", caller("v")) && take("d", caller("v")) && take("e", caller("w")))
     }

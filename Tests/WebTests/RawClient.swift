@@ -44,10 +44,11 @@ final class RawClient: Sendable {
         return socket
     }
 
-    /// Sends what the socket takes of `bytes` at once. Does not wait.
-    func offer(_ bytes: [UInt8]) {
-        guard !bytes.isEmpty else { return }
-        _ = Glibc.send(socket, bytes, bytes.count, Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT))
+    /// Sends what the socket takes of `bytes` at once, and returns how many bytes that are. Does not wait.
+    @discardableResult
+    func offer(_ bytes: [UInt8]) -> Int {
+        guard !bytes.isEmpty else { return 0 }
+        return Glibc.send(socket, bytes, bytes.count, Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT))
     }
 
     /// Sends `bytes`, until the connection breaks or makes no progress for 15 seconds. Returns how many bytes were
