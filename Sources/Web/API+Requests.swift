@@ -58,12 +58,19 @@ extension API {
         }
         if path.count == 5, path[2] == "jobs", path[4] == "pushed" { return .respond(try await pushed(path, caller)) }
         guard let resource = try resource(path, query, caller) else { throw .notFound("this path") }
+        return .respond(Self.json(200, try await text(of: resource, for: caller)))
+    }
+
+    /// The text of a resource for a request that waits for it.
+    ///
+    /// - Throws: `too_many` if it is a search, and too many of them run.
+    private func text(of resource: Resource, for caller: Caller) async throws(APIError) -> String {
         let hold = resource.isSearch ? calls.hold(counter.next(), for: caller) : nil
         guard !resource.isSearch || hold != nil else {
             throw APIError(429, .tooMany, "too many searches run at once: wait for the answer of an earlier one")
         }
         defer { withExtendedLifetime(hold) {} }
-        return .respond(Self.json(200, try await text(of: resource)))
+        return try await text(of: resource)
     }
 
     /// Decides about a change from its head: who may not make it sends no body.
@@ -138,17 +145,17 @@ extension API {
                 return Self.json(200, record.json(showsResponse: isOperator))
             }
             guard .now < end, !Task.isCancelled else {
-                // A client that gives `since` knows that the job was pushed. Otherwise the line is searched once.
-                if record == nil, since == 0, !(await isWaiting(path[3], queue)) { throw .unknownJob(path[3]) }
+                // A client that gives `since` knows that the job was pushed. Otherwise the queue's elements are searched
+                // once, because no worker may have seen the job yet.
+                if record == nil, since == 0,
+                    let search = try resource(Array(path.prefix(4)), try Query("line=true", of: ["line"]), caller)
+                {
+                    return Self.json(202, try await text(of: search, for: caller))
+                }
                 return Self.json(202, (record ?? JobRecord(unclaimed: path[3])).json(showsResponse: isOperator))
             }
             try? await Task.sleep(for: .milliseconds(300))
         }
-    }
-
-    /// Whether an element of the job waits in the queue. No worker has seen the job yet.
-    private func isWaiting(_ id: String, _ queue: Queue) async -> Bool {
-        (try? await queue.waiting(for: id)) != nil
     }
 
     /// The job's element as it was pushed, with its secrets. Only for operators.
@@ -259,6 +266,9 @@ extension API {
                 guard member.name == "older" ? member.value.integer != nil : member.value.string != nil else {
                     let rule = member.name == "older" ? "a number of seconds" : "a string"
                     throw APIError(422, .badRequest, "where.\(member.name) must be \(rule). Nothing was requested.")
+                }
+                guard member.value.string?.isEmpty != true else {
+                    throw APIError(422, .badRequest, "where.\(member.name) is empty. Nothing was requested.")
                 }
             }
             let limit = json["limit"].map { $0.integer ?? 0 } ?? 10_000

@@ -203,10 +203,12 @@ extension QueueReaderCache {
 
     /// The ids of all jobs in `state` that match, at most `limit`; and whether these are all. Without a state the filter
     /// has a URL. Jobs for which `operation` waits already are left out, so that a caller who repeats a call with a limit
-    /// comes to an end, although waiting jobs stay in the queue until a worker claims them.
+    /// comes to an end, although waiting jobs stay in the queue until a worker claims them. Nothing that was read before
+    /// the call is used, because jobs that began since would be left out.
     func ids(
         in state: JobState?, _ filter: JobFilter, limit: Int, for operation: ControlOperation
     ) async throws -> (ids: [String], isWhole: Bool) {
+        (running, members) = (nil, [:])
         guard filter.url.isEmpty, let state else {
             var ids: [String] = []
             for (job, state) in try await jobs(filter, in: state) {

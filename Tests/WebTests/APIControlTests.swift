@@ -132,6 +132,7 @@ import Testing
             (#","ids":["a"],"limit":1"#, "limit requires where"), (#","ids":"a""#, "ids must be"),
             (#","ids":null,"where":{"state":"queued"}"#, "give one of ids"),
             (#","where":{"state":"queued","host":7}"#, "where.host must be a string"),
+            (#","where":{"state":"queued","batch":""}"#, "where.batch is empty"),
             (#","where":{"state":"queued","q":null}"#, "where.q must be a string"),
             (#","where":{"state":"queued","batch":"a b"}"#, #"not "a b""#),
             (#","where":{"state":"asleep"}"#, "queued, scheduled"),
@@ -145,6 +146,20 @@ import Testing
         #expect(try await fixture.server.cli("EXISTS", fixture.queue.keys.want) == "0")
         for target in ["?batch=a%20b", "/a?line=maybe"] {
             #expect(await fixture.get(WebFixture.jobs + target).status == 400, "\(target)")
+        }
+    }
+
+    @Test("an action for all running jobs includes one that began after the list was shown") func fresh() async throws {
+        let fixture = try await WebFixture()
+        for id in ["a", "b"] {
+            _ = await fixture.push(#"{"url":"http://h/\#(id)","id":"\#(id)","batch":"all"}"#)
+            _ = try await fixture.claim()
+            for filter in ["", "&batch=all"] {
+                #expect(await fixture.get(WebFixture.jobs + "?state=running" + filter).status == 200)
+            }
+            let cancel = #"{"action":"cancel","where":{"state":"running"}}"#
+            let response = await fixture.send("POST", WebFixture.control, cancel)
+            #expect(response.json?["requested"]?.integer == 1, "\(id): \(response.text)")
         }
     }
 

@@ -193,6 +193,20 @@ import Testing
         #expect(await fixture.get(path + "jobs/==\(name)").status == 404)
     }
 
+    @Test("wait answers 404 only if the job is not known, and never because Redis has failed") func failedWait()
+        async throws
+    {
+        let fixture = try await WebFixture()
+        let target = "/api/queues/default/jobs/a/wait?timeout=0"
+        #expect(await fixture.get(target).status == 404)
+        _ = await fixture.push(#"{"url":"http://h/a","id":"a"}"#)
+        let waiting = await fixture.get(target)
+        #expect(waiting.status == 202 && waiting.json?["state"]?.string == "queued", "\(waiting)")
+        try await fixture.server.cli("ACL", "SETUSER", "default", "-lrange")
+        let failed = await fixture.get("/api/queues/default/jobs/b/wait?timeout=0")
+        #expect(failed.status == 502, "\(failed)")
+    }
+
     @Test("a parameter that a path does not have, or a repeated one, is refused and named, with those of the path")
     func parameters() async throws {
         let fixture = try await WebFixture()
