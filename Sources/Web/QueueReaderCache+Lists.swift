@@ -65,9 +65,21 @@ extension QueueReaderCache {
             page.jobs = listed.enumerated().map { ($0.offset, $0.element) }
             page.read = page.jobs.count
         }
-        let values = try await queue.values(matcher.fields, of: page.jobs.map { $0.job.id })
+        let values = try await values(of: matcher, page.jobs.map(\.job.id), state)
         page.jobs = zip(page.jobs, values).filter { matcher.matches($0.job, $1) }.map { $0.0 }
         return page
+    }
+
+    /// What `matcher` compares, of jobs that are listed in `state`.
+    private func values(
+        of matcher: JobMatcher, _ ids: [String], _ state: JobState
+    ) async throws(RedisError) -> [[[UInt8]?]] {
+        guard state == .queued, !matcher.fields.isEmpty else { return try await queue.values(matcher.fields, of: ids) }
+        return try await queue.values(["state"] + matcher.fields, of: ids).map { values in
+            let known = (values.first ?? nil).flatMap { JobState(rawValue: String(decoding: $0, as: UTF8.self)) }
+            // The hash tells of the last end, and not of the push that waits (`JobState.describing`).
+            return known?.isFinal == true ? matcher.fields.map { _ in nil } : Array(values.dropFirst())
+        }
     }
 
     private static func page(of ids: [String], from start: Int, limit: Int) -> WaitingPage {
@@ -167,10 +179,13 @@ extension QueueReaderCache {
         let matcher = JobMatcher(others, now: try await queue.timestamp())
         let values = try await queue.values(matcher.fields, of: ids)
         var jobs: [(ListedJob, JobState)] = []
-        for ((id, fields), values) in zip(zip(ids, known), values) {
-            let its = fields["state"].map { JobState(rawValue: $0) } ?? .queued
+        for ((id, fields), hashed) in zip(zip(ids, known), values) {
+            let known = fields["state"].map { JobState(rawValue: $0) } ?? .queued
+            // A push that waits may begin an ended job anew.
+            let its = known?.isFinal == true && found.waiting[id] != nil ? .queued : known
             let timestamp = (fields["finished"] ?? fields["updated"]).flatMap { Int64($0) }
             let waiting = its == .queued ? found.waiting[id] : nil
+            let values = its == known ? hashed : matcher.fields.map { _ in nil }
             let job = waiting ?? ListedJob(id: id, timestamp: timestamp)
             guard let its, state ?? its == its, matcher.matches(job, values) else { continue }
             jobs.append((job, its))

@@ -232,6 +232,9 @@ import Testing
         _ = try await bench.haul("call", "--queue", "default", "http://h/call", "--id", "b", "--no-wait")
         let list = try await bench.haul("list", "--state", "queued")
         #expect(list.out.contains("http://h/new"), "\(list)")
+        let json = try JSON((try await bench.haul("list", "--state", "queued", "--json", "--match", "new")).out)
+        #expect(
+            json["state"]?.string == "queued" && json["ended"]?.bool == false && json["url"]?.string == "http://h/new")
         #expect(try await bench.haul("cancel", "a").out == "a  cancel requested\n")
         #expect(try await bench.server.cli("HGET", "haul:{default}:want", "a").hasPrefix("cancelled"))
     }

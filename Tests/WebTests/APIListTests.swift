@@ -85,10 +85,20 @@ import Testing
     @Test("a push that waits to begin an ended job anew is listed as one that waits") func anew() async throws {
         let fixture = try await WebFixture()
         _ = await fixture.push(#"{"url":"http://h/old","id":"a"}"#)
-        try await fixture.settle(try #require(try await fixture.claim()), WebFixture.done)
+        let failure = Failure(.http(404), "gone")
+        try await fixture.settle(
+            try #require(try await fixture.claim()), .failed(failure, retryable: false, received: 0))
         _ = await fixture.push(#"{"url":"http://h/new","id":"a"}"#)
         let job = try #require(await fixture.get(WebFixture.jobs + "?state=queued").json?["jobs"]?.array?.first)
         #expect(job["state"]?.string == "queued" && job["url"]?.string == "http://h/new" && job["ended"] != .bool(true))
+        // Filters compare what waits, and not the last end.
+        for (filter, count) in [("error=http_404", 0), ("q=gone", 0), ("q=new", 1), ("q=old", 0), ("sort=error", 1)] {
+            let found = await fixture.get(WebFixture.jobs + "?state=queued&" + filter).json?["jobs"]?.array
+            #expect(found?.count == count, "\(filter): \(found ?? [])")
+            #expect(found?.allSatisfy { $0["error"] == nil } == true)
+        }
+        let url = "&url=" + "http%3A%2F%2Fh%2Fnew"
+        #expect(await fixture.get(WebFixture.jobs + "?state=queued" + url).json?["jobs"]?.array?.count == 1)
     }
 
     @Test("lists are read in pages and filtered") func lists() async throws {

@@ -34,6 +34,7 @@ package struct JobRow: Sendable, Equatable {
     package init(id: String, state: JobState, fields: [String: String], listed: ListedJob? = nil) {
         (self.id, self.state) = (id, state)
         self.listed = listed ?? ListedJob(id: id)
+        let fields = state.describing(fields)
         func text(_ name: String) -> String { fields[name] ?? "" }
         // Any client may write into a hash. Texts that are not numbers are ignored. Numbers are limited, so that sums
         // cannot overflow.

@@ -120,9 +120,13 @@ struct List: AsyncParsableCommand {
             let records = try await queue.jobs(rows.map(\.id))
             let known = Dictionary(records.map { ($0.id, $0) }) { one, _ in one }
             for row in rows {
-                // No worker has claimed a job without a hash.
-                let unclaimed = JobRecord(job: row.listed, state: .queued, fields: [:])
-                guard let record = known[row.id] ?? (row.state == .queued ? unclaimed : nil) else { continue }
+                let fields = row.state.describing(known[row.id]?.fields ?? [:])
+                // A queued job without fields has only its element: no worker has claimed it, or not since its last end.
+                let unclaimed = row.state == .queued && fields.isEmpty
+                guard
+                    let record = unclaimed
+                        ? JobRecord(job: row.listed, state: .queued, fields: [:]) : known[row.id]
+                else { continue }
                 let timestamp = row.state == .running ? nil : row.listed.timestamp
                 Terminal.line(record.json(showsResponse: false, timestamp: timestamp))
             }
