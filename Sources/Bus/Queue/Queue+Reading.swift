@@ -195,6 +195,10 @@ extension Queue {
             stats.workers = try await workerCount(since: stats.now - Int64(Self.silence) * 1000)
             return stats
         }
+        var stats = QueueStats()
+        // The waiting jobs first: one that is claimed meanwhile is counted twice, and not left out.
+        stats.waiting = try await waitingLists()
+        stats.counts[.queued] = stats.waiting.count
         let states = JobState.allCases.filter { $0 != .queued }
         let counts = states.map { Call.command(Command("ZCARD", keys.index($0))) }
         let replies = try await redis.pipeline(
@@ -204,9 +208,6 @@ extension Queue {
                 .command(Command("HLEN", keys.settings)), .command(Command("ZCARD", keys.workers)),
                 .command(Command("GET", keys.tick)),
             ])
-        var stats = QueueStats()
-        stats.waiting = try await waitingLists()
-        stats.counts[.queued] = stats.waiting.count
         for (state, reply) in zip(states, replies) { stats.counts[state] = try reply.get().int ?? 0 }
         let others = replies[states.count...].map { $0 }
         stats.rejected = try others[0].get().int ?? 0

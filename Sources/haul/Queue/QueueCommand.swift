@@ -64,11 +64,15 @@ struct QueueCommand: AsyncParsableCommand {
         func run() async throws {
             let queue = try await common.connect()
             var hasComplained = false
+            // The lists of a queue are read one after another, and a job that changes its place meanwhile may be in none
+            // of them. So the queue has to be found empty twice.
+            var timesEmpty = 0
             while true {
                 let stats = try await queue.stats()
                 let left = [JobState.queued, .scheduled, .running].reduce(0) { $0 + (stats.counts[$1] ?? 0) }
-                if left == 0 { break }
-                if !hasComplained, stats.isPaused || stats.maxRunning.map({ $0 <= 0 }) ?? false {
+                timesEmpty = left == 0 ? timesEmpty + 1 : 0
+                if timesEmpty == 2 { break }
+                if left > 0, !hasComplained, stats.isPaused || stats.maxRunning.map({ $0 <= 0 }) ?? false {
                     Terminal.printError(
                         "haul: the queue \(queue.name) starts no jobs (haul stats says why), so \(left) \(left == 1 ? "waits" : "wait"): "
                             + "this command ends when they have run or are cancelled")
