@@ -281,6 +281,21 @@ def test_stats_count_workers(bench):
     assert set(stats.counts) == {"queued", "scheduled", "running", "paused", "completed", "failed", "cancelled"}
 
 
+def test_stats_count_every_element_that_waits(server):
+    keys = "haul:{waiting}:"
+    for kind, name, key in (
+        ("ZADD", "deferred_hosts", "deferred_host:h"),
+        ("HSET", "deferred_kinds", "deferred_kind:h"),
+        ("ZADD", "deferred_groups", "deferred_group:h"),
+        ("ZADD", "workers", "held:h"),
+    ):
+        server.cli(kind, keys + name, *(("1", "h") if kind == "ZADD" else ("h", "1")))
+        server.cli("LPUSH", keys + key, "{}", "{}")
+    server.cli("LPUSH", keys + "jobs", "{}")
+    with haul.Queue(server.url, "waiting") as queue:
+        assert queue.stats().counts["queued"] == 9
+
+
 def test_a_closed_queue_says_so(bench):
     queue = bench.queue()
     queue.push(download(bench))

@@ -65,6 +65,23 @@ class Keys:
         self.schedules = self.prefix + "schedules"
         self.schedule_due = self.prefix + "schedule_due"
 
+        self.deferred_hosts = self.prefix + "deferred_hosts"
+        self.deferred_kinds = self.prefix + "deferred_kinds"
+        self.deferred_groups = self.prefix + "deferred_groups"
+
+    def held(self, worker: str) -> str:
+        """Elements that only this worker takes."""
+        return f"{self.prefix}held:{worker}"
+
+    def deferred_host(self, host: str) -> str:
+        return f"{self.prefix}deferred_host:{host}"
+
+    def deferred_kind(self, kind: str) -> str:
+        return f"{self.prefix}deferred_kind:{kind}"
+
+    def deferred_group(self, group: str) -> str:
+        return f"{self.prefix}deferred_group:{group}"
+
     def job(self, id: str) -> str:
         return f"{self.prefix}job:{id}"
 

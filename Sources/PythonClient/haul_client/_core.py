@@ -322,15 +322,38 @@ class Core:
             names.update(seen)
         return len(names)
 
+    def waiting(self, keys: contract.Keys) -> Operation[int]:
+        """How many elements wait: in the queue's list, for a host, a kind or a group, and for a worker."""
+        workers, hosts, kinds, groups = yield from self.run(
+            keys,
+            ("ZRANGE", keys.workers, 0, -1),
+            ("ZRANGE", keys.deferred_hosts, 0, -1),
+            ("HGETALL", keys.deferred_kinds),
+            ("ZRANGE", keys.deferred_groups, 0, -1),
+        )
+        lists = [keys.jobs]
+        lists += [keys.held(name) for name in workers]
+        lists += [keys.deferred_host(name) for name in hosts]
+        lists += [keys.deferred_kind(name) for name in kinds]
+        lists += [keys.deferred_group(name) for name in groups]
+        count = 0
+        # Redis serves no other client during a pipeline, and there may be thousands of hosts.
+        for start in range(0, len(lists), 500):
+            lengths = yield from self.run(keys, *(("LLEN", key) for key in lists[start : start + 500]))
+            count += sum(int(length) for length in lengths)
+        return count
+
     def stats(self) -> Operation[QueueStats]:
-        counts = [0] * len(contract.STATES)
+        counts = dict.fromkeys(contract.STATES, 0)
         for keys in self.parts:
-            replies = yield from self.run(
-                keys, *(("LLEN" if state == "queued" else "ZCARD", keys.index(state)) for state in contract.STATES)
-            )
-            counts = [one + int(other) for one, other in zip(counts, replies)]
+            # The waiting jobs first: one that is claimed meanwhile is counted twice, and not left out.
+            counts["queued"] += yield from self.waiting(keys)
+            states = [state for state in contract.STATES if state != "queued"]
+            replies = yield from self.run(keys, *(("ZCARD", keys.index(state)) for state in states))
+            for state, reply in zip(states, replies):
+                counts[state] += int(reply)
         workers = yield from self.workers()
-        return QueueStats(dict(zip(contract.STATES, counts)), workers)
+        return QueueStats(counts, workers)
 
     # Waiting for one job
 

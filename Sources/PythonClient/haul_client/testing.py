@@ -223,7 +223,7 @@ class FakeFleet:
         if verb == "HDEL":
             return sum(self._hashes.get(key, {}).pop(name, None) is not None for name in values)
         if verb == "ZRANGE":
-            return [f"worker-{number}" for number in range(self._workers)]
+            return [f"worker-{number}" for number in range(self._workers if key == self.keys.workers else 0)]
         if verb == "WAIT":
             return 0
         if verb in ("PUBLISH", "PEXPIRE"):
