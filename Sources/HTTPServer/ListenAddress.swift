@@ -150,8 +150,11 @@ package struct ListenAddress: Sendable, CustomStringConvertible {
 /// Why a server cannot listen.
 package struct ServerError: Error, CustomStringConvertible {
     package let description: String
+    /// Whether it may be possible later: another program has the port, or the address is not there yet.
+    package let mayPass: Bool
 
     init(_ address: ListenAddress, _ code: Int32) {
+        mayPass = code == EADDRINUSE || code == EADDRNOTAVAIL
         description = "cannot listen on \(address): \(String(cString: strerror(code)))"
     }
 }

@@ -128,6 +128,26 @@ import Testing
         #expect(try children(of: up).isEmpty)
     }
 
+    @Test("the page has the password of the file, whatever has become of its accounts", arguments: [true, false])
+    func accounts(isEmptied: Bool) async throws {
+        let first = try up(["--json"])
+        let password = try #require(try await printed(first)["password"]?.string)
+        first.kill(SIGTERM)
+        #expect(try await first.wait() == 0)
+        let accounts = privateFiles + "/web.auth"
+        var other = try String(contentsOfFile: accounts, encoding: .utf8).replacing(
+            "admin operator", with: "guest viewer")
+        if isEmptied { other = "" }
+        try (other).write(toFile: accounts, atomically: false, encoding: .utf8)
+        if !isEmptied { try "changed".write(toFile: privateFiles + "/password", atomically: false, encoding: .utf8) }
+        let second = try up(["--json"])
+        _ = try await printed(second)
+        #expect(try await status("admin:" + (isEmptied ? password : "changed")) == "200")
+        if !isEmptied { #expect(try await status("guest:\(password)") == "200") }
+        second.kill(SIGTERM)
+        #expect(try await second.wait() == 0)
+    }
+
     @Test("a root may have spaces, quotes and backslashes in its name") func strangeName() async throws {
         let root = directory.file(#"a "b" 'c' \d"#)
         let up = try ChildProcess("haul", ["up", "--root", root, "--listen", "127.0.0.1:\(port)", "--json"])

@@ -106,7 +106,7 @@ struct WebCommand: AsyncParsableCommand {
                 watchdog.cancel()
             }
             do { try await work.value } catch let error as ServerError {
-                throw ExitStatus.printing(.usage, error.description)
+                throw ExitStatus.printing(error.mayPass ? .jobFailed : .usage, error.description)
             } catch is CancellationError {}
         }
 

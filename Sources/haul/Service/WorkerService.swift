@@ -64,7 +64,9 @@ struct WorkerService {
         do {
             let bound = try await server.listen(on: address)
             log.info("serving metrics and health", metadata: ["address": "\(bound)"])
-        } catch { throw ExitStatus.printing(.usage, "--http: \(error)") }
+        } catch {
+            throw ExitStatus.printing(error.mayPass ? .jobFailed : .usage, "--http: \(error)")
+        }
         return server
     }
 

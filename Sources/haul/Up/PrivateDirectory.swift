@@ -37,11 +37,20 @@ struct PrivateDirectory {
         } else {
             password = Self.newPassword()
             try write(password + "\n", to: "password")
-            unlink(accounts)
         }
-        if access(accounts, F_OK) != 0 {
-            try write("\(Self.user) operator \(PasswordHash(password: password).text)\n", to: "web.auth")
-        }
+        try writeAccounts()
+    }
+
+    /// Makes the accounts of the page have the password, whatever has become of either file. Accounts that somebody has
+    /// added stay.
+    private func writeAccounts() throws {
+        let prefix = "\(Self.user) operator "
+        var lines = (SettingsFile.text(of: accounts) ?? "").split(separator: "\n").map(String.init)
+        let own = lines.firstIndex { $0.hasPrefix(prefix) }
+        if let own, PasswordHash(String(lines[own].dropFirst(prefix.count)))?.matches(password) == true { return }
+        lines.removeAll { $0.hasPrefix("\(Self.user) ") }
+        lines.insert(prefix + PasswordHash(password: password).text, at: 0)
+        try write(lines.joined(separator: "\n") + "\n", to: "web.auth")
     }
 
     /// The user of the page, who is an operator.
