@@ -276,7 +276,10 @@ def test_settings_are_checked_and_set(bench):
 
 
 def test_stats_count_workers(bench):
-    stats = bench.queue().stats()
+    queue = bench.queue()
+    # A worker that ends a job is registered.
+    queue.push(download(bench)).result(timeout=30)
+    stats = queue.stats()
     assert stats.workers == 1
     assert set(stats.counts) == {"queued", "scheduled", "running", "paused", "completed", "failed", "cancelled"}
 
