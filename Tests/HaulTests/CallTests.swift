@@ -109,6 +109,7 @@ import Testing
         #expect(try await bench.haul("cache", "show", try #require(id)).out == "n1")
         #expect(try await bench.haul("cache", "size", "--older", "1h").out.hasPrefix("0 responses, 0 B\n"))
         #expect(try await bench.haul("cache", "clear", "--url", "*/fresh").out == "1 cleared\n")
+        #expect(try await bench.haul("queue", "changes").out.contains("remove"))
         // A response that exceeds the queue's setting is dropped and reported.
         #expect(try await bench.haul("queue", "set", "max_responses_bytes", "0").status == 0)
         // The oldest responses are dropped first, some with each call.

@@ -148,7 +148,10 @@ private struct ClearCache: AsyncParsableCommand {
         if filter.isEmpty, !responses.isEmpty {
             try Prompt.confirm("Forget all \(responses.count) responses of \(queue.name)?", isConfirmed: yes)
         }
-        try await queue.request(.removed, of: responses.map(\.id))
+        var change = ChangeRecord(byUser: "remove")
+        change.select(responses.map(\.id))
+        change.at = try await queue.request(.removed, of: responses.map(\.id))
+        if !responses.isEmpty { await queue.record(change) }
         if filter.common.json {
             return Terminal.line(JSON.object([("cleared", String(responses.count))]))
         }
