@@ -77,13 +77,18 @@ extension API {
     /// How many kept events a client that comes back gets at most.
     private static let maxReplayed = 10_000
 
-    /// Sends the events that the queue's stream has kept since a time (unix ms), those of that millisecond once more. A
-    /// client that may have missed some gets `gap`.
+    /// How far apart the events of two partitions may arrive that have the same time, in ms. Each partition has the clock
+    /// and the subscription of its own server.
+    private static let spread: Int64 = 2000
+
+    /// Sends the events that the queue's stream has kept since a time (unix ms), those of that millisecond once more, and
+    /// of partitions those of `spread` before it. A client that may have missed some gets `gap`.
     private static func replay(
         _ queue: Queue, _ id: String?, after time: Int64, _ caller: Caller, _ send: Send
     ) async throws {
         var isWhole = try await queue.oldestLoggedEvent().map { $0 <= time } ?? false
-        var (reader, count) = (EventLogReader(queue, from: "\(time)"), 0)
+        let start = queue.partitions.isEmpty ? time : max(0, time - spread)
+        var (reader, count) = (EventLogReader(queue, from: "\(start)"), 0)
         while true {
             let events = try await reader.next()
             if events.isEmpty { break }

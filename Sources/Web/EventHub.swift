@@ -103,10 +103,12 @@ private final class Listeners: Sendable {
     }
 }
 
-/// The events that one listener has not taken yet. When there are too many, the older half is dropped.
+/// The events that one listener has not taken yet. When they are too many or too long, the older half is dropped.
 final class ListenerBuffer: Sendable {
     struct Content {
         var events: [String] = []
+        /// The length of the events.
+        var bytes = 0
         /// Some events are missing: the subscription was interrupted, or the buffer was full.
         var hasGap = false
         /// The subscription has become active since the last `take`.
@@ -114,19 +116,23 @@ final class ListenerBuffer: Sendable {
     }
 
     private let content = Mutex(Content())
-    private let hold: Quota<EventHub.Topic>.Hold
+    private let hold: Quota<EventHub.Topic>.Hold?
 
-    init(_ hold: Quota<EventHub.Topic>.Hold) { self.hold = hold }
+    init(_ hold: Quota<EventHub.Topic>.Hold? = nil) { self.hold = hold }
 
     private static let maxEvents = 2000
+    private static let maxBytes = 4 << 20
 
     func post(_ event: String) {
         content.withLock {
-            if $0.events.count >= Self.maxEvents {
-                $0.events.removeFirst(Self.maxEvents / 2)
+            $0.events.append(event)
+            $0.bytes += event.utf8.count
+            while $0.events.count > Self.maxEvents || $0.bytes > Self.maxBytes {
+                let dropped = ($0.events.count + 1) / 2
+                $0.bytes -= $0.events.prefix(dropped).reduce(0) { $0 + $1.utf8.count }
+                $0.events.removeFirst(dropped)
                 $0.hasGap = true
             }
-            $0.events.append(event)
         }
     }
 

@@ -1,11 +1,33 @@
 import HaulBus
 import HaulContract
+import HaulHTTPServer
 import HaulRedis
+import HaulTestSupport
 import Testing
 
 @testable import HaulWeb
 
 @Suite("A queue of partitions in the API") struct PartitionAPITests {
+    @Test("a client that comes back gets what another partition has published a little earlier, too")
+    func lastEvent() async throws {
+        let fixture = try await WebFixture { $0.queues = [QueueName("films#2")!] }
+        let server = HTTPServer { await fixture.web.decide($0) }
+        let address = try await server.listen(on: ListenAddress("127.0.0.1:0")!)
+        for (partition, events) in [(0, [("a", 10_000), ("b", 15_000)]), (1, [("c", 11_000), ("d", 14_000)])] {
+            for (id, at) in events {
+                try await fixture.server.cli(
+                    "XADD", "haul:{films#\(partition)of2}:log", "\(at)-0", "event", "completed", "id", id, "data",
+                    #"{"v":1,"event":"completed","id":"\#(id)","at":\#(at)}"#)
+            }
+        }
+        let client = try RawClient(address)
+        await client.send(
+            "GET /api/queues/films%232/events HTTP/1.1\r\nHost: localhost\r\nLast-Event-ID: 15000\r\n\r\n")
+        let text = await client.read(until: #""id":"b""#)
+        #expect(text.contains(#""id":"d""#) && !text.contains(#""id":"c""#), "\(text)")
+        await server.stop()
+    }
+
     @Test("the partitions are one queue, whose jobs are pushed, listed, found and cancelled") func life() async throws {
         let fixture = try await WebFixture { $0.queues = [QueueName("films#4")!] }
         let queue = Queue(QueueName("films#4")!, redis: fixture.queue.redis)

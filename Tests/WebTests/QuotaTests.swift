@@ -30,6 +30,18 @@ import Testing
         #expect(take("c", caller("v")) && take("d", caller("v")) && take("e", caller("w")))
     }
 
+    @Test("the events that a client does not read are bounded in number and in bytes", arguments: [10, 100_000])
+    func events(length: Int) {
+        let buffer = ListenerBuffer()
+        let event = String(repeating: "a", count: length)
+        for _ in 0..<3000 { buffer.post(event) }
+        buffer.post("last")
+        let content = buffer.take()
+        #expect(content.hasGap && content.events.last == "last" && content.events.count > 1)
+        #expect(content.events.count <= 2000 && content.events.reduce(0) { $0 + $1.utf8.count } <= 4 << 20)
+        #expect(buffer.take().events.isEmpty && buffer.take().bytes == 0)
+    }
+
     @Test("a viewer cannot take all streams, feeds and searches")
     func streams() async throws {
         let hash = PasswordHash(password: "p", cost: 4).text
