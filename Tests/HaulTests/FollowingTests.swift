@@ -36,6 +36,41 @@ import Testing
         #expect(try await drain.wait() == 130)
     }
 
+    @Test(
+        "watch waits for the end of a push that waits, and not for the last end of its job",
+        arguments: ["", ",\"at\":"])
+    func anew(_ time: String) async throws {
+        let bench = try await CommandBench()
+        let origin = try OriginServer { _ in OriginReply(body: [1]) }
+        func push(_ path: String) async throws {
+            let now = try await bench.server.cli("TIME").split(separator: "\n")[0] + "000"
+            let at = time.isEmpty ? "" : time + now
+            let job = "{\"url\":\"\(origin.url(path))\",\"id\":\"a\"\(at)}"
+            try await bench.server.cli("LPUSH", "haul:{default}:jobs", job)
+        }
+        try await push("/old")
+        let first = try bench.worker("w")
+        let old = try bench.start(["watch", "a"])
+        #expect(try await old.wait() == 0)
+        first.kill(SIGTERM)
+        _ = try await first.wait()
+        try await eventually("a later second") {
+            let settled = try await bench.server.cli("HGET", "haul:{default}:job:a", "settled_until")
+            return try await Int(bench.server.cli("TIME").split(separator: "\n")[0])! * 1000 > Int(settled) ?? 0
+        }
+        try await push("/new")
+        let watch = try bench.start(["watch", "a"])
+        try await eventually("the command to subscribe") {
+            try await bench.server.cli("PUBSUB", "NUMSUB", "haul:{default}:events:a").hasSuffix("1")
+        }
+        #expect(watch.isRunning)
+        let second = try bench.worker("w")
+        #expect(try await watch.wait() == 0)
+        #expect(try await bench.server.cli("HGET", "haul:{default}:job:a", "url").hasSuffix("/new"))
+        second.kill(SIGTERM)
+        _ = try await second.wait()
+    }
+
     @Test("--json writes one line for each object, whatever line breaks a producer's JSON has") func oneLine()
         async throws
     {

@@ -6,6 +6,8 @@ import HaulTerminal
 /// The jobs that a queue knows: jobs that have a hash, and waiting jobs that no worker has claimed yet.
 struct KnownJobs {
     var states: [String: JobState] = [:]
+    /// Pushes that wait to begin ended jobs anew, by id.
+    private(set) var anew: [String: ListedJob] = [:]
     private var lacksPermission = false
 
     /// Why jobs may count as unknown that are not; nil if all of them were found.
@@ -21,20 +23,24 @@ struct KnownJobs {
         let fields = try await queue.fields(["state"], of: ids)
         for (id, fields) in zip(ids, fields) {
             let state = fields["state"].flatMap(JobState.init)
-            known.states[id] = waiting[id] != nil && state?.isFinal ?? true ? .queued : state
+            known.states[id] = state
+            if state?.isFinal ?? true, let job = waiting[id] { known.record(job) }
         }
         // A push that waits may begin a job anew that has ended.
         let missing = Set(ids.filter { known.states[$0]?.isFinal ?? true })
         guard !missing.isEmpty else { return known }
         do throws(RedisError) {
-            for id in try await queue.waiting(for: missing, in: queue.waitingLists()).keys {
-                known.states[id] = .queued
-            }
+            for job in try await queue.waiting(for: missing, in: queue.waitingLists()).values { known.record(job) }
         } catch {
             guard error.code == .noPermission else { throw ExitStatus.printing(error) }
             known.lacksPermission = true
         }
         return known
+    }
+
+    private mutating func record(_ job: ListedJob) {
+        if states[job.id] != nil { anew[job.id] = job }
+        states[job.id] = .queued
     }
 
     /// Prints which ids are not known.
