@@ -20,9 +20,9 @@ package struct FileRequest: Sendable {
     /// The file that the job finished before.
     package let completed: CompletedFile?
     package let lease: RunLease
-    /// The file is going to pass the operator's gate. So a store must not give its name by the same step that makes it
-    /// whole.
-    package var isGated = false
+    /// The whole file is going to be examined before it gets its name: by the operator's gate, or by a digest. So a store
+    /// must not give the name by the same step that makes the file whole, however an earlier run has begun the file.
+    package var isExamined = false
 
     package init(
         key: String, runToken: String, isNew: Bool, path: String?, ifExists: Job.IfExists, completed: CompletedFile?,

@@ -64,6 +64,50 @@ struct WholeObjectTests: MultipartFileTests {
     }
 
     @Test(
+        "an upload that began without a digest is not continued with one, because its completion gives the name",
+        arguments: ObjectServer.installed)
+    func lateDigest(_ kind: ObjectServer.Kind) async throws {
+        let bucket = try await Bucket(kind)
+        let first = try await open(bucket, "1")
+        try await receive(0..<9 << 20, into: first)
+        let point = try await point(first)
+        var examined = request("2")
+        examined.isExamined = true
+        guard case .nothing = try await bucket.store.resume(examined, from: point) else {
+            Issue.record("the upload is continued")
+            return
+        }
+        #expect(try await bucket.everything() == ([], 0))
+        // Bytes of tails alone are not bound to a name yet, and are continued.
+        let second = try await open(bucket, "3")
+        try await receive(0..<5 << 20, into: second)
+        let tails = try await self.point(second)
+        examined = request("4")
+        examined.isExamined = true
+        guard case .partial(let last) = try await bucket.store.resume(examined, from: tails) else {
+            Issue.record("the tails are lost")
+            return
+        }
+        try await receive(5 << 20..<Self.size, into: last)
+        let wrong = Job.Checksum(algorithm: .sha256, digest: String(repeating: "0", count: 64))
+        let error = await thrown { () throws(TransferError) in try await last.commit(whole(wrong)) }
+        #expect(error?.code == .checksumMismatch)
+        #expect(try await bucket.everything() == ([], 0))
+    }
+
+    @Test(
+        "an upload under the final name gives no name to a file whose digest must be verified",
+        arguments: ObjectServer.installed)
+    func unexamined(_ kind: ObjectServer.Kind) async throws {
+        let bucket = try await Bucket(kind)
+        let partial = try await open(bucket, "1")
+        try await receive(0..<Self.size, into: partial)
+        let error = await thrown { () throws(TransferError) in try await partial.commit(whole(sha256)) }
+        #expect(error?.code == .io)
+        #expect(try await bucket.everything() == ([], 0))
+    }
+
+    @Test(
         "an object that was completed under its hidden key and not named is named by the next run",
         arguments: ObjectServer.installed)
     func assembled(_ kind: ObjectServer.Kind) async throws {

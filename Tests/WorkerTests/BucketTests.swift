@@ -101,6 +101,43 @@ struct BucketTests {
         #expect(origin.bytesSent("/film") <= file.count + 1 << 20)
     }
 
+    @Test(
+        "a checksum that is pushed after a run without one is verified, and no bytes of another URL stay",
+        arguments: ObjectServer.installed, ["/old", "/new"])
+    func lateChecksum(_ kind: ObjectServer.Kind, _ path: String) async throws {
+        let server = try await ObjectServer.shared(kind)
+        let fleet = try await Fleet()
+        let prefix = "w\(UInt64.random(in: 0...(.max)))"
+        let (old, new) = (FileBytes(seed: 17, count: 24 << 20), FileBytes(seed: 18, count: 24 << 20))
+        let isBroken = Shared(true)
+        let origin = try OriginServer { request in
+            if isBroken.value, request.number > 1 { return OriginReply(403) }
+            var reply = OriginReply.file(request.path == "/old" ? old : new, to: request)
+            if isBroken.value { (reply.cut, reply.end) = (17 << 20, .fin) }
+            return reply
+        }
+        try await fleet.withWorker("one", try change(server, prefix)) {
+            let rest = #""id":"film","path":"film.bin","connections":1"#
+            try await fleet.push(#"{"url":"\#(origin.url("/old"))",\#(rest)}"#)
+            try await fleet.wait("film", for: .failed)
+            #expect(try await fleet.queue.job("film")?.offsets.isEmpty == false)
+            isBroken.value = false
+            try await fleet.push(
+                #"{"url":"\#(origin.url(path))","checksum":"sha256:\#(new.sha256)",\#(rest)}"#)
+            try await eventually("the second push to end", within: .seconds(60)) {
+                let job = try await fleet.queue.job("film")
+                return job?.state == .completed || job?.state == .failed && job?["error"] != "http_403"
+            }
+            let job = try #require(try await fleet.queue.job("film"))
+            let object = try await server.object("\(prefix)/film.bin")
+            if path == "/old" {
+                #expect(job["error"] == "checksum_mismatch" && object == nil, "\(job.fields)")
+            } else {
+                #expect(job["checksum"] == "sha256:\(new.sha256)" && object == new.all, "\(job.fields)")
+            }
+        }
+    }
+
     @Test("small files are stored, and another push finds them unchanged", arguments: ObjectServer.installed)
     func small(_ kind: ObjectServer.Kind) async throws {
         let server = try await ObjectServer.shared(kind)

@@ -169,7 +169,7 @@ extension Download {
             let isFirst = state.generation == nil && resume?.generation != assignment.token
             let suffix = isFirst ? "" : "." + String(UInt32.random(in: 0...(.max)), radix: 16)
             let partial = context.store.begin(
-                file, generation: assignment.token + suffix, suggested: name)
+                file(of: entity), generation: assignment.token + suffix, suggested: name)
             let source = MaskedURL.text(state.mirrors[state.mirrors.current].url)
             let generation = Generation(
                 partial: partial, predecessor: state.generation?.partialInStore, entity: entity, source: source,

@@ -8,7 +8,7 @@ extension Download {
     /// The outcome if this job finished its file before, and the server still has the same version. nil otherwise.
     func reuse() async throws(TransferError) -> ActivityOutcome? {
         guard let completed = assignment.completed, resume == nil, isOurs(completed.source), matches(completed),
-            let held = await context.store.held(completed, for: file, fencing: !assignment.isSettled)
+            let held = await context.store.held(completed, for: file(of: nil), fencing: !assignment.isSettled)
         else { return nil }
         // From here on the run holds the proof that the file is the job's own, however the run ends.
         state.withLock { $0.proof = held.proof }
@@ -52,7 +52,7 @@ extension Download {
 
     /// Whether a file of an earlier push can be what this push requests. Only a GET without a body can use it again.
     private func matches(_ file: CompletedFile) -> Bool {
-        job.method == "GET" && job.body == nil && self.file.isTarget(file.file)
+        job.method == "GET" && job.body == nil && self.file(of: nil).isTarget(file.file)
             && (job.size == nil || job.size == file.bytes) && sizeLimit.map { file.bytes <= $0 } ?? true
             && (job.checksum == nil || job.checksum?.description == file.checksum)
             && (job.contentType == nil || job.contentType.map(MediaType.essence) == file.contentType)
@@ -71,8 +71,9 @@ extension Download {
     func recover() async throws(TransferError) -> Step {
         guard var resume, resume.store == context.store.id else { return .begin }
         // A new push of a failed job may put the file elsewhere. Then nothing that earlier runs left is of use.
-        if !file.isTarget(resume.file) { resume.generation = "" }
-        switch try await context.store.resume(file, from: resume) {
+        let request = file(of: resume.entity)
+        if !request.isTarget(resume.file) { resume.generation = "" }
+        switch try await context.store.resume(request, from: resume) {
         case .nothing: return .begin
         case .placed(let file):
             return .finished(.completed(record(file, resume.entity, resume.source), seconds: 0, unchanged: false))

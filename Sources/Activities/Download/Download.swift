@@ -244,9 +244,11 @@ package final class Download: Activity, RunRemainder {
     // MARK: Used by the extensions
 
     /// The job and the run, as the store needs them.
-    var file: FileRequest {
+    ///
+    /// - Parameter entity: What the file's bytes are of, if that is known.
+    func file(of entity: Entity?) -> FileRequest {
         var request = assignment.file(under: io.lease)
-        request.isGated = context.gate != nil
+        request.isExamined = context.gate != nil || (job.checksum ?? entity?.digest) != nil
         return request
     }
 

@@ -15,8 +15,14 @@ enum Verification {
         }
         if isUnchanged, file.entity.etag != nil { return "same ETag" }
         if isUnchanged, file.entity.lastModifiedIsStrong { return "same date" }
-        if let checksum = job.checksum { return "\(checksum.algorithm.rawValue) (given)" }
-        if let digest = file.entity.digest { return "\(digest.algorithm.rawValue) (server's)" }
+        // Only a digest that was computed counts.
+        let computed = file.checksum
+        if let checksum = job.checksum, checksum.description == computed {
+            return "\(checksum.algorithm.rawValue) (given)"
+        }
+        if let digest = file.entity.digest, digest.description == computed {
+            return "\(digest.algorithm.rawValue) (server's)"
+        }
         if job.size != nil { return "size (given)" }
         return switch completeness {
         case .length: "size"

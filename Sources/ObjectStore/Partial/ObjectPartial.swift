@@ -115,7 +115,7 @@ final class ObjectPartial: Partial {
         }
         state.withLock { state in
             state.phase = .open
-            state.storeState.isHidden = (digest != nil || request.isGated) && !formula.isSingle
+            state.storeState.isHidden = (digest != nil || request.isExamined) && !formula.isSingle
             state.digest = formula.isSingle ? nil : digest.map(InOrderDigest.init)
         }
         let sink = sink(at: 0) { true }

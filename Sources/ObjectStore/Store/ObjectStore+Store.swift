@@ -77,8 +77,8 @@ extension ObjectStore: DurableStore, SourceFolder {
         guard var storeState = PartsRecord(resume.storeState), storeState.total == resume.entity.total,
             storeState.offsets == resume.offsets
         else { return nil }
-        if request.isGated, !storeState.formula.isSingle {
-            // An upload that began without a gate gives the object its name as soon as it is complete.
+        if request.isExamined, !storeState.formula.isSingle {
+            // An upload that began without a digest or gate gives the object its name as soon as it is complete.
             guard storeState.isHidden || storeState.upload == nil else { return nil }
             storeState.isHidden = true
         }
