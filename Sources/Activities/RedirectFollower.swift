@@ -18,7 +18,7 @@ struct FinalURL: Sendable {
     ///
     /// An object's version is not a part of it. The ETag tells versions apart, also in a response that names none (304).
     var resource: String {
-        if url.isObject { return origin.query == nil ? "" : origin.resource }
+        if url.isObject { return origin.sourceResource }
         return isRedirected || url.query != nil ? url.resource : ""
     }
 

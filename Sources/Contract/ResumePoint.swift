@@ -1,7 +1,17 @@
+/// A record of bytes that says where they came from.
+package protocol SourcedRecord: Sendable {
+    /// The URL (of `urls`), masked.
+    var source: String { get }
+    /// Names the URL of `source` with its query, which `source` does not show. "" for a URL without a query, and if
+    /// version 0.2 has written the record.
+    var sourceResource: String { get }
+    var entity: Entity { get }
+}
+
 /// A checkpoint from which any worker can resume a download: the remote entity, the partial file and its durable bytes.
 ///
 /// The job's hash and its `offsets` hold the resume point. A tick writes it only after the bytes are synced.
-package struct ResumePoint: Sendable, Equatable {
+package struct ResumePoint: SourcedRecord, Equatable {
     /// The name of the partial file: the token of the run that opened it.
     package var generation: String
     /// The id of the store that holds the bytes, such as the workers' root. The offsets are valid for this store only.
@@ -12,6 +22,10 @@ package struct ResumePoint: Sendable, Equatable {
     /// The URL (of `urls`) from which the bytes came, masked. Validators of other mirrors may differ. The query is
     /// masked because a newly signed query does not make another mirror.
     package var source: String
+    package var sourceResource = ""
+    /// The media type that a job asked for, and that a response for this entity confirmed. nil if none was asked for,
+    /// and if version 0.2 has written the record.
+    package var contentType: String?
     /// The URL to which redirects of `source` led, from which the rest is requested. "" without redirects, and if the
     /// URL may be a secret.
     package var finalURL: String
@@ -67,7 +81,7 @@ package struct Entity: Sendable, Equatable {
 }
 
 /// A finished file as the job's hash describes it. `if_exists: reuse` trusts the file only while this still matches.
-package struct CompletedFile: Sendable, Equatable {
+package struct CompletedFile: SourcedRecord, Equatable {
     /// The path, relative to the root.
     package var file: String
     package var bytes: Int64
@@ -79,6 +93,7 @@ package struct CompletedFile: Sendable, Equatable {
     package var entity: Entity
     /// The URL (of `urls`) from which the bytes came, masked.
     package var source: String
+    package var sourceResource = ""
     /// `algorithm:hex`, if a digest was computed.
     package var checksum: String?
     /// When the file was last known to be the server's current version, in unix milliseconds.

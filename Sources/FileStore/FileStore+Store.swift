@@ -1,3 +1,4 @@
+import Glibc
 package import HaulContract
 import HaulExecutors
 package import HaulHTTP
@@ -50,6 +51,24 @@ extension FileStore: DurableStore {
                     PartialLocation(
                         file: file.file, key: request.key, generation: placed.generation, name: placed.hidden.text)
                 })
+        }
+    }
+
+    package func digest(
+        of file: StoredFile, _ algorithm: Job.Checksum.Algorithm
+    ) async throws(TransferError) -> String? {
+        try await onDisk { () throws(TransferError) in
+            let parts = file.file.pathParts
+            guard let name = parts.last,
+                let directory = self.directory.openExisting(parts.dropLast().joined(separator: "/"))
+            else { return nil }
+            let descriptor = openat(directory.descriptor, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
+            guard descriptor >= 0 else { return nil }
+            defer { close(descriptor) }
+            let identity = FinishedIdentity(inode: file.identity, bytes: file.bytes, modified: file.modified)
+            var status = stat()
+            guard fstat(descriptor, &status) == 0, status.matches(identity) else { return nil }
+            return StreamDigest.hexadecimal(of: "/proc/self/fd/\(descriptor)", algorithm)
         }
     }
 

@@ -33,6 +33,11 @@ package protocol Store: Sendable {
     /// - Parameter fencing: Earlier runs may still be working beside it, and are fenced.
     func held(_ file: CompletedFile, for request: FileRequest, fencing: Bool) async -> HeldFile?
 
+    /// The digest of a file that `resume` has found, in hexadecimal digits. nil if the file is gone or has changed.
+    func digest(
+        of file: StoredFile, _ algorithm: Job.Checksum.Algorithm
+    ) async throws(TransferError) -> String?
+
     /// Removes the partial file of a job that will not continue, and the proof that it has its final name. The finished
     /// file stays.
     func discard(_ location: PartialLocation) async

@@ -147,6 +147,10 @@ package struct StoreConformance: Sendable {
             return
         }
         #expect(found.file == file.file && found.identity == file.identity && found.bytes == file.bytes)
+        // Nothing records whether a digest was verified, so it can be computed.
+        #expect(try await store.digest(of: found, .sha256) == SHA256.hexadecimal(SHA256.digest(bytes)))
+        await write("a/b", Array("changed".utf8))
+        #expect(try await store.digest(of: found, .sha256) == nil)
     }
 
     private func foreignFile() async throws {

@@ -67,15 +67,19 @@ extension Download {
             let (seconds, gateDuration) = state.withLock { ($0.received.seconds, $0.gateDuration) }
             io.recordCommit(duration: .now - begun - gateDuration)
             return .completed(
-                record(file, generation.entity, generation.source), seconds: seconds, unchanged: false)
+                record(file, of: generation), seconds: seconds, unchanged: false)
         }
     }
 
     /// The record of a finished file, for the job's hash.
-    func record(_ file: StoredFile, _ entity: Entity, _ source: String) -> CompletedFile {
-        CompletedFile(
+    ///
+    /// - Parameter bytes: The record of its bytes. The job's media type is confirmed for them: `ReusePolicy`.
+    func record(_ file: StoredFile, of bytes: some SourcedRecord) -> CompletedFile {
+        var record = CompletedFile(
             file: file.file, bytes: file.bytes, store: context.store.id, inode: file.identity, modified: file.modified,
-            entity: entity, source: source, checksum: file.checksum, validated: assignment.clock.milliseconds,
-            contentType: job.contentType.map(MediaType.essence))
+            entity: bytes.entity, source: bytes.source, checksum: file.checksum,
+            validated: assignment.clock.milliseconds, contentType: job.contentType.map(MediaType.essence))
+        record.sourceResource = bytes.sourceResource
+        return record
     }
 }

@@ -22,13 +22,10 @@ extension Download {
 
     /// Fetches the file from the start (`.begin`), or its missing bytes (`.fetchMissing`), and commits it.
     func fetch(_ step: Step) async throws(TransferError) -> Step {
-        if case .fetchMissing = step, let generation, let total = generation.entity.total, job.checksum == nil,
-            generation.partial.written.contains(0..<total)
+        if case .fetchMissing = step, let generation, let total = generation.entity.total,
+            generation.partial.written.contains(0..<total), let why = try await refusal(of: generation)
         {
-            // Only the name was missing. No request for bytes would show that the remote file has changed since.
-            guard try await isUnchanged(generation.entity) else {
-                return .restart(why: "the remote file has changed, or nothing proves that it has not")
-            }
+            return .restart(why: why)
         }
         var first: FirstResponse?
         if case .begin = step {
@@ -58,6 +55,17 @@ extension Download {
             if generation.partial.written.contains(0..<total) {
                 return .finished(try await commit(generation, total))
             }
+        }
+    }
+
+    /// Why the bytes of an earlier run, which only lack a name, are not this push's file; nil if they are. No request for
+    /// bytes would show that.
+    private func refusal(of whole: Generation) async throws(TransferError) -> String? {
+        switch reusePolicy.proof(for: whole) {
+        case .nothing, .digest: return nil
+        case .server where try await isUnchanged(whole.entity): return nil
+        case .server: return "the remote file has changed, or nothing proves that it has not"
+        case .impossible: return "nothing shows which content type the bytes so far have"
         }
     }
 
@@ -170,9 +178,10 @@ extension Download {
             let suffix = isFirst ? "" : "." + String(UInt32.random(in: 0...(.max)), radix: 16)
             let partial = context.store.begin(
                 file(of: entity), generation: assignment.token + suffix, suggested: name)
-            let source = MaskedURL.text(state.mirrors[state.mirrors.current].url)
+            let mirror = state.mirrors[state.mirrors.current]
             let generation = Generation(
-                partial: partial, predecessor: state.generation?.partialInStore, entity: entity, source: source,
+                partial: partial, predecessor: state.generation?.partialInStore, entity: entity, source: mirror.source,
+                sourceResource: mirror.sourceResource, contentType: job.contentType.map(MediaType.essence),
                 finalURL: finalURL.text)
             state.generation = generation
             state.completeness = entity.total == nil ? .end : .length
@@ -321,14 +330,7 @@ extension Download {
         {
             return Failure(.wrongContentType, "the server sent a Metalink", isFinal: true)
         }
-        if let wanted = job.contentType {
-            let sent = head.headers["content-type"].map(MediaType.essence) ?? "none"
-            if sent != MediaType.essence(wanted) {
-                return Failure(
-                    .wrongContentType,
-                    "the server sent \(sent.truncated(toBytes: 200)), not \(wanted): this may be a login or error page")
-            }
-        }
+        if let refusal = typeRefusal(of: head) { return refusal }
         guard let length else { return nil }
         if let size = job.size, size != length {
             return Failure(.sizeMismatch, "the file has \(length) bytes, and \(size) were expected")
@@ -337,6 +339,16 @@ extension Download {
             return tooLarge(limit)
         }
         return nil
+    }
+
+    /// The failure of a response that has not the media type which the job requires; nil if it has.
+    func typeRefusal(of head: ResponseHead) -> Failure? {
+        guard let wanted = job.contentType else { return nil }
+        let sent = head.headers["content-type"].map(MediaType.essence) ?? "none"
+        guard sent != MediaType.essence(wanted) else { return nil }
+        return Failure(
+            .wrongContentType,
+            "the server sent \(sent.truncated(toBytes: 200)), not \(wanted): this may be a login or error page")
     }
 
     func tooLarge(_ limit: Int64) -> Failure {

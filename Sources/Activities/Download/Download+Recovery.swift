@@ -7,16 +7,18 @@ import Synchronization
 extension Download {
     /// The outcome if this job finished its file before, and the server still has the same version. nil otherwise.
     func reuse() async throws(TransferError) -> ActivityOutcome? {
-        guard let completed = assignment.completed, resume == nil, isOurs(completed.source), matches(completed),
+        guard let completed = assignment.completed, resume == nil, file(of: nil).isTarget(completed.file) else {
+            return nil
+        }
+        let age = Duration.milliseconds(assignment.clock.milliseconds - completed.validated)
+        let proof = reusePolicy.proof(for: completed, age: age)
+        guard proof != .impossible,
             let held = await context.store.held(completed, for: file(of: nil), fencing: !assignment.isSettled)
         else { return nil }
         // From here on the run holds the proof that the file is the job's own, however the run ends.
         state.withLock { $0.proof = held.proof }
         var result = completed
-        let age = assignment.clock.milliseconds - completed.validated
-        if let freshFor = job.freshFor, .milliseconds(age) < freshFor {
-            return .completed(result, seconds: 0, unchanged: true)
-        }
+        if proof == .nothing { return .completed(result, seconds: 0, unchanged: true) }
         guard try await isUnchanged(completed.entity) else {
             io.trace?("the file was downloaded before, but has changed on the server since then")
             return nil
@@ -50,14 +52,6 @@ extension Download {
         return !requests.isEmpty
     }
 
-    /// Whether a file of an earlier push can be what this push requests. Only a GET without a body can use it again.
-    private func matches(_ file: CompletedFile) -> Bool {
-        job.method == "GET" && job.body == nil && self.file(of: nil).isTarget(file.file)
-            && (job.size == nil || job.size == file.bytes) && sizeLimit.map { file.bytes <= $0 } ?? true
-            && (job.checksum == nil || job.checksum?.description == file.checksum)
-            && (job.contentType == nil || job.contentType.map(MediaType.essence) == file.contentType)
-    }
-
     /// A weak date alone gives no condition. The server would confirm it for a later version of the same second, too.
     private static func conditions(_ entity: Entity) -> [HeaderField] {
         guard entity.etag != nil || entity.lastModifiedIsStrong else { return [] }
@@ -76,34 +70,47 @@ extension Download {
         switch try await context.store.resume(request, from: resume) {
         case .nothing: return .begin
         case .placed(let file):
-            return .finished(.completed(record(file, resume.entity, resume.source), seconds: 0, unchanged: false))
+            state.withLock { $0.hasPlaced = true }
+            guard let proven = try await proven(file, of: resume) else {
+                io.trace?(
+                    "a file that an earlier run has named is replaced, because nothing proves that it is this push's")
+                return .begin
+            }
+            return .finished(.completed(record(proven, of: resume), seconds: 0, unchanged: false))
         case .partial(let partial): return try await continueDownload(with: partial, from: resume)
         }
     }
 
-    /// Whether more bytes can be joined to those of `resume`, which are `count` bytes.
-    func canContinue(_ resume: ResumePoint, count: Int64) -> Bool {
-        let isKnown = resume.entity.digest != nil || !resume.isMixed && resume.entity.strongValidator != nil
-        return job.method == "GET" && count > 0 && resume.entity.total != nil
-            && (job.checksum != nil || isOurs(resume.source) && isKnown)
+    /// The file, if it is this push's result. nil if nothing proves that.
+    private func proven(_ file: StoredFile, of resume: ResumePoint) async throws(TransferError) -> StoredFile? {
+        switch reusePolicy.proof(for: file, of: resume) {
+        case .nothing: return file
+        case .server: return try await isUnchanged(resume.entity) ? file : nil
+        case .digest(let checksum):
+            guard try await context.store.digest(of: file, checksum.algorithm) == checksum.digest else { return nil }
+            return StoredFile(
+                file: file.file, bytes: file.bytes, identity: file.identity, modified: file.modified,
+                checksum: checksum.description)
+        case .impossible: return nil
+        }
     }
 
     private func continueDownload(with partial: any Partial, from resume: ResumePoint) async throws(TransferError)
         -> Step
     {
         // The store may have fewer bytes than the resume point names, or more.
-        let count = partial.written.count
-        guard canContinue(resume, count: count), let total = resume.entity.total else {
+        let (policy, count) = (reusePolicy, partial.written.count)
+        guard policy.mayJoin(resume, count: count), let total = resume.entity.total else {
             io.trace?(
                 "the partial file of an earlier run cannot be continued, because nothing proves that it is of the same version"
             )
             return .begin
         }
-        let isOurs = isOurs(resume.source)
+        // The validators of another URL say nothing about this job's entity.
+        let isOurs = policy.origin(of: resume) != .other
         let generation = Generation(
-            partial: partial, entity: resume.entity, source: resume.source, finalURL: resume.finalURL,
-            isMixed: resume.isMixed,
-            inherited: count)
+            partial: partial, entity: resume.entity, source: resume.source, sourceResource: resume.sourceResource,
+            contentType: resume.contentType, finalURL: resume.finalURL, isMixed: resume.isMixed, inherited: count)
         state.withLock { state in
             state.generation = generation
             if isOurs { state.mirrors.record(resume.entity, finalURL: resume.finalURL, assignment.cookies) }

@@ -29,6 +29,9 @@ package final class Download: Activity, RunRemainder {
         var completeness = Completeness.length
         /// For a finished file that is reused: what an earlier run has left to prove that the file is the job's own.
         var proof: PartialLocation?
+        /// An earlier run has given a file its name, and that was not settled. Until this push replaces the file, its
+        /// proof stays: without that, the file would count as another job's.
+        var hasPlaced = false
         /// How long the gate took, which does not count as a part of the commit.
         var gateDuration = Duration.zero
     }
@@ -51,8 +54,8 @@ package final class Download: Activity, RunRemainder {
         let job = assignment.job
         headers = job.requestHeaders
         limit = job.limitRate.map { TokenBucket(bytesPerSecond: $0) }
-        let source = assignment.resume?.source ?? assignment.completed?.source
-        state = Mutex(State(mirrors: Mirrors(urls: job.urls, source: source, mayMix: job.checksum != nil)))
+        let record: (any SourcedRecord)? = assignment.resume ?? assignment.completed
+        state = Mutex(State(mirrors: Mirrors(urls: job.urls, record: record, mayMix: job.checksum != nil)))
     }
 
     var job: Job { assignment.job }
@@ -121,7 +124,8 @@ package final class Download: Activity, RunRemainder {
             if partial === generation.partial, isContinuable, await partial.exists() { return false }
         } else {
             // A partial file on another store is left to the workers of that store.
-            guard let resume, resume.store == context.store.id, !canContinue(resume, count: resume.offsets.count)
+            guard let resume, resume.store == context.store.id, !state.withLock({ $0.hasPlaced }),
+                !reusePolicy.mayJoin(resume, count: resume.offsets.count)
             else { return false }
         }
         await discard()
@@ -257,6 +261,5 @@ package final class Download: Activity, RunRemainder {
 
     var limits: [TokenBucket] { [limit, context.limit].compactMap(\.self) + assignment.limits }
 
-    /// Whether `source` is one of the job's URLs. The validators of another URL say nothing about this job's entity.
-    func isOurs(_ source: String) -> Bool { job.urls.contains { MaskedURL.text($0) == source } }
+    var reusePolicy: ReusePolicy { ReusePolicy(job: job, mirrors: mirrors.all, maxBytes: sizeLimit) }
 }

@@ -28,6 +28,7 @@ extension ResumePoint {
             ("generation", generation), ("store", store), ("file", file), ("source", source),
             ("final_url", finalURL), ("mixed", isMixed ? "1" : "0"), ("block_checks", checks),
             ("store_state", storeState),
+            ("provenance", Provenance(resource: sourceResource, contentType: contentType).text(of: generation)),
         ]
     }
 
@@ -38,6 +39,8 @@ extension ResumePoint {
             generation: generation, store: hash["store"] ?? "", file: hash["file"] ?? "", entity: Entity(hash: hash),
             source: hash["source"] ?? "",
             finalURL: hash["final_url"] ?? "", isMixed: hash["mixed"] == "1", storeState: hash["store_state"] ?? "")
+        let provenance = Provenance(hash["provenance"], of: generation)
+        (sourceResource, contentType) = (provenance.resource, provenance.contentType)
         for (start, end) in offsets {
             guard let start = Int64(start), let end = Int64(end), start >= 0, start < end else { continue }
             self.offsets.insert(start..<end)
@@ -55,9 +58,12 @@ extension CompletedFile {
             ("file", file), ("received", String(bytes)), ("store", store), ("inode", String(inode)),
             ("mtime", String(modified)), ("validated", String(validated)), ("checksum", checksum ?? ""),
             ("source", source), ("generation", ""), ("store_state", ""), ("bytes", ""),
-            ("content_type", contentType ?? ""),
+            ("content_type", contentType ?? ""), ("provenance", Provenance(resource: sourceResource).text(of: name)),
         ]
     }
+
+    /// Tells the file from any other file that the job had.
+    private var name: String { "\(inode)-\(modified)" }
 
     package init?(hash: [String: String]) {
         // While the job runs again, `received` counts bytes of the next file.
@@ -68,6 +74,7 @@ extension CompletedFile {
             file: file, bytes: bytes, store: hash["store"] ?? "", inode: inode, modified: modified,
             entity: Entity(hash: hash), source: hash["source"] ?? "", checksum: hash["checksum"].nonEmpty,
             validated: hash["validated"].flatMap { Int64($0) } ?? 0, contentType: hash["content_type"].nonEmpty)
+        sourceResource = Provenance(hash["provenance"], of: name).resource
     }
 }
 

@@ -38,6 +38,7 @@ extension GetRecord {
             // Without a checkpoint the version is unknown. The next request finds out.
             entity: known?.entity ?? Entity(), source: known?.source ?? item?.urls.first.map(MaskedURL.text) ?? "",
             validated: UnixTime.milliseconds)
+        completed?.sourceResource = known?.sourceResource ?? ""
         if let unfinished { Aria2Control.remove(of: unfinished.file, in: root) }
         (isOpen, self.resume, unfinished, hidden) = (false, nil, nil, proof.name)
         await downloadLog.write(self, isDurable: isDurable)

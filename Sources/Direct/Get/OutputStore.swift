@@ -30,6 +30,9 @@ final class OutputStore: Store {
     }
 
     func held(_ file: CompletedFile, for request: FileRequest, fencing: Bool) async -> HeldFile? { nil }
+    func digest(
+        of file: StoredFile, _ algorithm: Job.Checksum.Algorithm
+    ) async throws(TransferError) -> String? { nil }
     func discard(_ location: PartialLocation) async {}
 }
 

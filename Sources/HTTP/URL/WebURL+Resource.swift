@@ -17,6 +17,10 @@ extension WebURL {
         return String(Job.Checksum.Algorithm.sha256.hexadecimal(of: text).prefix(16))
     }
 
+    /// `SourcedRecord.sourceResource` of bytes from this URL: its resource, if its query is a part of that. A record shows
+    /// the rest of the URL itself.
+    package var sourceResource: String { query == nil ? "" : resource }
+
     /// Parameters of signed URLs: those of Amazon (version 2; version 4 and others begin with "x-"), CloudFront,
     /// Google, Alibaba and Akamai, and the usual names in URLs that people sign themselves.
     private static let signing: Set<String> = [

@@ -1,4 +1,5 @@
 package import HaulContract
+import HaulExecutors
 package import HaulHTTP
 package import HaulStorage
 
@@ -108,6 +109,27 @@ extension ObjectStore: DurableStore, SourceFolder {
         }
         if fencing { try? await purge(job: request.key, but: nil) }
         return HeldFile()
+    }
+
+    package func digest(
+        of file: StoredFile, _ algorithm: Job.Checksum.Algorithm
+    ) async throws(TransferError) -> String? {
+        do throws(TransferError) {
+            let object = try await ObjectSource(file.file, in: client)
+            guard object.version.size == file.bytes else { return nil }
+            let digest = StreamDigest(algorithm)
+            for start in stride(from: 0, to: file.bytes, by: Int(object.readSize)) {
+                if Task.isCancelled { throw .cancelled }
+                let bytes = try await object.read(start..<min(start + object.readSize, file.bytes))
+                await threads.run { digest.update(bytes) }
+            }
+            return digest.hexadecimal()
+        } catch {
+            guard case .failed(let failure) = error, [.sourceMissing, .sourceChanged].contains(failure.code) else {
+                throw error
+            }
+            return nil
+        }
     }
 
     package func source(_ path: String) async throws(TransferError) -> any SourceFile {

@@ -32,11 +32,13 @@ struct Mirrors: Sendable {
     private(set) var current = 0
     private let mayMix: Bool
 
-    /// - Parameter source: The masked URL that the bytes so far came from.
-    init(urls: [String], source: String?, mayMix: Bool) {
+    /// - Parameter record: The bytes so far. The URL from which they came is requested first.
+    init(urls: [String], record: (any SourcedRecord)?, mayMix: Bool) {
         all = urls.map(Mirror.init)
         self.mayMix = mayMix
-        current = source.flatMap { source in urls.firstIndex { MaskedURL.text($0) == source } } ?? 0
+        guard let record else { return }
+        let origins = all.map { $0.origin(of: record) }
+        current = origins.firstIndex(of: .same) ?? origins.firstIndex(of: .unknown) ?? 0
     }
 
     subscript(index: Int) -> Mirror {

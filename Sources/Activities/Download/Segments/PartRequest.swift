@@ -60,10 +60,21 @@ struct PartRequest: Sendable {
         let expectation = ResponseExpectation(
             kind: .part(position: range.lowerBound, end: range.upperBound, of: expected, ifRange: validator != nil),
             isProven: download.isProven, resource: finalURL.resource)
-        let decision = expectation.decision(on: transfer.head)
+        var decision = expectation.decision(on: transfer.head)
+        if let refusal = typeRefusal(of: transfer.head, for: download), case .takePart = decision { decision = refusal }
         if case .takePart(_, let length) = decision { return .part(transfer, finalURL, expected, length: length) }
         await transfer.discard()
         return .refused(decision)
+    }
+
+    /// The refusal of a part whose media type is not the one that the job requires. nil if it is, and if a response for
+    /// this entity has shown that before: a part need not repeat it (RFC 9110 section 15.3.7).
+    private func typeRefusal(of head: ResponseHead, for download: Download) -> ResponseDecision? {
+        guard !download.reusePolicy.isConfirmed(download.generation?.contentType),
+            let failure = download.typeRefusal(of: head)
+        else { return nil }
+        return head.headers["content-type"] == nil
+            ? .restart(why: "the server's part does not say its content type") : .fail(failure)
     }
 }
 

@@ -14,10 +14,17 @@ extension SegmentFetcher {
             download.state.withLock { state in
                 state.mirrors[connection.mirror].finalURL = finalURL
                 state.mirrors[connection.mirror].entity = entity
-                let source = MaskedURL.text(state.mirrors[connection.mirror].url)
+                let mirror = state.mirrors[connection.mirror]
                 let isSame =
-                    source == state.generation?.source && finalURL.resource == state.generation?.entity.resource
-                if !isSame { state.generation?.isMixed = true }
+                    mirror.source == state.generation?.source
+                    && finalURL.resource == state.generation?.entity.resource
+                if !isSame {
+                    state.generation?.isMixed = true
+                } else if state.generation?.sourceResource == "" {
+                    state.generation?.sourceResource = mirror.sourceResource
+                }
+                // The part has the job's media type, or an earlier response had it.
+                if let wanted = download.job.contentType { state.generation?.contentType = MediaType.essence(wanted) }
             }
             failures.recordResponse()
             receive(id, transfer, length: length, &group)

@@ -6,7 +6,7 @@
 do
   -- Fields of a job's hash that hold its result. They are deleted when the id is pushed as a job of another kind.
   local RESULTS = { 'file', 'inode', 'mtime', 'checksum', 'validated', 'source', 'bytes', 'received', 'total', 'etag', 'last_modified',
-    'digest', 'resource', 'final_url', 'generation', 'status', 'headers', 'body', 'body_base64', 'request_digest', 'method', 'files',
+    'digest', 'resource', 'final_url', 'provenance', 'generation', 'status', 'headers', 'body', 'body_base64', 'request_digest', 'method', 'files',
     'response_dropped' }
 
   -- When a push was made, in ms as text. No clock is ahead of Redis' own. at: its time, or nil.

@@ -1,0 +1,26 @@
+/// What a later push compares with its own URL and conditions, as one field. Its first word names the bytes that it is
+/// about: a worker of version 0.2 leaves the field as it is when it records other bytes in the same hash.
+struct Provenance {
+    /// `SourcedRecord.sourceResource`
+    var resource = ""
+    /// `ResumePoint.contentType`
+    var contentType: String?
+
+    init(resource: String, contentType: String? = nil) { (self.resource, self.contentType) = (resource, contentType) }
+
+    /// - Parameter name: Names the bytes of the record that is read.
+    init(_ text: String?, of name: String) {
+        let words = (text ?? "").split(separator: " ", maxSplits: 2).map(String.init)
+        guard words.count == 3, words[0] == name else { return }
+        if words[1] != Self.absent { resource = words[1] }
+        if words[2] != Self.absent { contentType = words[2] }
+    }
+
+    /// "" if there is nothing to record.
+    func text(of name: String) -> String {
+        guard !resource.isEmpty || contentType != nil else { return "" }
+        return "\(name) \(resource.isEmpty ? Self.absent : resource) \(contentType ?? Self.absent)"
+    }
+
+    private static let absent = "-"
+}

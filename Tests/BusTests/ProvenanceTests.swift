@@ -1,0 +1,58 @@
+import HaulContract
+import Testing
+
+@testable import HaulBus
+
+/// Where bytes came from, in hashes that workers of several versions write.
+@Suite struct ProvenanceTests {
+    private static let (point, file) = {
+        var point = ResumePoint(
+            generation: "g1", store: "s", file: "a", entity: Entity(total: 9), source: "http://h/a?[masked]")
+        (point.sourceResource, point.contentType) = ("0123456789abcdef", "text/html")
+        var file = CompletedFile(
+            file: "a", bytes: 9, store: "s", inode: 7, modified: 8, entity: Entity(total: 9),
+            source: "http://h/a?[masked]", validated: 5, contentType: "text/html")
+        file.sourceResource = "0123456789abcdef"
+        return (point, file)
+    }()
+
+    /// A hash after these fields were written in turn: an empty text removes its field.
+    private func hash(_ writes: [(String, String)]...) -> [String: String] {
+        writes.joined().reduce(into: [:]) { $0[$1.0] = $1.1.isEmpty ? nil : $1.1 }
+    }
+
+    private func old(_ fields: [(String, String)]) -> [(String, String)] { fields.filter { $0.0 != "provenance" } }
+
+    @Test("what was known of the bytes is read again") func read() {
+        #expect(ResumePoint(hash: hash(Self.point.fields), offsets: [:]) == Self.point)
+        #expect(CompletedFile(hash: hash(Self.file.fields)) == Self.file)
+        var plain = Self.point
+        (plain.sourceResource, plain.contentType) = ("", nil)
+        #expect(hash(plain.fields)["provenance"] == nil)
+        plain.contentType = "text/html"
+        #expect(ResumePoint(hash: hash(plain.fields), offsets: [:]) == plain)
+    }
+
+    @Test("what an older worker has written beside it is not mistaken for it") func older() {
+        var other = Self.point
+        other.generation = "g2"
+        let point = ResumePoint(hash: hash(Self.point.fields, old(other.fields)), offsets: [:])
+        #expect(point?.generation == "g2" && point?.sourceResource == "" && point?.contentType == nil)
+        var replaced = Self.file
+        replaced.inode = 70
+        let file = CompletedFile(hash: hash(Self.file.fields, old(replaced.fields)))
+        #expect(file?.inode == 70 && file?.sourceResource == "")
+        // The same file, which the older worker has only confirmed.
+        var confirmed = Self.file
+        confirmed.validated = 6
+        #expect(CompletedFile(hash: hash(Self.file.fields, old(confirmed.fields))) == confirmed)
+    }
+
+    @Test("a text that is not valid says nothing", arguments: ["", "g1", "g1 x", "g2 x y", "g1  "])
+    func invalid(_ text: String) {
+        var fields = hash(Self.point.fields)
+        fields["provenance"] = text
+        let point = ResumePoint(hash: fields, offsets: [:])
+        #expect(point != nil && point?.sourceResource == "" && point?.contentType == nil)
+    }
+}
