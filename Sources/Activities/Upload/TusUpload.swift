@@ -38,10 +38,12 @@ struct TusUpload: Sendable, Equatable {
         (self.url, self.version, self.generation, self.server) = (url, version, generation, server)
     }
 
-    /// Reads an earlier run's resume point. nil if it is of another file or another URL.
+    /// Reads an earlier run's resume point. nil if it is of another file or another URL, or if version 0.2 has written
+    /// it for a URL with a query, which it does not record.
     init?(_ point: ResumePoint, of plan: UploadPlan) {
         guard point.source == MaskedURL.text(plan.url), let json = try? JSON(point.storeState),
-            json["file"]?.string == plan.files.first?.file, let url = json["tus"]?.string,
+            json["resource"]?.string ?? "" == plan.sourceResource, json["file"]?.string == plan.files.first?.file,
+            let url = json["tus"]?.string,
             let version = json["version"]?.string
         else { return nil }
         (self.url, self.version, generation) = (url, version, point.generation)
@@ -61,6 +63,7 @@ struct TusUpload: Sendable, Equatable {
         var object = JSONObject()
         object.set("tus", url)
         object.set("file", plan.files.first?.file)
+        if !plan.sourceResource.isEmpty { object.set("resource", plan.sourceResource) }
         object.set("version", version)
         object.set("terminates", server.terminates)
         object.set("checksum", server.checksum?.rawValue)

@@ -82,6 +82,7 @@ extension Upload {
     /// Sends a request for each file that no run has sent yet.
     func sendEach(_ files: [Opened]) async throws(TransferError) -> StoredResponse {
         io.report(.started(total: state.withLock { $0.total }, resumable: true))
+        state.withLock { $0.fileResults?.begin(plan, versions: files.map(\.source.version.text)) }
         var alreadyReceived: Int64 = 0
         var failures: [Failure] = []
         var last: StoredResponse?

@@ -36,9 +36,20 @@ struct UploadPlan: Sendable {
         isTus || IdempotentMethod.contains(method) || headers.contains { $0.isNamed("idempotency-key") }
     }
 
+    /// Names the URL with its query, which a masked URL does not show. "" without a query.
+    var sourceResource: String { WebURL(url)?.sourceResource ?? "" }
+
     /// A digest of the method, the URL and the files.
     var digest: String {
         Job.Checksum.Algorithm.sha256.hexadecimal(of: ([method, url] + files.map(\.file)).joined(separator: "\n"))
+    }
+
+    /// Identifies the request that sends one version of a file by itself: its method, its resource and the file. What
+    /// signs the URL does not count.
+    func mark(of file: Job.Upload.File, version: String) -> String {
+        let target = target(of: file)
+        let text = [method, WebURL(target)?.resource ?? target, file.file, version].joined(separator: "\n")
+        return String(Job.Checksum.Algorithm.sha256.hexadecimal(of: text).prefix(12))
     }
 
     /// The URL for a file that is sent by itself. If the job's URL ends with "/", the file's name is appended.
