@@ -105,4 +105,27 @@ import Testing
         point.storeState = point.storeState.replacing(#/"resource":"[0-9a-f]*",/#, with: "")
         #expect((TusUpload(point, of: plan) != nil) == query.isEmpty)
     }
+
+    @Test(
+        "a POST without a response is `outcome_unknown`, although an earlier file of the job got one",
+        arguments: [201, 500])
+    func unanswered(_ status: Int) async throws {
+        let intake: @Sendable (OriginRequest) -> OriginIntake = { request in
+            var intake = OriginIntake()
+            if request.path == "/b" { (intake.cut, intake.isReset) = (1, true) }
+            return intake
+        }
+        let origin = try OriginServer(intake: intake) { _ in OriginReply(status) }
+        let fleet = try await Fleet()
+        for name in ["a", "b", "c"] { try fleet.place(name, Array("film \(name)".utf8)) }
+        try await fleet.withWorker("w") {
+            let files = #""files":[{"file":"a"},{"file":"b"},{"file":"c"}],"each":true,"method":"POST""#
+            let record = try await fleet.upload("u", origin.url("/"), files)
+            #expect(record.state == .failed && record["error"] == "outcome_unknown", "\(record.fields)")
+            let count = status == 201 ? 2 : 3
+            #expect(record["message"]?.contains("\(count) of 3 files got no response") == true, "\(record.fields)")
+            #expect(record["retryable"] == "0" && record["files"]?.contains(#"{"file":"c"}"#) == true)
+            #expect(origin.requests.map(\.path) == ["/a", "/b"])
+        }
+    }
 }

@@ -108,7 +108,9 @@ extension Upload {
                 failures.append(failure)
                 let mayGoOn = state.withLock { state in
                     state.fileResults?.record(index, failure)
-                    if !plan.isRepeatable, state.sending?.hasBegun ?? false { state.hasSentUnrepeatable = true }
+                    if !plan.isRepeatable, state.sending?.hasBegun ?? false {
+                        (state.hasSentUnrepeatable, state.isUnanswered) = (true, state.response == nil)
+                    }
                     return state.response != nil
                 }
                 // The server did not respond, so the next file would probably fail as well.
@@ -120,9 +122,10 @@ extension Upload {
 
     /// The last response, with the results of all files.
     ///
-    /// - Throws: The first failure that is worth a retry, else the first one.
+    /// - Throws: The failure of a request that must not be repeated and got no response. Otherwise the first one that
+    ///   is worth a retry, else the first one.
     private func end(_ failures: [Failure], _ last: StoredResponse?) throws(TransferError) -> StoredResponse {
-        let results = state.withLock { $0.fileResults! }
+        let (results, isUnanswered) = state.withLock { ($0.fileResults!, $0.isUnanswered) }
         var response =
             last
             ?? StoredResponse(
@@ -130,10 +133,11 @@ extension Upload {
                 method: plan.method,
                 validated: assignment.clock.milliseconds)
         response.files = results.text
-        guard var failure = failures.first(where: RetryPolicy.isRetryable) ?? failures.first else { return response }
+        let worst = isUnanswered ? failures.last : failures.first(where: RetryPolicy.isRetryable)
+        guard var failure = worst ?? failures.first else { return response }
         if last != nil { state.withLock { $0.response = response } }
         failure.message =
-            "\(results.missing.count) of \(plan.files.count) files were not sent "
+            "\(results.missing.count) of \(plan.files.count) files \(isUnanswered ? "got no response" : "were not sent") "
             + "(\(results.missing.prefix(5).joined(separator: ", "))\(results.missing.count > 5 ? ", …" : "")): "
             + failure.message
         throw .failed(failure)

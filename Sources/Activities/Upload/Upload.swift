@@ -22,6 +22,8 @@ package final class Upload: Activity, RunRemainder {
         var meter = SpeedMeter()
         /// A request that must not be repeated was sent, and failed.
         var hasSentUnrepeatable = false
+        /// The last one of these got no response, although earlier ones did.
+        var isUnanswered = false
         var response: StoredResponse?
         var tus: TusUpload?
         /// How many tus uploads this run has created.
@@ -154,8 +156,9 @@ package final class Upload: Activity, RunRemainder {
             if case .failed(let failure) = error, [.sourceChanged, .sourceMissing].contains(failure.code) {
                 await terminate()
             }
+            let mayHaveArrived = state.withLock { $0.isUnanswered } || !isRepeatable && response == nil
             return ResponseStorage.outcome(
-                of: explaining(error, files), mayHaveArrived: !isRepeatable && response == nil, in: context.store)
+                of: explaining(error, files), mayHaveArrived: mayHaveArrived, in: context.store)
         }
     }
 
