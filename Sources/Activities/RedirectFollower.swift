@@ -46,6 +46,9 @@ struct RedirectFollower: Sendable {
     let cookies: CookieJar
     let trace: (@Sendable (String) -> Void)?
     let authentication: Authentication
+    /// Conditions that are sent only to the URL of this `WebURL.resource`, because no other server knows what they are
+    /// about.
+    var conditions: (resource: String, fields: [HeaderField])?
     /// After a 301 or 302 a POST is sent again with its body, as after a 307 or 308, so that an uploaded file arrives.
     var repeatsPOST = false
     /// A server that has the entity only in a compressed form responds with 406 to `Accept-Encoding: identity`. Then
@@ -81,6 +84,7 @@ struct RedirectFollower: Sendable {
                     // Fields that describe the body are sent with it.
                     return isSameOrigin || name == "user-agent" || request.body != nil && name.hasPrefix("content-")
                 }
+            if let conditions, current.resource == conditions.resource { request.headers += conditions.fields }
             if let cookie = cookies.header(for: current) { request.headers.append(HeaderField("Cookie", cookie)) }
             var transfer = try await send(request, to: current)
             if transfer.head.status == 406, acceptsAnyEncoding, ["GET", "HEAD"].contains(request.method),

@@ -9,6 +9,9 @@ package struct StoredResponse: Sendable, Equatable {
     package var method: String
     /// When the server sent the response or confirmed that it is still valid: unix milliseconds by Redis' clock.
     package var validated: Int64
+    /// Names the resource of a response that may be confirmed later, after redirects: only its server can confirm it. "" if
+    /// it is not known.
+    package var resource = ""
     /// The bytes that an upload has sent. nil for a request.
     package var uploaded: Int64?
     /// For an upload in several requests: the result of each file, as a JSON list.

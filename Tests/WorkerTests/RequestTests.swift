@@ -253,6 +253,43 @@ struct RequestTests {
         }
     }
 
+    @Test("a 304 confirms a kept response only if it is of the same resource, and of the same version")
+    func otherResource() async throws {
+        let modified = ("Last-Modified", HTTPDate.text(784_111_777))
+        let (target, tag) = (Shared("/v1"), Shared("\"1\""))
+        let origin = try OriginServer { request in
+            if request.path == "/latest" { return OriginReply(302, headers: [("Location", target.value)]) }
+            let headers = [modified, ("Date", HTTPDate.text(784_222_222)), ("ETag", tag.value)]
+            guard request.headers["if-none-match"] == nil else { return OriginReply(304, headers: headers) }
+            return OriginReply(headers: headers, body: Array(request.path.utf8))
+        }
+        let fleet = try await Fleet()
+        try await fleet.withWorker("w") {
+            func ask() async throws -> [String] {
+                let before = origin.requests.count
+                let timestamp = try await fleet.queue.timestamp()
+                try await fleet.push(
+                    #"{"kind":"request","id":"c","url":"\#(origin.url("/latest"))","fresh_for":0,"at":\#(timestamp + 1)}"#
+                )
+                try await eventually("the end") {
+                    try await fleet.queue.job("c")?.hasEnded(since: timestamp + 1) == true
+                }
+                let job = try #require(try await fleet.queue.job("c"))
+                return [job["body"] ?? "", job["unchanged"] ?? ""] + origin.requests.dropFirst(before).map(\.path)
+            }
+            let first = try await ask()
+            #expect(first == ["/v1", "", "/latest", "/v1"])
+            #expect(try await ask() == ["/v1", "1", "/latest", "/v1"])
+            // Rolled back: the older resource would be unmodified since the date of the newer one.
+            target.value = "/v0"
+            #expect(try await ask() == ["/v0", "", "/latest", "/v0"])
+            #expect(try await ask() == ["/v0", "1", "/latest", "/v0"])
+            // The 304 names another version.
+            tag.value = "\"2\""
+            #expect(try await ask() == ["/v0", "", "/latest", "/v0", "/latest", "/v0"])
+        }
+    }
+
     @Test("fresh_for never reuses a response that the job does not expect") func unexpectedIsNeverFresh() async throws {
         let origin = try OriginServer { request in
             var reply = OriginReply(body: Array("v\(request.number)".utf8))

@@ -95,7 +95,7 @@ package final class Call: Activity {
     /// The stored response for a conditional request. Only a job with `fresh_for` has conditions in its request.
     private var conditionalResponse: StoredResponse? {
         guard job.freshFor != nil, request.isConditional, let stored = assignment.storedResponse,
-            stored.requestDigest == request.digest, stored.status == 200
+            stored.requestDigest == request.digest, stored.status == 200, !stored.resource.isEmpty
         else { return nil }
         return stored
     }
@@ -108,6 +108,19 @@ package final class Call: Activity {
             stored["etag"].flatMap { $0.isEmptyTag ? nil : HeaderField("If-None-Match", $0) },
             stored["last-modified"].flatMap { isDated ? HeaderField("If-Modified-Since", $0) : nil },
         ].compactMap(\.self)
+    }
+
+    /// Whether a 304 is about the stored response: of the same resource, and without other validators.
+    private func isConfirmed(by head: ResponseHead, from finalURL: FinalURL) -> Bool {
+        guard let stored = conditionalResponse, finalURL.url.resource == stored.resource, !head.hasUnusableValidators
+        else { return false }
+        func repeats(_ name: String) -> Bool {
+            // A 304 compares tags weakly (RFC 9110 section 13.1.2).
+            func opaque(_ tag: String) -> Substring { tag.hasPrefix("W/") ? tag.dropFirst(2) : tag[...] }
+            guard let theirs = head.headers[name], let ours = stored[name] else { return true }
+            return opaque(theirs) == opaque(ours)
+        }
+        return repeats("etag") && repeats("last-modified")
     }
 
     /// The header fields that sign a webhook at this time; none for another request.
@@ -132,14 +145,21 @@ package final class Call: Activity {
         template.hostBuckets = assignment.hostBuckets
         template.isSentOnce = !request.isRepeatable || job.retries == 0 && !["GET", "HEAD"].contains(request.method)
         template.sending = sending
-        let follower = RedirectFollower(
+        var follower = RedirectFollower(
             engine: context.engine, template: template, custom: request.headers + (try signature()),
             digests: DigestSession(), cookies: assignment.cookies, trace: io.trace,
             authentication: context.authentication, repeatsPOST: request.isWebhook)
         let hasCoding = request.headers.contains { $0.name.lowercased() == "accept-encoding" }
-        let transfer: Transfer
+        if let stored = conditionalResponse, !conditions.isEmpty { follower.conditions = (stored.resource, conditions) }
+        var (transfer, finalURL): (Transfer, FinalURL)
         do throws(TransferError) {
-            (transfer, _) = try await follower.send(url, (hasCoding ? [] : [.identity]) + conditions)
+            (transfer, finalURL) = try await follower.send(url, hasCoding ? [] : [.identity])
+            if transfer.head.status == 304, follower.conditions != nil, !isConfirmed(by: transfer.head, from: finalURL)
+            {
+                await transfer.discard()
+                follower.conditions = nil
+                (transfer, finalURL) = try await follower.send(url, hasCoding ? [] : [.identity])
+            }
         } catch {
             if case .failed(let failure) = error, failure.code == .connect {
                 context.hosts.backOff(host, retryAfter: nil, isEntered: true)
@@ -151,13 +171,16 @@ package final class Call: Activity {
         var length: Int64?
         if case .bytes(let count) = head.length { length = count }
         io.report(.started(total: length, resumable: false))
-        if head.status == 304, let stored = conditionalResponse, !conditions.isEmpty {
+        if head.status == 304, follower.conditions != nil, let stored = conditionalResponse {
             await transfer.discard()
             var response = stored
             response.validated = assignment.clock.milliseconds
             return (response, true)
         }
-        let response = try await responseStorage.keep(transfer, method: request.method)
+        var response = try await responseStorage.keep(transfer, method: request.method)
+        if request.isConditional, response.validator("etag") != nil || response.validator("last-modified") != nil {
+            response.resource = finalURL.url.resource
+        }
         guard job.request.expects(head.status) else {
             state.withLock { $0.response = response }
             let failure = responseStorage.refusal(head)

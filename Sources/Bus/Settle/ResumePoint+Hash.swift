@@ -87,12 +87,14 @@ extension StoredResponse {
             ("total", String(bytes)), ("etag", validator("etag") ?? ""),
             ("last_modified", validator("last-modified") ?? ""), ("request_digest", requestDigest), ("method", method),
             ("validated", String(validated)), ("files", files ?? ""), ("response_dropped", ""),
+            ("provenance", Provenance(resource: resource).text(of: String(validated))),
         ]
     }
 
     /// Fields that remove an earlier response from the hash.
     static let noFields = [
         "status", "headers", "body", "body_base64", "request_digest", "method", "files", "response_dropped",
+        "provenance",
     ].map { ($0, "") }
 
     /// The number of bytes that the event reports: what was sent of an upload, else the size of the body.
@@ -111,6 +113,7 @@ extension StoredResponse {
             headers: headers.compactMap { field in field.value.string.map { HeaderField(field.name, $0) } },
             body: body, requestDigest: requestDigest, method: hash["method"] ?? "",
             validated: hash["validated"].flatMap { Int64($0) } ?? 0)
+        resource = Provenance(hash["provenance"], of: String(validated)).resource
     }
 }
 
