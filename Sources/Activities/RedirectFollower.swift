@@ -31,7 +31,8 @@ struct FinalURL: Sendable {
 }
 
 /// Sends a request and follows its redirects. Credentials and custom headers are sent only to the origin of the first
-/// URL, except User-Agent and the headers that describe a body. A redirect from https to http is refused.
+/// URL, except User-Agent, the headers that describe a body, and the Idempotency-Key of a request that is sent again with
+/// its method. A redirect from https to http is refused.
 struct RedirectFollower: Sendable {
     static let maxRedirects = 10
 
@@ -81,8 +82,10 @@ struct RedirectFollower: Sendable {
                 headers
                 + custom.filter { field in
                     let name = field.name.lowercased()
-                    // Fields that describe the body are sent with it.
+                    // Fields that describe the body are sent with it. The same request keeps its key, since it may be
+                    // repeated only as long as each server can recognize it.
                     return isSameOrigin || name == "user-agent" || request.body != nil && name.hasPrefix("content-")
+                        || name == "idempotency-key" && request.method == template.method
                 }
             if let conditions, current.resource == conditions.resource { request.headers += conditions.fields }
             if let cookie = cookies.header(for: current) { request.headers.append(HeaderField("Cookie", cookie)) }

@@ -106,7 +106,7 @@ struct RequestTests {
         let fleet = try await Fleet()
         try await fleet.withWorker("w") {
             let record = try await call(
-                fleet, "r", origin.url("/a"), #","json":[1],"headers":{"Authorization":"Bearer x"}"#)
+                fleet, "r", origin.url("/a"), #","json":[1],"idempotent":true,"headers":{"Authorization":"Bearer x"}"#)
             #expect(record.state == .completed && record["body"] == "there")
         }
         let seen = try #require(other.requests.first)
@@ -114,6 +114,7 @@ struct RequestTests {
         #expect(seen.method == (status >= 307 ? "POST" : "GET"))
         #expect(seen.body.text == (status >= 307 ? "[1]" : ""))
         #expect(seen.headers["content-type"] == (status >= 307 ? "application/json" : nil))
+        #expect(seen.headers["idempotency-key"] == (status >= 307 ? "r" : nil))
         #expect(seen.headers["authorization"] == nil)
     }
 
