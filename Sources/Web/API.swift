@@ -96,7 +96,7 @@ struct API: Sendable {
             return Resource(
                 key: "\(key) \(isOperator) \(searchesWaiting)", isSearch: searchesWaiting, age: .milliseconds(400)
             ) {
-                try await Self.job(id, of: reader.queue, isOperator: isOperator, searchesElements: searchesWaiting)
+                try await Self.job(id, of: reader, isOperator: isOperator, searchesElements: searchesWaiting)
             }
         case ("jobs", 5) where path[4] == "events":
             let id = path[3]
@@ -228,13 +228,18 @@ struct API: Sendable {
     }
 
     private static func job(
-        _ id: String, of queue: Queue, isOperator: Bool, searchesElements: Bool
+        _ id: String, of reader: QueueReaderCache, isOperator: Bool, searchesElements: Bool
     ) async throws -> String {
-        if let record = try await queue.job(id) { return record.json(showsResponse: isOperator) }
+        let queue = reader.queue
+        if let record = try await queue.job(id) {
+            return try await reader.current(record).json(showsResponse: isOperator)
+        }
         if searchesElements {
             if let job = try await queue.waiting(for: id) { return JobRecord(unclaimed: id, job).json() }
             // A worker may have taken the job in the meantime.
-            if let record = try await queue.job(id) { return record.json(showsResponse: isOperator) }
+            if let record = try await queue.job(id) {
+                return try await reader.current(record).json(showsResponse: isOperator)
+            }
         }
         throw APIError.unknownJob(id)
     }

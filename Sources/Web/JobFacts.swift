@@ -20,7 +20,11 @@ struct JobFacts: Sendable {
     let error: String?
     let retryable: Bool?
     let started: Int64?
-    private(set) var speed: Int64
+    /// Whether the job's worker is lost. Then its speed is the last one that it reported, and says nothing about now.
+    var isWorkerLost = false
+    /// Bytes per second; 0 if its worker is lost.
+    var speed: Int64 { isWorkerLost ? 0 : reportedSpeed }
+    private var reportedSpeed: Int64
     private let total: Int64?
     private var received: Int64
     /// The bytes that are still to come; nil if the length is unknown.
@@ -37,7 +41,7 @@ struct JobFacts: Sendable {
         error = fields["error"]
         retryable = fields["retryable"].map { $0 == "1" }
         started = number("started")
-        speed = number("speed") ?? 0
+        reportedSpeed = number("speed") ?? 0
         total = number("total")
         received = number("received") ?? 0
     }
@@ -46,7 +50,7 @@ struct JobFacts: Sendable {
     mutating func update(_ fields: [String: String]) -> Bool {
         guard total != nil, let started, fields["started"] == String(started) else { return false }
         waiting = fields["waiting"]
-        speed = fields["speed"].flatMap { Int64($0) } ?? 0
+        reportedSpeed = fields["speed"].flatMap { Int64($0) } ?? 0
         received = fields["received"].flatMap { Int64($0) } ?? 0
         return true
     }

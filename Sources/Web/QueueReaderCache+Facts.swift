@@ -49,7 +49,34 @@ extension QueueReaderCache {
         nextFactsIndex = batch.endIndex
         let current = Set(ids)
         facts = facts.filter { current.contains($0.key) }
+        let present = try await presentWorkers()
+        for (id, job) in facts { facts[id]?.isWorkerLost = job.worker.map { !present.contains($0) } ?? false }
         factsReadAt = .now
+    }
+
+    /// The names of the workers that are not lost. The jobs of the others stay as they were until another worker requeues
+    /// them, with the speeds that they had.
+    private func presentWorkers() async throws -> Set<String> {
+        if let present, present.readAt + Self.maxFactsAge > .now { return present.names }
+        let now = try await queue.timestamp()
+        let workers = try await queue.workers().filter { WorkerState($0.fields, now: now) != .lost }
+        let names = Set(workers.map(\.name))
+        present = (names, .now)
+        return names
+    }
+
+    /// Whether a running job's worker is lost, so that nothing is received now.
+    private func isLost(_ worker: String?) async throws -> Bool {
+        guard let worker else { return false }
+        return !(try await presentWorkers().contains(worker))
+    }
+
+    /// A job as it is now: without the speed that its worker reported before it was lost.
+    func current(_ job: JobRecord) async throws -> JobRecord {
+        guard job.state == .running, job["speed"] != nil, try await isLost(job["worker"]) else { return job }
+        var fields = job.fields
+        fields["speed"] = nil
+        return JobRecord(id: job.id, state: job.state, fields: fields, offsets: job.offsets)
     }
 
     /// The facts of the newest jobs in a state whose index is sorted by time. Reads only those that are not cached yet.

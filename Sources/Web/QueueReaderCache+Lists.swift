@@ -159,12 +159,16 @@ extension QueueReaderCache {
         let ids = jobs.map(\.id)
         let hashes = try await queue.fields(JobRecord.rowFields, of: ids)
         let offsets = Self.partial.contains(state) ? try await queue.offsets(of: ids) : []
-        return zip(jobs, hashes).enumerated().map { index, job in
+        var rows: [String] = []
+        for (index, job) in zip(jobs, hashes).enumerated() {
             let intervals = index < offsets.count ? offsets[index] : ByteIntervals()
             let fields = state.describing(job.1)
-            return JobRecord(job: job.0, state: state, fields: fields, offsets: JobRecord.merged(intervals)).json(
-                showsResponse: false, timestamp: state == .running ? nil : job.0.timestamp)
+            let record = JobRecord(job: job.0, state: state, fields: fields, offsets: JobRecord.merged(intervals))
+            rows.append(
+                try await current(record).json(
+                    showsResponse: false, timestamp: state == .running ? nil : job.0.timestamp))
         }
+        return rows
     }
 
     /// The jobs of a URL that match the rest of the filter, in `state` or in any. A job without a hash is queued.

@@ -12,6 +12,8 @@ package actor QueueReaderCache {
     /// The facts of running jobs, and when they were last read.
     var facts: [String: JobFacts] = [:]
     var factsReadAt: ContinuousClock.Instant?
+    /// The workers that are not lost, and when they were read.
+    var present: (names: Set<String>, readAt: ContinuousClock.Instant)?
     /// The read in progress, which all callers share.
     var factsTask: Task<Void, any Error>?
     /// The index of the first running job that the next read covers.

@@ -56,6 +56,22 @@ import Testing
         #expect(listed.map(\.text) == [#"{"cause":"paused","queued":3,"running":0}"#])
     }
 
+    @Test("running jobs whose workers are all lost wait for a worker, even if nothing is queued")
+    func lostWorkers() async throws {
+        let fixture = try await WebFixture()
+        try await Self.run(fixture, "r", ["url": "http://a.example/r", "worker": "w1"])
+        try await Self.setWorker(fixture, slots: "2", running: 1)
+        #expect(try await Self.found(fixture) == [])
+        let keys = fixture.queue.keys
+        _ = try await fixture.queue.redis.send(Command("HSET", keys.worker("w1"), "seen", 1))
+        #expect(try await Self.found(fixture) == [Bottleneck(.noWorker, running: 1)])
+        let job = try #require(try await fixture.queue.job("r"))
+        #expect(try await QueueReaderCache(fixture.queue).bottlenecks(of: job).map(\.cause) == [.noWorker])
+        _ = try await fixture.queue.redis.send(
+            Command("HSET", keys.worker("w1"), "seen", try await fixture.queue.time() + 60_000, "state", "quiet"))
+        #expect(try await Self.found(fixture) == [])
+    }
+
     @Test("jobs wait for a host's limit of jobs or starts, or for the end of its back-off") func hosts() async throws {
         let fixture = try await WebFixture()
         let (redis, keys, now) = (

@@ -21,6 +21,7 @@ import Testing
     @Test("facets count the properties of running jobs, and a facet's filter finds as many") func facets() async throws
     {
         let fixture = try await WebFixture()
+        _ = try await fixture.queue.register(WorkerIdentity(name: "w0", store: "s"), fields: [], known: [])
         let now = try await fixture.queue.time()
         for number in 0..<6 {
             var fields = [
@@ -116,6 +117,32 @@ import Testing
         #expect(hosts["b.example"]?["queued"]?.integer == 10 && hosts["c.example"]?["queued"]?.integer == 30)
         let worker = await fixture.get("/api/queues/default/workers").json?["workers"]?.array?.first
         #expect(worker?["speed"]?.integer == 100)
+    }
+
+    @Test("the last speed of a lost worker, or of one that is gone, counts nowhere") func lostWorkers() async throws {
+        let fixture = try await WebFixture()
+        let now = try await fixture.queue.time()
+        for (id, worker) in [("r0", "w1"), ("r1", "silent"), ("r2", "gone")] {
+            try await Self.write(
+                fixture, id, .running, score: now + 60_000,
+                ["url", "http://a.example/\(id)", "speed", "70", "worker", worker, "total", "100", "started", "\(now)"])
+        }
+        let keys = fixture.queue.keys
+        try await fixture.queue.redis.send(
+            Command("HSET", keys.worker("silent"), "state", "working", "seen", now - 60_000))
+        try await fixture.queue.redis.send(Command("ZADD", keys.workers, now, "silent"))
+        let queue = "/api/queues/default"
+        #expect(await fixture.get(queue).json?["speed"]?.integer == 70)
+        #expect(await fixture.get(queue + "/facets?state=running").json?["speed"]?.integer == 70)
+        #expect(await fixture.get(queue + "/hosts").json?["hosts"]?.array?.first?["speed"]?.integer == 70)
+        let workers = await fixture.get(queue + "/workers").json?["workers"]?.array ?? []
+        #expect(
+            Set(workers.map { "\($0["name"]?.string ?? "") \($0["speed"]?.integer ?? -1)" }) == ["w1 70", "silent 0"])
+        let rows = await fixture.get(WebFixture.jobs + "?state=running").json?["jobs"]?.array ?? []
+        #expect(rows.map { $0["speed"]?.integer } == [70, nil, nil])
+        for (id, speed) in [("r0", 70), ("r1", nil), ("r2", nil)] as [(String, Int64?)] {
+            #expect(await fixture.get(WebFixture.jobs + "/\(id)").json?["speed"]?.integer == speed, "\(id)")
+        }
     }
 
     @Test("ages are the median, the 95th percentile and the oldest") func ages() throws {

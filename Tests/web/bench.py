@@ -177,7 +177,7 @@ class Bench:
         return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1]) * 1024 / 1e6
 
     def serve(self, *more):
-        self.serve_queues(["default", "empty", "one", "some", "many", "long", "fresh", "far"], *more)
+        self.serve_queues(["default", "empty", "one", "some", "many", "long", "fresh", "far", "lost"], *more)
 
     def serve_queues(self, queues, *more):
         port = free_port() if self.page else self.port
@@ -203,7 +203,7 @@ class Bench:
         return result
 
     def invent(self, queue, count, state="running"):
-        """Writes `count` jobs that no worker runs, as a fleet elsewhere would write them."""
+        """Writes `count` jobs and nine workers that do not exist, as a fleet elsewhere would write them."""
         now = int(time.time() * 1000)
         index = "leases" if state == "running" else state
         lines = []
@@ -217,6 +217,9 @@ class Bench:
                 f"received {total * (number % 100) // 100} total {total} speed {number % 50 * 10_000} worker w{number % 9} "
                 f"created {now - number * 1000} started {now - number * 900} updated {now} attempt 0 {error}")
             lines.append(f"ZADD haul:{{{queue}}}:{index} {now + 3_600_000 + number} {name}")
+        for number in range(9):
+            lines.append(f"HSET haul:{{{queue}}}:worker:w{number} state working seen {now + 3_600_000} slots 2000 running {(count + 8 - number) // 9}")
+            lines.append(f"ZADD haul:{{{queue}}}:workers {now} w{number}")
         self.redis("--pipe", text="\n".join(lines) + "\n")
 
     # The browser.

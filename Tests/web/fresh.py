@@ -103,3 +103,26 @@ def test_a_push_with_a_new_url_keeps_all_else(bench):
     assert bench.box("Save as", "input").get_attribute("value") == "films/film.bin"
     bench.press("Close", "dialog")
     bench.end(worker)
+
+
+def test_what_a_lost_worker_ran_is_not_shown_as_live(bench):
+    bench.invent("lost", 90)
+    workers = [f"haul:{{lost}}:worker:w{number}" for number in range(9)]
+    bench.visit("#/lost/job/running-00001")
+    bench.shows("at 10 kB/s on w1")
+    bench.redis("HSET", workers[1], "seen", "1")
+    bench.shows("The worker w1 is silent at", "; the job goes on at another worker")
+    bench.visit("#/lost/overview")
+    bench.shows("w1 has been silent for", "Its 10 jobs go on at other workers.")
+    for key in workers[2:]:
+        bench.redis("DEL", key)
+    bench.redis("HSET", workers[0], "seen", "1")
+    bench.shows("Receiving 0 B/s with 0 of 2 workers", "No worker serves this queue", "Its 10 jobs go on as soon as another worker takes jobs.")
+    bench.shows("Slowed by", "No worker takes jobs", "90 running")
+    bench.visit("#/lost/workers")
+    bench.shows("its jobs wait for another worker")
+    bench.visit("#/lost/jobs/running")
+    bench.shows("90 running at 0 B/s")
+    assert "kB/s" not in bench.text("main .list"), bench.text("main .list")
+    bench.visit("#/lost/job/running-00001")
+    bench.shows("the job goes on as soon as another worker takes jobs", "Slowed by")

@@ -6,7 +6,7 @@ package struct Bottleneck: Sendable, Equatable {
     package enum Cause: String, Sendable, CaseIterable {
         /// The queue is paused.
         case paused
-        /// No worker claims jobs.
+        /// No worker claims jobs. If all workers are lost, running jobs do not go on either.
         case noWorker = "no_worker"
         /// All slots of the workers that claim jobs are taken.
         case slots
@@ -92,7 +92,8 @@ package struct Bottleneck: Sendable, Equatable {
         let isReceiving = job.state == .running && job["waiting"] == nil
         func isAtHost() -> Bool { name.map(Self.host) == job["url"].flatMap(MaskedURL.host) }
         switch cause {
-        case .paused, .noWorker, .slots, .maxRunning, .starts: return isQueued
+        case .paused, .slots, .maxRunning, .starts: return isQueued
+        case .noWorker: return isQueued || job.state == .running && running > 0
         case .rate: return isReceiving
         case .hostRate: return isReceiving && isAtHost()
         case .groupRate: return isReceiving && name == job["group"]

@@ -62,8 +62,12 @@ package struct QueueLoad: Sendable {
         let queued = all - stats.waiting.deferred.count
         let states = workers.map { WorkerState($0, now: now) }
         if stats.isPaused { return Bottleneck(.paused, queued: all) }
-        guard states.contains(.working) else { return Bottleneck(.noWorker, queued: all) }
         let running = stats.counts[.running] ?? 0
+        guard states.contains(.working) else {
+            // Jobs of lost workers count as running until another worker requeues them.
+            let stopped = states.allSatisfy { $0 == .lost } ? running : 0
+            return Bottleneck(.noWorker, queued: all, running: stopped)
+        }
         if let limit = stats.maxRunning, running >= limit {
             return Bottleneck(.maxRunning, queued: queued, limit: Int64(limit))
         }

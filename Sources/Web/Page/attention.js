@@ -6,6 +6,11 @@ import { about } from "./words.js";
 /// How many faults are shown of one kind.
 const MOST = 4;
 
+/// Whether a worker that is not silent takes jobs beside this one, and so its jobs.
+export function hasOthers({ workers, now }, worker) {
+  return workers.some((other) => other.name !== worker.name && other.state === "working" && now - (other.seen ?? 0) < 5000);
+}
+
 /// Computes the faults from the overview, the hosts and the workers, as far as they are known yet. Each is `{ key, icon,
 /// tone, subject, text, detail, actions }`. An action is `{ text, icon, do }` or `{ text, path }`.
 export function faults({ overview, hosts, workers }, { path, isOperator, isLive = true, verbs }) {
@@ -74,7 +79,9 @@ export function faults({ overview, hosts, workers }, { path, isOperator, isLive 
     const since = isLive ? ` has been silent for ${duration(silence)}` : ` has been silent since ${clock(worker.seen)}`;
     const jobs = running === 1 ? "Its job goes" : `Its ${count(running)} jobs go`;
     found.push({ key: `worker ${worker.name}`, weight: 900 - silence / 1e4, icon: "attention", tone: "red", subject: worker.name, text: since,
-      detail: worker.state === "lost" ? `${running ? `${jobs} on at other workers. ` : ""}Bytes on disk are kept.` : `${jobs} on at other workers ${until(worker.seen + lease * 1000)}. Bytes on disk are kept.`,
+    const isLost = worker.state === "lost";
+    const where = hasOthers(workers, worker) ? `${jobs} on at other workers${isLost ? "" : ` ${until(worker.seen + lease * 1000)}`}. ` : `${jobs} on as soon as another worker takes jobs. `;
+      detail: `${running || !isLost ? where : ""}Bytes on disk are kept.`,
       actions: [running > 0 ? { text: `Show ${plural(running, "job")}`, path: path("jobs", ["running"], { worker: worker.name }) } : { text: "Show workers", path: path("workers") }] });
   }
   return found.sort((one, other) => other.weight - one.weight);

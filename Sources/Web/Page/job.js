@@ -3,6 +3,7 @@
 import { act, actions, icons, names, pauseHost } from "./actions.js";
 import { answer } from "./answer.js";
 import { get, inQueue, isID, patiently, withQuery } from "./api.js";
+import { hasOthers } from "./attention.js";
 import { intervalBar } from "./bars.js";
 import { lineChart, sparkline } from "./charts.js";
 import { complain, copier, menu } from "./dialogs.js";
@@ -127,8 +128,11 @@ function value(name, content) {
   return typeof content === "object" ? JSON.stringify(content) : String(content);
 }
 
+/// Whether a running job's worker is lost, or no longer there.
+const isSilent = (job, workers) => job.state === "running" && Boolean(job.worker && workers) && (workers.workers.find(({ name }) => name === job.worker)?.state ?? "lost") === "lost";
+
 /// The state of a job as a sentence.
-function headline(job, now, path, stoppedBy) {
+function headline(job, now, path, stoppedBy, workers) {
   const { total, received = 0 } = job;
   const part = share(job);
   const far = part !== null ? `${percent(part)} of ${bytes(total)}` : received ? bytes(received) : "";
@@ -136,7 +140,8 @@ function headline(job, now, path, stoppedBy) {
   const on = job.worker ? [" on ", link(path("jobs", ["running"], { worker: job.worker }), job.worker)] : [];
   const seconds = left(job);
   switch (job.state) {
-    case "running": return job.waiting ? [`${waitsFor(job.waiting)}${far ? ` at ${far}` : ""}`, ...on]
+    case "running": if (isSilent(job, workers)) return ["The worker ", ...on.slice(1), " is silent", far ? ` at ${far}` : "", hasOthers(workers, { name: job.worker }) ? "; the job goes on at another worker" : "; the job goes on as soon as another worker takes jobs"];
+      return job.waiting ? [`${waitsFor(job.waiting)}${far ? ` at ${far}` : ""}`, ...on]
       : [`${doing}${far ? ` ${far}` : ""}${job.speed ? ` at ${speed(job.speed)}` : ""}`, ...on, seconds !== null && seconds < 1e7 ? `; ${duration(seconds)} left` : ""];
     case "queued": return [job.waiting ? waitsFor(job.waiting) : job.created ? `Waits in the queue since ${age((now - job.created) / 1000)}` : "Waits in the queue"];
     case "scheduled": return [job.error ? `Waits for its next retry, because ${lower(about(job.error).title)}` : "Starts at a time"];
@@ -218,7 +223,7 @@ export function job(context) {
     write(file, name);
     redraw(mark, [data.state, data.waiting, data.kind], () => stateIcon(data));
     redraw(crumbs, [data.state, folder], () => [link(path("jobs"), "Jobs"), icon("right"), link(path("jobs", [data.state]), nameOf(data.state)), folder ? [icon("right"), el("span", { class: "clip" }, folder)] : null]);
-    const words = headline(data, now, path, stoppedBy);
+    const words = headline(data, now, path, stoppedBy, workersData);
     redraw(heading, words.map((part) => part.textContent ?? part), () => words);
     trouble.hidden = data.state !== "failed";
     const keptUntil = data.finished && keepFailed ? data.finished + keepFailed * 1000 : null;
@@ -373,7 +378,7 @@ export function job(context) {
     if (lastList.includes(id) && next) location.hash = path("job", [next]);
   }
 
-  let overviewData = null;
+  let [overviewData, workersData] = [null, null];
   let keepFailed = null;
   if (!isID(id)) {
     write(heading, "This is not a job");
@@ -386,7 +391,7 @@ export function job(context) {
     return;
   }
   const resource = inQueue(queue, "jobs", id);
-  live.watch([[inQueue(queue), (data) => { if (data) { overviewData = data; clockOffset = data.now - Date.now(); if (current) draw(current, false); } }], [inQueue(queue, "settings"), (data) => { if (data) keepFailed = data.keep_failed ?? KEEP_FAILED; }], [resource, (data, problem) => {
+  live.watch([[inQueue(queue), (data) => { if (data) { overviewData = data; clockOffset = data.now - Date.now(); if (current) draw(current, false); } }], [inQueue(queue, "workers"), (data) => { if (data) { workersData = data; if (current) draw(current, false); } }], [inQueue(queue, "settings"), (data) => { if (data) keepFailed = data.keep_failed ?? KEEP_FAILED; }], [resource, (data, problem) => {
     if (data) { note.hidden = true; aboutCard.hidden = lines.box.hidden = false; return draw(data); }
     if (problem.error !== "not_found") return;
     shownTools = "";

@@ -2,7 +2,7 @@
 
 import { act, pauseHost, pauseQueue } from "./actions.js";
 import { inQueue, withQuery } from "./api.js";
-import { faults } from "./attention.js";
+import { faults, hasOthers } from "./attention.js";
 import { progressBar } from "./bars.js";
 import { columnChart, lineChart, sparkline } from "./charts.js";
 import { card, el, link, redraw, rows, write } from "./dom.js";
@@ -132,14 +132,16 @@ export function limitWords(own, settings = {}) {
   return words.join(", ") || "none";
 }
 
-/// How a worker is: [icon, tone, words].
-export function workerState(worker, now) {
+/// How a worker of `all` is: [icon, tone, words].
+export function workerState(worker, all) {
+  const { now } = all;
   const silence = (now - (worker.seen ?? 0)) / 1000;
   const lease = (worker.lease ?? 8000) / 1000;
   const disk = Object.fromEntries(worker.waiting ?? []).disk;
   const running = worker.running ?? 0;
-  if (worker.state === "lost") return ["attention", "red", `Silent for ${duration(silence)}${running ? "; its jobs have moved" : ""}`];
-  if (silence >= 5) return ["attention", "red", `Silent for ${duration(silence)}; its jobs move in ${duration(lease - silence)}`];
+  const wait = "its jobs wait for another worker";
+  if (worker.state === "lost") return ["attention", "red", `Silent for ${duration(silence)}${running ? `; ${hasOthers(all, worker) ? "its jobs have moved" : wait}` : ""}`];
+  if (silence >= 5) return ["attention", "red", `Silent for ${duration(silence)}; ${hasOthers(all, worker) ? `its jobs move in ${duration(lease - silence)}` : wait}`];
   if (disk) return ["waits", "amber", `${plural(disk, "job")} ${disk === 1 ? "waits" : "wait"} for space on disk`];
   if (worker.free === 0) return ["waits", "amber", "Has no space for downloads"];
   if (worker.state === "quiet") return ["paused", "quiet", running ? `Quiet: finishes ${plural(running, "job")}` : "Quiet: runs nothing"];
@@ -160,8 +162,8 @@ function workerTable(context) {
     return {
       line: el("tr", { class: "two" }, el("th", { scope: "row" }, el("div", { class: "named" }, mark, el("div", {}, link(context.path("jobs", ["running"], { worker: name }), name), state))),
         el("td", { class: "number slots" }, slots, bar.bar), rate),
-      fill({ worker, now }) {
-        const [shape, tone, words] = workerState(worker, now);
+      fill({ worker, all }) {
+        const [shape, tone, words] = workerState(worker, all);
         redraw(mark, [shape, tone], () => icon(shape, tone));
         write(state, context.isLive() || !words.startsWith("Silent") ? words.split(";")[0] : `Silent since ${clock(worker.seen)}`);
         state.className = `under ${tone === "green" || tone === "quiet" ? "" : tone}`;
@@ -181,15 +183,15 @@ function workerTable(context) {
       const slots = list.reduce((sum, worker) => sum + (Number(worker.slots) || 0), 0);
       const running = list.reduce((sum, worker) => sum + (worker.running ?? 0), 0);
       write(note, slots ? `${count(running)} of ${count(slots)} slots busy` : plural(list.length, "worker"));
-      fillRows(list.slice(0, 12).map((worker) => ({ worker, now: workers.now })), ({ worker }) => worker.name);
+      fillRows(list.slice(0, 12).map((worker) => ({ worker, all: workers })), ({ worker }) => worker.name);
     },
   };
 }
 
 /// Workers with what is wrong first, then those that take jobs, then the quiet ones.
-export function sortedWorkers({ workers, now }) {
-  const rank = (worker) => ({ red: 0, amber: 1, green: 2, quiet: 3 })[workerState(worker, now)[1]];
-  return workers.map((worker) => [rank(worker), worker]).sort(([one, a], [other, b]) => one - other || a.name.localeCompare(b.name, undefined, { numeric: true })).map(([, worker]) => worker);
+export function sortedWorkers(all) {
+  const rank = (worker) => ({ red: 0, amber: 1, green: 2, quiet: 3 })[workerState(worker, all)[1]];
+  return all.workers.map((worker) => [rank(worker), worker]).sort(([one, a], [other, b]) => one - other || a.name.localeCompare(b.name, undefined, { numeric: true })).map(([, worker]) => worker);
 }
 
 let chosen = 0;

@@ -87,12 +87,13 @@ export function bottleneckWords({ cause, name, limit, starts, until }, now, isLi
 
 /// Whether a bottleneck keeps a job from starting, or slows it: `Bottleneck.slows` of the server, whose record has the
 /// same members.
-export function slows({ cause, name, queued }, job) {
+export function slows({ cause, name, queued, running }, job) {
   const isQueued = job.state === "queued";
   const isReceiving = job.state === "running" && !job.waiting;
   const isAtHost = name !== undefined && name.replace(/:\d+$/, "") === job.host;
   switch (cause) {
-    case "paused": case "no_worker": case "slots": case "max_running": case "starts": return isQueued;
+    case "paused": case "slots": case "max_running": case "starts": return isQueued;
+    case "no_worker": return isQueued || (job.state === "running" && running > 0);
     case "rate": return isReceiving;
     case "host_rate": return isReceiving && isAtHost;
     case "group_rate": return isReceiving && name === job.group;

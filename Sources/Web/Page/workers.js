@@ -40,8 +40,8 @@ export function workers({ queue, live, body, path, title, header, isOperator, qu
     return {
       line: el("tr", { class: "three" }, el("th", { scope: "row" }, el("div", { class: "named" }, mark, el("div", {}, el("span", {}, link(path("jobs", ["running"], { worker: name }), name), host), state))),
         el("td", { class: "number slots" }, slots, bar.bar), el("td", { class: "less spark-cell" }, spark.drawing), rate, kinds, machine, version, isOperator ? tools : null),
-      fill({ worker, now, most }) {
-        const [shape, tone, words] = workerState(worker, now);
+      fill({ worker, most }) {
+        const [shape, tone, words] = workerState(worker, last);
         redraw(mark, [shape, tone], () => icon(shape, tone));
         write(host, worker.host ? ` on ${worker.host}` : "");
         write(state, words);
@@ -85,7 +85,7 @@ export function workers({ queue, live, body, path, title, header, isOperator, qu
     const slots = all.reduce((sum, worker) => sum + (Number(worker.slots) || 0), 0);
     const running = all.reduce((sum, worker) => sum + (worker.running ?? 0), 0);
     const rate = all.reduce((sum, worker) => sum + (worker.state === "lost" ? 0 : worker.speed ?? 0), 0);
-    const silent = all.filter((worker) => workerState(worker, last.now)[1] === "red").length;
+    const silent = all.filter((worker) => workerState(worker, last)[1] === "red").length;
     const quiet = all.filter((worker) => worker.state === "quiet").length;
     const words = [silent ? `${silent === 1 ? "one worker is" : `${count(silent)} workers are`} silent` : "", quiet ? `${quiet === 1 ? "one takes" : `${count(quiet)} take`} no more jobs` : ""].filter(Boolean).join(", ");
     redraw(sentence, [slots, running, speed(rate), words, all.length], () => (all.length === 0 ? "Jobs wait until a worker is there." : [el("strong", {}, slots ? `${count(running)} of ${count(slots)}` : count(running)), slots ? " slots busy, " : " jobs, ", el("strong", {}, speed(rate)), `. ${words ? `${words[0].toUpperCase()}${words.slice(1)}.` : "All take jobs."}`]));
@@ -93,7 +93,7 @@ export function workers({ queue, live, body, path, title, header, isOperator, qu
     empty.hidden = all.length > 0;
     write(foot, text && shown.length < all.length ? `${count(shown.length)} of ${plural(all.length, "worker")} match “${search.value.trim()}”.` : `${plural(all.length, "worker")}; one that has ended is shown for some seconds, a silent one for a day.`);
     const most = Math.max(1, ...all.flatMap((worker) => seen.get(`${queue}/${worker.name}`).values));
-    fill(shown.map((worker) => ({ worker, now: last.now, most })), ({ worker }) => worker.name);
+    fill(shown.map((worker) => ({ worker, most })), ({ worker }) => worker.name);
     const byVersion = new Map();
     for (const worker of all) { const version = String(worker.version ?? "unknown"); byVersion.set(version, [...(byVersion.get(version) ?? []), worker.name]); }
     const tones = ["blue", "amber", "violet", "grey"];

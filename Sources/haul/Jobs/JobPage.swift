@@ -11,6 +11,8 @@ struct JobPage {
     var waitsFor: String?
     /// What keeps it from starting, or slows it.
     var bottlenecks: [Bottleneck] = []
+    /// What is wrong with the worker of a running job, such as "is silent for 3m"; nil if it is at work.
+    var workerFault: String?
     /// Who paused or cancelled the job; nil for a job in another state, or if that was not recorded.
     var stoppedBy: String?
 
@@ -63,7 +65,9 @@ struct JobPage {
         if let stoppedBy { text += " by \(stoppedBy)" }
         if let waiting = record["waiting"] ?? waitsFor { text += ", waits for \(waiting)" }
         switch record.state {
-        case .running: return text + (record["worker"].map { " on \($0)" } ?? "") + age("started", " for ", "")
+        case .running:
+            text += (record["worker"].map { " on \($0)" } ?? "") + age("started", " for ", "")
+            return text + (workerFault.map { "; the worker \($0)" } ?? "")
         case .completed, .cancelled: return text + age("finished", " ", " ago")
         case .failed: return text + age("finished", " ", " ago") + (record["worker"].map { " on \($0)" } ?? "")
         default: return text + age("updated", " for ", "")
@@ -92,8 +96,9 @@ struct JobPage {
         let row = row
         guard !isRequest, record.state != .completed, row.received > 0 else { return nil }
         var parts = [row.percent.isEmpty ? Units.bytes(row.received) : "\(row.percent), \(Units.bytes(row.received))"]
-        if row.state == .running { parts.append(Units.speed(row.speed)) }
-        if let eta = row.eta { parts.append("\(Units.duration(eta)) left") }
+        // Of a lost worker the record has the last speed.
+        if row.state == .running, workerFault == nil { parts.append(Units.speed(row.speed)) }
+        if workerFault == nil, let eta = row.eta { parts.append("\(Units.duration(eta)) left") }
         return parts.joined(separator: ", ")
     }
 

@@ -62,6 +62,7 @@ struct Show: AsyncParsableCommand {
             let page = JobPage(
                 record: record, now: now, waitsFor: reason,
                 bottlenecks: reason == nil ? await bottlenecks(of: record, in: queue) : [],
+                workerFault: await workerFault(of: record, in: queue, at: now),
                 stoppedBy: (try? await queue.changeThatStopped(record))?.author)
             for line in page.lines(width: Terminal.width ?? 100) { Terminal.line(line) }
         }
@@ -71,6 +72,15 @@ struct Show: AsyncParsableCommand {
     /// What slows the job; nothing if the user may not read it.
     private func bottlenecks(of record: JobRecord, in queue: Queue) async -> [Bottleneck] {
         (try? await QueueReaderCache(queue).bottlenecks(of: record)) ?? []
+    }
+
+    /// What is wrong with the worker of a running job; nil if it is at work, or if the user may not read workers.
+    private func workerFault(of record: JobRecord, in queue: Queue, at now: Int64) async -> String? {
+        guard record.state == .running, let name = record["worker"], let workers = try? await queue.workers()
+        else { return nil }
+        guard let worker = workers.first(where: { $0.name == name })?.fields else { return "is gone" }
+        guard WorkerState(worker, now: now) == .lost else { return nil }
+        return "is silent for \(Age.text(now - WorkerState.seen(worker)))"
     }
 
     /// What a queued job waits for; nil if it waits for its turn, or if the user may not read elements.

@@ -55,6 +55,21 @@ import Testing
         #expect(!narrow[0].contains("NOTE") && narrow[2].hasSuffix("m.bin"), "\(narrow)")
     }
 
+    @Test("the page of a running job says that its worker is lost, and shows no speed then")
+    func lostWorker() {
+        let running = JobRecord(
+            id: "r", state: .running,
+            fields: [
+                "state": "running", "worker": "w1", "started": "1000", "speed": "7000", "total": "90000",
+                "received": "9000",
+            ])
+        var page = JobPage(record: running, now: 3000)
+        #expect(page.facts.map(\.text).prefix(3).joined(separator: "|").contains("left"))
+        page.workerFault = "is silent for 2s"
+        #expect(page.facts.first?.text == "running on w1 for 2s; the worker is silent for 2s")
+        #expect(!page.facts.contains { $0.text.contains("left") || $0.text.contains("/s") })
+    }
+
     @Test("a job's page shows the worker and the mirror, and has a bar only for files")
     func page() {
         func lines(_ fields: [String: String]) -> [String] {
