@@ -33,6 +33,14 @@ package enum MaskedURL {
         return host.isEmpty ? nil : host.lowercased()
     }
 
+    /// The host as in a limit of hosts: with its port if the URL has one, an IPv6 address in brackets. nil without a host.
+    package static func authority(_ url: String) -> String? {
+        guard let scheme = url.byteRange(of: "://") else { return nil }
+        let authority = url[scheme.upperBound...].prefix { $0 != "/" && $0 != "?" && $0 != "#" }
+        let host = authority.lastIndex(of: "@").map { authority[authority.index(after: $0)...] } ?? authority
+        return host.isEmpty ? nil : host.lowercased()
+    }
+
     /// For events and logs: removes the credentials and the fragment, and replaces the whole query by `?[masked]`.
     package static func text(_ url: String) -> String {
         // Compare bytes: Swift joins "@" and a following combining mark into one character.

@@ -12,6 +12,8 @@ struct JobFacts: Sendable {
     static let changingFields = ["speed", "waiting", "received", "started"]
 
     let host: String
+    /// The host as in a limit of hosts, with its port if the URL has one.
+    let authority: String
     let worker: String?
     let kind: String
     let batches: [String]
@@ -32,7 +34,9 @@ struct JobFacts: Sendable {
 
     init(_ fields: [String: String], _ job: ListedJob? = nil) {
         func number(_ name: String) -> Int64? { fields[name].flatMap { Int64($0) } }
-        host = (fields["url"] ?? job?.maskedURL).flatMap(MaskedURL.host) ?? "unknown"
+        let url = fields["url"] ?? job?.maskedURL
+        host = url.flatMap(MaskedURL.host) ?? "unknown"
+        authority = url.flatMap(MaskedURL.authority) ?? "unknown"
         worker = fields["worker"]
         kind = fields["kind"] ?? "download"
         batches = (fields["batch"] ?? job?.batch ?? "").split(separator: " ").map(String.init)

@@ -73,13 +73,15 @@ struct JobMatcher: Sendable {
         }
         guard !filter.host.isEmpty || !filter.text.isEmpty else { return true }
         let url = (rest.popFirst() ?? nil) ?? job.maskedURL.map { Array($0.utf8) }
-        if !filter.host.isEmpty,
-            url.flatMap({ MaskedURL.host(String(decoding: $0, as: UTF8.self)) }) != filter.host
-        {
-            return false
-        }
+        if !filter.host.isEmpty, !isAtHost(url) { return false }
         if filter.text.isEmpty || has(Array(job.id.utf8)) { return true }
         return ([url] + rest).contains { $0.map(has) ?? false }
+    }
+
+    /// Whether a URL's host is that of the filter, which may have a port.
+    private func isAtHost(_ url: [UInt8]?) -> Bool {
+        guard let url = url.map({ String(decoding: $0, as: UTF8.self) }) else { return false }
+        return MaskedURL.host(url) == filter.host || MaskedURL.authority(url) == filter.host
     }
 
     /// Whether a queued job that has no hash may match, by the bytes of its element. May be true in vain, but is never

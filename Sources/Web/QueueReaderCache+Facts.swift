@@ -207,19 +207,31 @@ extension QueueReaderCache {
         ).bottlenecks
     }
 
+    /// The name under which a job counts among hosts: that of the limit which it obeys, which may have a port. Otherwise it
+    /// is the host alone. Limits, back-offs and lists of deferred jobs have the same names: rule_of() of
+    /// Lua/limits/hosts.lua.
+    private static func hostName(_ authority: String, _ limits: [String: String]) -> String {
+        if limits[authority] != nil { return authority }
+        guard let colon = authority.lastIndex(of: ":"), authority[colon...].dropFirst().allSatisfy(\.isNumber)
+        else { return authority }
+        return String(authority[..<colon])
+    }
+
     /// The hosts that have running, waiting or recently failed jobs, and those with limits. The busiest come first.
     package func hosts() async throws -> String {
         let now = try await queue.timestamp()
-        let running = Dictionary(grouping: try await runningFacts().values, by: \.host)
-        let failed = Dictionary(grouping: try await listedFacts(in: .failed)) { $0.value.host }
+        let limits = try await limits().limits.filter { HostLimit.group($0.key) == nil }
+        let running = Dictionary(grouping: try await runningFacts().values) { Self.hostName($0.authority, limits) }
+        let failed = Dictionary(grouping: try await listedFacts(in: .failed)) {
+            Self.hostName($0.value.authority, limits)
+        }
         let lists = try await queue.waitingLists()
         let deferred = Dictionary(lists.hosts.map { ($0.host, $0.count) }) { $0 + $1 }
         let sample = Dictionary(grouping: try await waitingSample().filter { $0.waitsFor == nil }) {
-            $0.maskedURL.flatMap(MaskedURL.host) ?? "unknown"
+            $0.maskedURL.flatMap(MaskedURL.authority).map { Self.hostName($0, limits) } ?? "unknown"
         }
         let sampled = sample.values.reduce(0) { $0 + $1.count }
         let notDeferred = max(0, lists.count - deferred.values.reduce(0, +))
-        let limits = try await limits().limits.filter { HostLimit.group($0.key) == nil }
         var names = Set(running.keys).union(deferred.keys).union(limits.keys).union(sample.keys)
         for (host, jobs) in failed where jobs.contains(where: { ($0.key.timestamp ?? 0) > now - 3_600_000 }) {
             names.insert(host)

@@ -119,6 +119,37 @@ import Testing
         #expect(worker?["speed"]?.integer == 100)
     }
 
+    @Test("a job obeys the limit of its host and port, and counts there; a filter finds it by either name")
+    func ports() async throws {
+        let fixture = try await WebFixture()
+        let now = try await fixture.queue.time()
+        for name in ["a.example", "a.example:8080", "[::1]"] {
+            try await fixture.queue.setLimit(of: name, to: #"{"connections":4}"#)
+        }
+        for (id, url) in [
+            ("r0", "http://a.example:8080/0"), ("r1", "http://A.example:8080/1?[masked]"), ("r2", "http://a.example/2"),
+            ("r3", "http://a.example:81/3"), ("r4", "http://[::1]:81/4"), ("r5", "http://b.example:80"),
+        ] {
+            try await Self.write(fixture, id, .running, score: now + 60_000, ["url", url, "speed", "50"])
+        }
+        _ = await fixture.push(#"[{"url":"http://a.example:8080/5"},{"url":"http://u:p@a.example:8080/6"}]"#)
+        let response = try #require(await fixture.get("/api/queues/default/hosts").json)
+        let hosts = (response["hosts"]?.array ?? []).sorted { ($0["host"]?.string ?? "") < ($1["host"]?.string ?? "") }
+        let rows = hosts.map { host in
+            let numbers = ["running", "speed", "queued"].map { "\(host[$0]?.integer ?? -1)" }
+            return "\(host["host"]?.string ?? "") \(numbers.joined(separator: " "))"
+        }
+        #expect(rows == ["[::1] 1 50 0", "a.example 2 100 0", "a.example:8080 2 100 2", "b.example 1 50 0"])
+        for (host, number) in [
+            ("a.example:8080", 2), ("a.example", 4), ("%5B::1%5D:81", 1), ("::1", 1), ("b.example:81", 0),
+        ] {
+            let page = await fixture.get(WebFixture.jobs + "?state=running&host=\(host)").json
+            #expect(page?["jobs"]?.array?.count == number, "\(host)")
+        }
+        let queued = await fixture.get(WebFixture.jobs + "?state=queued&host=a.example:8080").json
+        #expect(queued?["jobs"]?.array?.count == 2)
+    }
+
     @Test("the last speed of a lost worker, or of one that is gone, counts nowhere") func lostWorkers() async throws {
         let fixture = try await WebFixture()
         let now = try await fixture.queue.time()

@@ -1,7 +1,7 @@
 // What is wrong, the worst first. Each fault is a sentence with its evidence, its consequence and what can be done.
 
 import { age, count, duration, plural, clock } from "./format.js";
-import { about } from "./words.js";
+import { about, hostOf } from "./words.js";
 
 /// How many faults are shown of one kind.
 const MOST = 4;
@@ -16,7 +16,6 @@ export function hasOthers({ workers, now }, worker) {
 export function faults({ overview, hosts, workers }, { path, isOperator, isLive = true, verbs }) {
   const found = [];
   const now = overview?.now ?? 0;
-  const byHost = new Map((hosts?.hosts ?? []).map((host) => [host.host, host]));
   const until = (moment) => (isLive ? `in ${duration((moment - now) / 1000)}` : `at ${clock(moment)}`);
   if (overview) {
     const { counts } = overview;
@@ -39,18 +38,20 @@ export function faults({ overview, hosts, workers }, { path, isOperator, isLive 
     const recent = overview.failures.groups.filter((group) => group.recent > 0).sort((one, other) => other.recent - one.recent);
     for (const group of recent.filter((group, index) => recent.findIndex(({ host }) => host === group.host) === index).slice(0, MOST)) {
       const { verb, help } = about(group.error);
-      const host = byHost.get(group.host);
-      const waiting = (host?.deferred ?? 0) + (host?.waiting ?? 0);
+      // With limits of its own, a port has a row of its own.
+      const own = (hosts?.hosts ?? []).filter((host) => hostOf(host.host) === group.host);
+      const waiting = own.reduce((sum, host) => sum + host.deferred + host.waiting, 0);
+      const shutUntil = Math.max(0, ...own.map((host) => host.backoff_until ?? 0));
       const rest = [
-        host?.backoff_until > now ? `Haul leaves the host alone and asks again ${until(host.backoff_until)}.` : null,
-        group.retryable ? (host?.backoff_until > now ? null : help) : `A retry will not help: ${help[0].toLowerCase()}${help.slice(1)}`,
+        shutUntil > now ? `Haul leaves the host alone and asks again ${until(shutUntil)}.` : null,
+        group.retryable ? (shutUntil > now ? null : help) : `A retry will not help: ${help[0].toLowerCase()}${help.slice(1)}`,
       ].filter(Boolean).join(" ");
       found.push({ key: `failed ${group.error} ${group.host}`, weight: (group.retryable ? 1000 : 100) + group.recent, icon: "failed", tone: group.retryable ? "red" : "amber",
         subject: group.host, text: ` ${verb}`,
         detail: `${plural(group.recent, "job")} failed in 20 minutes${waiting ? ` and ${count(waiting)} ${waiting === 1 ? "waits" : "wait"}` : ""}. ${rest}`,
         actions: [
           isOperator && group.retryable && { text: `Retry ${count(group.count)}`, icon: "retry", do: () => verbs.retry(group) },
-          isOperator && group.host !== "unknown" && host?.limits?.connections !== 0 && { text: "Pause this host", icon: "pause", do: () => verbs.pauseHost(group.host) },
+          isOperator && group.host !== "unknown" && !(own.length && own.every((host) => host.limits?.connections === 0)) && { text: "Pause this host", icon: "pause", do: () => verbs.pauseHost(group.host) },
           { text: group.retryable && isOperator ? "Show" : `Show ${count(group.count)}`, path: path("jobs", ["failed"], { error: group.error, host: group.host }) },
         ] });
     }
@@ -61,7 +62,7 @@ export function faults({ overview, hosts, workers }, { path, isOperator, isLive 
     }
   }
   for (const host of hosts?.hosts ?? []) {
-    if (!(host.backoff_until > now) || found.some(({ subject }) => subject === host.host)) continue;
+    if (!(host.backoff_until > now) || found.some(({ subject }) => subject === hostOf(host.host))) continue;
     const waiting = host.deferred + host.waiting;
     found.push({ key: `shut ${host.host}`, weight: 400 + waiting, icon: "waits", tone: "amber", subject: host.host, text: " asked for a pause",
       detail: `${waiting ? `${plural(waiting, "job")} ${waiting === 1 ? "waits" : "wait"}. ` : ""}Haul asks it again ${until(host.backoff_until)}.`,
@@ -78,9 +79,9 @@ export function faults({ overview, hosts, workers }, { path, isOperator, isLive 
     const running = worker.running ?? 0;
     const since = isLive ? ` has been silent for ${duration(silence)}` : ` has been silent since ${clock(worker.seen)}`;
     const jobs = running === 1 ? "Its job goes" : `Its ${count(running)} jobs go`;
-    found.push({ key: `worker ${worker.name}`, weight: 900 - silence / 1e4, icon: "attention", tone: "red", subject: worker.name, text: since,
     const isLost = worker.state === "lost";
     const where = hasOthers(workers, worker) ? `${jobs} on at other workers${isLost ? "" : ` ${until(worker.seen + lease * 1000)}`}. ` : `${jobs} on as soon as another worker takes jobs. `;
+    found.push({ key: `worker ${worker.name}`, weight: 900 - silence / 1e4, icon: "attention", tone: "red", subject: worker.name, text: since,
       detail: `${running || !isLost ? where : ""}Bytes on disk are kept.`,
       actions: [running > 0 ? { text: `Show ${plural(running, "job")}`, path: path("jobs", ["running"], { worker: worker.name }) } : { text: "Show workers", path: path("workers") }] });
   }

@@ -8,7 +8,7 @@ import { columnChart, lineChart, sparkline } from "./charts.js";
 import { card, el, link, redraw, rows, write } from "./dom.js";
 import { age, ago, bytes, clock, count, day, duration, minute, plural, short, speed } from "./format.js";
 import { icon, tones } from "./icons.js";
-import { about, bottleneckWords, nameOf } from "./words.js";
+import { about, bottleneckWords, hostOf, nameOf } from "./words.js";
 import { welcome } from "./welcome.js";
 
 const order = ["running", "queued", "scheduled", "paused", "failed", "completed", "cancelled", "rejected"];
@@ -81,7 +81,7 @@ function hostTable(context) {
       fill({ host, now, most, settings, groups }) {
         const own = host.limits ?? {};
         const limit = own.connections ?? settings.host_connections;
-        const worst = groups.find((group) => group.host === host.host && group.recent > 0);
+        const worst = groups.find((group) => group.host === hostOf(host.host) && group.recent > 0);
         const isShut = host.backoff_until > now;
         const [name, tone, words] = limit === 0 ? ["paused", "quiet", "Stopped by a limit of 0 jobs"]
           : isShut ? ["waits", worst ? "red" : "amber", `Left alone, asked again ${context.isLive() ? `in ${duration((host.backoff_until - now) / 1000)}` : `at ${clock(host.backoff_until)}`}`]

@@ -241,7 +241,7 @@ export function openPush(context, url = "", onclose = undefined, preset = {}) {
       redraw(note, [list.length, wrong, host, saved, kind.value, Boolean(hosts)], () => {
         if (list.length === 0) return [];
         if (wrong) return el("div", { class: "hint red" }, icon("failed", "red"), el("p", {}, wrong));
-        const known = hosts?.find((one) => one.host === host);
+        const known = hosts?.find((one) => one.host === host) ?? hosts?.find((one) => one.host === host?.replace(/:\d+$/, ""));
         const limit = known?.limits?.connections;
         const waiting = known ? known.deferred + known.queued : 0;
         const words = !hosts || !host ? "" : known ? `${host} has ${limit === undefined ? plural(known.running, "job") : `${count(known.running)} of ${plural(limit, "job")}`} at work${waiting ? ` and about ${count(Number(waiting.toPrecision(2)))} waiting` : ""}.` : `No job is at work at ${host}.`;

@@ -85,12 +85,15 @@ export function bottleneckWords({ cause, name, limit, starts, until }, now, isLi
   }
 }
 
+/// The host of a name in limits, which may have a port. An IPv6 address has brackets there.
+export const hostOf = (name) => name.replace(/:\d+$/, "").replace(/^\[|\]$/g, "");
+
 /// Whether a bottleneck keeps a job from starting, or slows it: `Bottleneck.slows` of the server, whose record has the
 /// same members.
 export function slows({ cause, name, queued, running }, job) {
   const isQueued = job.state === "queued";
   const isReceiving = job.state === "running" && !job.waiting;
-  const isAtHost = name !== undefined && name.replace(/:\d+$/, "") === job.host;
+  const isAtHost = name !== undefined && hostOf(name) === job.host;
   switch (cause) {
     case "paused": case "slots": case "max_running": case "starts": return isQueued;
     case "no_worker": return isQueued || (job.state === "running" && running > 0);
