@@ -1,6 +1,10 @@
 """What the page shows, and what its buttons do, after something else has changed: tests of browser.py."""
 
-from bench import eventually
+import pathlib
+import socket
+import time
+
+from bench import eventually, free_port
 
 
 def leave(bench, queue, name, state="completed"):
@@ -126,3 +130,24 @@ def test_what_a_lost_worker_ran_is_not_shown_as_live(bench):
     assert "kB/s" not in bench.text("main .list"), bench.text("main .list")
     bench.visit("#/lost/job/running-00001")
     bench.shows("the job goes on as soon as another worker takes jobs", "Slowed by")
+
+
+def test_ages_are_by_the_clock_of_the_server(bench):
+    ahead = "{ const now = Date.now; Date.now = () => now() + 600_000; }"
+    script = bench.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": ahead})["identifier"]
+    try:
+        now = int(time.time() * 1000)
+        bench.redis("LPUSH", "haul:{fresh}:rejected", f'{{"at":{now},"reason":"url: is missing","element":"x"}}')
+        bench.redis("HSET", "haul:{fresh}:job:due", "state", "scheduled", "url", "http://h.example/due.bin")
+        bench.redis("ZADD", "haul:{fresh}:scheduled", str(now + 300_000), "due")
+        bench.driver.get("about:blank")
+        bench.visit("#/fresh/rejected")
+        bench.shows(" s", inside="main tbody")
+        bench.visit("#/fresh/jobs/scheduled")
+        bench.shows("due.bin", "in ")
+        assert "due now" not in bench.text("main .list"), bench.text("main .list")
+        bench.visit("#/fresh/jobs/running")
+        eventually("the ages", lambda: "10 min" not in bench.text("main .list"))
+    finally:
+        bench.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", {"identifier": script})
+        bench.driver.get("about:blank")

@@ -5,7 +5,7 @@ import { inQueue, isID, withQuery } from "./api.js";
 import { partsBar } from "./bars.js";
 import { ask, menu } from "./dialogs.js";
 import { card, el, link, redraw, rows, write } from "./dom.js";
-import { ago, count, duration, percent, plural, time } from "./format.js";
+import { ago, count, duration, percent, plural, serverNow, time } from "./format.js";
 import { icon, key, tones } from "./icons.js";
 
 const LIMIT = 100;
@@ -83,7 +83,7 @@ function list({ queue, query, live, body, path, title, header, isOperator, ready
   const legend = el("ul", { class: "legend" }, kinds.map(([, tone, name]) => el("li", {}, el("span", { class: `swatch ${tone}` }), name)));
   const foot = el("div", { class: "list-foot" }, el("span", {}, "A batch is kept for a week after its last job ended."), pager, legend);
   body.append(el("section", { class: "card" }, box, empty, foot));
-  let now = Date.now();
+  let now = serverNow();
   const fill = rows(lines, (name) => {
     const [size, mark, words, more, far, tools] = [el("span", { class: "under" }), el("span"), el("span"), el("span", { class: "under" }), el("td", { class: "number strong" }), el("td", { class: "tools-cell" })];
     const bar = bars();

@@ -1,7 +1,7 @@
 // Who changed what, as far as it was recorded.
 
 import { card, el, redraw, table } from "./dom.js";
-import { ago, count, plural } from "./format.js";
+import { ago, count, plural, serverNow } from "./format.js";
 
 const origins = { page: "the page", aria2: "a client of aria2", command: "the haul command" };
 
@@ -29,7 +29,7 @@ export function recentChanges() {
       const all = data.changes;
       box.hidden = all.length === 0;
       none.hidden = all.length > 0;
-      const now = Date.now();
+      const now = serverNow();
       redraw(body, [all, Math.floor(now / 60_000)], () => all.map((change) => el("tr", {}, el("td", { class: "number" }, ago(change.at, now)),
         el("th", { scope: "row" }, change.by, el("span", { class: "dim" }, ` through ${origins[change.via] ?? change.via}`)), el("td", {}, change.action), el("td", {}, subject(change)))));
     },

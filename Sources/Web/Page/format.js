@@ -12,6 +12,22 @@ const clocks = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-
 const minutes = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
 const days = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
 
+/// How far the server's clock is ahead of this browser's, in ms; null while that is unknown.
+let clockOffset = null;
+/// How old the server's time may be in an answer, in ms.
+const MAX_AGE = 5000;
+/// Takes over the server's time from an answer. The latest time counts, because answers are shared and may be seconds old.
+/// Returns whether ages were wrong before.
+export function setServerTime(now) {
+  const next = now - Date.now();
+  const change = next - (clockOffset ?? 0);
+  if (clockOffset !== null && change < 0 && change > -MAX_AGE) return false;
+  clockOffset = next;
+  return Math.abs(change) > 1000;
+}
+/// The time by the server's clock, with which ages are computed.
+export const serverNow = () => Date.now() + (clockOffset ?? 0);
+
 export const count = (number) => whole.format(number);
 /// A number with its noun: `plural(1, "job")` is "1 job".
 export const plural = (number, noun, many = `${noun}s`) => `${count(number)} ${number === 1 ? noun : many}`;
@@ -48,6 +64,8 @@ function parts(seconds, names, most = 2) {
 
 /// For a sentence: "1 min 30 s".
 export const duration = (seconds) => parts(seconds, ["d", "h", "min", "s"]);
+/// Behind "the last": "day", "week", "12 h".
+export const spanOf = (seconds) => ({ 3600: "hour", 86_400: "day", 604_800: "week" })[seconds] ?? duration(seconds);
 /// For a table: "1 m 30 s", from ten minutes on "11 min".
 export function short(seconds) {
   const rounded = Math.round(seconds);

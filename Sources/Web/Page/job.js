@@ -8,18 +8,16 @@ import { intervalBar } from "./bars.js";
 import { lineChart, sparkline } from "./charts.js";
 import { complain, copier, menu } from "./dialogs.js";
 import { card, el, link, redraw, write } from "./dom.js";
-import { age, bytes, clock, count, day, duration, fileOf, left, percent, plural, share, speed, time } from "./format.js";
+import { age, bytes, clock, count, day, duration, fileOf, left, percent, plural, serverNow, share, speed, time } from "./format.js";
 import { icon, key, stateIcon } from "./icons.js";
 import { lastList } from "./jobs.js";
 import { openPush } from "./push.js";
-import { about, bottleneckWords, nameOf, slows, waitsFor } from "./words.js";
+import { about, bottleneckWords, keptSeconds, nameOf, slows, waitsFor } from "./words.js";
 
 const timestamps = new Set(["created", "started", "updated", "finished", "deadline_at", "settled_until", "validated", "response_dropped"]);
 const sizes = new Set(["received", "total", "bytes"]);
 const MAX_LINES = 300;
 const MAX_SAMPLES = 600;
-/// For how many seconds failed jobs are kept, if no setting says it.
-const KEEP_FAILED = 604_800;
 
 /// The events of a job in words: [icon, tone, what, why].
 function explain(event) {
@@ -191,7 +189,6 @@ export function job(context) {
   for (const box of [disk, chart.box, reply.box]) box.hidden = true;
 
   const samples = [];
-  let clockOffset = 0;
   let shownConnections = 0;
   let current = null;
 
@@ -213,11 +210,10 @@ export function job(context) {
   raw.content.append(rawList);
   folds.append(meta.fold, pushed.fold, raw.fold);
 
-  function draw(data, isAnswer = true) {
+  function draw(data) {
     current = data;
     queueMicrotask(context.ready);
-    if (isAnswer && data.updated && data.state === "running") clockOffset = Math.max(clockOffset, data.updated - Date.now());
-    const now = Date.now() + clockOffset;
+    const now = serverNow();
     const { name, folder } = fileOf(data);
     document.title = `${name} · Haul`;
     write(file, name);
@@ -272,7 +268,7 @@ export function job(context) {
     const found = await get(withQuery(inQueue(queue, "changes"), { limit: 1000 })).catch(() => null);
     if (askedFor !== stopped) return;
     stoppedBy = found?.changes.find(({ at }) => at === stopped);
-    if (stoppedBy && current) draw(current, false);
+    if (stoppedBy && current) draw(current);
   }
 
   function drawFacts(data, now) {
@@ -391,7 +387,8 @@ export function job(context) {
     return;
   }
   const resource = inQueue(queue, "jobs", id);
-  live.watch([[inQueue(queue), (data) => { if (data) { overviewData = data; clockOffset = data.now - Date.now(); if (current) draw(current, false); } }], [inQueue(queue, "workers"), (data) => { if (data) { workersData = data; if (current) draw(current, false); } }], [inQueue(queue, "settings"), (data) => { if (data) keepFailed = data.keep_failed ?? KEEP_FAILED; }], [resource, (data, problem) => {
+  live.watch([[inQueue(queue), (data) => { if (data) { overviewData = data; if (current) draw(current); } }], [inQueue(queue, "workers"), (data) => { if (data) { workersData = data; if (current) draw(current); } }], [inQueue(queue, "settings"), (data) => { if (data) keepFailed = keptSeconds(data, "failed"); }], [resource, (data, problem) => {
+    context.unreadable(null);
     if (data) { note.hidden = true; aboutCard.hidden = lines.box.hidden = false; return draw(data); }
     if (problem.error !== "not_found") return;
     shownTools = "";

@@ -6,7 +6,7 @@ import { inQueue, isID, patiently, withQuery } from "./api.js";
 import { progressBar } from "./bars.js";
 import { complain, say } from "./dialogs.js";
 import { el, link, redraw, write } from "./dom.js";
-import { age, bytes, count, fileOf, left, percent, plural, share, short, speed, time } from "./format.js";
+import { age, bytes, count, fileOf, left, percent, plural, serverNow, share, short, spanOf, speed, time } from "./format.js";
 import { groups } from "./groups.js";
 import { icon, key, stateIcon, tones } from "./icons.js";
 import { segments } from "./overview.js";
@@ -260,8 +260,6 @@ class List {
     this.items = new Map();
     this.length = 0;
     this.total = 0;
-    this.now = Date.now();
-    this.clockOffset = 0;
     this.selected = new Set();
     this.isAll = false;
     this.pending = new Map();
@@ -638,7 +636,7 @@ class List {
     const to = Math.min(this.length, last + MORE_ROWS);
     const wanted = Math.max(0, to - from);
     while (this.pool.length < wanted) this.pool.push(row(this.context, this));
-    const now = Date.now() + this.clockOffset;
+    const now = serverNow();
     this.top.firstChild.style.height = `${from * height}px`;
     this.bottom.firstChild.style.height = `${Math.max(0, this.length - to) * height}px`;
     this.top.hidden = from === 0;

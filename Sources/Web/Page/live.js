@@ -1,6 +1,8 @@
 // One stream with all changes. It reports a lost connection or a refusal, and connects again by itself. The server sends
 // everything again on each connection.
 
+import { setServerTime } from "./format.js";
+
 const MAX_SILENCE = 12_000;
 
 export class Live {
@@ -82,7 +84,9 @@ export class Live {
     on("change", ({ watch, data }) => {
       this.#status("live");
       this.#known.set(watch, data);
-      for (const take of this.#takers(watch)) take(data, null);
+      // What came before the server's time was shown with the ages of this browser's clock.
+      const isNewTime = typeof data.now === "number" && setServerTime(data.now);
+      for (const [path, take] of [...this.#base, ...this.#watches]) if (path === watch || (isNewTime && this.#known.has(path))) take(this.#known.get(path), null);
     });
     on("failure", (failure) => {
       this.#known.delete(failure.watch);

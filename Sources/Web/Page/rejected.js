@@ -2,7 +2,7 @@
 
 import { inQueue } from "./api.js";
 import { el, redraw } from "./dom.js";
-import { ago, plural } from "./format.js";
+import { ago, plural, serverNow } from "./format.js";
 
 export function rejected({ queue, live, body, title, header, isOperator, ready }) {
   title("Rejected");
@@ -21,7 +21,7 @@ export function rejected({ queue, live, body, title, header, isOperator, ready }
     box.hidden = all.length === 0;
     empty.hidden = all.length > 0;
     redraw(sentence, all.length, () => (all.length === 0 ? "Nothing was rejected." : `${plural(all.length, "element")} ${all.length === 1 ? "was" : "were"} no valid ${all.length === 1 ? "job" : "jobs"}. They hold up nothing behind them.`));
-    const now = Date.now();
+    const now = serverNow();
     redraw(lines, [all, Math.floor(now / 60_000)], () => all.map((entry) => el("tr", {}, el("th", { scope: "row", class: "any" }, entry.reason ?? ""),
       el("td", { class: "any" }, isOperator ? el("code", {}, entry.element ?? "") : el("span", { class: "dim" }, "only operators see it")), el("td", { class: "number" }, ago(entry.at, now)))));
   }]]);

@@ -3,7 +3,7 @@
 import { inQueue, send } from "./api.js";
 import { ask, complain, menu, open, say } from "./dialogs.js";
 import { el, field, link, redraw, rows, write } from "./dom.js";
-import { ago, count, duration, plural, time } from "./format.js";
+import { ago, count, duration, plural, serverNow, time } from "./format.js";
 import { icon, key, stateIcon } from "./icons.js";
 import { segments } from "./overview.js";
 
@@ -76,7 +76,7 @@ function openForm(queue, known) {
       try {
         const { schedule, next } = await send("POST", inQueue(queue, "schedules"), { action: "add", name: name.value.trim(), schedule: made() });
         close();
-        say(next ? `${schedule} runs in ${duration((next - Date.now()) / 1000)}, and so on.` : `${schedule} is added.`);
+        say(next ? `${schedule} runs in ${duration((next - serverNow()) / 1000)}, and so on.` : `${schedule} is added.`);
       } catch (error) {
         answer.replaceChildren(el("div", { class: "hint red" }, icon("failed", "red"), el("p", {}, error.message)));
       }
@@ -96,7 +96,7 @@ export function schedules({ queue, live, body, path, title, header, isOperator, 
     el("thead", {}, el("tr", {}, heads.map(([text, kind]) => el("th", { scope: "col", class: kind }, text === "Change" ? el("span", { class: "hidden" }, text) : text)))), lines));
   const empty = el("div", { class: "empty", hidden: true }, el("p", {}, "There are no schedules."), el("p", {}, el("code", {}, `haul schedule add NAME --cron '0 3 * * *' --queue ${queue} URL`), " adds one."));
   body.append(el("section", { class: "card" }, box, empty));
-  let now = Date.now();
+  let now = serverNow();
   const fill = rows(lines, (name) => {
     const [url, next, rule, last, lastAt, pushed, skipped, missed, tools] = [el("span", { class: "under" }), el("span"), el("span", { class: "under" }), el("span"), el("span", { class: "under" }), el("td", { class: "number" }), el("td", { class: "number less" }), el("td", { class: "number less" }), el("td", { class: "tools-cell" })];
     return {

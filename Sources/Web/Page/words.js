@@ -85,6 +85,9 @@ export function bottleneckWords({ cause, name, limit, starts, until }, now, isLi
   }
 }
 
+/// For how many seconds a queue keeps ended jobs of a state.
+export const keptSeconds = (settings, state) => settings[`keep_${state}`] ?? { completed: 86_400, failed: 604_800, cancelled: 86_400 }[state];
+
 /// The host of a name in limits, which may have a port. An IPv6 address has brackets there.
 export const hostOf = (name) => name.replace(/:\d+$/, "").replace(/^\[|\]$/g, "");
 
