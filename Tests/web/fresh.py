@@ -132,6 +132,39 @@ def test_what_a_lost_worker_ran_is_not_shown_as_live(bench):
     bench.shows("the job goes on as soon as another worker takes jobs", "Slowed by")
 
 
+def test_a_missing_right_is_said(bench):
+    rules = (pathlib.Path(__file__).parent / "../../deploy/redis/users.acl").read_text()
+    words = next(line for line in rules.splitlines() if line.startswith("user monitor ")).split()[4:]
+    text, rest = [], iter(words)
+    for word in rest:
+        # A selector in parentheses is one argument.
+        while word.startswith("(") and not word.endswith(")"):
+            word += " " + next(rest)
+        text.append(word.replace("{default}", "{some}"))
+    bench.redis("ACL", "SETUSER", "monitor", "on", ">secret", *text)
+    port = free_port()
+    bench.redis("CONFIG", "SET", "port", str(port))
+    other = bench.port
+    usual = bench.web
+    bench.end(usual)
+    try:
+        bench.serve_queues(["some"], "--redis", f"redis://monitor:secret@127.0.0.1:{port}")
+        for page in ["rejected", "schedules", "settings"]:
+            bench.visit(f"#/some/{page}")
+            bench.shows("This cannot be read: ", "permission")
+            assert "Reading" not in bench.text(), bench.text()
+        bench.visit("#/some/overview")
+        bench.shows("300")
+        assert "This cannot be read" not in bench.text()
+    finally:
+        bench.end(bench.web)
+        bench.redis("CONFIG", "SET", "port", "0")
+        bench.serve()
+    bench.visit("#/some/settings")
+    bench.shows("Workers follow a change within a second.")
+    bench.complaints()
+
+
 def test_ages_are_by_the_clock_of_the_server(bench):
     ahead = "{ const now = Date.now; Date.now = () => now() + 600_000; }"
     script = bench.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": ahead})["identifier"]

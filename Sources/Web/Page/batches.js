@@ -67,7 +67,7 @@ async function run(queue, action, batch) {
   return act(queue, action, { batch: batch.name }, action === "retry" ? batch.failed : batch.pending);
 }
 
-function list({ queue, query, live, body, path, title, header, isOperator, ready }) {
+function list({ queue, query, live, body, path, title, header, isOperator, ready, subject }) {
   const from = Math.max(0, Number(query.get("from")) || 0);
   title("Batches");
   const sentence = el("p", { class: "lead" }, "Reading …");
@@ -109,9 +109,8 @@ function list({ queue, query, live, body, path, title, header, isOperator, ready
       },
     };
   });
-  live.watch([[withQuery(inQueue(queue, "batches"), { from: from || "", limit: LIMIT }), (data) => {
-    if (!data) return;
-    now = Date.now();
+  live.watch([subject(withQuery(inQueue(queue, "batches"), { from: from || "", limit: LIMIT }), (data) => {
+    now = serverNow();
     ready();
     const failing = data.batches.filter((batch) => batch.failed + batch.rejected > 0).length;
     const moving = data.batches.filter((batch) => !batch.finished && batch.pending && !batch.failed).length;
@@ -121,7 +120,7 @@ function list({ queue, query, live, body, path, title, header, isOperator, ready
     foot.hidden = data.total === 0;
     fill(data.batches, (batch) => batch.name);
     redraw(pager, [from, data.next], () => [from > 0 ? link(path("batches", [], { from: Math.max(0, from - LIMIT) || "" }), "Newer ones") : "", " ", data.next !== undefined ? link(path("batches", [], { from: data.next }), "Older ones") : ""]);
-  }]]);
+  })]);
 }
 
 function one(context, name) {
@@ -171,6 +170,7 @@ function one(context, name) {
     return;
   }
   live.watch([[inQueue(queue, "batches", name), (data, problem) => {
+    context.unreadable(problem?.error === "not_found" ? null : problem);
     if (data) return draw(data);
     if (problem.error === "not_found") unknown("No worker has seen a job of it yet, or it was forgotten.");
   }]]);

@@ -390,7 +390,10 @@ export function job(context) {
   live.watch([[inQueue(queue), (data) => { if (data) { overviewData = data; if (current) draw(current); } }], [inQueue(queue, "workers"), (data) => { if (data) { workersData = data; if (current) draw(current); } }], [inQueue(queue, "settings"), (data) => { if (data) keepFailed = keptSeconds(data, "failed"); }], [resource, (data, problem) => {
     context.unreadable(null);
     if (data) { note.hidden = true; aboutCard.hidden = lines.box.hidden = false; return draw(data); }
-    if (problem.error !== "not_found") return;
+    if (problem.error !== "not_found") {
+      if (!current) write(heading, "This job cannot be read");
+      return context.unreadable(problem);
+    }
     shownTools = "";
     current = null;
     write(heading, "This job is not known");

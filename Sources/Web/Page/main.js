@@ -194,7 +194,8 @@ function show() {
   const tools = el("div", { class: "head-tools" });
   head.append(lead, tools);
   const body = el("div", { class: "body waiting" });
-  main.replaceChildren(head, body);
+  const problem = el("p", { class: "hit amber", role: "status", hidden: true });
+  main.replaceChildren(head, problem, body);
   // A page is shown when what it needs is there, so that nothing moves; or after a second without some of it.
   const waiting = [];
   const ready = () => {
@@ -205,6 +206,18 @@ function show() {
   const context = contextOf(here, {
     ready, whenReady: (then) => { if (body.classList.contains("waiting")) waiting.push(then); else then(); },
     body, keys, heading, head,
+    /// Says why the server cannot read what the page is about, instead of its content; null if it can.
+    unreadable: (failure) => {
+      if (failure) ready();
+      [problem.hidden, body.hidden] = [!failure, Boolean(failure)];
+      for (const sentence of lead.querySelectorAll(".lead")) sentence.hidden = Boolean(failure);
+      write(problem, failure ? `This cannot be read: ${failure.message}` : "");
+    },
+    /// What the page is about: a path, and what takes its answers.
+    subject: (path, take) => [path, (data, failure) => {
+      context.unreadable(failure);
+      if (data) take(data);
+    }],
     title: (text) => { write(heading, text); document.title = `${text} · Haul`; },
     /// What stands below the title, and at its right.
     header: (text, buttons) => {

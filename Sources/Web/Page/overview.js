@@ -337,7 +337,7 @@ export function overview(context) {
     const [, minutes, step] = spans[chosen];
     const take = (name) => (data) => { if (data) { known[name] = data; draw(); } };
     live.watch([
-      [inQueue(queue), (data) => { if (data) { known.overview = data; draw(); drawHistory(known.history); } }], [inQueue(queue, "hosts"), take("hosts")], [inQueue(queue, "workers"), take("workers")],
+      context.subject(inQueue(queue), (data) => { known.overview = data; draw(); drawHistory(known.history); }), [inQueue(queue, "hosts"), take("hosts")], [inQueue(queue, "workers"), take("workers")],
       [inQueue(queue, "settings"), (data) => { if (data) { known.settings = data; draw(); drawHistory(known.history); } }],
       [withQuery(inQueue(queue, "history"), { minutes, step }), (data) => { drawHistory(data); draw(); }],
     ]);

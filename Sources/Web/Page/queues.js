@@ -5,7 +5,7 @@ import { count, plural } from "./format.js";
 import { icon } from "./icons.js";
 import { pathTo } from "./main.js";
 
-export function queues({ live, body, title, header, session, ready }) {
+export function queues({ live, body, title, header, session, ready, subject }) {
   title("All queues");
   const sentence = el("p", { class: "lead" }, `${plural(session.queues.length, "queue")} of this server.`);
   header(sentence, []);
@@ -28,11 +28,10 @@ export function queues({ live, body, title, header, session, ready }) {
       },
     };
   });
-  live.watch([["queues", (data) => {
-    if (!data) return;
+  live.watch([subject("queues", (data) => {
     const sum = data.queues.reduce((many, { running }) => many + running, 0);
     write(sentence, `${plural(data.queues.length, "queue")} of this server; ${plural(sum, "job")} ${sum === 1 ? "runs" : "run"}.`);
     fill(data.queues, ({ queue }) => queue);
     ready();
-  }]]);
+  })]);
 }

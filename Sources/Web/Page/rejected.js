@@ -4,7 +4,7 @@ import { inQueue } from "./api.js";
 import { el, redraw } from "./dom.js";
 import { ago, plural, serverNow } from "./format.js";
 
-export function rejected({ queue, live, body, title, header, isOperator, ready }) {
+export function rejected({ queue, live, body, title, header, isOperator, ready, subject }) {
   title("Rejected");
   const sentence = el("p", { class: "lead" }, "Reading …");
   header(sentence, []);
@@ -14,8 +14,7 @@ export function rejected({ queue, live, body, title, header, isOperator, ready }
     el("thead", {}, el("tr", {}, ["Reason", "Element", "Age"].map((text, index) => el("th", { scope: "col", class: index === 2 ? "number" : "" }, text)))), lines));
   empty.hidden = box.hidden = true;
   body.append(el("div", { class: "card" }, box, empty));
-  live.watch([[inQueue(queue, "rejected"), (data) => {
-    if (!data) return;
+  live.watch([subject(inQueue(queue, "rejected"), (data) => {
     ready();
     const all = data.rejected;
     box.hidden = all.length === 0;
@@ -24,5 +23,5 @@ export function rejected({ queue, live, body, title, header, isOperator, ready }
     const now = serverNow();
     redraw(lines, [all, Math.floor(now / 60_000)], () => all.map((entry) => el("tr", {}, el("th", { scope: "row", class: "any" }, entry.reason ?? ""),
       el("td", { class: "any" }, isOperator ? el("code", {}, entry.element ?? "") : el("span", { class: "dim" }, "only operators see it")), el("td", { class: "number" }, ago(entry.at, now)))));
-  }]]);
+  })]);
 }

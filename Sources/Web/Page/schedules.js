@@ -85,7 +85,7 @@ function openForm(queue, known) {
   }, { className: "wide" });
 }
 
-export function schedules({ queue, live, body, path, title, header, isOperator, ready }) {
+export function schedules({ queue, live, body, path, title, header, isOperator, ready, subject }) {
   title("Schedules");
   const sentence = el("p", { class: "lead" }, "Reading …");
   let known = new Set();
@@ -120,9 +120,8 @@ export function schedules({ queue, live, body, path, title, header, isOperator, 
       },
     };
   });
-  live.watch([[inQueue(queue, "schedules"), (data) => {
-    if (!data) return;
-    now = Date.now();
+  live.watch([subject(inQueue(queue, "schedules"), (data) => {
+    now = serverNow();
     ready();
     known = new Set(data.schedules.map((schedule) => schedule.schedule));
     const wrong = data.schedules.filter((schedule) => schedule.error || schedule.last_state === "failed").length;
@@ -130,5 +129,5 @@ export function schedules({ queue, live, body, path, title, header, isOperator, 
     box.hidden = data.schedules.length === 0;
     empty.hidden = data.schedules.length > 0;
     fill(data.schedules, (schedule) => schedule.schedule);
-  }]]);
+  })]);
 }

@@ -78,7 +78,7 @@ function unitField(name, label, units, initial, changed) {
   };
 }
 
-export function settings({ queue, live, body, title, header, isOperator, ready }) {
+export function settings({ queue, live, body, title, header, isOperator, ready, subject }) {
   title(`Settings of ${queue}`);
   const known = {};
   let now = null;
@@ -242,5 +242,5 @@ export function settings({ queue, live, body, title, header, isOperator, ready }
   body.append(ignored, el("div", { class: "settings" }, fleet.box, keeping.box, el("div", { class: "whole" }, hosts), el("div", { class: "whole" }, defaults), el("div", { class: "whole" }, recent.box)),
     isOperator ? "" : el("p", { class: "dim" }, "Only operators change settings, and see what header fields hold."));
   live.watch([[withQuery(inQueue(queue, "changes"), { limit: 20 }), recent.draw], [inQueue(queue), (data) => { if (data) { known.overview = data; fleet.draw(); keeping.draw(); } }], [inQueue(queue, "hosts"), (data) => { if (data) { known.hosts = data; fleet.draw(); drawHosts(); } }],
-    [inQueue(queue, "settings"), take]]);
+    subject(inQueue(queue, "settings"), take)]);
 }

@@ -14,7 +14,7 @@ const seen = new Map();
 const STEP = 10_000;
 const MAX_SAMPLES = 360;
 
-export function workers({ queue, live, body, path, title, header, isOperator, query, ready }) {
+export function workers({ queue, live, body, path, title, header, isOperator, query, ready, subject }) {
   title("Workers");
   const sentence = el("p", { class: "lead" }, "Reading …");
   const search = el("input", { type: "search", "aria-label": "Search", placeholder: "Worker or machine", spellcheck: "false", value: query.get("q") ?? "" });
@@ -102,5 +102,5 @@ export function workers({ queue, live, body, path, title, header, isOperator, qu
     redraw(versionList, list, () => list.map(([version, names], index) => el("li", {}, el("span", { class: `swatch ${tones[Math.min(index, 3)]}` }), `${version}: ${names.length === 1 ? names[0] : plural(names.length, "worker")}`)));
   }
   search.addEventListener("input", draw);
-  live.watch([[inQueue(queue, "workers"), (data) => { if (data) { last = data; draw(); ready(); } }]]);
+  live.watch([subject(inQueue(queue, "workers"), (data) => { last = data; draw(); ready(); })]);
 }
