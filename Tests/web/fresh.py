@@ -165,6 +165,26 @@ def test_a_missing_right_is_said(bench):
     bench.complaints()
 
 
+def test_a_job_is_shown_without_events_if_they_are_refused(bench):
+    """Sixteen pages of this address follow the events of other jobs."""
+    bench.driver.get("about:blank")
+    streams = []
+    for number in range(16):
+        stream = socket.create_connection(("127.0.0.1", bench.port))
+        stream.sendall(f"GET /api/live?watch=queues/some&events=some/x{number} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        streams.append(stream)
+    for stream in streams:
+        eventually("a stream", lambda: b"change" in stream.recv(4000))
+    bench.visit("#/some/job/running-00007")
+    bench.shows("New events are not shown here: too many jobs are watched at once", "Downloading")
+    bench.redis("HSET", "haul:{some}:job:running-00007", "speed", "66000000")
+    bench.shows("at 66 MB/s")
+    assert not bench.driver.execute_script("return document.body.classList.contains('stale')")
+    for stream in streams:
+        stream.close()
+    bench.complaints()
+
+
 def test_ages_are_by_the_clock_of_the_server(bench):
     ahead = "{ const now = Date.now; Date.now = () => now() + 600_000; }"
     script = bench.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": ahead})["identifier"]

@@ -50,6 +50,7 @@ const by = (change) => (change ? ` by ${change.by}` : "");
 /// the page was opened.
 function timeline() {
   const list = el("ol", { class: "timeline", tabindex: 0, "aria-label": "What happened" });
+  const trouble = el("p", { class: "padded amber", role: "status", hidden: true });
   const recorded = new Map();
   const received = new Map();
   function draw() {
@@ -62,7 +63,12 @@ function timeline() {
   }
   const entry = (at, order, [mark, tone, text, note], kind) => ({ at, order, mark, tone, text, note, kind });
   return {
-    box: card("What happened", { side: el("span", { class: "dim" }, "newest first") }, list),
+    box: card("What happened", { side: el("span", { class: "dim" }, "newest first") }, trouble, list),
+    /// Says why events are missing from now on; null if they are not.
+    setTrouble(failure) {
+      trouble.hidden = !failure;
+      write(trouble, failure ? `New events are not shown here: ${failure.message}.` : "");
+    },
     /// stoppedBy: the change that paused or cancelled the job, if one was recorded.
     setJob(job, stoppedBy) {
       recorded.clear();
@@ -406,7 +412,7 @@ export function job(context) {
   }]], [`${queue}/${id}`, (event) => {
     if (event.event === "progress") { shownConnections = event.connections ?? 0; return; }
     lines.addEvent(event);
-  }]);
+  }, lines.setTrouble]);
 
   // What a queue with a stream of events has kept.
   patiently(`${resource}/events`).then(({ events }) => events.forEach(lines.addEvent), () => {});

@@ -4,6 +4,8 @@
 import { setServerTime } from "./format.js";
 
 const MAX_SILENCE = 12_000;
+/// The events of a job are asked for again this long (ms) after the server has refused them.
+const EVENTS_AGAIN = 30_000;
 
 export class Live {
   #source = null;
@@ -11,6 +13,8 @@ export class Live {
   #base = [];
   #watches = [];
   #events = null;
+  /// When the events may be asked for, by this browser's clock.
+  #eventsAt = 0;
   #lastMessage = 0;
   #status;
   #retry = null;
@@ -41,10 +45,12 @@ export class Live {
     if (!isSame) this.#begin();
   }
 
-  /// Replaces everything that the page watches. `watches` are [path, taker], `events` is [queue/id, taker].
+  /// Replaces everything that the page watches. `watches` are [path, taker]. `events` is [queue/id, taker, refused]:
+  /// `refused` gets the reason if the server sends no events, and null when they are asked for again.
   watch(watches, events = null) {
     this.#watches = watches;
     this.#events = events;
+    this.#eventsAt = 0;
     for (const [path, take] of watches) if (this.#known.has(path)) take(this.#known.get(path), null);
     this.#begin();
   }
@@ -70,7 +76,10 @@ export class Live {
     if (paths.size === 0) return;
     const query = new URLSearchParams();
     for (const path of paths) query.append("watch", path);
-    if (this.#events) query.append("events", this.#events[0]);
+    if (this.#events && Date.now() >= this.#eventsAt) {
+      query.append("events", this.#events[0]);
+      this.#events[2]?.(null);
+    }
     const url = `api/live?${query}`;
     const source = new EventSource(url);
     this.#source = source;
@@ -89,12 +98,23 @@ export class Live {
       for (const [path, take] of [...this.#base, ...this.#watches]) if (path === watch || (isNewTime && this.#known.has(path))) take(this.#known.get(path), null);
     });
     on("failure", (failure) => {
+      if (failure.watch === undefined) return this.#goOnWithoutEvents(failure);
       this.#known.delete(failure.watch);
-      if (failure.error === "redis") this.#status("redis", failure.message);
-      else for (const take of this.#takers(failure.watch)) take(null, failure);
+      if (failure.error === "redis") return this.#status("redis", failure.message);
+      for (const take of this.#takers(failure.watch)) take(null, failure);
     });
     on("event", (event) => this.#events?.[1](event));
     source.addEventListener("error", () => { if (source === this.#source) this.#explain(source, url); });
+  }
+
+  /// The server ends a stream whose events it refuses. What the page watches goes on without them.
+  #goOnWithoutEvents(failure) {
+    if (!this.#events || this.#eventsAt > Date.now()) return this.#reconnect(5000, failure.message);
+    const events = this.#events;
+    this.#eventsAt = Date.now() + EVENTS_AGAIN;
+    events[2]?.(failure);
+    setTimeout(() => { if (this.#events === events) this.#open(); }, EVENTS_AGAIN + 100);
+    return this.#open();
   }
 
   /// Asks why a stream has ended: an EventSource does not say whether the server has refused it.
