@@ -204,3 +204,31 @@ def test_ages_are_by_the_clock_of_the_server(bench):
     finally:
         bench.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", {"identifier": script})
         bench.driver.get("about:blank")
+
+
+def test_words_follow_the_settings(bench):
+    bench.ask("queues/one/settings", {"keep_completed": 3600, "keep_failed": 172_800, "event_stream": 100_000}, "PATCH")
+    bench.redis("ZADD", "haul:{one}:completed", "1", "done")
+    bench.redis("HSET", "haul:{one}:job:done", "state", "completed", "url", "http://h.example/")
+    bench.visit("#/one/overview")
+    bench.shows("of the last hour")
+    bench.visit("#/one/jobs/failed?view=list")
+    bench.shows("No job has failed within the last 2 d.")
+    bench.visit("#/one/settings")
+    bench.fill("Events", "5")
+    bench.shows("Was 100,000 events.")
+    bench.fill("Jobs at once", "1,000")
+    bench.press("Save 1 change")
+    bench.notices("1 change saved")
+    assert bench.ask("queues/one/settings")["max_running"] == 1000
+    bench.fill("Bytes a second", "1,5")
+    bench.press("Save 1 change")
+    eventually("a decimal comma", lambda: bench.ask("queues/one/settings").get("rate") == 1_500_000)
+    bench.ask("queues/one/settings", {name: None for name in ["keep_completed", "keep_failed", "event_stream", "max_running", "rate"]}, "PATCH")
+    bench.redis("DEL", "haul:{one}:completed", "haul:{one}:job:done")
+    bench.redis("HSET", "haul:{one}:worker:free", "state", "working", "seen", str(int(time.time() * 1000) + 3_600_000), "slots", "unlimited", "running", "3")
+    bench.redis("ZADD", "haul:{one}:workers", "1", "free")
+    bench.visit("#/one/workers")
+    bench.shows("free", "3")
+    assert "NaN" not in bench.text(), bench.text()
+    bench.redis("DEL", "haul:{one}:worker:free")

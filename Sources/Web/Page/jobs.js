@@ -2,7 +2,7 @@
 // document, and the scroll bar has the length of all.
 
 import { act, actions, icons, names } from "./actions.js";
-import { inQueue, isID, patiently, withQuery } from "./api.js";
+import { get, inQueue, isID, patiently, withQuery } from "./api.js";
 import { progressBar } from "./bars.js";
 import { complain, say } from "./dialogs.js";
 import { el, link, redraw, write } from "./dom.js";
@@ -10,7 +10,7 @@ import { age, bytes, count, fileOf, left, percent, plural, serverNow, share, sho
 import { groups } from "./groups.js";
 import { icon, key, stateIcon, tones } from "./icons.js";
 import { segments } from "./overview.js";
-import { about, nameOf, states, waitName, waitsFor } from "./words.js";
+import { about, keptSeconds, nameOf, states, waitName, waitsFor } from "./words.js";
 
 /// A list of at most this length is read as a whole, and sorted here. Of a longer one that the queue does not keep in the
 /// chosen order, the server sorts its first jobs, and this many of them are shown.
@@ -597,8 +597,14 @@ class List {
 
   drawEmpty() {
     const { state, filter, isFiltered, context } = this;
-    const key = [isFiltered, filter];
-    const why = { running: "No job runs now.", queued: "No job waits.", scheduled: "No job starts at a time, and none waits for a retry.", paused: "No job is paused.", failed: "No job has failed within the last week.", completed: "No job was completed within the last day.", cancelled: "No job was cancelled within the last day." }[state];
+    const ended = ["failed", "completed", "cancelled"].includes(state);
+    if (ended && !isFiltered && this.settings === undefined) {
+      this.settings = null;
+      get(inQueue(context.queue, "settings")).then((settings) => { this.settings = settings; if (this.isCurrent) this.drawn(); }, () => {});
+    }
+    const last = this.settings ? ` within the last ${spanOf(keptSeconds(this.settings, state))}` : "";
+    const key = [isFiltered, filter, last];
+    const why = { running: "No job runs now.", queued: "No job waits.", scheduled: "No job starts at a time, and none waits for a retry.", paused: "No job is paused.", failed: `No job has failed${last}.`, completed: `No job was completed${last}.`, cancelled: `No job was cancelled${last}.` }[state];
     redraw(this.empty, key, () => (isFiltered
       ? [el("p", {}, `No job that is ${state} matches ${Object.entries(filter).filter(([, value]) => value).map(([name, value]) => `${(facetTitles[name] ?? "Search").toLowerCase()} “${facetValue(name, value)}”`).join(" and ")}.`), el("p", {}, link(context.path("jobs", [state]), "Remove the filter"))]
       : [el("p", {}, why), context.isOperator ? el("p", {}, state === "failed" ? link(context.path("jobs", ["running"]), "Show what runs") : context.pushButton()) : null]));

@@ -6,9 +6,9 @@ import { faults, hasOthers } from "./attention.js";
 import { progressBar } from "./bars.js";
 import { columnChart, lineChart, sparkline } from "./charts.js";
 import { card, el, link, redraw, rows, write } from "./dom.js";
-import { age, ago, bytes, clock, count, day, duration, minute, plural, short, speed } from "./format.js";
+import { age, ago, bytes, clock, count, day, duration, minute, plural, short, spanOf, speed } from "./format.js";
 import { icon, tones } from "./icons.js";
-import { about, bottleneckWords, hostOf, nameOf } from "./words.js";
+import { about, bottleneckWords, hostOf, keptSeconds, nameOf } from "./words.js";
 import { welcome } from "./welcome.js";
 
 const order = ["running", "queued", "scheduled", "paused", "failed", "completed", "cancelled", "rejected"];
@@ -249,13 +249,14 @@ export function overview(context) {
     redraw(sentence, [data.speed, there, workers.lost, state, context.isLive(), counts.running], () => [
       ...(context.isLive() ? [counts.running ? "Receiving " : "Received "] : [`At ${clock(data.now)} it received `]), el("strong", {}, speed(data.speed)), ` with ${workers.lost ? `${count(there)} of ${plural(there + workers.lost, "worker")}` : plural(there, "worker")}. ${state[0] ? state[0].toUpperCase() + state.slice(1) : ""}`]);
     if (pause) redraw(pause, data.paused, () => [icon(data.paused ? "play" : "pause"), data.paused ? "Resume queue" : "Pause queue"]);
+    const keptFor = (state) => (known.settings ? `of the last ${spanOf(keptSeconds(known.settings, state))}` : "kept for a time");
     const recent = data.failures.groups.reduce((sum, group) => sum + group.recent, 0);
     const notes = {
       running: data.running_ages ? `oldest ${age(data.running_ages.oldest / 1000)}` : "",
       queued: data.oldest_waiting ? `oldest ${short((data.now - data.oldest_waiting) / 1000)}` : "",
       scheduled: data.next_scheduled ? (data.next_scheduled > data.now ? `next in ${short((data.next_scheduled - data.now) / 1000)}` : "next is due") : "",
-      paused: data.paused ? "and the queue itself" : "until resumed", failed: recent ? `+${count(recent)} in 20 min` : "kept for a week",
-      completed: "in the last 24 h", cancelled: "in the last 24 h", rejected: "not valid jobs",
+      paused: data.paused ? "and the queue itself" : "until resumed", failed: recent ? `+${count(recent)} in 20 min` : keptFor("failed"),
+      completed: keptFor("completed"), cancelled: keptFor("cancelled"), rejected: "not valid jobs",
     };
     for (const [state, { number, note }] of tiles) {
       const value = state === "rejected" ? data.rejected : counts[state];

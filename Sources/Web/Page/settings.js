@@ -32,6 +32,15 @@ const kept = {
   event_stream: ["Events", [["events", 1]], "none", () => "Kept in a stream, for services that must not miss one"],
 };
 
+/// Which marks separate thousands and decimals in this browser's language, as everywhere on the page.
+const marks = Object.fromEntries(new Intl.NumberFormat().formatToParts(1_234_567.8).map(({ type, value }) => [type, value]));
+/// A number as a numeral of JavaScript. Thousands may be separated; otherwise a comma is a decimal point as well.
+export function numeralOf(text) {
+  const parts = text.trim().split(marks.group ?? ",");
+  const isGrouped = parts.length > 1 && /^\d{1,3}$/.test(parts[0]) && parts.slice(1).every((part, index) => (index < parts.length - 2 ? /^\d{3}$/ : /^\d{3}(\D|$)/).test(part));
+  return (isGrouped ? parts.join("") : text.trim()).replace(marks.decimal ?? ".", ".").replace(",", ".");
+}
+
 /// A number with a choice of units, or a rate that depends on the time of day. `read()` returns the value for the API, null for an empty field, or throws a sentence.
 function unitField(name, label, units, initial, changed) {
   const [placeholder, defaultUnit] = [initial].flat();
@@ -65,7 +74,7 @@ function unitField(name, label, units, initial, changed) {
   if (units.length > 1) unit.addEventListener("change", touch);
   const read = () => {
     if (isSchedule()) return input.value.trim();
-    const words = input.value.trim().replace(",", ".");
+    const words = numeralOf(input.value);
     if (words === "") return null;
     const number = Number(words);
     if (!Number.isFinite(number) || number < 0) throw new Error(`${label}: “${input.value}” is not a number.`);
@@ -132,6 +141,7 @@ export function settings({ queue, live, body, title, header, isOperator, ready, 
     if (name === "rate" || name === "min_speed") return speed(value);
     if (name.includes("bytes")) return bytes(value);
     if (name.startsWith("keep") || name === "max_seconds") return duration(value);
+    if (name === "event_stream") return plural(value, "event");
     return name === "starts" ? String(value).replace("/", " each ") : plural(value, "job");
   }
 

@@ -46,7 +46,7 @@ export function workers({ queue, live, body, path, title, header, isOperator, qu
         write(host, worker.host ? ` on ${worker.host}` : "");
         write(state, words);
         state.className = `under ${tone === "red" || tone === "amber" ? tone : ""}`;
-        write(slots, worker.slots ? `${count(worker.running ?? 0)} of ${count(Number(worker.slots))}` : count(worker.running ?? 0));
+        write(slots, Number(worker.slots) ? `${count(worker.running ?? 0)} of ${count(Number(worker.slots))}` : count(worker.running ?? 0));
         bar.draw([[0, worker.running ?? 0]], Number(worker.slots) || 1, worker.state === "working" ? "blue" : "grey");
         bar.bar.classList.toggle("none", !(Number(worker.slots) > 0));
         write(rate, worker.state === "lost" ? "—" : speed(worker.speed ?? 0));
