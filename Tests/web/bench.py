@@ -177,7 +177,7 @@ class Bench:
         return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1]) * 1024 / 1e6
 
     def serve(self, *more):
-        self.serve_queues(["default", "empty", "one", "some", "many", "long", "fresh", "far", "lost"], *more)
+        self.serve_queues(["default", "empty", "one", "some", "many", "long", "fresh", "far", "lost", "renewals"], *more)
 
     def serve_queues(self, queues, *more):
         port = free_port() if self.page else self.port

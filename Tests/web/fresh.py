@@ -66,18 +66,18 @@ def test_a_paused_host_keeps_its_other_limits(bench):
 
 
 def test_a_push_with_a_new_url_keeps_all_else(bench):
-    worker = bench.worker("renewer")
+    worker = bench.worker("renewer", "--queue", "renewals")
     job = {
         "url": f"{bench.origin}/missing/old", "id": "renewed", "path": "films/film.bin", "checksum": f"sha256:{'0' * 64}", "size": 6_000_000,
         "headers": {"X-Key": "a: b"}, "group": "acme", "meta": {"customer": [7, "x"]}, "batch": {"name": "renewals", "size": 1},
         "reply_to": "answers", "retries": 0, "connections": 1, "if_exists": "overwrite", "min_speed": 10,
         "else": [{"kind": "request", "url": f"{bench.origin}/echo"}],
     }
-    pushed = lambda name: bench.ask(f"queues/default/jobs/{name}/pushed")["pushed"]
-    state = lambda name: bench.ask(f"queues/default/jobs/{name}")["state"]
-    bench.ask("queues/default/jobs", job)
+    pushed = lambda name: bench.ask(f"queues/renewals/jobs/{name}/pushed")["pushed"]
+    state = lambda name: bench.ask(f"queues/renewals/jobs/{name}")["state"]
+    bench.ask("queues/renewals/jobs", job)
     eventually("it to fail", lambda: state("renewed") == "failed")
-    bench.visit("#/default/job/renewed")
+    bench.visit("#/renewals/job/renewed")
     bench.press("Push with a new URL…")
     bench.shows("The job is pushed as before", "Also pushed as before: size, min_speed.", inside="dialog")
     fresh = f"{bench.origin}/slow/fresh?size=6000000&rate=200000"
@@ -96,7 +96,7 @@ def test_a_push_with_a_new_url_keeps_all_else(bench):
     other = bench.text("dialog .pushed")
     eventually("it to run", lambda: state(other) == "running")
     assert sorted(pushed(other)) == ["at", "id", "url"], pushed(other)
-    bench.ask("queues/default/control", {"action": "cancel", "ids": ["renewed", other]})
+    bench.ask("queues/renewals/control", {"action": "cancel", "ids": ["renewed", other]})
     # Of what has ended and is no longer kept, the record's fields are offered.
     eventually("its end", lambda: state("renewed") == "cancelled")
     bench.press("Close", "dialog")
