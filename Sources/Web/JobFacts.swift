@@ -11,6 +11,9 @@ struct JobFacts: Sendable {
     /// Those that change while a job runs. Another `started` means another run, perhaps on another worker.
     static let changingFields = ["speed", "waiting", "received", "started"]
 
+    /// Stands for a host or an error that is not known, in counts and in filters.
+    static let unknown = "unknown"
+
     let host: String
     /// The host as in a limit of hosts, with its port if the URL has one.
     let authority: String
@@ -35,8 +38,8 @@ struct JobFacts: Sendable {
     init(_ fields: [String: String], _ job: ListedJob? = nil) {
         func number(_ name: String) -> Int64? { fields[name].flatMap { Int64($0) } }
         let url = fields["url"] ?? job?.maskedURL
-        host = url.flatMap(MaskedURL.host) ?? "unknown"
-        authority = url.flatMap(MaskedURL.authority) ?? "unknown"
+        host = url.flatMap(MaskedURL.host) ?? Self.unknown
+        authority = url.flatMap(MaskedURL.authority) ?? Self.unknown
         worker = fields["worker"]
         kind = fields["kind"] ?? "download"
         batches = (fields["batch"] ?? job?.batch ?? "").split(separator: " ").map(String.init)

@@ -52,7 +52,9 @@ struct JobMatcher: Sendable {
                 }
             guard let since, since <= latest else { return false }
         }
-        if !filter.error.isEmpty, !Self.isSame(rest.popFirst() ?? nil, filter.error) { return false }
+        if !filter.error.isEmpty, !Self.isSame(rest.popFirst() ?? nil, filter.error, else: JobFacts.unknown) {
+            return false
+        }
         if !filter.worker.isEmpty, !Self.isSame(rest.popFirst() ?? nil, filter.worker) { return false }
         if !filter.batch.isEmpty, !isMember(job, rest.popFirst() ?? nil) { return false }
         if !filter.group.isEmpty {
@@ -80,8 +82,9 @@ struct JobMatcher: Sendable {
 
     /// Whether a URL's host is that of the filter, which may have a port.
     private func isAtHost(_ url: [UInt8]?) -> Bool {
-        guard let url = url.map({ String(decoding: $0, as: UTF8.self) }) else { return false }
-        return MaskedURL.host(url) == filter.host || MaskedURL.authority(url) == filter.host
+        let url = url.map { String(decoding: $0, as: UTF8.self) }
+        return url.flatMap(MaskedURL.host) ?? JobFacts.unknown == filter.host
+            || url.flatMap(MaskedURL.authority) == filter.host
     }
 
     /// Whether a queued job that has no hash may match, by the bytes of its element. May be true in vain, but is never

@@ -119,6 +119,23 @@ import Testing
         #expect(worker?["speed"]?.integer == 100)
     }
 
+    @Test("the jobs of a group without a host or an error are found, and retried, by the name of the group")
+    func unknown() async throws {
+        let fixture = try await WebFixture()
+        let now = try await fixture.queue.time()
+        try await Self.write(fixture, "x1", .failed, score: now, ["error", "dns"])
+        try await Self.write(fixture, "x2", .failed, score: now, ["url", "http://a.example/", "error", "dns"])
+        try await Self.write(fixture, "x3", .failed, score: now, ["url", "http://a.example/"])
+        let groups = await fixture.get("/api/queues/default").json?.at("failures", "groups")?.array ?? []
+        #expect(groups.count == 3)
+        for group in groups {
+            let (host, error) = (group["host"]?.string ?? "", group["error"]?.string ?? "")
+            let selection = #"{"action":"retry","where":{"state":"failed","host":"\#(host)","error":"\#(error)"}}"#
+            let response = await fixture.send("POST", WebFixture.control, selection)
+            #expect(response.json?["requested"]?.integer == 1, "\(host) \(error): \(response.text)")
+        }
+    }
+
     @Test("a job obeys the limit of its host and port, and counts there; a filter finds it by either name")
     func ports() async throws {
         let fixture = try await WebFixture()

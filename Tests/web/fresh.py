@@ -4,6 +4,8 @@ import pathlib
 import socket
 import time
 
+from selenium.webdriver.common.by import By
+
 from bench import eventually, free_port
 
 
@@ -232,3 +234,16 @@ def test_words_follow_the_settings(bench):
     bench.shows("free", "3")
     assert "NaN" not in bench.text(), bench.text()
     bench.redis("DEL", "haul:{one}:worker:free")
+
+
+def test_failures_of_an_unknown_host_are_retried(bench):
+    now = str(int(time.time() * 1000))
+    for name, url in [("known", ["url", "http://h.example/"]), ("lost", [])]:
+        bench.redis("HSET", f"haul:{{lost}}:job:{name}", "state", "failed", "error", "dns", "retryable", "1", *url)
+        bench.redis("ZADD", "haul:{lost}:failed", now, name)
+    bench.visit("#/lost/overview")
+    bench.shows("unknown")
+    bench.driver.execute_script("[...document.querySelectorAll('.faults li')].find((one) => one.textContent.includes('unknown')).querySelector('button').click()")
+    bench.notices("1 job runs again from its bytes on disk.")
+    assert bench.redis("HKEYS", "haul:{lost}:want") == "lost"
+    bench.redis("DEL", "haul:{lost}:want", "haul:{lost}:failed")

@@ -76,6 +76,9 @@ export async function act(queue, action, selection, number, jobs = []) {
   }
 }
 
+/// Retries the failed jobs of a group: those with the same error at the same host.
+export const retryGroup = (queue, { error, host, count: many }) => act(queue, "retry", { where: { state: "failed", error, host }, limit: 100_000 }, many);
+
 /// Gives running jobs to other workers: a pause, and a resume as soon as they are paused.
 async function again(queue, { ids }) {
   try {

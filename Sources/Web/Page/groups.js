@@ -1,6 +1,6 @@
 // Failed jobs by reason and host, with what helps.
 
-import { act } from "./actions.js";
+import { retryGroup } from "./actions.js";
 import { inQueue, patiently, withQuery } from "./api.js";
 import { sparkline } from "./charts.js";
 import { el, link, redraw, rows, write } from "./dom.js";
@@ -42,7 +42,7 @@ export function groups(context, content) {
       read = group.count;
       try {
         // One after another, because a viewer may wait for two searches at once.
-        const page = await (reading = reading.then(() => patiently(withQuery(inQueue(queue, "jobs"), { state: "failed", error: group.error, host: group.host === "unknown" ? "" : group.host, limit: FIRST }))));
+        const page = await (reading = reading.then(() => patiently(withQuery(inQueue(queue, "jobs"), { state: "failed", error: group.error, host: group.host, limit: FIRST }))));
         const others = group.count - page.jobs.length;
         jobs.replaceChildren(...page.jobs.map((job) => {
           const { name, folder } = fileOf(job);
@@ -75,7 +75,7 @@ export function groups(context, content) {
       },
     };
   });
-  const retry = ({ error, host, count: many }) => act(queue, "retry", { where: { state: "failed", error, ...(host === "unknown" ? {} : { host }) }, limit: 100_000 }, many);
+  const retry = (group) => retryGroup(queue, group);
 
   function draw(data) {
     now = data.now;

@@ -1,6 +1,6 @@
 // A queue at a glance: what is wrong, how much is where, whether it gets worse, and which host or worker it is about.
 
-import { act, pauseHost, pauseQueue } from "./actions.js";
+import { pauseHost, pauseQueue, retryGroup } from "./actions.js";
 import { inQueue, withQuery } from "./api.js";
 import { faults, hasOthers } from "./attention.js";
 import { progressBar } from "./bars.js";
@@ -226,7 +226,7 @@ export function overview(context) {
   const known = {};
   const verbs = {
     resumeQueue: () => pauseQueue(queue, false),
-    retry: ({ error, host, count: many }) => act(queue, "retry", { where: { state: "failed", error, host }, limit: 100_000 }, many),
+    retry: (group) => retryGroup(queue, group),
     pauseHost: (host) => pauseHost(queue, host),
   };
 
