@@ -217,7 +217,7 @@ extension API {
         return Self.json(202, #"{"pushed":[\#(pushed.joined(separator: ","))]}"#)
     }
 
-    private static let controlNames: Set<String> = ["action", "ids", "where", "limit", "batch"]
+    private static let controlNames: Set<String> = ["action", "ids", "state", "where", "limit", "batch"]
     private static let actions: [String: ControlOperation] = [
         "pause": .paused, "resume": .running, "retry": .running, "cancel": .cancelled, "remove": .removed,
         "delete": .deleted,
@@ -236,9 +236,12 @@ extension API {
         }
         // To ignore one of them would select other jobs than were meant.
         let selections = ["ids", "where", "batch"].filter { json[$0] != nil }
-        guard selections.count == 1, json["limit"] == nil || selections == ["where"] else {
+        guard selections.count == 1, json["limit"] == nil || selections == ["where"],
+            json["state"] == nil || selections == ["ids"]
+        else {
             throw APIError(
-                422, .badRequest, "give one of ids, where with a state, and batch; limit requires where")
+                422, .badRequest,
+                "give one of ids, where with a state, and batch; limit requires where, and state requires ids")
         }
         if let batch = json["batch"] { return try await control(batch, action, reader.queue, &change) }
         change.action = action
@@ -249,6 +252,13 @@ extension API {
             ids = given.compactMap(\.string)
             guard ids.count == given.count, ids.allSatisfy(JobField.isID), (1...10_000).contains(ids.count) else {
                 throw APIError(422, .badRequest, "ids must be a list of 1 to 10000 job ids")
+            }
+            if let text = json["state"] {
+                guard let state = text.string.flatMap(JobState.init) else {
+                    let states = JobState.allCases.map(\.rawValue).joined(separator: ", ")
+                    throw APIError(422, .badRequest, "state must be one of \(states). Nothing was requested.")
+                }
+                ids = try await reader.ids(ids, in: state)
             }
         } else {
             let state = json["where"]?["state"]?.string.flatMap(JobState.init)

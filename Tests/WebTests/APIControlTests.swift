@@ -195,4 +195,33 @@ import Testing
             #expect(await fixture.send("POST", WebFixture.control, paused).json?["more"] == .bool(true))
         }
     }
+
+    @Test("a state beside ids leaves out the jobs that have left it") func states() async throws {
+        let fixture = try await WebFixture()
+        let keys = fixture.queue.keys
+        for (id, state) in [("a", "failed"), ("b", "running"), ("c", "completed")] {
+            try await fixture.queue.redis.send(Command("HSET", keys.job(id), "state", state))
+        }
+        func request(_ rest: String) async -> WebFixture.Response {
+            await fixture.send("POST", WebFixture.control, #"{"action":"remove",\#(rest)}"#)
+        }
+        func wanted() async throws -> [String] {
+            let all = try await fixture.server.cli("HKEYS", keys.prefix + "want")
+            _ = try await fixture.server.cli("DEL", keys.prefix + "want")
+            return all.split(separator: "\n").map(String.init).sorted()
+        }
+        let failed = await request(#""ids":["a","b","c","d"],"state":"failed""#)
+        #expect(failed.status == 202 && failed.json?["requested"]?.integer == 1, "\(failed.text)")
+        #expect(try await wanted() == ["a"])
+        #expect(await request(#""ids":["a","b"],"state":"paused""#).json?["requested"]?.integer == 0)
+        #expect(try await wanted() == [])
+        // No worker has seen the job d, and a newer push of c waits.
+        _ = await fixture.push(#"{"url":"http://h.example/c","id":"c"}"#)
+        #expect(await request(#""ids":["a","b","c","d"],"state":"queued""#).json?["requested"]?.integer == 2)
+        #expect(try await wanted() == ["c", "d"])
+        for rest in [#""ids":["a"],"state":"ended""#, #""ids":["a"],"state":1"#, #""batch":"n","state":"failed""#] {
+            #expect(await request(rest).status == 422, "\(rest)")
+        }
+        #expect(try await wanted() == [])
+    }
 }

@@ -236,6 +236,30 @@ def test_words_follow_the_settings(bench):
     bench.redis("DEL", "haul:{one}:worker:free")
 
 
+def test_a_selection_acts_only_on_jobs_that_are_still_there(bench):
+    """Of a long list only some rows are read again, so that others may have left the state."""
+    bench.visit("#/long/jobs/failed?view=list")
+    bench.shows("of 1,200")
+    boxes = lambda: bench.driver.find_elements(By.CSS_SELECTOR, ".list tbody tr:not(.spacer):not(.blank)")
+    eventually("rows", lambda: len(boxes()) > 3)
+    ids = []
+    for row in boxes()[:3]:
+        ids.append(row.find_element(By.CSS_SELECTOR, ".file a").get_attribute("href").rsplit("/", 1)[-1])
+        bench.driver.execute_script("arguments[0].click()", row.find_element(By.TAG_NAME, "input"))
+    bench.shows("3 selected", inside="#floating")
+    # A colleague retries one of them.
+    score = bench.redis("ZSCORE", "haul:{long}:failed", ids[1])
+    bench.redis("HSET", f"haul:{{long}}:job:{ids[1]}", "state", "running")
+    bench.redis("ZREM", "haul:{long}:failed", ids[1])
+    bench.press("Remove…", "#floating")
+    bench.press("Remove 3 jobs", "dialog")
+    bench.notices("2 jobs are being removed. 1 is no longer failed.")
+    assert sorted(bench.redis("HKEYS", "haul:{long}:want").split()) == sorted([ids[0], ids[2]])
+    bench.redis("DEL", "haul:{long}:want")
+    bench.redis("HSET", f"haul:{{long}}:job:{ids[1]}", "state", "failed")
+    bench.redis("ZADD", "haul:{long}:failed", score, ids[1])
+
+
 def test_failures_of_an_unknown_host_are_retried(bench):
     now = str(int(time.time() * 1000))
     for name, url in [("known", ["url", "http://h.example/"]), ("lost", [])]:

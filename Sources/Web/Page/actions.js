@@ -34,7 +34,7 @@ async function request(queue, action, selection) {
   return send("POST", inQueue(queue, "control"), { action, ...selection });
 }
 
-/// Requests an action. `selection` is `{ ids }`, `{ where, limit }` or `{ batch }`; `number` is how many jobs it means, or
+/// Requests an action. `selection` is `{ ids }`, `{ ids, state }` for those that are still in a state, `{ where, limit }` or `{ batch }`; `number` is how many jobs it means, or
 /// null if that is unknown; `jobs` are those of them that are known. Asks first if the action cannot be undone. Returns
 /// whether it was requested.
 export async function act(queue, action, selection, number, jobs = []) {
@@ -66,9 +66,11 @@ export async function act(queue, action, selection, number, jobs = []) {
   }
   try {
     const { requested, more } = await request(queue, action, selection);
-    const text = `${plural(requested, "job")} ${done[action][requested === 1 ? 0 : 1]}${more ? "; there are more" : ""}.`;
+    const left = selection.state ? selection.ids.length - requested : 0;
+    const others = left ? ` ${count(left)} ${left === 1 ? "is" : "are"} no longer ${selection.state}.` : "";
+    const text = `${plural(requested, "job")} ${done[action][requested === 1 ? 0 : 1]}${more ? "; there are more" : ""}.${others}`;
     const back = undo[action];
-    say(text, back && requested > 0 && selection.ids ? [`${back[0]} ${requested === 1 ? "it" : "them"}`, () => act(queue, back[1], selection, number, jobs)] : null);
+    say(text, back && requested > 0 && selection.ids ? [`${back[0]} ${requested === 1 ? "it" : "them"}`, () => act(queue, back[1], { ids: selection.ids }, number, jobs)] : null);
     return true;
   } catch (error) {
     complain(`${names[action]}: ${error.message}`);
@@ -80,9 +82,9 @@ export async function act(queue, action, selection, number, jobs = []) {
 export const retryGroup = (queue, { error, host, count: many }) => act(queue, "retry", { where: { state: "failed", error, host }, limit: 100_000 }, many);
 
 /// Gives running jobs to other workers: a pause, and a resume as soon as they are paused.
-async function again(queue, { ids }) {
+async function again(queue, { ids, state }) {
   try {
-    await request(queue, "pause", { ids });
+    await request(queue, "pause", state ? { ids, state } : { ids });
     say(`${plural(ids.length, "job")} ${ids.length === 1 ? "is" : "are"} put back, and ${ids.length === 1 ? "starts" : "start"} where a worker is free.`);
     for (let tries = 0; tries < 20; tries += 1) {
       await new Promise((resolve) => { setTimeout(resolve, 500); });

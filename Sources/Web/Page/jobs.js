@@ -735,7 +735,7 @@ class List {
     const chosen = ids ? this.order().filter((job) => ids.includes(job.id)) : this.order().filter((job) => this.isSelected(job.id));
     const where = Object.fromEntries(Object.entries(this.filter).filter(([, value]) => value));
     const isAll = this.isAll && !ids;
-    const selection = isAll ? { where: { state: this.state, ...where }, limit: 100_000 } : { ids: ids ?? [...this.selected] };
+    const selection = isAll ? { where: { state: this.state, ...where }, limit: 100_000 } : { ids: ids ?? [...this.selected], state: this.state };
     const number = isAll ? this.number() : selection.ids.length;
     if (!(await act(context.queue, action, selection, number, chosen))) return;
     const words = { pause: "pausing…", resume: "resuming…", cancel: "cancelling…", retry: "retrying…", remove: "removing…", again: "starting elsewhere…" }[action];
