@@ -25,7 +25,7 @@ struct FinalURL: Sendable {
     /// The URL as a resume point stores it. It is empty if there was no redirect, if the URL has a query, which may be
     /// secret, or if it is longer than the URL of a job may be. The version of an object is not secret.
     var text: String {
-        let text = isRedirected && (url.query == nil || url.isObject) ? url.withoutCredentials.text : ""
+        let text = isRedirected && (url.query == nil || url.isObject) ? url.withoutCredentials.unmasked : ""
         return text.utf8.count > URLRule.maxBytes ? "" : text
     }
 }
@@ -114,7 +114,7 @@ struct RedirectFollower: Sendable {
                     Failure(
                         .redirectForbidden, "the server redirects from https to http (\(next.host)); that is refused"))
             }
-            trace?("redirect (\(transfer.head.status)) to \(MaskedURL.text(next.text))")
+            trace?("redirect (\(transfer.head.status)) to \(next)")
             let status = transfer.head.status
             if status == 303 && request.method != "HEAD" || request.method == "POST" && status < 303 && !repeatsPOST {
                 // The response is at another URL, to be fetched by GET (RFC 9110 section 15.4).
@@ -154,7 +154,7 @@ struct RedirectFollower: Sendable {
     /// Sends the request with the credentials of the URL, as `authentication` says.
     private func send(_ request: HTTPRequest, to url: WebURL) async throws(TransferError) -> Transfer {
         var plain = request
-        plain.url = url.text
+        plain.url = url.unmasked
         if let bucket = plain.hostBuckets?.bucket(for: url) { plain.limits.append(bucket) }
         guard let login = url.login, !request.headers.contains(where: { $0.name.lowercased() == "authorization" })
         else {
@@ -165,10 +165,10 @@ struct RedirectFollower: Sendable {
             let authorization = digests.authorization(login, method: request.method, for: url)
             var sent = plain
             if let authorization {
-                sent.url = url.withoutCredentials.text
+                sent.url = url.withoutCredentials.unmasked
                 sent.headers.append(HeaderField("Authorization", authorization))
             } else if authentication != .atOnce, !digests.takesBasic(url) {
-                sent.url = url.withoutCredentials.text
+                sent.url = url.withoutCredentials.unmasked
             }
             let transfer = try await engine.start(sent)
             guard transfer.head.status == 401, attempts < 3,

@@ -107,7 +107,14 @@ import Testing
             ("https://k:1/c?d#e", "https://k:1/c?d"), ("./../../c/./d/..", "http://h/c/"), ("", "http://h/a/b?q"),
         ])
     func references(_ reference: String, _ expected: String) {
-        #expect(WebURL("http://h/a/b?q")?.resolve(reference)?.text == expected)
+        #expect(WebURL("http://h/a/b?q")?.resolve(reference)?.unmasked == expected)
+    }
+
+    @Test("a URL in a message has neither credentials nor a query, even within another value") func described() {
+        let url = WebURL("https://me:password@h:8/a?sig=s")!
+        for text in ["\(url)", String(reflecting: url), "\([url])", "\(Optional(url) as Any)"] {
+            #expect(text.contains("https://h:8/a?[masked]") && !text.contains("password") && !text.contains("sig"))
+        }
     }
 
     @Test("other schemes are not resolved, and origins compare with default ports") func origins() {
@@ -131,8 +138,8 @@ import Testing
         let url = WebURL(text)
         #expect(url?.host == host)
         #expect(url?.hostAndPort.hasPrefix(host + ":") == true)
-        #expect(url?.text.contains(host) == true)
-        #expect(url.flatMap { WebURL($0.text) } == url)
+        #expect(url?.unmasked.contains(host) == true)
+        #expect(url.flatMap { WebURL($0.unmasked) } == url)
         #expect(WebURL("http://h/")?.resolve(text)?.host == host)
     }
 

@@ -10,10 +10,10 @@ import Testing
     private static func wrong(_ url: String) -> String? {
         guard (try? Job(element: Array(#"{"url":\#(JSON.quoted(url))}"#.utf8))) != nil else { return nil }
         if URLRule.isObject(url) {
-            return WebURL.object(url)?.text == url && WebURL(url) == nil ? nil : "no worker reads \(url)"
+            return WebURL.object(url)?.unmasked == url && WebURL(url) == nil ? nil : "no worker reads \(url)"
         }
         guard let own = WebURL(url) else { return "no worker reads \(url)" }
-        guard let read = Authority(own.text) else { return "libcurl does not read \(own.text)" }
+        guard let read = Authority(own.unmasked) else { return "libcurl does not read \(own.unmasked)" }
         let host = own.host.hasPrefix("[") ? String(own.host.dropFirst().prefix { $0 != "%" && $0 != "]" }) : own.host
         guard read.host.prefix(while: { $0 != "%" }).lowercased() == host else {
             return "libcurl asks \(read.host) for \(own.host)"
@@ -79,7 +79,7 @@ import Testing
         #expect(url.pinned(to: "z") == url)
         let newest = try #require(WebURL.object("s3://films/k"))
         #expect(newest.version == nil && newest.pinned(to: "null") == newest && newest.pinned(to: "") == newest)
-        #expect(newest.pinned(to: "a b/ü").text == "s3://films/k?versionId=a%20b%2F%C3%BC")
+        #expect(newest.pinned(to: "a b/ü").unmasked == "s3://films/k?versionId=a%20b%2F%C3%BC")
         #expect(newest.pinned(to: "a b/ü").version == "a b/ü")
         #expect(WebURL.object("http://films/k") == nil && WebURL.object("s3://films") == nil)
         #expect(WebURL("http://h/")?.resolve("s3://films/k") == nil && WebURL("http://h/")?.resolve("s3:k") == nil)
@@ -88,7 +88,7 @@ import Testing
     @Test("the last @ ends user and password") func login() {
         let url = WebURL("http://u@x:p@ss@h:8/a@b")
         #expect(url?.login == WebURL.Login(user: "u@x", password: "p@ss") && url?.hostAndPort == "h:8")
-        #expect(url?.text == "http://u%40x:p%40ss@h:8/a@b" && url?.withoutCredentials.text == "http://h:8/a@b")
+        #expect(url?.unmasked == "http://u%40x:p%40ss@h:8/a@b" && url?.withoutCredentials.unmasked == "http://h:8/a@b")
         #expect(WebURL("http://@h/")?.login == WebURL.Login(user: "", password: ""))
     }
 

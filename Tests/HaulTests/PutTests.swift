@@ -70,7 +70,7 @@ import Testing
         for (arguments, words) in [
             ([path], "FILE"), ([path, path, "http://h/x"], "ends with /"), ([path, "ftp://h/"], "url: must be"),
             (["/no/such", "http://h/"], "No such file"), ([directory.path, "http://h/"], "is a directory"),
-            (["-", "http://h/"], "- has no name to add to http://h/"),
+            (["-", "http://me:x@h/?sig=x"], "- has no name to add to http://h/?sig=[masked]: "),
             (["-", "-", "http://h/x", "--form"], "standard input is given twice"),
             (["/dev/null", "http://h/"], "/dev/null is a device"),
             ([path, "http://h/", "--tus", "-X", "POST"], "protocol: requires file"),

@@ -189,4 +189,17 @@ struct TusTests {
             #expect(server.finished.isEmpty && origin.requests.count < 30)
         }
     }
+
+    @Test("a message about a server that creates uploads without a Location has no password and no query of the URL")
+    func secrets() async throws {
+        let origin = try OriginServer { OriginReply($0.method == "OPTIONS" ? 204 : 201) }
+        let url = origin.url("/files?sig=hidden-query").replacing("http://", with: "http://me:hidden-password@")
+        let fleet = try await fleet()
+        try await fleet.withWorker("w") {
+            let record = try await fleet.upload("t", url, #""file":"f","protocol":"tus""#)
+            let message = record["message"] ?? ""
+            #expect(record.state == .failed && !message.contains("hidden"), "\(message)")
+            #expect(message.contains("without a Location: \(origin.url("/files"))?[masked] "), "\(message)")
+        }
+    }
 }

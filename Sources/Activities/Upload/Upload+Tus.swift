@@ -98,14 +98,14 @@ extension Upload {
             throw .failed(
                 Failure(
                     .badResponse,
-                    "the server answered \(response.status) to the creation of an upload, without a Location: \(url.text) does not seem to be where a tus server creates uploads",
+                    "the server answered \(response.status) to the creation of an upload, without a Location: \(url) does not seem to be where a tus server creates uploads",
                     isFinal: true))
         }
         guard url.scheme == "http" || uploadURL.scheme == "https" else {
             throw TransferError(
                 .redirectForbidden, "the tus server redirects from https to http (\(uploadURL.host)); that is refused")
         }
-        guard uploadURL.text.utf8.count <= URLRule.maxBytes else {
+        guard uploadURL.unmasked.utf8.count <= URLRule.maxBytes else {
             throw TransferError(
                 .badResponse, "the tus server's URL of the upload is longer than \(URLRule.maxBytes) bytes (Location)",
                 isFinal: true)
@@ -113,7 +113,7 @@ extension Upload {
         state.withLock { state in
             state.createdUploads += 1
             state.tus = TusUpload(
-                url: uploadURL.withoutCredentials.text, version: source.version.text,
+                url: uploadURL.withoutCredentials.unmasked, version: source.version.text,
                 generation: "\(assignment.token).\(state.createdUploads)", server: server)
             state.tus?.isLengthDeferred = size == nil
             state.tus?.sentEnd = 0

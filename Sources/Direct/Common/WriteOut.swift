@@ -117,7 +117,7 @@ package struct WriteOut: Sendable {
         case "num_connects": return "\(values.facts.connections)"
         case "redirect_url":
             guard let head, let location = head.headers["location"] else { return "" }
-            return WebURL(head.url)?.resolve(location)?.text ?? ""
+            return WebURL(head.url)?.resolve(location)?.unmasked ?? ""
         case "remote_ip": return head?.remoteAddress ?? ""
         case "remote_port": return "\(facts?.remotePort ?? 0)"
         case "local_port": return "\(facts?.localPort ?? 0)"

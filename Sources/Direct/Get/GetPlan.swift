@@ -156,7 +156,9 @@ struct GetPlan {
         let given = entry.urls
         if entry.server != nil, let url = given.first(where: URLRule.isObject) {
             throw ExitStatus.printing(
-                .usage, "\(prefix)url: a list of a server may not name objects of your buckets (\(url))")
+                .usage,
+                "\(prefix)url: a list of a server may not name objects of your buckets (\(MaskedURL.keepingQuery(url)))"
+            )
         }
         for url in given {
             guard let scheme = Self.foreignScheme(of: url) else { continue }

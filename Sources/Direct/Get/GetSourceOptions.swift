@@ -1,4 +1,5 @@
 import ArgumentParser
+import HaulContract
 import HaulTerminal
 
 /// The URLs of a command line in one word.
@@ -138,7 +139,8 @@ struct GetSourceOptions: ParsableArguments {
     func validate() throws {
         guard mirror.isEmpty else {
             throw ValidationError(
-                "--mirror \(mirror[0]) is another URL of the file before it: give that file's URL first.")
+                "--mirror \(MaskedURL.keepingQuery(mirror[0])) is another URL of the file before it: give that file's URL first."
+            )
         }
         guard !urls.contains("") else { throw ValidationError("A URL is empty: is a variable of the shell not set?") }
         if newer, ifExists == .rename || ifExists == .fail || ifExists == .skip {

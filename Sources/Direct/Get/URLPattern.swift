@@ -1,3 +1,4 @@
+import HaulContract
 import HaulTerminal
 
 /// A URL of the command line that stands for several: `f[1-9].bin`, `[01-10]`, `[a-z]`, `[0-100:10]` and `{one,two}`, as
@@ -30,7 +31,8 @@ struct URLPattern {
             guard urls.count * values.count <= Self.maxURLs else {
                 throw ExitStatus.printing(
                     .usage,
-                    "\(text) stands for more than \(Self.maxURLs) URLs: -g takes brackets and braces as they are")
+                    "\(MaskedURL.keepingQuery(text)) stands for more than \(Self.maxURLs) URLs: -g takes brackets and braces as they are"
+                )
             }
             urls = urls.flatMap { url in
                 values.map { URL(text: url.text + $0, values: url.values + [$0]) }

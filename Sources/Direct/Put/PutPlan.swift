@@ -66,7 +66,9 @@ struct PutPlan {
         }
         guard !isDirectory(url) || options.isForm || options.tus else {
             throw ExitStatus.printing(
-                .usage, "\(path) has no name to add to \(url): give the whole URL, without / at its end")
+                .usage,
+                "\(path) has no name to add to \(MaskedURL.keepingQuery(url)): give the whole URL, without / at its end"
+            )
         }
         return "standard-input"
     }

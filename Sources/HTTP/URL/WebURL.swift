@@ -101,7 +101,7 @@ package struct WebURL: Sendable, Equatable {
 
     /// The port that libcurl reads; nil if it reads another scheme or host, or no URL at all.
     private var portOfLibcurl: Int? {
-        guard let theirs = Authority(text), theirs.isSecure == (scheme == "https") else { return nil }
+        guard let theirs = Authority(unmasked), theirs.isSecure == (scheme == "https") else { return nil }
         guard host.hasPrefix("[") else { return theirs.host.lowercased() == host ? theirs.port : nil }
         // libcurl writes an IPv6 address in its shortest form, and keeps its zone separately.
         let own = IPAddress(String(host.dropFirst().prefix { $0 != "%" && $0 != "]" }))
@@ -117,7 +117,8 @@ package struct WebURL: Sendable, Equatable {
         return HostName.ascii(PercentEncoding.decode(String(host)))
     }
 
-    package var text: String { "\(scheme)://\(authority)\(path)" + (query.map { "?\($0)" } ?? "") }
+    /// The whole URL, with credentials and query: for requests and records, and never for a message, an event or a log.
+    package var unmasked: String { "\(scheme)://\(authority)\(path)" + (query.map { "?\($0)" } ?? "") }
 
     /// `user:password` before the host, as written; nil if there is none.
     private var credentials: Substring? { authority.lastIndex(of: "@").map { authority[..<$0] } }
@@ -207,6 +208,11 @@ package struct WebURL: Sendable, Equatable {
     package var lastComponent: String {
         PercentEncoding.decode(path.split(separator: "/", omittingEmptySubsequences: false).last.map(String.init) ?? "")
     }
+}
+
+extension WebURL: CustomStringConvertible {
+    /// Without credentials, and with `[masked]` instead of the query, so that an interpolated URL reveals no secret.
+    package var description: String { MaskedURL.text(unmasked) }
 }
 
 extension Job {
