@@ -141,4 +141,66 @@ import Testing
         #expect(try await slow.get(held.url("/x?sig=2"), "-o", "x").status == 0)
         #expect(held.requests.last?.headers["range"] != nil && slow.names == ["x"])
     }
+
+    private static let secrets = [
+        "-u", "me:password", "-H", "X-Team: films", "-b", "sid=1", "--config", "get.conf",
+    ]
+
+    private func secrets(in request: OriginRequest) -> [String] {
+        ["authorization", "x-team", "x-default", "cookie"].filter { request.headers[$0] != nil }
+    }
+
+    @Test("--continue sends passwords, headers and cookies to no host that the server of a list has chosen")
+    func foreign() async throws {
+        let (bench, gate, list) = (GetBench(), Latch(), Shared(""))
+        let other = try origin(gate)
+        let origin = try OriginServer { request in
+            if request.path == "/list" { return OriginReply(body: Array(list.value.utf8)) }
+            var reply = OriginReply.file(Self.bytes, to: request)
+            reply.hold = (200_000, gate)
+            return reply
+        }
+        list.value = [origin.url("/a"), other.url("/b"), other.url("/c")].joined(separator: "\n")
+        bench.write("get.conf", "[127.0.0.1]\nheader = X-Default: 1\n")
+        let first = try bench.start(
+            ["-i", origin.url("/list"), "-x1", "-j2", "--no-config"], environment: ["TMPDIR": bench.home.path])
+        try await eventually("two to begin") {
+            bench.recorded > 0 && other.requests.count == 1 && origin.requests.count == 2
+        }
+        first.kill(SIGINT)
+        #expect(try await first.wait() == 130)
+        gate.open()
+        let rest = try bench.start(["--continue"] + Self.secrets)
+        #expect(try await rest.wait() == 0, "\(rest.standardError)")
+        for name in ["a", "b", "c"] { #expect(bench.files.holds(name, Self.bytes)) }
+        #expect(Set(other.requests.map(\.path)) == ["/b", "/c"])
+        for request in other.requests { #expect(secrets(in: request) == [], "\(request.path)") }
+        let own = try #require(origin.requests.last)
+        #expect(own.path == "/a" && secrets(in: own) == ["authorization", "x-team", "x-default", "cookie"])
+    }
+
+    @Test(
+        "--continue sends them to the hosts of the user's own URLs, unless an older version has recorded the download",
+        arguments: [false, true])
+    func recordedByOlderVersion(_ isOlder: Bool) async throws {
+        let (bench, gate) = (GetBench(), Latch())
+        let origin = try origin(gate)
+        bench.write("get.conf", "[127.0.0.1]\nheader = X-Default: 1\n")
+        let first = try bench.start([origin.url("/a"), "-x1", "--no-config"])
+        try await eventually("a record") { bench.recorded > 0 }
+        first.kill(SIGINT)
+        #expect(try await first.wait() == 130)
+        let journal = URL(filePath: bench.home.file("haul/get/journal"))
+        if isOlder {
+            let text = try String(contentsOf: journal, encoding: .utf8)
+            try Data(text.replacing("\"list\":\"\",", with: "").utf8).write(to: journal)
+        }
+        gate.open()
+        let asked = origin.requests.count
+        let rest = try bench.start(["--continue"] + Self.secrets)
+        #expect(try await rest.wait() == 0 && bench.files.holds("a", Self.bytes), "\(rest.standardError)")
+        let expected = isOlder ? [] : ["authorization", "x-team", "x-default", "cookie"]
+        #expect(origin.requests.count > asked && secrets(in: origin.requests.last!) == expected)
+        #expect(rest.standardError.contains("an older version has recorded a") == isOlder, "\(rest.standardError)")
+    }
 }

@@ -89,6 +89,9 @@ package struct Get: AsyncParsableCommand {
         Terminal.isFollowing.store(true, ordering: .relaxed)
         let reporter = makeReporter()
         if !source.continues, let summary = UnfinishedDownloads.summary(of: others) { reporter.record(summary) }
+        if source.continues, request.hasSecrets, let line = UnfinishedDownloads.unknownSources(of: others) {
+            reporter.record(line)
+        }
         guard !plan.items.isEmpty else {
             if source.continues { reporter.record("nothing is left to continue in \(plan.root)") }
             return await reporter.flush()

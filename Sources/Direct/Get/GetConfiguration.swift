@@ -82,13 +82,19 @@ package struct GetConfiguration: Sendable {
         }
     }
 
-    /// The members of a job for a host that its section sets, with the lines that set them, and the header fields. Later
-    /// sections win.
+    /// What the sections of a host set.
+    struct Terms {
+        /// Members of a job.
+        let members: [(String, String)]
+        /// The lines that set the members.
+        let lines: [String: String]
+        let headers: [(String, String)]
+    }
+
+    /// What the sections of a host set. Later sections win.
     ///
     /// - Throws: `ExitStatus.usage` for a value that is not a number; the reason has been printed.
-    func terms(
-        for host: String
-    ) throws -> (members: [(String, String)], lines: [String: String], headers: [(String, String)]) {
+    func terms(for host: String) throws -> Terms {
         var (members, lines, headers) = ([String: String](), [String: String](), [(String, String)]())
         for setting in sections.filter({ $0.isFor(host) }).flatMap(\.settings) {
             switch setting.name {
@@ -104,7 +110,7 @@ package struct GetConfiguration: Sendable {
                 }
             }
         }
-        return (members.map { ($0.key, $0.value) }, lines, headers)
+        return Terms(members: members.map { ($0.key, $0.value) }, lines: lines, headers: headers)
     }
 
     /// The settings with the lines that they come from.

@@ -36,8 +36,7 @@ struct GetItem: Sendable {
     var isSchemeAssumed = false
     /// The location in a list, for error messages: "line 3".
     var origin: String?
-    /// A list of another server names the URLs: they get no cookies of the command.
-    var isForeign = false
+    var urlSource = URLSource.user
     /// Where the bytes are written as they arrive: a pipe, a device, or `-`. nil for a file.
     var stream: String?
     /// If the server sends a Metalink, the files that it names are wanted, and not the Metalink.
@@ -68,6 +67,9 @@ struct GetItem: Sendable {
         key = Job.Checksum.Algorithm.sha1.hexadecimal(of: ([root] + name).joined(separator: "\n"))
         likelyPath = hasName ? job.path : Self.path(of: job)
     }
+
+    /// The servers get no passwords, header fields and cookies of the command.
+    var isForeign: Bool { !urlSource.isTrusted(with: urls) }
 
     /// The file's name was given. Otherwise it comes from the URL or the server.
     var hasName: Bool { job.path.map { !$0.isEmpty && $0.utf8.last != UInt8(ascii: "/") } ?? false }

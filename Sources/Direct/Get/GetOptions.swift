@@ -73,6 +73,9 @@ package struct RequestOptions: ParsableArguments {
         }
     }
 
+    /// Whether an option is given whose value not every server may get.
+    var hasSecrets: Bool { user != nil || bearer != nil || !header.isEmpty || !cookie.isEmpty }
+
     var authentication: Authentication { digest ? .digestOnly : anyauth ? .whenAsked : .atOnce }
 
     package func validate() throws {

@@ -140,13 +140,32 @@ struct GetPlan {
         }
     }
 
-    /// Adds a download that an earlier command left unfinished, with this command's headers and credentials. Does
-    /// nothing if the download is in the list already.
+    /// Adds a download that an earlier command left unfinished. Does nothing if the download is in the list already.
     mutating func add(_ left: GetRecord) throws {
-        guard var item = left.item, keys.insert(item.key).inserted else { return }
-        item.job.urls = item.job.urls.map(credentials.apply)
-        item.job.headers += headers.map { HeaderField($0.0, $0.1) }
+        guard let item = left.item, keys.insert(item.key).inserted else { return }
+        append(item, try terms(of: item.urls))
+    }
+
+    /// Appends a download, with what the options and the user's defaults send to its servers.
+    private mutating func append(_ item: GetItem, _ terms: GetConfiguration.Terms?) {
+        var item = item
+        if item.isForeign {
+            item.job.urls = item.urls.map(credentials.applyNetrc)
+        } else {
+            item.job.urls = item.urls.map(credentials.apply)
+            item.job.headers += headers.map { HeaderField($0.0, $0.1) }
+            let given = Set(item.job.headers.map { $0.name.lowercased() })
+            item.job.headers += (terms?.headers ?? []).filter { !given.contains($0.0.lowercased()) }
+                .map { HeaderField($0.0, $0.1) }
+        }
         items.append(item)
+    }
+
+    /// The user's defaults for the host of the first URL.
+    private func terms(of urls: [String]) throws -> GetConfiguration.Terms? {
+        try settings.configuration.flatMap { defaults in
+            try urls.first.flatMap(WebURL.init).flatMap { try defaults.terms(for: $0.host) }
+        }
     }
 
     private mutating func add(_ entry: Entry) throws {
@@ -188,9 +207,7 @@ struct GetPlan {
             }
             entry.members.append(("checksum", JSON.quoted(checksum.description)))
         }
-        let terms = try settings.configuration.flatMap { defaults in
-            try urls.first.flatMap(WebURL.init).flatMap { try defaults.terms(for: $0.host) }
-        }
+        let terms = try terms(of: urls)
         let own = Set(entry.members.map(\.0))
         entry.members += (terms?.members ?? []).filter { !own.contains($0.0) }
         if let speed = settings.minSpeed, !entry.members.contains(where: { $0.0 == "min_speed" }) {
@@ -221,18 +238,7 @@ struct GetPlan {
         var item = GetItem(
             job: job, root: root ?? self.root, members: entry.members.filter { $0.0 != "headers" && $0.0 != "body" },
             ifExists: entry.ifExists ?? source.ifExists, isOnlyNewer: entry.isOnlyNewer || source.newer)
-        // A list's server must not choose who gets the user's password.
-        if entry.server.map({ RemoteList.isOrigin($0, ofAll: job.urls) }) ?? true {
-            item.job.urls = job.urls.map(credentials.apply)
-            item.job.headers += headers.map { HeaderField($0.0, $0.1) }
-            let given = Set(item.job.headers.map { $0.name.lowercased() })
-            item.job.headers += (terms?.headers ?? []).filter { !given.contains($0.0.lowercased()) }
-                .map { HeaderField($0.0, $0.1) }
-        } else {
-            item.job.urls = job.urls.map(credentials.applyNetrc)
-            item.isForeign = true
-        }
-        (item.origin, item.stream) = (entry.origin, entry.stream)
+        (item.origin, item.stream, item.urlSource) = (entry.origin, entry.stream, URLSource(list: entry.server))
         item.isSchemeAssumed = isSchemeAssumed
         // A Metalink names its files, and none of them is another Metalink.
         item.followsMetalink =
@@ -241,7 +247,7 @@ struct GetPlan {
         // A repeated URL is one download.
         guard keys.insert(item.key).inserted || items.contains(where: { $0.key == item.key && $0.urls != item.urls })
         else { return }
-        items.append(item)
+        append(item, terms)
     }
 
     /// The error for a refused checksum, with what to write instead.

@@ -12,6 +12,7 @@ struct GetRecord: Sendable {
     let job: String
     let ifExists: ExistingPolicy
     let isOnlyNewer: Bool
+    let urlSource: URLSource
     /// The token of the last run. It names the first partial file of that run.
     var run: String
     /// The last checkpoint, if the download can be continued.
@@ -31,7 +32,7 @@ struct GetRecord: Sendable {
 
     init(_ item: GetItem, run: String, completed: CompletedFile?) {
         (key, root, job) = (item.key, item.root, JSON.object(item.members))
-        (ifExists, isOnlyNewer) = (item.ifExists, item.isOnlyNewer)
+        (ifExists, isOnlyNewer, urlSource) = (item.ifExists, item.isOnlyNewer, item.urlSource)
         (self.run, self.completed, isOpen) = (run, completed, true)
     }
 
@@ -44,6 +45,7 @@ struct GetRecord: Sendable {
         (self.key, self.root, self.run, self.job) = (key, root, run, job)
         ifExists = json["if_exists"]?.string.flatMap(ExistingPolicy.init) ?? .reuse
         isOnlyNewer = json["newer"] == .bool(true)
+        urlSource = URLSource(recorded: json["list"]?.string)
         isOpen = json["open"] == .bool(true)
         resume = json["resume"].flatMap { ResumePoint(hash: Self.texts($0), offsets: Self.texts(json["offsets"])) }
         completed = json["completed"].flatMap { CompletedFile(hash: Self.texts($0)) }
@@ -92,6 +94,7 @@ struct GetRecord: Sendable {
         object.set("job", json: job)
         if ifExists != .reuse { object.set("if_exists", ifExists.rawValue) }
         if isOnlyNewer { object.set("newer", true) }
+        object.set("list", urlSource.recorded)
         if let resume {
             object.set("resume", json: Self.object(resume.fields))
             object.set(
@@ -111,9 +114,11 @@ struct GetRecord: Sendable {
     /// The download to continue; nil if this version does not accept its job.
     var item: GetItem? {
         guard let json = try? JSON(job), let members = json.members, let job = try? Job(json: json) else { return nil }
-        return GetItem(
+        var item = GetItem(
             job: job, root: root, members: members.map { ($0.name, $0.raw) }, ifExists: ifExists,
             isOnlyNewer: isOnlyNewer)
+        item.urlSource = urlSource
+        return item
     }
 
     private static func object(_ fields: [(String, String)]) -> String {

@@ -1,5 +1,4 @@
 import HaulContract
-import HaulHTTP
 import HaulTerminal
 
 /// What a list may say that a server has sent. The user gives the directory, and decides about the user's files and
@@ -55,11 +54,5 @@ enum RemoteList {
         guard let directory = entry.directory else { return }
         entry.directory = nil
         entry.path = (directory.hasSuffix("/") || directory.isEmpty ? directory : directory + "/") + (entry.path ?? "")
-    }
-
-    /// Whether all URLs are of the origin of the list.
-    static func isOrigin(_ list: String, ofAll urls: [String]) -> Bool {
-        guard let origin = WebURL(list)?.origin else { return false }
-        return urls.allSatisfy { WebURL($0)?.origin == origin }
     }
 }

@@ -72,11 +72,23 @@ struct UnfinishedDownloads {
     /// One line for the user; nil without records.
     static func summary(of records: [GetRecord]) -> String? {
         guard !records.isEmpty else { return nil }
-        let names = records.prefix(3).map(name)
-        let more = records.count > 3 ? " and \(records.count - 3) more" : ""
         let subject = records.count == 1 ? "a download" : "\(records.count) downloads"
-        return "an earlier haul get left \(subject) unfinished (\(names.joined(separator: ", "))\(more)): "
+        return "an earlier haul get left \(subject) unfinished (\(names(of: records))): "
             + "continue with --continue, or remove with --forget"
+    }
+
+    /// One line about those whose servers get no passwords, because an older version has not recorded who chose their
+    /// URLs; nil without such records.
+    static func unknownSources(of records: [GetRecord]) -> String? {
+        let records = records.filter { $0.urlSource == .unknown }
+        guard !records.isEmpty else { return nil }
+        return "an older version has recorded \(names(of: records)), and not who chose the URL: "
+            + "its server gets no -u, --bearer, -H or -b unless you give the URL again"
+    }
+
+    private static func names(of records: [GetRecord]) -> String {
+        records.prefix(3).map(name).joined(separator: ", ")
+            + (records.count > 3 ? " and \(records.count - 3) more" : "")
     }
 
     static func name(of record: GetRecord) -> String { record.resume?.file ?? record.item?.label ?? record.key }
