@@ -241,4 +241,69 @@ import Testing
         #expect(try await bench.get(origin.url("/x")).status == 1)
         #expect(bench.files.contents("x") == Array("touched".utf8))
     }
+
+    private static let later = ("Last-Modified", "Sun, 06 Nov 2094 08:49:37 GMT")
+
+    @Test("-N replaces no file that only the server's response has named, and one that it has made")
+    func namedByServer() async throws {
+        let (bench, version) = (GetBench(), Shared(1))
+        let origin = try OriginServer { request in
+            .file(
+                FileBytes(seed: UInt64(version.value), count: 2000), etag: "\"v\(version.value)\"",
+                headers: [("Content-Disposition", "attachment; filename=notes.txt"), Self.later], to: request)
+        }
+        bench.write("notes.txt", "mine")
+        let get = try await bench.get("-N", origin.url("/data"))
+        #expect(get.status == 1 && get.err.contains("-o notes.txt"), "\(get)")
+        #expect(bench.files.contents("notes.txt") == Array("mine".utf8) && bench.names == ["notes.txt"])
+        // The user has named it.
+        #expect(try await bench.get("-N", "-o", "notes.txt", origin.url("/data")).status == 0)
+        #expect(bench.files.holds("notes.txt", FileBytes(seed: 1, count: 2000)))
+        let other = GetBench()
+        for seed in [1, 2] {
+            version.value = seed
+            let get = try await other.get("-N", origin.url("/data"))
+            #expect(get.status == 0 && get.out.hasPrefix("completed  notes.txt"), "\(get)")
+            #expect(other.files.holds("notes.txt", FileBytes(seed: UInt64(seed), count: 2000)))
+        }
+    }
+
+    @Test("-N does not replace a file that was made during a download which the server has named")
+    func madeMeanwhile() async throws {
+        let (bench, gate) = (GetBench(), Latch())
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(
+                FileBytes(seed: 3, count: 900_000),
+                headers: [("Content-Disposition", "attachment; filename=notes.txt"), Self.later], to: request)
+            reply.hold = (300_000, gate)
+            return reply
+        }
+        let get = try bench.start(["-N", "-x1", origin.url("/data")])
+        try await eventually("the partial file") { bench.names.contains { $0.hasPrefix(".haul-") } }
+        bench.write("notes.txt", "mine")
+        gate.open()
+        #expect(try await get.wait() == 1 && get.standardError.contains("notes.txt"), "\(get.standardError)")
+        #expect(bench.files.contents("notes.txt") == Array("mine".utf8))
+    }
+
+    @Test(
+        "a Metalink that a server has sent for another URL replaces no file, and one that the user asked for does",
+        arguments: [["-N"], ["--if-exists", "overwrite"]])
+    func followedMetalink(_ options: [String]) async throws {
+        let origin = try OriginServer { request in
+            guard request.path == "/list" else { return .file(Self.bytes, headers: [Self.later], to: request) }
+            let text = """
+                <metalink xmlns="urn:ietf:params:xml:ns:metalink"><file name="notes.txt">
+                <url>http://\(request.headers["host"] ?? "")/f</url></file></metalink>
+                """
+            return OriginReply(headers: [("Content-Type", "application/metalink4+xml")], body: Array(text.utf8))
+        }
+        let bench = GetBench()
+        bench.write("notes.txt", "mine")
+        let get = try bench.start(options + [origin.url("/list")])
+        #expect(try await get.wait() == 1 && get.standardError.contains("-M"), "\(get.standardError)")
+        #expect(bench.files.contents("notes.txt") == Array("mine".utf8) && bench.names == ["notes.txt"])
+        let asked = try bench.start(options + ["-M", origin.url("/list")], environment: ["TMPDIR": bench.home.path])
+        #expect(try await asked.wait() == 0 && bench.files.holds("notes.txt", Self.bytes), "\(asked.standardError)")
+    }
 }

@@ -41,6 +41,8 @@ struct GetItem: Sendable {
     var stream: String?
     /// If the server sends a Metalink, the files that it names are wanted, and not the Metalink.
     var followsMetalink = false
+    /// A Metalink that a server has sent for another URL names the file, so that it replaces none.
+    var isFollowed = false
     /// Another download of the command has the same name.
     var sharesName = false
 

@@ -16,6 +16,8 @@ struct GetPlan {
     private let path: String?
     private(set) var items: [GetItem] = []
     private var keys: Set<String> = []
+    /// The files are those of Metalinks that the user has not asked for.
+    private var isFollowing = false
 
     /// One download of a list, before the command's own options are added.
     struct Entry {
@@ -87,7 +89,7 @@ struct GetPlan {
     /// - Throws: What `init` throws. If a server calls another text a Metalink, the command itself is right, and so the
     ///   status is `.jobFailed`.
     mutating func follow(metalinks urls: [String], isVerbose: Bool) async throws {
-        items = []
+        (items, isFollowing) = ([], true)
         let lists = try await GetLists(urls, credentials, headers, settings, isVerbose: isVerbose)
         do {
             for url in urls {
@@ -237,7 +239,10 @@ struct GetPlan {
         }
         var item = GetItem(
             job: job, root: root ?? self.root, members: entry.members.filter { $0.0 != "headers" && $0.0 != "body" },
-            ifExists: entry.ifExists ?? source.ifExists, isOnlyNewer: entry.isOnlyNewer || source.newer)
+            // The user wants the file of a URL replaced, and has not left it to a server which files that are.
+            ifExists: entry.ifExists ?? (isFollowing && source.ifExists == .overwrite ? .reuse : source.ifExists),
+            isOnlyNewer: entry.isOnlyNewer || source.newer && !isFollowing)
+        item.isFollowed = isFollowing
         (item.origin, item.stream, item.urlSource) = (entry.origin, entry.stream, URLSource(list: entry.server))
         item.isSchemeAssumed = isSchemeAssumed
         // A Metalink names its files, and none of them is another Metalink.

@@ -36,6 +36,8 @@ final class UnrecordedFile: ExistingFile {
         var isDisproved = false
     }
     private let unfinished: Mutex<Unfinished>
+    /// `-N`, and the file has another name than the command or the URL gives it.
+    private let isNewerByOtherName = Mutex(false)
     static let pool = BlockingPool(name: "existing files", limit: 4)
 
     let modifiedSince: String?
@@ -83,11 +85,32 @@ final class UnrecordedFile: ExistingFile {
     /// The bytes of the unfinished file are not those of the server's file, so that no copy of them is of use.
     var isDisproved: Bool { unfinished.withLock { $0.isDisproved } }
 
-    var isCompared: Bool { unfinished.withLock { $0.replaceable != nil } }
+    var isCompared: Bool {
+        unfinished.withLock { $0.replaceable != nil } || isNewerByOtherName.withLock { $0 }
+    }
+
+    /// Whether `-N` may replace the file at `path`. Of a name that only the server gives, it replaces no file that this
+    /// download has not made: otherwise the server would choose which file of the user is lost.
+    private func mayBeReplacedByNewer(_ path: String) -> Bool { item.isOnlyNewer && path == item.likelyPath }
+
+    func checkReplacement(by partial: any Partial) async throws(TransferError) {
+        try checkUnchosenName(of: partial)
+        try await checkUnfinished(partial)
+    }
+
+    /// A file may have been made since the server named the download.
+    private func checkUnchosenName(of partial: any Partial) throws(TransferError) {
+        guard item.isOnlyNewer, item.ifExists != .overwrite, let path = partial.location?.file,
+            !mayBeReplacedByNewer(path), let status = Self.status(item.root + "/" + path),
+            own.map({ $0.file == path && status.matches($0) }) != true,
+            unfinished.withLock({ $0.replaceable?.file }) != path
+        else { return }
+        throw refusal(path, "was made during this download")
+    }
 
     /// A server without ranges sends every byte itself, so the checksum says nothing about the unfinished file. If that is
     /// no part of the whole, it is another file, which would be lost.
-    func checkReplacement(by partial: any Partial) async throws(TransferError) {
+    private func checkUnfinished(_ partial: any Partial) async throws(TransferError) {
         guard let old = unfinished.withLock({ $0.replaceable }), let hidden = partial.location?.name,
             let status = Self.status(item.root + "/" + old.file), status.matches(old)
         else { return }
@@ -120,6 +143,7 @@ final class UnrecordedFile: ExistingFile {
         if item.ifExists != .rename {
             do throws(Failure) { try names.reserve(path, for: item) } catch { throw .failed(error) }
         }
+        if item.isOnlyNewer, !mayBeReplacedByNewer(path) { isNewerByOtherName.withLock { $0 = true } }
         // Most files are not there, which one call finds out.
         var entry = stat()
         guard lstat(item.root + "/" + path, &entry) == 0 else { return nil }
@@ -162,7 +186,7 @@ final class UnrecordedFile: ExistingFile {
         }
         let theirs = offer.entity.lastModified.flatMap(HTTPDate.parse)
         let isNewer = theirs.map { $0 > status.seconds } ?? false
-        if item.isOnlyNewer {
+        if mayBeReplacedByNewer(path) {
             if control != nil { return nil }
             // Not all servers support If-Modified-Since.
             let isSame = offer.entity.total.map { $0 == status.size } ?? true
@@ -269,7 +293,12 @@ final class UnrecordedFile: ExistingFile {
     }
 
     private func refusal(_ path: String, _ what: String, or other: String? = nil) -> TransferError {
-        let choice = "choose --if-exists overwrite, rename or skip" + (other.map { ", or \($0)" } ?? "")
+        let choice =
+            if item.isFollowed {
+                "a Metalink that -M does not name replaces no file: choose --if-exists rename or skip, or -M"
+            } else if item.isOnlyNewer, !mayBeReplacedByNewer(path) {
+                "-N replaces no file that only the server names: give -o \(path), or choose --if-exists overwrite"
+            } else { "choose --if-exists overwrite, rename or skip" + (other.map { ", or \($0)" } ?? "") }
         return .failed(Failure(.fileExists, "\(path) \(what): \(choice)", isFinal: true))
     }
 
