@@ -43,21 +43,24 @@ package enum MaskedURL {
 
     /// For events and logs: removes the credentials and the fragment, and replaces the whole query by `?[masked]`.
     package static func text(_ url: String) -> String {
+        let bytes = url.utf8
+        guard let end = bytes.firstIndex(where: { [UInt8(ascii: "?"), UInt8(ascii: "#")].contains($0) }) else {
+            return withoutCredentials(url)
+        }
+        let suffix = bytes[end] == UInt8(ascii: "?") ? "?[masked]" : ""
+        return withoutCredentials(String(Substring(bytes[..<end]))) + suffix
+    }
+
+    /// For output that is the user's own: removes the credentials only.
+    package static func withoutCredentials(_ url: String) -> String {
         // Compare bytes: Swift joins "@" and a following combining mark into one character.
-        var rest = url[...].utf8
-        if let fragment = rest.firstIndex(of: UInt8(ascii: "#")) { rest = rest[..<fragment] }
-        var suffix = ""
-        if let query = rest.firstIndex(of: UInt8(ascii: "?")) {
-            rest = rest[..<query]
-            suffix = "?[masked]"
+        let bytes = url.utf8
+        guard let scheme = bytes.indices.first(where: { bytes[$0...].starts(with: "://".utf8) }) else { return url }
+        let authority = bytes[scheme...].dropFirst(3)
+        let ends = [UInt8(ascii: "/"), UInt8(ascii: "?"), UInt8(ascii: "#")]
+        guard let at = authority.prefix(while: { !ends.contains($0) }).lastIndex(of: UInt8(ascii: "@")) else {
+            return url
         }
-        guard let scheme = rest.indices.first(where: { rest[$0...].starts(with: "://".utf8) }) else {
-            return String(Substring(rest)) + suffix
-        }
-        let authority = rest[scheme...].dropFirst(3)
-        guard let at = authority.prefix(while: { $0 != UInt8(ascii: "/") }).lastIndex(of: UInt8(ascii: "@")) else {
-            return String(Substring(rest)) + suffix
-        }
-        return String(Substring(rest[..<authority.startIndex])) + String(Substring(rest[at...].dropFirst())) + suffix
+        return String(Substring(bytes[..<authority.startIndex])) + String(Substring(bytes[at...].dropFirst()))
     }
 }

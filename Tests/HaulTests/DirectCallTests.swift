@@ -230,4 +230,12 @@ import Testing
         #expect(try await call("-d", "x", "--retries", "2", origin.url("/post")).status == 1)
         #expect(origin.requests.count { $0.path == "/post" } == 1)
     }
+
+    @Test("--write-out prints URLs without the password of -u") func writtenURLs() async throws {
+        let origin = try OriginServer { _ in OriginReply(201, headers: [("Location", "/made")]) }
+        let call = try await call(
+            "-u", "me:password", "-w", "%{url} %{url_effective} %{redirect_url}", origin.url("/a?q=1"))
+        #expect(origin.requests.last?.headers["authorization"] != nil)
+        #expect(call.out == "\(origin.url("/a?q=1")) \(origin.url("/a?q=1")) \(origin.url("/made"))", "\(call)")
+    }
 }

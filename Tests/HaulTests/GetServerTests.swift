@@ -44,8 +44,9 @@ import Testing
                 ? .file(Self.bytes, to: request)
                 : OriginReply(401, headers: [("WWW-Authenticate", "Basic realm=\"x\"")])
         }
-        let get = try await bench.get("-u", "me:p@:ss", origin.url("/a"), "-v")
+        let get = try await bench.get("-u", "me:p@:ss", origin.url("/a"), "-v", "-w", "%{url} %{url_effective}\\n")
         #expect(get.status == 0 && !(get.out + get.err).contains("ss@"), "\(get)")
+        #expect(get.out.contains("\(origin.url("/a")) \(origin.url("/a"))\n"), "\(get)")
         bench.write("netrc", "machine other login x password y\nmachine 127.0.0.1\n login me password \"p@:ss\"\n")
         #expect(try await bench.get("--netrc-file", bench.files.file("netrc"), origin.url("/b")).status == 0)
         #expect(try await bench.get(origin.url("/c")).err.contains("http_401"))

@@ -11,8 +11,14 @@ package struct DirectCall: Sendable {
         package let job: Job
         /// The file for the body; nil for standard output.
         package let output: String?
+        /// As given, without the credentials of options.
+        fileprivate let url: String
 
-        package init(job: Job, output: String?) { (self.job, self.output) = (job, output) }
+        package init(job: Job, output: String?) { self.init(job: job, output: output, url: job.urls.first ?? "") }
+
+        fileprivate init(job: Job, output: String?, url: String) {
+            (self.job, self.output, self.url) = (job, output, url)
+        }
     }
 
     package struct Options: Sendable {
@@ -56,7 +62,7 @@ package struct DirectCall: Sendable {
             job.urls = job.urls.map(credentials.apply)
             job.headers += headers
             job.retries = options.retries ?? 0
-            return Request(job: job, output: request.output)
+            return Request(job: job, output: request.output, url: request.url)
         }
     }
 
@@ -115,7 +121,7 @@ package struct DirectCall: Sendable {
         }
         if let failure { reporter.printError("haul: \(label): \(failure.code): \(failure.message)") }
         if let writeOut {
-            var values = WriteOut.Values(url: request.job.urls.first ?? "", facts: record.facts)
+            var values = WriteOut.Values(url: request.url, facts: record.facts)
             (values.downloaded, values.uploaded) = (receiver.received, Int64(request.job.bodyCount))
             values.seconds = (ContinuousClock.now - begun).secondsValue
             (values.method, values.file) = (request.job.method, request.output ?? "")

@@ -1,8 +1,10 @@
+import HaulContract
+
 /// The head of a final response (status 200 and above).
 package struct ResponseHead: Sendable {
     package let status: Int
     package let headers: HeaderFields
-    /// The URL of the request.
+    /// The URL of the request, without credentials.
     package let url: String
     /// The method of the request.
     package let method: String
@@ -19,7 +21,8 @@ package struct ResponseHead: Sendable {
         status: Int, headers: HeaderFields, url: String, method: String = "GET", remoteAddress: String = "",
         isReused: Bool = false, isHTTP2: Bool = false
     ) {
-        (self.status, self.headers, self.url, self.method) = (status, headers, url, method)
+        (self.status, self.headers, self.method) = (status, headers, method)
+        self.url = MaskedURL.withoutCredentials(url)
         (self.remoteAddress, self.isReused, self.isHTTP2) = (remoteAddress, isReused, isHTTP2)
         let length = Length(method: method, status: status, headers: headers)
         self.length = isHTTP2 && length == .untilClose ? .chunked : length
