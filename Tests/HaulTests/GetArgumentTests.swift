@@ -185,4 +185,25 @@ import Testing
         #expect(large.status == 1 && large.err.contains("too_large"), "\(large)")
         #expect(bench.names.isEmpty)
     }
+
+    @Test("a file of a followed Metalink whose name another download of the command has is an error, and not left out")
+    func metalinkOfATakenName() async throws {
+        let origin = try OriginServer { request in
+            guard request.path == "/four" else { return .file(Self.bytes, to: request) }
+            let text = """
+                <metalink xmlns="urn:ietf:params:xml:ns:metalink"><file name="disc.iso">
+                <url>http://\(request.headers["host"] ?? "")/f</url></file></metalink>
+                """
+            return OriginReply(headers: [("Content-Type", "application/metalink4+xml")], body: Array(text.utf8))
+        }
+        let bench = GetBench()
+        let list = origin.url("/other") + "\n out=disc.iso\n"
+        let get = try await bench.get("-i", "-", origin.url("/four"), input: list)
+        #expect(get.status == 1 && get.err.contains("both name their file disc.iso"), "\(get)")
+        #expect(!origin.requests.contains { $0.path == "/f" })
+        // The same file, once more, is one download.
+        let same = origin.url("/f") + "\n out=disc.iso\n"
+        let again = try await GetBench().get("-i", "-", origin.url("/four"), input: same)
+        #expect(again.status == 0 && origin.requests.count { $0.path == "/f" } == 1, "\(again)")
+    }
 }

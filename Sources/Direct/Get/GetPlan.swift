@@ -15,7 +15,10 @@ struct GetPlan {
     /// As -o says, beneath `root`.
     private let path: String?
     private(set) var items: [GetItem] = []
-    private var keys: Set<String> = []
+    /// The URLs of all downloads, by `GetItem.key`.
+    private var keys: [String: [String]] = [:]
+    /// Downloads of the command that have ended before Metalinks are followed.
+    private var ended: [GetItem] = []
     /// The files are those of Metalinks that the user has not asked for.
     private var isFollowing = false
 
@@ -89,6 +92,8 @@ struct GetPlan {
     /// - Throws: What `init` throws. If a server calls another text a Metalink, the command itself is right, and so the
     ///   status is `.jobFailed`.
     mutating func follow(metalinks urls: [String], isVerbose: Bool) async throws {
+        // A URL that turned out to be a Metalink has no file of its own.
+        ended = items.filter { $0.urls.count != 1 || !urls.contains($0.urls[0]) }
         (items, isFollowing) = ([], true)
         let lists = try await GetLists(urls, credentials, headers, settings, isVerbose: isVerbose)
         do {
@@ -127,24 +132,31 @@ struct GetPlan {
     /// - Throws: `ExitStatus.usage` if two have; the reason has been printed.
     private mutating func checkNames() throws {
         guard !source.isStreaming else { return }
+        // A download of the same URLs as one that has ended will find that file.
+        let all = ended + items
         var first: [String: Int] = [:]
-        for (index, item) in items.enumerated() {
+        for (position, item) in all.enumerated() {
             guard let path = item.likelyPath else { continue }
-            guard let before = first.updateValue(index, forKey: "\(item.root)/\(path)") else { continue }
-            guard item.ifExists == .rename, items[before].ifExists == .rename else {
-                let origins = [items[before], item].map { $0.origin ?? MaskedURL.keepingQuery($0.urls.first ?? "") }
+            guard let earlier = first.updateValue(position, forKey: "\(item.root)/\(path)"), position >= ended.count,
+                earlier >= ended.count || all[earlier].urls != item.urls
+            else { continue }
+            guard item.ifExists == .rename, all[earlier].ifExists == .rename else {
+                let origins = [all[earlier], item].map { $0.origin ?? MaskedURL.keepingQuery($0.urls.first ?? "") }
                 throw ExitStatus.printing(
                     .usage,
                     "\(origins[0]) and \(origins[1]) both name their file \(path): give each a name of its own (out= in a list), or choose --if-exists rename"
                 )
             }
-            (items[before].sharesName, items[index].sharesName) = (true, true)
+            for position in [earlier, position] where position >= ended.count {
+                items[position - ended.count].sharesName = true
+            }
         }
     }
 
     /// Adds a download that an earlier command left unfinished. Does nothing if the download is in the list already.
     mutating func add(_ left: GetRecord) throws {
-        guard let item = left.item, keys.insert(item.key).inserted else { return }
+        guard let item = left.item, keys[item.key] == nil else { return }
+        keys[item.key] = item.urls
         append(item, try terms(of: item.urls))
     }
 
@@ -250,8 +262,7 @@ struct GetPlan {
             !source.keepsMetalinks && entry.server == nil && job.urls.count == 1 && entry.path == nil && !namesOneFile
             && entry.stream == nil && job.checksum == nil && job.contentType == nil
         // A repeated URL is one download.
-        guard keys.insert(item.key).inserted || items.contains(where: { $0.key == item.key && $0.urls != item.urls })
-        else { return }
+        guard keys.updateValue(item.urls, forKey: item.key) != item.urls else { return }
         append(item, terms)
     }
 
