@@ -226,7 +226,8 @@ import Testing
             (["h/a", "-i", "/no/such"], "/no/such"), (["h/a", "-j", "0"], "--parallel"),
             (["h/a", "h/b", "--checksum", "md5:00"], "--checksum-file"),
             (["h/a", "--checksum", "sha256-AAAA"], "sha512- and base 64, as in HTML (sha256-AAAA)"),
-            (["h/a", "-N", "--if-exists", "skip"], "-N"),
+            (["h/a", "-N", "--if-exists", "skip"], "-N"), (["--continue", "-o", "-"], "--continue and --forget are"),
+            (["h/a", "--forget", "-o", "/dev/null"], "--continue and --forget are"),
         ] as [([String], String)] {
             let process = try bench.start(arguments)
             #expect(try await process.wait() == 2, "\(arguments)")

@@ -148,6 +148,11 @@ struct GetSourceOptions: ParsableArguments {
                 "-N replaces an older file, and --if-exists \(ifExists.rawValue) does not: give one of them.")
         }
         for output in outputs { try validate(output) }
+        guard !isStreaming || !continues && !forget else {
+            throw ValidationError(
+                "--continue and --forget are about files, and -o names standard output, a pipe or a device: give one of them."
+            )
+        }
         guard !isStreaming || outputs.allSatisfy({ $0 == "-" || GetTarget.isStream(path(of: $0)) }) else {
             throw ValidationError("-o names files as well as standard output, a pipe or a device: give one kind.")
         }
