@@ -263,4 +263,22 @@ import Testing
         let put = try await pipe(bytes, "--tus", origin.url("/files"), scratch: scratch)
         #expect(put.status == 1 && put.err.contains("a pipe cannot be read again from its beginning"), "\(put.err)")
     }
+
+    @Test("an unfinished tus upload is removed at the server when the command gives up, and when it is interrupted")
+    func removed() async throws {
+        for isInterrupted in [false, true] {
+            var lies = TusScript.Lies()
+            lies.patch = isInterrupted ? Array(repeating: 500, count: 100) : [400]
+            let server = TusScript(lies: lies)
+            let origin = try OriginServer { server.answer($0) }
+            let haul = try #require(ChildProcess.path(of: "haul"))
+            let put = try ChildProcess(haul, ["put", "--tus", try file("left", [1, 2, 3]), origin.url("/files")])
+            if isInterrupted {
+                try await eventually("a pause before a retry") { put.standardError.contains("again in") }
+                put.kill(SIGINT)
+            }
+            #expect(try await put.wait() == (isInterrupted ? 130 : 1), "\(put.standardError)")
+            #expect(server.terminated.count == 1 && server.uploads == 0, "\(put.standardError)")
+        }
+    }
 }

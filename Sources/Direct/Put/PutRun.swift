@@ -24,6 +24,8 @@ final class PutRun: RunHost {
         /// The first retry is printed. The progress bar shows the others.
         var hasRetried = false
         var resume: ResumePoint?
+        /// What the last attempt has left at the server.
+        var remainder: (any RunRemainder)?
     }
 
     let item: PutPlan.Item
@@ -59,6 +61,15 @@ final class PutRun: RunHost {
 
     /// Runs until the upload has ended. Cancelling the task stops it.
     func run() async -> End {
+        let end = await attempts()
+        let remainder = state.withLock { $0.remainder.take() }
+        if case .responded = end { return end }
+        // This command keeps no record of the upload, so no later command could continue it.
+        await remainder?.discard(soon: false)
+        return end
+    }
+
+    private func attempts() async -> End {
         let begun = ContinuousClock.now
         var failed = 0
         while true {
@@ -115,9 +126,8 @@ final class PutRun: RunHost {
             state.attempt = nil
             if result.progress.transferred > 0 || result.response != nil { state.hasReachedServer = true }
             state.resume = resume ?? state.resume
+            state.remainder = result.remainder
         }
-        // This command keeps no record of the upload, so no later command could continue it.
-        if case .stopped = result.outcome { await result.remainder?.discard(soon: false) }
         return result
     }
 
