@@ -34,15 +34,33 @@ final class CookieFile: Sendable {
         let now = UnixTime.seconds
         let lines = cookies.withLock { $0.filter { !$0.isPast(at: now) }.map(\.line) }
         let text = (["# Netscape HTTP Cookie File"] + lines).joined(separator: "\n") + "\n"
-        // Under another name first, so that a crash leaves no half of it. A device or a pipe has no other name.
-        let isSpecial = GetTarget.isSpecialFile(path)
-        let written = path == "-" ? "/dev/stdout" : isSpecial ? path : "\(path).\(getpid())"
-        let descriptor = open(written, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
+        // A device or a pipe has no other name.
+        guard path == "-" || GetTarget.isSpecialFile(path) else { return try replace(by: text) }
+        try write(text, to: open(path == "-" ? "/dev/stdout" : path, O_WRONLY | O_CLOEXEC))
+    }
+
+    /// Writes another file first, so that a crash leaves no half of the text under the name.
+    private func replace(by text: String) throws {
+        let name = "\(path).\(String(UInt64.random(in: 0...(.max)), radix: 16))"
+        // Neither a file that another user has made is opened, nor is a link followed.
+        let descriptor = open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
+        do {
+            try write(text, to: descriptor)
+            guard rename(name, path) == 0 else { throw failure() }
+        } catch {
+            if descriptor >= 0 { unlink(name) }
+            throw error
+        }
+    }
+
+    private func write(_ text: String, to descriptor: Int32) throws {
         guard descriptor >= 0 else { throw failure() }
-        let count = text.withCString { write(descriptor, $0, strlen($0)) }
-        guard close(descriptor) == 0, count == text.utf8.count,
-            path == "-" || isSpecial || rename(written, path) == 0
-        else { throw failure() }
+        let count = text.withCString { Glibc.write(descriptor, $0, strlen($0)) }
+        let error = errno
+        guard close(descriptor) == 0, count == text.utf8.count else {
+            if count < 0 { errno = error }
+            throw failure()
+        }
     }
 
     private func failure() -> ExitStatus {
