@@ -334,4 +334,19 @@ struct SimulatedFetch {
         for _ in 0..<4 { hosts.leave("h") }
         #expect(!hosts.tryEnter("h"))
     }
+
+    @Test("hosts that once refused are forgotten when their limits have recovered") func forgotten() {
+        let now = Shared<UInt64>(1)
+        let hosts = HostLimits(maxPerHost: 4) { now.value }
+        for number in 0..<10_000 {
+            let host = "h:\(number)"
+            for _ in 0..<2 { #expect(hosts.tryEnter(host)) }
+            hosts.backOff(host, retryAfter: number % 2 == 0 ? .seconds(60) : nil, isEntered: true)
+            for _ in 0..<2 { hosts.leave(host) }
+            now.change { $0 += 1_000_000_000 }
+        }
+        #expect(hosts.count < 500)
+        #expect(!hosts.figures.limits.isEmpty, "those that have refused lately")
+        #expect(hosts.figures.backoffs == 10_000)
+    }
 }

@@ -29,6 +29,11 @@ package final class HostLimits: Sendable {
             }
             return next
         }
+
+        /// Whether the host is like an unknown one, so that it needs no entry.
+        func isForgettable(_ maxPerHost: Int) -> Bool {
+            active <= 0 && waiting.isEmpty && limit >= Double(maxPerHost) && limited >= closedUntil
+        }
     }
 
     private struct State {
@@ -39,6 +44,8 @@ package final class HostLimits: Sendable {
         var maxPerHost: Int
         /// A task checks every second whether a waiting download may begin.
         var isWatched = false
+        /// When there are so many hosts, those that have recovered are removed.
+        var sweepCount = HostLimits.minSweepCount
     }
 
     /// Figures over all hosts, for the operator.
@@ -57,10 +64,19 @@ package final class HostLimits: Sendable {
     private static let maxRecovery = 640e9
     /// Refusals of one host within this time of each other count as one: nanoseconds.
     private static let together: UInt64 = 2_000_000_000
+    private static let minSweepCount = 128
     private let state: Mutex<State>
+    /// The monotonic clock, in nanoseconds.
+    private let clock: @Sendable () -> UInt64
 
     /// - Parameter maxPerHost: The maximum number of connections to one host.
-    package init(maxPerHost: Int) { state = Mutex(State(maxPerHost: max(1, maxPerHost))) }
+    package init(maxPerHost: Int, clock: @escaping @Sendable () -> UInt64 = monotonicNanoseconds) {
+        state = Mutex(State(maxPerHost: max(1, maxPerHost)))
+        self.clock = clock
+    }
+
+    /// The number of hosts that are remembered.
+    var count: Int { state.withLock { $0.hosts.count } }
 
     /// Changes the maximum number of connections to one host. Open connections stay.
     package func setMax(_ maxPerHost: Int) {
@@ -124,10 +140,7 @@ package final class HostLimits: Sendable {
             var entry = entry(host, state)
             entry.active -= 1
             let next = entry.admit()
-            // A host that accepts the maximum needs no entry, because it is like an unknown host.
-            let isKnown =
-                entry.active > 0 || entry.limit < Double(state.maxPerHost) || entry.limited < entry.closedUntil
-            state.hosts[host] = isKnown ? entry : nil
+            state.hosts[host] = entry.isForgettable(state.maxPerHost) ? nil : entry
             return next
         }
         for continuation in next { continuation.resume(returning: true) }
@@ -172,7 +185,18 @@ package final class HostLimits: Sendable {
                 entry.closedUntil = max(entry.closedUntil, now + UInt64(retryAfter.secondsValue * 1e9))
             }
             state.hosts[host] = entry
+            sweep(&state)
         }
+    }
+
+    /// Removes the hosts that have recovered since they refused, and that no transfer has used since. The next sweep
+    /// comes when the number of hosts has doubled, so that its cost is spread over the refusals.
+    private func sweep(_ state: inout State) {
+        guard state.hosts.count >= state.sweepCount else { return }
+        for name in Array(state.hosts.keys) where entry(name, state).isForgettable(state.maxPerHost) {
+            state.hosts[name] = nil
+        }
+        state.sweepCount = max(Self.minSweepCount, 2 * state.hosts.count)
     }
 
     package var figures: Figures {
@@ -192,7 +216,7 @@ package final class HostLimits: Sendable {
     /// The host's entry, with the limit that it has recovered up to now.
     private func entry(_ host: String, _ state: borrowing State) -> Host {
         // The time is read under the lock, so that it never runs backwards.
-        let now = monotonicNanoseconds()
+        let now = clock()
         guard var entry = state.hosts[host] else { return Host(limit: Double(state.maxPerHost), limited: now) }
         entry.limit = min(Double(state.maxPerHost), entry.limit + Double(now - entry.limited) / entry.recovery)
         entry.limited = now
