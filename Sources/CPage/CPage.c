@@ -84,6 +84,9 @@ static const struct chaul_page_file files[] = {
     {"rejected.js", (const char[]) {
 #embed "../Web/Page/rejected.js" suffix(, 0)
     }},
+    {"remedy.js", (const char[]) {
+#embed "../Web/Page/remedy.js" suffix(, 0)
+    }},
     {"schedules.js", (const char[]) {
 #embed "../Web/Page/schedules.js" suffix(, 0)
     }},

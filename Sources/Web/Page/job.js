@@ -6,12 +6,12 @@ import { get, inQueue, isID, patiently, withQuery } from "./api.js";
 import { hasOthers } from "./attention.js";
 import { intervalBar } from "./bars.js";
 import { lineChart, sparkline } from "./charts.js";
-import { complain, copier, menu } from "./dialogs.js";
+import { copier, menu } from "./dialogs.js";
 import { card, el, link, redraw, write } from "./dom.js";
 import { age, bytes, clock, count, day, duration, fileOf, left, percent, plural, serverNow, share, speed, time } from "./format.js";
 import { icon, key, stateIcon } from "./icons.js";
 import { lastList } from "./jobs.js";
-import { openPush } from "./push.js";
+import { remedy, renew } from "./remedy.js";
 import { about, bottleneckWords, keptSeconds, nameOf, slows, waitsFor } from "./words.js";
 
 const timestamps = new Set(["created", "started", "updated", "finished", "deadline_at", "settled_until", "validated", "response_dropped"]);
@@ -96,18 +96,6 @@ function timeline() {
       draw();
     },
   };
-}
-
-/// What to do about an error, as far as the error itself tells. It quotes the server, and never guesses.
-function remedy(job, keptUntil) {
-  const { help, status } = about(job.error);
-  const steps = [];
-  if (["http_401", "http_403"].includes(job.error)) {
-    steps.push(["Signed links end after a while. Get a fresh link and choose ", el("strong", {}, "Push with a new URL"), job.received ? `. The download goes on from its ${bytes(job.received)}.` : "."], ["If the link is right, check the credentials that the job sends."]);
-  } else steps.push([help]);
-  if (job.message) steps.unshift(["The worker says: ", el("strong", {}, job.message), "."]);
-  const last = job.retryable === "1" || job.retryable === true ? "All retries are used up. A retry by hand begins with the bytes on disk." : `A retry as it is will fail again${status ? `: ${status} is not retried by itself` : ""}.`;
-  return [el("h2", {}, "What to do"), el("ol", {}, steps.map((step) => el("li", {}, step))), el("p", { class: "dim" }, last, keptUntil ? [" The job and its bytes are kept until ", el("strong", {}, time(keptUntil, day(keptUntil))), "."] : "")];
 }
 
 /// The result of each file of an upload that sends every file in a request of its own.
@@ -312,28 +300,6 @@ export function job(context) {
     redraw(rawList, all.map((name) => [name, data[name]]), () => all.flatMap((name) => [el("dt", {}, el("code", {}, name)), el("dd", {}, value(name, data[name]))]));
   }
 
-  /// Offers what was pushed with another URL. Of a job that has ended a push replaces all fields, so that none may be lost;
-  /// of any other it replaces the URLs and the header fields.
-  async function renew() {
-    const data = current;
-    const hasEnded = ["completed", "failed", "cancelled"].includes(data.state);
-    let job;
-    let words = hasEnded ? "The job is pushed as before, with this URL and with what you change." : "The job goes on with this URL and these header fields. Its other fields stay as they are, because it has not ended.";
-    try {
-      const { pushed: first, renewed: newest = first } = await get(inQueue(queue, "jobs", id, "pushed"));
-      // An element may be a URL alone.
-      job = { ...(typeof first === "string" ? {} : first), headers: newest.headers };
-    } catch (error) {
-      if (error.status !== 404) return complain(`What was pushed cannot be read: ${error.message}`);
-      const first = (names) => names?.split(" ")[0];
-      job = hasEnded ? { kind: data.kind, path: data.path, checksum: data.checksum, group: data.group, meta: data.meta, batch: first(data.batch), reply_to: first(data.reply_to) } : {};
-      words = hasEnded ? "What was pushed is no longer kept. Only what the record has is filled in: give header fields and all else anew."
-        : "No worker has seen the job yet, so what was pushed is not filled in. The job takes this URL and the header fields that you give, and its other fields stay as they are.";
-    }
-    for (const name of Object.keys(job)) if (["id", "at", "url", "urls", "delay"].includes(name) || job[name] === undefined || job[name] === "") delete job[name];
-    return openPush(context, data.url?.includes("[masked]") ? "" : data.url ?? "", undefined, { id, job, note: words });
-  }
-
   let shownTools = "";
   const run = (action) => act(queue, action, { ids: [id] }, 1, current ? [current] : []);
   function drawTools(data) {
@@ -346,12 +312,12 @@ export function job(context) {
     const canSave = data.state === "completed" && !data.kind && context.session.files.includes(queue);
     tools.replaceChildren(...[
       canSave ? el("a", { class: "button", href: `api/${inQueue(queue, "jobs", id, "file")}`, download: "" }, icon("down"), "Save the file") : null,
-      renews ? el("button", { type: "button", class: "main", onclick: renew }, icon("edit"), "Push with a new URL…") : null,
+      renews ? el("button", { type: "button", class: "main", onclick: () => renew(context, id, current) }, icon("edit"), "Push with a new URL…") : null,
       ...shownVerbs.map((action) => el("button", { type: "button", class: isLasting(action) ? "danger" : "", "data-changes": true, onclick: () => run(action) }, icon(icons[action]),
         action === "retry" && renews ? "Retry as it is" : `${names[action]}${isLasting(action) ? "…" : ""}`, ["pause", "resume"].includes(action) ? key("s") : action === "retry" ? key("r") : null)),
       menu("More actions", [
         ...verbs.filter((action) => !shownVerbs.includes(action)).map((action) => [icons[action], `${names[action]}…`, () => run(action), "danger"]),
-        renews ? null : ["edit", "Push with a new URL…", renew], ["copy", "Copy the URL", () => navigator.clipboard?.writeText(data.url ?? "")],
+        renews ? null : ["edit", "Push with a new URL…", () => renew(context, id, current)], ["copy", "Copy the URL", () => navigator.clipboard?.writeText(data.url ?? "")],
         ["jobs", `All that are ${data.state}`, () => { location.hash = path("jobs", [data.state]); }],
       ]),
     ].filter(Boolean));
