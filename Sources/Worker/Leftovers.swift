@@ -63,17 +63,6 @@ final class Leftovers: Sendable {
         }
     }
 
-    /// Removes files of jobs that no worker runs, as a tick's reply asks, if they are on this store.
-    func unlink(_ dropped: [DroppedFile]) async {
-        let near = dropped.filter { $0.store == store.id }
-        for file in near { if let identity = file.finished { await store.delete(file.file, identity) } }
-        let locations = near.filter { !$0.generation.isEmpty }.map { file in
-            PartialLocation(file: file.file, key: PartialKey.of(file.id, in: queue.name), generation: file.generation)
-        }
-        for location in locations { await store.withdrawUnanswered(location) }
-        if !locations.isEmpty { await store.discardUnplaced(locations) }
-    }
-
     /// Deletes a finished file, as requested before its job was pushed again. False if the file is on another store.
     func delete(_ pendingDeletion: PendingDeletion) async -> Bool {
         guard pendingDeletion.store == store.id else { return false }

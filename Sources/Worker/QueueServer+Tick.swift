@@ -15,6 +15,7 @@ extension QueueServer {
         await withDiscardingTaskGroup { group in
             group.addTask { await self.listen() }
             group.addTask { await self.leftovers.run() }
+            group.addTask { await self.unlinker.run() }
             group.addTask { await self.rates.run(self.queue, as: self.claims, self.redisErrors) }
             group.addTask { await self.pacer.run { self.claims.identity } }
             if let replicaWait { group.addTask { await replicaWait.run() } }
@@ -113,8 +114,7 @@ extension QueueServer {
         }
         // A tick makes several calls. If a later one fails, the replies to the earlier ones are still applied.
         for running in runs.prefix(tick.reported) { apply(tick.reply, of: running, sent: sent) }
-        await leftovers.unlink(tick.reply.dropped)
-        await queue.reportUnlinked(tick.reply.dropped)
+        unlinker.add(tick.reply.dropped)
         await push(tick.reply.owedSteps)
         if let failure {
             for (running, report) in zip(runs, reports).dropFirst(tick.reported) { running.putBack(report) }

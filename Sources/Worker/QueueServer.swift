@@ -39,6 +39,7 @@ final class QueueServer: Sendable {
     let rates = WorkerRateLeases()
     let pacer: Pacer
     let leftovers: Leftovers
+    let unlinker: Unlinker
     /// nil: the completion of jobs is announced at once.
     let replicaWait: ReplicaWait?
     let log: Logger
@@ -65,6 +66,7 @@ final class QueueServer: Sendable {
         claims = Claims(queue, waiter: waiter, process: identity, grace, redisErrors, ticks, pacer, queueLog, log: log)
         settler = Settler(queue)
         leftovers = Leftovers(queue, store)
+        unlinker = Unlinker(queue, store)
         replicaWait =
             configuration.settleReplicas == 0
             ? nil : ReplicaWait(queue, replicas: configuration.settleReplicas, worker: identity.name, log: log)
