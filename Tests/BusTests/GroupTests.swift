@@ -339,4 +339,28 @@ struct GroupTests {
         let keys = try await f.redis.send(Command("KEYS", "*group*")).array?.compactMap(\.string)
         #expect(keys == [])
     }
+
+    @Test("the pacer ends a job whose cancel came before its element, with its event and its reply")
+    func pacedCancel() async throws {
+        let f = try await QueueFixture()
+        try await limit("a", #"{"running":0}"#, f)
+        try await push(f, "a", 0..<1)
+        #expect(try await f.claim() == nil)
+        try await f.queue.request(.cancelled, of: ["a-1"])
+        try await f.tick()
+        try await push(f, [#"{"id":"a-1","url":"http://h/","group":"a","reply_to":"r"}"#])
+        _ = try await f.queue.pace(f.worker)
+        #expect(try await f.state("a-1") == .cancelled)
+        #expect(try await f.redis.send(Command("LLEN", f.queue.keys.reply("r"))).int == 1)
+        #expect(try await f.redis.send(Command("PTTL", f.queue.keys.job("a-1"))).int ?? 0 > 80_000_000)
+        // It stopped this push, so the job does not run once its group may.
+        try await f.redis.send(Command("DEL", f.queue.keys.limits))
+        try await eventually {
+            try await f.tick()
+            return try await f.claim()?.run.id == "a-0"
+        }
+        while try await f.tick().hasMoreWork {}
+        #expect(try await f.claim() == nil)
+        try await f.expectOrder()
+    }
 }

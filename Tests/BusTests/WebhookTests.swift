@@ -98,7 +98,8 @@ import Testing
         _ = try await f.queue.settle([end], worker: f.worker, next: [])
         #expect(try await webhooks(f).isEmpty)
         _ = try await f.redis.run(
-            f.queue.functions.announce, keys: f.queue.keys.functionKeys(for: "-"), arguments: [Token.make(), "a"])
+            f.queue.functions.announce, keys: f.queue.keys.functionKeys(for: "-"),
+            arguments: [Token.make()] + f.queue.policy.retention + ["a"])
         #expect(try await webhooks(f).map { $0.event["event"]?.string } == ["completed"])
         #expect(try await f.redis.send(Command("EXISTS", f.queue.keys.spec("a"))).int == 0)
         try await f.expectOrder()

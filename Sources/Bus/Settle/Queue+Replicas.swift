@@ -33,7 +33,8 @@ extension Queue {
         let acknowledged = try replies[2].get().int ?? 0
         if ids.isEmpty { return .nothing }
         guard acknowledged >= count else { return .tooFew(acknowledged) }
-        try await redis.run(functions.announce, keys: keys.functionKeys(for: "-"), arguments: [Token.make()] + ids)
+        try await redis.run(
+            functions.announce, keys: keys.functionKeys(for: "-"), arguments: [Token.make()] + policy.retention + ids)
         return .announced(ids.count)
     }
 }

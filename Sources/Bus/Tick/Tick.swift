@@ -154,7 +154,7 @@ extension Queue {
     package func pace(_ worker: WorkerIdentity) async throws(RedisError) -> Duration? {
         let reply = try await redis.run(
             functions.pace, keys: keys.functionKeys(for: worker.name),
-            arguments: [Token.make(), worker.name, worker.instance])
+            arguments: [Token.make(), worker.name, worker.instance] + policy.retention)
         guard let parts = reply.array, parts.count == 2 else { return Self.wait(reply) }
         let due = try await push(DueSchedule.list(parts[1]), as: worker)
         return [Self.wait(parts[0]), due.wait].compactMap(\.self).min()

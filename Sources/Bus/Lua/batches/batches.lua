@@ -171,7 +171,7 @@ do
   -- A batch without pending members is kept as long as a failed job is.
   local function keep(c, name, is_pending)
     for _, batch_key in ipairs({ Batches.hash_of(c, name), Batches.members_of(c, name) }) do
-      if is_pending then call('PERSIST', batch_key) else call('PEXPIRE', batch_key, c.retention and c.retention.failed or 604800000) end
+      if is_pending then call('PERSIST', batch_key) else call('PEXPIRE', batch_key, c.retention.failed) end
     end
   end
 

@@ -241,7 +241,7 @@ do
         -- An operation may come before its job, or before a worker takes the job's element. A tombstone keeps it as long
         -- as cancelled jobs are kept, and at least for an hour.
         set_want(c, id, job, want, operation_at)
-        call('PEXPIRE', job_key, integer_text(math.max(3600000, tonumber(c.retention and c.retention.cancelled) or 0)))
+        call('PEXPIRE', job_key, integer_text(math.max(3600000, tonumber(c.retention.cancelled))))
       end
     elseif state == 'running' then
       if want == 'running' then revoke(c, id, job, operation_at) else set_want(c, id, job, want, operation_at) end

@@ -44,9 +44,10 @@ do
   end
 
   -- Reads the queue's settings, and accesses the keys that the call may write (call.lua). worker: the caller's name, if
-  -- the caller is a worker. first: where its values for c.retention begin in ARGV; nil for a call that ends no jobs.
-  -- Sets c.settings, c.max_connections, and c.retention, the ms for which ended jobs are kept by their states. Returns
-  -- the next elements of this worker's `held` list and of the queue, which stay there; false for an empty list.
+  -- the caller is a worker. first: where its values for c.retention begin in ARGV; nil for a call that can end
+  -- neither a job nor a batch. Sets c.settings, c.max_connections, and c.retention, the ms for which ended jobs are kept
+  -- by their states. Returns the next elements of this worker's `held` list and of the queue, which stay there; false
+  -- for an empty list.
   function Settings.read(c, worker, first)
     local index, ARGV = c.INDEX, c.ARGV
     -- ZINTER checks the type of each key. The first key never exists, so there is nothing to compute.

@@ -41,11 +41,11 @@ do
   -- Publishes `completed` for jobs that enough replicas have by now. Jobs that were published before, or that run
   -- again, are skipped.
   --
-  -- ARGV: nonce, ids
+  -- ARGV: nonce, retention of completed, failed and cancelled jobs (ms), ids
   -- Returns 'ok'.
   Call.define('announce', { 'allow-oom' }, function(c)
-    Settings.read(c)
-    for n = 2, #c.ARGV do announce(c, c.ARGV[n], '') end
+    Settings.read(c, nil, 2)
+    for n = 5, #c.ARGV do announce(c, c.ARGV[n], '') end
     return Events.publish(c, 'ok')
   end)
 end

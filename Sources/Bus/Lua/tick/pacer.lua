@@ -32,11 +32,11 @@ do
     return wait
   end
 
-  -- ARGV: nonce, worker, instance
+  -- ARGV: nonce, worker, instance, retention of completed, failed and cancelled jobs (ms)
   -- Returns in how many ms it has to be called again; '' if it need not be. If schedules are due, that and the result of
   -- Schedules.find().
   Call.define('pace', { 'allow-oom' }, function(c)
-    Settings.read(c, c.ARGV[2])
+    Settings.read(c, c.ARGV[2], 4)
     Due.promote(c, { left = 20 })
     local schedules = Schedules.find(c, false)
     local host_wait = Hosts.return_startable(c, 500)
