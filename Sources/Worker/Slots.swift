@@ -4,6 +4,8 @@ import Synchronization
 final class Slots: Sendable {
     private struct State {
         var taken = 0
+        /// Those of the taken slots that are released when their jobs are settled.
+        var ending = 0
         var waiting: [Int: CheckedContinuation<Void, Never>] = [:]
         var nextWaiter = 0
         /// Set while the worker cannot work (a full disk, say): no slot counts as free.
@@ -41,7 +43,23 @@ final class Slots: Sendable {
         }
     }
 
-    func release() { change { $0.taken -= 1 } }
+    /// Whether a taken slot may take a next job. If not, the caller must release it. No more slots end than a lower limit
+    /// requires.
+    func mayGoOn() -> Bool {
+        state.withLock { state in
+            if !state.isClosed, !state.isSuspended, state.taken - state.ending <= state.limit ?? .max { return true }
+            state.ending += 1
+            return false
+        }
+    }
+
+    /// Releases a slot. `isEnding`: `mayGoOn` has said that it may not go on.
+    func release(isEnding: Bool) {
+        change {
+            $0.taken -= 1
+            if isEnding { $0.ending -= 1 }
+        }
+    }
 
     /// Suspends the slots: no slot is free then, and running jobs keep theirs.
     ///
@@ -74,8 +92,6 @@ final class Slots: Sendable {
     func close() { state.withLock { $0.isClosed = true } }
 
     var isClosed: Bool { state.withLock { $0.isClosed } }
-
-    var isSuspended: Bool { state.withLock { $0.isSuspended } }
 
     /// Whether the slots are suspended, or were so shortly before and may be again.
     var hasShortage: Bool { state.withLock { $0.hasShortage } }

@@ -195,12 +195,13 @@ package final class Worker: Sendable {
     private func work(_ first: TakenJob) async {
         var current: TakenJob? = first
         await withDiscardingTaskGroup { cleanUps in
+            var goesOn = true
             while let taken = current {
                 let (queueServer, runner) = (taken.queueServer, runners[taken.queueServer.index])
                 let end = await runner.run(taken.claim, sent: taken.sent)
                 if end.isParked { waitForRoot() }
                 let drawn = queues.draw(after: queueServer)
-                let goesOn = !slots.isClosed && !slots.isSuspended
+                goesOn = slots.mayGoOn()
                 let sent = ContinuousClock.now
                 // If this queue is the first to be asked, the next job comes with the settle.
                 let reply = await runner.settle(
@@ -212,7 +213,7 @@ package final class Worker: Sendable {
                     current = goesOn ? await queues.claimNext(drawn) : nil
                 }
             }
-            slots.release()
+            slots.release(isEnding: !goesOn)
         }
     }
 
