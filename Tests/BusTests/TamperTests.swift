@@ -183,4 +183,24 @@ import Testing
         #expect(try await f.queue.rejected(limit: 1).isEmpty)
         #expect(try await f.claim()?.run.id == "a")
     }
+
+    @Test("a job with a key of another type keeps no worker from registering, and the worker's other jobs run again")
+    func registration() async throws {
+        let f = try await QueueFixture()
+        for id in ["bad", "good"] { try await f.push(#"{"url":"http://h/\#(id)","id":"\#(id)"}"#) }
+        for _ in 0..<2 { _ = try #require(try await f.claim()) }
+        try await f.redis.send(Command("DEL", f.queue.keys.job("bad")))
+        try await f.redis.send(Command("SET", f.queue.keys.job("bad"), "x"))
+        var again = f.worker
+        again.session = 1
+        #expect(try await f.queue.register(again, fields: [], known: []))
+        #expect(try await f.state("good") == .queued)
+        // So does a new process of the name.
+        let claim = try #require(try await f.queue.claim(again, tokens: [Token.make()]).first)
+        guard case .job = claim else { return #expect(Bool(false), "\(claim)") }
+        try await f.redis.send(Command("HSET", f.queue.keys.worker("w1"), "seen", "1", Token.make(), "bad"))
+        #expect(
+            try await f.queue.register(WorkerIdentity(name: "w1", store: "s"), fields: [], known: []))
+        #expect(try await f.state("good") == .queued)
+    }
 }

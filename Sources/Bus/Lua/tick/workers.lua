@@ -1,6 +1,6 @@
 -- The workers of the queue: they register, live, and leave.
 --
--- Uses: Call, Events, History, Jobs, Losses, Permits, Rates, Settings, States.
+-- Uses: Call, Events, History, Isolation, Jobs, Losses, Permits, Rates, Settings, States.
 -- Writes: worker:<worker>, workers, settings, host:<identity>.
 do
   -- Whether a call belongs to the worker's last registration. session: the instance and the session number, with a
@@ -46,14 +46,17 @@ do
     if is_successor then call('HDEL', c.WORKER, 'received') end
     call('HSET', c.WORKER, unpack(mine))
     call('PEXPIRE', c.WORKER, 86400000)
+    local function return_job(id, token)
+      local job = Jobs.wrong_type(c, id) and {} or Jobs.read(c, id)
+      if job.state ~= 'running' or job.token ~= token then return end
+      if is_successor then Losses.end_run(c, id, job, tonumber(ARGV[5]))
+      else States.requeue(c, id, job, true, 'reply lost') end
+    end
     for n = 1, #claims, 2 do
       local token, id = claims[n], claims[n + 1]
       if #token == 32 and string.find(token, '^%x+$') and not known[token] then
-        local job = Jobs.read(c, id)
-        if job.state == 'running' and job.token == token then
-          if is_successor then Losses.end_run(c, id, job, tonumber(ARGV[5]))
-          else States.requeue(c, id, job, true, 'reply lost') end
-        end
+        -- A job that causes an error here is reaped when its lease ends.
+        Isolation.run(c, return_job, id, token)
         call('HDEL', c.WORKER, token)
       end
     end
