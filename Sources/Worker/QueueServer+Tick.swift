@@ -126,6 +126,7 @@ extension QueueServer {
             metrics.recordTickReply()
             metrics.ticks.record(since: sent)
         }
+        if let refused = tick.reply.refused { logRefusal(refused) }
         redisErrors.recordSuccess(of: .ticking)
         if scope != .runs {
             claims.record(tick.reply.gate)
@@ -175,6 +176,12 @@ extension QueueServer {
         case .cancelled, .removed, .deleted: running.attempt.stop(.cancelled)
         case .running, nil: break
         }
+    }
+
+    /// Logs, once for each reason, that events are not published.
+    private func logRefusal(_ reason: String) {
+        guard state.withLock({ exchange(&$0.refused, with: reason) }) != reason else { return }
+        log.warning("Redis refuses to publish events", metadata: ["reason": "\(reason)"])
     }
 
     /// Logs which kinds of jobs wait that this worker does not run. One line names the first few new ones.

@@ -19,6 +19,8 @@ final class QueueServer: Sendable {
         var deferredKinds: Set<String> = []
         /// Why schedules could not be planned at the last tick that found some due.
         var unplanned: Set<String> = []
+        /// Why Redis refused to publish events, as it was last logged.
+        var refused: String?
         /// What was last logged as without effect.
         var ignored: Set<String> = []
     }

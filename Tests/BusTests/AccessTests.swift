@@ -103,4 +103,34 @@ import Testing
             #expect(try await roles.permits(role, command) == false, "\(role): \(command)")
         }
     }
+
+    @Test("an event that may not be published is reported, and its replies and its batch are not lost")
+    func unpublished() async throws {
+        let f = try await QueueFixture()
+        _ = try await f.queue.loadFunctions()
+        try await f.redis.send(Command("ACL", "SETUSER", "w", "on", ">p", "~*", "+@all", "resetchannels"))
+        let redis = Redis(try RedisURL("\(f.server.url)?user=w&password=p"), name: "w")
+        let queue = Queue(.default, redis: redis)
+        try await f.push(#"{"id":"a","url":"http://h/","reply_to":"r","batch":{"name":"b","size":1,"reply_to":"s"}}"#)
+        guard case .job(let claim) = try await queue.claim(f.worker, token: Token.make()) else {
+            return #expect(Bool(false), "no job")
+        }
+        let end = RunEnd(claim.run, QueueFixture.done)
+        let reply = try await queue.settle([end], worker: f.worker, next: []).isOurs
+        guard case .failure(let error)? = reply.first else { return #expect(Bool(false), "\(reply)") }
+        #expect(error.message.contains("channel"), "\(error)")
+        #expect(try await f.state("a") == .completed)
+        // It is settled.
+        #expect(try await queue.settle([end], worker: f.worker, next: []).isOurs[0].get())
+        for list in ["r", "s"] { #expect(try await f.redis.send(Command("LLEN", f.queue.keys.reply(list))).int == 1) }
+        // A tick names the reason.
+        try await f.queue.request(.cancelled, of: ["c"])
+        try await f.tick()
+        try await f.push(#"{"id":"d","url":"http://h/","delay":1000}"#)
+        #expect(try await f.claim() == nil)
+        try await f.queue.request(.cancelled, of: ["d"])
+        #expect(try await queue.tick(f.worker, runs: []).refused?.contains("channel") == true)
+        #expect(try await f.state("d") == .cancelled)
+        #expect(try await Inspection(f.queue).run().isEmpty)
+    }
 }

@@ -35,6 +35,9 @@ package struct TickReply: Sendable {
     /// Schedules that are due: `Queue.push(_:as:)`.
     package var schedules: [DueSchedule] = []
 
+    /// The error with which Redis has refused to publish an event.
+    package var refused: String?
+
     package init() {}
 
     /// Adds the reply of one call. `isTick` says that it is a reply of Lua/tick/tick.lua, not of Lua/tick/runs.lua.
@@ -62,6 +65,7 @@ package struct TickReply: Sendable {
         owedSteps = stride(from: 0, to: owed.count - 1, by: 2).compactMap { index in
             owed[index].string.flatMap { OwedSteps(entry: $0, owed[index + 1].bytes ?? []) }
         }
+        refused = members["refused"]?.string ?? refused
         schedules = DueSchedule.list(members["schedules"] ?? .null)
         let silent = list("silent")
         self.silent = stride(from: 0, to: silent.count - 1, by: 2).map {

@@ -62,7 +62,9 @@ do
   end
 
   -- Ends a call that may have emitted events; a settle calls it after each run as well. Ends batches whose members have
-  -- all ended, writes the last `seq` and `epoch` of each job, and sends the outbox. Returns `result`.
+  -- all ended, writes the last `seq` and `epoch` of each job, and sends the outbox. Returns `result`. If Redis refuses to
+  -- publish an event, c.refused is set to the error, and all else is done: the end of a job is written by now, so that
+  -- no later call would send its replies.
   function Events.publish(c, result)
     if c.touched_batches then Batches.update(c) end
     local seqs, outbox = c.seqs, c.outbox
@@ -73,7 +75,8 @@ do
     for n, entry in ipairs(outbox) do
       outbox[n] = nil
       if not entry.is_private then
-        call('PUBLISH', c.PREFIX .. KEY.events .. entry.id, entry.published)
+        local received = try('PUBLISH', c.PREFIX .. KEY.events .. entry.id, entry.published)
+        c.refused = c.refused or type(received) == 'table' and received.err or nil
         if entry.event ~= 'progress' then
           History.count(c, entry.event)
           Events.keep(c, entry.event, entry.id, entry.published, entry.brief)

@@ -168,7 +168,9 @@ do
       batch_count = batch_count + select(2, string.gsub(run.job and run.job.batch or '', '%S+', ''))
       if n > 1 and batch_count > MAX_BATCHES then break end
       local fine, reply = pcall(end_run, c, worker, run)
-      replies[n] = fine and reply or { err = Isolation.text_of(reply) }
+      -- The worker logs that an event was not published, and sends the settle again, which then was done before.
+      replies[n] = fine and (c.refused and { err = c.refused } or reply) or { err = Isolation.text_of(reply) }
+      c.refused = nil
       -- The events of the failed run are dropped: the worker settles that run again.
       if not fine then c.outbox, c.seqs = {}, {} end
       if fine and run.is_ours then ids[#ids + 1], tokens[#tokens + 1] = run.id, run.token end

@@ -45,6 +45,7 @@ do
   --       owed_steps      entry, value, … (steps.lua)
   --       silent          worker, process, … (colocated.lua)
   --       schedules       those that are due (schedules.lua)
+  --       refused         the error with which Redis has refused to publish an event
   Call.define('tick', { 'allow-oom' }, function(c)
     local ARGV = c.ARGV
     local known, received, connected = unpack(call('HMGET', c.WORKER, 'instance', 'received', 'connected'))
@@ -103,11 +104,12 @@ do
     Groups.offer(c)
     local has_limits = Defaults.or_limits_exist(c) and call('EXISTS', c.PREFIX .. KEY.limits) == 1
     local gate = c.settings.is_quiet and 'quiet' or Permits.closed_by(c) or 'open'
-    local reply = Events.publish(c, Call.named { gate = gate, more = tick.more and '1', rate = c.settings.texts.rate, now = c.NOW,
+    Events.publish(c)
+    local reply = Call.named { gate = gate, more = tick.more and '1', rate = c.settings.texts.rate, now = c.NOW,
       pace = tick.pace and integer_text(tick.pace), limits = has_limits and '1', ignored = ignored(c),
       unapplied = tick.has_unapplied and '1', fenced = tick.fenced, operations = tick.operations, dropped = tick.dropped,
       owed_steps = tick.owed, silent = tick.silent, deferred_kinds = tick.deferred_kinds,
-      schedules = tick.schedules })
+      schedules = tick.schedules, refused = c.refused }
     -- After Events.publish(), so that this call's own events are counted.
     if ARGV[13] == '1' then History.keep(c) end
     return reply
