@@ -51,4 +51,25 @@ import Testing
             return keys.filter { !$0.hasPrefix(f.queue.keys.prefix + "history:") }.sorted() == expected
         }
     }
+
+    @Test("no job is deleted before its completion was announced, however short its retention")
+    func unannounced() async throws {
+        let clocked = try await ClockedQueue()
+        let (f, queue) = (clocked.f, clocked.queue)
+        try await queue.setSetting("keep_completed", to: "60")
+        try await f.push((0..<40).map { #"{"url":"http://h/\#($0)","id":"\#($0)","reply_to":"r"}"# })
+        for _ in 0..<40 {
+            let claim = try #require(try await clocked.claim())
+            let end = RunEnd(claim.run, QueueFixture.done, awaitsReplicas: true)
+            _ = try await queue.settle([end], worker: f.worker, next: [])
+        }
+        #expect(try await f.redis.send(Command("LLEN", f.queue.keys.reply("r"))).int == 0)
+        try await clocked.set(60_000)
+        while try await queue.tick(f.worker, runs: []).hasMoreWork {}
+        #expect(try await f.redis.send(Command("LLEN", f.queue.keys.reply("r"))).int == 40)
+        try await eventually {
+            try await queue.tick(f.worker, runs: [])
+            return try await f.redis.send(Command("ZCARD", f.queue.keys.index(.completed))).int == 0
+        }
+    }
 }

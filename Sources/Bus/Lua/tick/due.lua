@@ -57,13 +57,24 @@ do
     if count > 100 and ended > 0 then tick.more = true end
   end
 
+  -- Those of `ids` whose event does not wait for replicas.
+  local function without_unannounced(c, ids)
+    if #ids == 0 or call('EXISTS', c.UNANNOUNCED) == 0 then return ids end
+    local announced = {}
+    for _, id in ipairs(ids) do
+      if not call('ZSCORE', c.UNANNOUNCED, id) then announced[#announced + 1] = id end
+    end
+    return announced
+  end
+
   -- A task of the tick: deletes ended jobs and their index entries. The hashes expire by themselves 10 s later,
   -- because they say where the index of URLs has the job. If a setting has made the time longer, the hashes of older
-  -- jobs expire before their entries are due.
+  -- jobs expire before their entries are due. A completed job stays until it is announced (announcements.lua).
   function Due.trim(c, tick)
     for state, ms in pairs(c.retention) do
       local latest = integer_text(c.now - tonumber(ms))
-      local old, indexed = call('ZRANGEBYSCORE', c.INDEX[state], '-inf', latest, 'LIMIT', 0, 50), {}
+      local found = call('ZRANGEBYSCORE', c.INDEX[state], '-inf', latest, 'LIMIT', 0, 50)
+      local old, indexed = state == 'completed' and without_unannounced(c, found) or found, {}
       for _, id in ipairs(old) do
         local values = try('HMGET', c.JOB .. id, 'state', 'url_digests')
         if values[1] == state then
@@ -76,7 +87,7 @@ do
         Responses.forget(c, old)
         UrlIndex.forget(c, indexed)
       end
-      if #old == 50 then tick.more = true end
+      if #found == 50 then tick.more = true end
       -- The oldest job expires first, unless the time was changed.
       local oldest = call('ZRANGE', c.INDEX[state], 0, 0)[1]
       if oldest and Jobs.size(c.JOB .. oldest) == 0 then
