@@ -171,4 +171,21 @@ import Testing
         #expect(try await f.queue.job("1")?["active_token"] == nil)
         try await f.expectOrder()
     }
+
+    @Test("a cancel that waits for a run ends its job as cancelled, even if its last crash comes first")
+    func cancelled() async throws {
+        let f = try await QueueFixture { $0.crashLimit = 0 }
+        try await f.push(#"{"url":"http://h/1","id":"1","else":[{"url":"http://h/2","id":"2"}]}"#)
+        let claim = try #require(try await f.claim("lost"))
+        try await f.reportActive(claim)
+        try await f.queue.request(.cancelled, of: ["1"])
+        try await f.tick()
+        #expect(try await f.queue.job("1")?["want"] == "cancelled")
+        try await f.redis.send(Command("ZADD", f.queue.keys.leases, 1, "1"))
+        try await f.tick()
+        #expect(try await f.state("1") == .cancelled)
+        #expect(try await f.queue.job("1")?["error"] == nil)
+        #expect(try await f.redis.send(Command("EXISTS", f.queue.keys.prefix + "owed_steps")).int == 0)
+        try await f.expectOrder()
+    }
 }

@@ -34,7 +34,7 @@ do
   -- loss counts as a crash if the worker had reported that the run was active. A claim whose reply was lost never ran,
   -- and a job that waits for its host crashes no worker. In these cases `crashes` is written unchanged: a worker that
   -- claims a job with this field reports that the run is active before it begins. crash_limit: after more crashes the
-  -- job fails.
+  -- job fails, unless a control operation that waits ends it.
   function Losses.end_run(c, id, job, crash_limit)
     History.count(c, 'lost')
     States.record_lost(c, id, call('HGET', c.JOB .. id, 'lost'), { job.token })
@@ -45,7 +45,7 @@ do
     record_crash(c, id, job)
     job.crashes = job.crashes + 1
     call('HSET', c.JOB .. id, 'crashes', job.crashes)
-    if job.crashes > crash_limit then
+    if job.crashes > crash_limit and not States.ends_job(job.want) then
       return States.fail(c, id, job, 'crash_loop', 'the job was lost with its worker ' .. job.crashes
         .. ' times in a row; see what kills the workers, then retry it', true)
     end
