@@ -138,4 +138,25 @@ import Testing
         let sent = try #require(try await webhooks(f).first)
         #expect(sent.event["response_dropped"]?.bool == true && sent.event["status"]?.integer == 200)
     }
+
+    @Test("a webhook is accepted however deep the job's meta is", arguments: [("[", "]"), (#"{"a":"#, "}")])
+    func nested(_ open: String, _ close: String) async throws {
+        let f = try await QueueFixture()
+        for depth in [JSON.deepest - 2, JSON.deepest - 1] {
+            let meta = String(repeating: open, count: depth) + "1" + String(repeating: close, count: depth)
+            try await f.push(#"{"url":"http://h/f","id":"d\#(depth)","meta":\#(meta),\#(Self.notify)}"#)
+            try await f.settle(try #require(try await f.claim()), QueueFixture.done)
+            let webhook = try #require(try await f.claim())
+            let event = try JSON(#require(try webhook.job().request.json))
+            #expect(event["id"]?.string == "d\(depth)")
+            #expect((event["cut"] != nil) == (depth == JSON.deepest - 1))
+            try await f.settle(webhook, QueueFixture.done)
+        }
+        // Brackets side by side are no levels.
+        let flat = "[" + String(repeating: "[],", count: 200) + "0]"
+        try await f.push(#"{"url":"http://h/f","id":"flat","meta":\#(flat),\#(Self.notify)}"#)
+        try await f.settle(try #require(try await f.claim()), QueueFixture.done)
+        #expect(try await webhooks(f).first?.event["meta"] != nil)
+        #expect(try await f.redis.send(Command("LLEN", f.queue.keys.rejected)).int == 0)
+    }
 }

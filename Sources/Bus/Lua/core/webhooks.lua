@@ -5,7 +5,7 @@
 -- spec:<id>, because a URL may be secret.
 --
 -- Uses: Events.
--- Calls ahead: Defaults, Urls.
+-- Calls ahead: Defaults, Json, Urls.
 -- Writes: job:<id>, spec:<id>, jobs.
 do
   -- In bytes: the most of an event in an element, besides the URL.
@@ -68,6 +68,12 @@ do
     c.has_returned_elements = true
   end
 
+  -- Whether an element with this event is nested too deep: the event's `meta` is one level deeper than in the element of
+  -- the job. Few have so many brackets that it has to be read.
+  local function is_too_deep(json, meta)
+    return Json.count(meta, '[%[{]') > LARGEST.depth - 3 and not pcall(Json.decode, '[' .. json .. ']')
+  end
+
   -- Pushes the webhook of a job's end, if the job has one for it. The caller has just written the end. entry: the event,
   -- as Events.emit() returns it.
   function Webhooks.report(c, id, job, entry)
@@ -76,7 +82,7 @@ do
     if type(beginning) ~= 'string' then return end
     local json = entry.brief or entry.json
     -- A path, a message and a `meta` of the greatest length are together longer than an element may be.
-    if #json > MAX_EVENT then
+    if #json > MAX_EVENT or job.meta and is_too_deep(json, job.meta) then
       json = Events.json(c, entry.event, '"id":"' .. id .. '"', string.match(json, '"seq":(%d+)'), '', ',"cut":true')
     end
     push(c, id, entry.event, json, beginning)
