@@ -109,9 +109,11 @@ extension Queue {
             + [fields.count]
         for (name, value) in fields { arguments += [name, value] }
         arguments += known
-        let reply = try await redis.run(
-            functions.register, keys: keys.functionKeys(for: worker.name), arguments: arguments)
-        return reply.string == "ok"
+        while true {
+            let reply = try await redis.run(
+                functions.register, keys: keys.functionKeys(for: worker.name), arguments: arguments)
+            if reply.string != "more" { return reply.string == "ok" }
+        }
     }
 
     /// Forgets a worker that ends, and returns the elements that it has not claimed to the queue. `received` is how

@@ -3,6 +3,9 @@
 -- Uses: Call, Events, History, Isolation, Jobs, Losses, Permits, Rates, Settings, States.
 -- Writes: worker:<worker>, workers, settings, host:<identity>.
 do
+  -- How many jobs one registration returns to the queue, each of which takes Redis some 70 µs.
+  local MAX_RETURNED = 20
+
   -- Whether a call belongs to the worker's last registration. session: the instance and the session number, with a
   -- space between them. A call that was sent over a connection lost since may still arrive, and no worker would receive
   -- the jobs that it claims. Sets c.kinds, the kinds of jobs that this worker does.
@@ -19,7 +22,7 @@ do
   -- ARGV: nonce, worker, instance, session (grows with each registration of this process), crash limit, retention of
   -- completed, failed, cancelled jobs (ms), number of the worker's fields, pairs of them, then the tokens that the
   -- worker knows
-  -- Returns 'ok'; 'old' if a later registration of this process came first; or {'taken', instance, ms since that
+  -- Returns 'ok'; 'more' if there are more claims to requeue than one call does: then it has to be sent again; 'old' if a later registration of this process came first; or {'taken', instance, ms since that
   -- process was seen} while another live process has the name.
   Call.define('register', { 'allow-oom' }, function(c)
     local ARGV = c.ARGV
@@ -38,14 +41,7 @@ do
     local count = tonumber(ARGV[9])
     local known = {}
     for n = 10 + count * 2, #ARGV do known[ARGV[n]] = true end
-    local claims = call('HGETALL', c.WORKER)
-    call('ZADD', c.WORKERS, c.NOW, worker)
-    local mine = { 'instance', instance, 'session', ARGV[4], 'seen', c.NOW }
-    for n = 1, count * 2 do mine[#mine + 1] = ARGV[9 + n] end
-    -- A process counts what it has received from 0.
-    if is_successor then call('HDEL', c.WORKER, 'received') end
-    call('HSET', c.WORKER, unpack(mine))
-    call('PEXPIRE', c.WORKER, 86400000)
+    local claims, returned = call('HGETALL', c.WORKER), 0
     local function return_job(id, token)
       local job = Jobs.wrong_type(c, id) and {} or Jobs.read(c, id)
       if job.state ~= 'running' or job.token ~= token then return end
@@ -55,11 +51,21 @@ do
     for n = 1, #claims, 2 do
       local token, id = claims[n], claims[n + 1]
       if #token == 32 and string.find(token, '^%x+$') and not known[token] then
+        -- The worker is registered by the last of its calls, so until then it is a successor, too.
+        if returned == MAX_RETURNED then return Events.publish(c, 'more') end
+        returned = returned + 1
         -- A job that causes an error here is reaped when its lease ends.
         Isolation.run(c, return_job, id, token)
         call('HDEL', c.WORKER, token)
       end
     end
+    call('ZADD', c.WORKERS, c.NOW, worker)
+    local mine = { 'instance', instance, 'session', ARGV[4], 'seen', c.NOW }
+    for n = 1, count * 2 do mine[#mine + 1] = ARGV[9 + n] end
+    -- A process counts what it has received from 0.
+    if is_successor then call('HDEL', c.WORKER, 'received') end
+    call('HSET', c.WORKER, unpack(mine))
+    call('PEXPIRE', c.WORKER, 86400000)
     States.return_elements(c, c.HELD, 1000)
     if Permits.are_limited(c) then Permits.offer(c, false) end
     return Events.publish(c, 'ok')
