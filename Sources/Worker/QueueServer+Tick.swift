@@ -88,6 +88,12 @@ extension QueueServer {
         return !tick.reply.fenced.contains(running.run.token)
     }
 
+    /// Whether Redis has certainly seen this worker so lately that no other one takes its jobs, even if Redis counts it as
+    /// disconnected: Lua/tick/disconnected.lua has 2.5 s.
+    func isSeen(margin: Duration = .milliseconds(500), at now: ContinuousClock.Instant = .now) -> Bool {
+        state.withLock { $0.seen.map { now + margin < $0 + .milliseconds(2500) } ?? false }
+    }
+
     /// Reports one run now, which also extends its lease.
     func report(_ running: RunningJob) async { await tick([], .runs, of: [running]) }
 
@@ -129,6 +135,7 @@ extension QueueServer {
         if let refused = tick.reply.refused { logRefusal(refused) }
         redisErrors.recordSuccess(of: .ticking)
         if scope != .runs {
+            state.withLock { $0.seen = max($0.seen ?? sent, sent) }
             claims.record(tick.reply.gate)
             await applyLimits(tick.reply)
             if let wait = tick.reply.pace { pacer.begin(after: wait) }

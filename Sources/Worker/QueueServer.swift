@@ -13,6 +13,8 @@ import Synchronization
 /// It joins what serves the queue, and each part owns its state. `state` is of the ticks, which are in an extension.
 final class QueueServer: Sendable {
     struct State {
+        /// When the last tick was sent by which Redis has seen this worker.
+        var seen: ContinuousClock.Instant?
         /// Workers on this machine whose processes have ended, for the next tick to report.
         var deadWorkers: [ColocatedWorker] = []
         /// The kinds of jobs that the last tick saw waiting for other workers.

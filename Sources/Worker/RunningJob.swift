@@ -36,15 +36,15 @@ final class RunningJob: RunHost {
 
     var runLease: RunLease {
         RunLease(
-            isHeld: { self.attempt.stopReason != .fenced && self.lease.isHeld() },
+            isHeld: { self.attempt.stopReason != .fenced && self.lease.isHeld() && self.queueServer.isSeen() },
             confirm: { await self.mayCommit() })
     }
 
     private func mayCommit() async -> Bool {
         while attempt.stopReason != .fenced, !queueServer.grace.hasEnded {
-            if lease.isHeld() { return true }
-            // By our own clock the lease may have expired, so ask Redis before the file gets its name.
-            await queueServer.report(self)
+            if lease.isHeld(), queueServer.isSeen() { return true }
+            // By our own clock another worker may have the job, so ask Redis before the file gets its name.
+            await queueServer.tick([], .operations, of: [self])
         }
         return false
     }
@@ -118,7 +118,8 @@ final class RunningJob: RunHost {
 }
 
 /// A running job's lease, as far as this process may rely on it: by its own monotonic clock, from before the last
-/// confirmed tick was sent. In Redis the lease never ends earlier than that, however late the reply came.
+/// confirmed tick was sent. In Redis the lease never ends earlier than that, however late the reply came, as long as Redis
+/// sees the worker: `QueueServer.isSeen`.
 final class Lease: Sendable {
     private let length: Duration
     private let confirmed: Mutex<ContinuousClock.Instant>

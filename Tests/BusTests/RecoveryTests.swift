@@ -209,4 +209,47 @@ import Testing
             return try await f.state("1") == .queued
         }
     }
+
+    @Test("a request that a disconnected worker has sent is its own until its lease ends") func sent() async throws {
+        let f = try await QueueFixture { $0.lease = .seconds(600) }
+        let (claim, life, worker) = try await connected(f)
+        try await f.push(#"{"url":"http://h/2","id":"2"}"#)
+        let other = try #require(try await f.claim("other"))
+        #expect(other.run.id == "2")
+        var report = RunReport()
+        report.fields.append(("sent", claim.run.token))
+        try await f.queue.tick(worker, runs: [(claim.run, report), (other.run, RunReport())])
+        try await life.end()
+        try await silence(f, 3000)
+        while try await f.tick().hasMoreWork {}
+        #expect(try await f.state("1") == .running)
+        #expect(try await f.state("2") == .queued)
+        // Its worker is back, and settles it.
+        #expect(try await f.queue.tick(worker, runs: [(claim.run, RunReport())]).fenced.isEmpty)
+        #expect(try await f.queue.settle(claim.run, as: QueueFixture.done, worker: worker).isOurs)
+        try await f.expectOrder()
+    }
+
+    @Test("a registration returns the jobs of an earlier process in short calls, and counts each as lost")
+    func manyClaims() async throws {
+        let f = try await QueueFixture()
+        let meter = try await CallMeter(f)
+        let count = 300
+        try await f.push((0..<count).map { #"{"url":"http://h/\#($0)","id":"j\#($0)"}"# })
+        for _ in 0..<count { _ = try #require(try await f.claim("other")) }
+        try await f.redis.send(Command("HSET", f.queue.keys.worker("other"), "seen", "1"))
+        try await f.redis.send(Command("CONFIG", "RESETSTAT"))
+        let again = WorkerIdentity(name: "other", store: "s", instance: "again")
+        var isRegistered = false
+        let cost = try await meter.cost { isRegistered = try await f.queue.register(again, fields: [], known: []) }
+        #expect(isRegistered)
+        let calls =
+            try await f.server.cli("INFO", "commandstats").firstMatch(of: /cmdstat_fcall:calls=(\d+)/)
+            .flatMap { Double($0.1) } ?? 1
+        #expect(calls >= 15)
+        meter.expectShort("registrations", [cost / calls])
+        #expect(try await f.queue.stats().counts[.queued] == count)
+        #expect(try await f.queue.job("j0")?["crashes"] == "0")
+        try await f.expectOrder()
+    }
 }

@@ -3,7 +3,9 @@
 -- it has no subscriber any more, and the worker has also been silent for SILENT ms, its process has ended.
 --
 -- A process that is frozen, or that a busy machine starves, keeps its connections. One whose connection was cut
--- reconnects and ticks meanwhile. After a restart or a failover of Redis no worker is connected, and that proves nothing.
+-- reconnects and ticks meanwhile, unless the network closes its connections and lets it open none for SILENT ms. Such a
+-- worker asks Redis before it names a file (QueueServer+Tick.swift), and keeps a request that it has sent until its lease
+-- ends, because no other run may repeat it. After a restart or a failover of Redis no worker is connected, and that proves nothing.
 -- So the field `connected` of a worker has the server at which its subscription was seen; '' if it was not.
 --
 -- Uses: Call, Losses.
@@ -33,7 +35,7 @@ do
       local instance, seen, connected = unpack(values)
       if not values.err and instance and (tonumber(number(seen)) or c.now) <= c.now - SILENT
         and connected == Call.server() and not is_subscribed(c, instance)
-        and Losses.end_worker(c, tick, worker, instance) then call('HSET', hash, 'connected', '') end
+        and Losses.end_worker(c, tick, worker, instance, true) then call('HSET', hash, 'connected', '') end
     end
   end
 end

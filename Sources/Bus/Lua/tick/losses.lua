@@ -58,18 +58,22 @@ do
   end
 
   -- Ends the runs of a worker whose process has ended, and returns the elements that it holds. Returns whether that was
-  -- all; if not, the next call goes on.
-  function Losses.end_worker(c, tick, worker, instance)
+  -- all; if not, the next call goes on. spares_sent: whether runs that have sent what must not be sent twice are left
+  -- until their leases end.
+  function Losses.end_worker(c, tick, worker, instance, spares_sent)
     local hash = c.PREFIX .. KEY.worker .. worker
     Rates.end_leases(c, instance)
     -- The hash has fewer than 20 fields besides the claims.
-    local max, tokens, held = Budget.of(tick), {}, {}
+    local max, tokens, held, spared = Budget.of(tick), {}, {}, 0
     local claims = call('HRANDFIELD', hash, max + 20, 'WITHVALUES')
     for n = 1, #claims, 2 do
       local token, id = claims[n], claims[n + 1]
       if #held < max and #token == 32 and string.find(token, '^%x+$') then
-        held[#held + 1], tokens[id] = id, token
-        call('HDEL', hash, token)
+        if spares_sent and try('HGET', c.JOB .. id, 'sent') == token then spared = spared + 1
+        else
+          held[#held + 1], tokens[id] = id, token
+          call('HDEL', hash, token)
+        end
       end
     end
     -- A job that causes an error here is reaped when its lease ends.
@@ -78,7 +82,8 @@ do
       if job.state == 'running' and job.token == tokens[id] then Losses.end_run(c, id, job, tick.crash_limit) end
     end, function() end)
     Budget.spend(tick, #held, max)
-    local is_all = States.return_elements(c, c.PREFIX .. KEY.held .. worker, 50) and #held < max
+    -- If all that were drawn are spared, the leases decide about the rest.
+    local is_all = States.return_elements(c, c.PREFIX .. KEY.held .. worker, 50) and (#held == 0 or #held + spared < max)
     if not is_all then tick.more = true end
     return is_all
   end
