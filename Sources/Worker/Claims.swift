@@ -150,7 +150,7 @@ final class Claims: Sendable {
     }
 
     /// The settle got no reply. The next registration puts back the claim that it may have made.
-    func lose(_ token: String?) { ledger.withLock { $0.lose(token.map { [$0] } ?? []) } }
+    func lose(_ token: String) { ledger.withLock { $0.lose([token]) } }
 
     // MARK: Registrations
 

@@ -107,8 +107,10 @@ extension QueueServer {
         let deadWorkers = scope == .queue ? state.withLock { exchange(&$0.deadWorkers, with: []) } : []
         // Only ticks of the whole queue report `received`: Redis adds its increase to the queue's total.
         let received = scope == .queue ? [("received", String(table.bytes.received))] : []
+        let refused = scope == .queue ? table.refused : []
         var tick = Tick(
-            claims.identity, scope, runs: Array(zip(runs.map(\.run), reports)),
+            claims.identity, scope,
+            runs: Array(zip(runs.map(\.run), reports)) + refused.map { ($0, RunReport()) },
             fields: claims.fieldsWithState(fields) + received,
             isHeld: claims.isFull, deadWorkers: deadWorkers)
         var failure: RedisError?
@@ -120,6 +122,7 @@ extension QueueServer {
         }
         // A tick makes several calls. If a later one fails, the replies to the earlier ones are still applied.
         for running in runs.prefix(tick.reported) { apply(tick.reply, of: running, sent: sent) }
+        for run in refused where tick.reply.fenced.contains(run.token) { table.fenceRefused(run) }
         unlinker.add(tick.reply.dropped)
         await push(tick.reply.owedSteps)
         if let failure {

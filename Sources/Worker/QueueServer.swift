@@ -88,14 +88,27 @@ final class QueueServer: Sendable {
         var isEmpty = false
     }
 
+    /// How often Redis may refuse a call with a run, while it answers other calls, before the run has a call of its own.
+    private static let maxRefusals = 2
+
     /// Settles a run, and tries again until Redis replies or the grace time has ended. A settle is idempotent.
+    ///
+    /// Redis may refuse one run for ever, because of a key of its job or because the call is too long. Then the run is sent
+    /// alone, so that it does not keep others from being settled, and its lease is extended until an operator has
+    /// removed the cause. If Redis refuses the calls as a whole, only ticks notice that another worker has the job.
     func settle(_ end: RunEnd, wantsNext: Bool) async -> Settled {
         let begun = ContinuousClock.now
-        defer { claims.forget(end.run) }
+        defer {
+            claims.forget(end.run)
+            table.removeRefused(end.run)
+        }
         var next = wantsNext ? claims.beginNext() : nil
+        var refusals = 0
         while true {
+            let (wasFenced, answered) = (table.isFenced(end.run), redisErrors.successes)
             do {
-                let reply = try await settler.send(end, as: claims.identity, nextToken: next)
+                let reply = try await settler.send(
+                    end, as: claims.identity, nextToken: next, isAlone: refusals >= Self.maxRefusals)
                 redisErrors.recordSuccess(of: .settling)
                 metrics.settling.record(since: begun)
                 if end.settlement.isCompleted { replicaWait?.record() }
@@ -104,12 +117,15 @@ final class QueueServer: Sendable {
                 let claim = next.flatMap { claims.end($0, with: reply.next) }
                 return Settled(isOurs: reply.isOurs, next: claim, isEmpty: reply.next?.isEmpty ?? false)
             } catch {
-                claims.lose(next.take())
+                if let token = next.take() { claims.lose(token) }
                 if grace.hasEnded {
                     table.recordUnsettled()
                     return Settled()
                 }
-                await redisErrors.pause(after: error, while: .settling)
+                if wasFenced { return Settled() }
+                table.addRefused(end.run)
+                await redisErrors.pause(after: error, while: .settling, of: end.run.id)
+                if redisErrors.successes != answered { refusals += 1 }
                 ticks.requestEarlyTick()
             }
         }

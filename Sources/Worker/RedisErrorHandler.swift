@@ -20,18 +20,22 @@ final class RedisErrorHandler: Sendable {
     private let grace: Grace
     private let log: Logger
     private let metrics: QueueMetrics
-    private let state = Mutex((throttle: ErrorThrottle(), outage: Outage()))
+    private let state = Mutex((throttle: ErrorThrottle(), outage: Outage(), successes: 0))
 
     init(_ queue: Queue, _ worker: WorkerIdentity, _ grace: Grace, log: Logger, metrics: QueueMetrics) {
         (self.queue, self.worker, self.grace, self.log, self.metrics) = (queue, worker, grace, log, metrics)
     }
 
-    func pause(after error: RedisError, while operation: Operation) async {
-        record(error, while: operation)
+    /// How many operations have worked so far.
+    var successes: Int { state.withLock { $0.successes } }
+
+    /// - Parameter job: The id of the job that the operation is for.
+    func pause(after error: RedisError, while operation: Operation, of job: String? = nil) async {
+        record(error, while: operation, of: job)
         await grace.sleep(for: .milliseconds(Int.random(in: 200...800)))
     }
 
-    func record(_ error: RedisError, while operation: Operation) {
+    func record(_ error: RedisError, while operation: Operation, of job: String? = nil) {
         guard !Task.isCancelled else { return }
         metrics.redisFailures.increment()
         let shouldLog = state.withLock { state in
@@ -39,14 +43,20 @@ final class RedisErrorHandler: Sendable {
             return state.throttle.shouldLog(error.message)
         }
         guard shouldLog else { return }
-        log.warning("Redis failed", metadata: ["while": "\(operation.rawValue)", "reason": "\(error)"])
+        var metadata: Logger.Metadata = ["while": "\(operation.rawValue)", "reason": "\(error)"]
+        if let job { metadata["job"] = "\(job)" }
+        log.warning("Redis failed", metadata: metadata)
         // Redis does not say which key has the wrong type.
         if error.code == .wrongType { Task { await reportWrongTypes() } }
     }
 
     /// Logs that Redis is back, once everything that failed works again.
     func recordSuccess(of operation: Operation) {
-        guard let outage = state.withLock({ $0.outage.recordSuccess(of: operation.rawValue) }) else { return }
+        let ended = state.withLock { state in
+            state.successes += 1
+            return state.outage.recordSuccess(of: operation.rawValue)
+        }
+        guard let outage = ended else { return }
         log.notice("Redis is back", metadata: ["seconds": .stringConvertible(outage.roundedSeconds)])
     }
 

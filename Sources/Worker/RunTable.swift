@@ -9,6 +9,9 @@ final class RunTable: Sendable {
         var isChecking = false
         /// The bytes of ended runs.
         var bytes = BodyBytes()
+        /// Runs that have ended and whose settles Redis has refused so far, by their tokens: their jobs, and whether a tick
+        /// has said that another worker has the job.
+        var refused: [String: (run: Run, isFenced: Bool)] = [:]
         /// Runs that could not be settled within the grace time.
         var unsettled = 0
     }
@@ -21,6 +24,20 @@ final class RunTable: Sendable {
     var unsettled: Int { state.withLock { $0.unsettled } }
 
     func recordUnsettled() { state.withLock { $0.unsettled += 1 } }
+
+    /// Ended runs that are still to be settled. Ticks extend their leases, so that no other worker repeats their jobs.
+    var refused: [Run] { state.withLock { $0.refused.values.map(\.run) } }
+
+    func addRefused(_ run: Run) {
+        state.withLock { if $0.refused[run.token] == nil { $0.refused[run.token] = (run, false) } }
+    }
+
+    func removeRefused(_ run: Run) { state.withLock { $0.refused[run.token] = nil } }
+
+    /// A tick has said that another worker has this job, or that it has been settled.
+    func fenceRefused(_ run: Run) { state.withLock { $0.refused[run.token]?.isFenced = true } }
+
+    func isFenced(_ run: Run) -> Bool { state.withLock { $0.refused[run.token]?.isFenced ?? false } }
 
     func contains(_ run: Run) -> Bool { state.withLock { $0.runs[run.token] != nil } }
 

@@ -16,6 +16,8 @@ final class Settler: Sendable {
         let end: RunEnd
         let worker: WorkerIdentity
         let nextToken: String?
+        /// The run has a call of its own.
+        let isAlone: Bool
         let continuation: CheckedContinuation<Result<Reply, RedisError>, Never>
     }
 
@@ -41,10 +43,16 @@ final class Settler: Sendable {
     init(_ queue: Queue) { self.queue = queue }
 
     /// Settles a run. If there is a `nextToken`, the same call claims the next job for `worker` under this token.
-    func send(_ end: RunEnd, as worker: WorkerIdentity, nextToken: String?) async throws(RedisError) -> Reply {
+    ///
+    /// - Parameter isAlone: Redis has refused calls with this run, so no other run joins it.
+    func send(
+        _ end: RunEnd, as worker: WorkerIdentity, nextToken: String?, isAlone: Bool = false
+    ) async throws(RedisError) -> Reply {
         try await withCheckedContinuation { continuation in
             let mustDrain = state.withLock { state in
-                state.waiting.append(Entry(end: end, worker: worker, nextToken: nextToken, continuation: continuation))
+                state.waiting.append(
+                    Entry(
+                        end: end, worker: worker, nextToken: nextToken, isAlone: isAlone, continuation: continuation))
                 guard state.calls < Self.maxCalls else { return false }
                 state.calls += 1
                 return true
@@ -54,11 +62,12 @@ final class Settler: Sendable {
     }
 
     private static func batch(of waiting: [Entry]) -> [Entry] {
+        if waiting.first?.isAlone == true { return Array(waiting.prefix(1)) }
         var (bytes, runs) = (0, 0)
         let count = waiting.prefix {
             bytes += $0.end.estimatedBytes
             runs += $0.end.settlement.endsJob ? 1 : 3
-            return bytes <= maxBytes && runs <= maxRuns
+            return bytes <= maxBytes && runs <= maxRuns && !$0.isAlone
         }.count
         return Array(waiting.prefix(max(1, count)))
     }

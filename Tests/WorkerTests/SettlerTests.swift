@@ -1,3 +1,4 @@
+import Glibc
 import HaulBus
 import HaulContract
 import HaulRedis
@@ -115,5 +116,60 @@ import Testing
             statistics.firstMatch(of: /cmdstat_fcall:.*rejected_calls=(\d+)/).flatMap { Int($0.1) })
         // One batch after another would be ten calls or more.
         #expect(calls <= 5, "\(calls)")
+    }
+
+    @Test("a run whose settle Redis refuses keeps its lease and its job, and delays no other run until it is settled")
+    func refusedForLong() async throws {
+        let fleet = try await Fleet()
+        let origin = try OriginServer { _ in OriginReply(body: Array("small".utf8)) }
+        try await fleet.queue.redis.send(Command("SET", fleet.queue.keys.rejected, "no list"))
+        try await fleet.withWorker("w", slots: 2, { $0.policy.lease = .seconds(2) }) {
+            // The claim accepts this host name, and the worker does not.
+            try await fleet.push(#"{"url":"http://\#u{2100}.invalid/","id":"bad"}"#)
+            try await fleet.wait("bad", for: .running)
+            let token = try await fleet.queue.job("bad")?["token"]
+            func session() async throws -> String? {
+                try await fleet.queue.redis.send(Command("HGET", fleet.queue.keys.worker("w"), "session")).string
+            }
+            let begun = ContinuousClock.now
+            var sessions: Set<String> = []
+            var count = 0
+            while ContinuousClock.now - begun < .seconds(5) {
+                try await fleet.push(#"{"url":"\#(origin.url("/\(count)"))","id":"j\#(count)","path":"\#(count)"}"#)
+                try await fleet.wait("j\(count)", for: .completed)
+                count += 1
+                sessions.insert(try await session() ?? "")
+            }
+            let job = try #require(try await fleet.queue.job("bad"))
+            #expect(job["token"] == token && job.state == .running && job["crashes"] == nil)
+            #expect(sessions.count <= 3, "\(sessions)")
+            try await fleet.queue.redis.send(Command("DEL", fleet.queue.keys.rejected))
+            try await fleet.wait("bad", for: .failed)
+        }
+    }
+
+    @Test("a worker that Redis has not seen for as long as a reaper waits names no file") func unseen() async throws {
+        let fleet = try await Fleet()
+        let gate = Latch()
+        defer { gate.open() }
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(FileBytes(seed: 3, count: 100_000), to: request)
+            reply.hold = (90_000, gate)
+            return reply
+        }
+        try await fleet.withWorker("w") {
+            try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"j","path":"a"}"#)
+            try await eventually { try await fleet.queue.job("j")?["received"] == "90000" }
+            fleet.server.signal(SIGSTOP)
+            // The worker relies on its last tick for less than 2.5 s.
+            try await Task.sleep(for: .milliseconds(2600))
+            gate.open()
+            try await Task.sleep(for: .seconds(1))
+            let names = fleet.root.names
+            fleet.server.signal(SIGCONT)
+            #expect(!names.contains("a"), "\(names)")
+            try await fleet.wait("j", for: .completed)
+            #expect(fleet.root.names.contains("a"))
+        }
     }
 }
