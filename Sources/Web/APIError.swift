@@ -83,7 +83,7 @@ extension APIError {
             case .tooMany: [429]
             case .redisPermission: [502]
             case .redis, .cancelled: [503]
-            case .http: [400, 411, 413, 431, 503]
+            case .http: [400, 411, 413, 414, 431, 503, 505]
             }
         }
 
