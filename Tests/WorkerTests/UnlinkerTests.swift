@@ -42,6 +42,9 @@ import Testing
             _ request: FileRequest, from resume: ResumePoint
         ) async throws(TransferError) -> HaulStorage.Remainder { try await store.resume(request, from: resume) }
         func held(_ file: CompletedFile, for request: FileRequest, fencing: Bool) async -> HeldFile? { nil }
+        func digest(
+            of file: StoredFile, _ algorithm: Job.Checksum.Algorithm
+        ) async throws(TransferError) -> String? { try await store.digest(of: file, algorithm) }
         func discard(_ location: PartialLocation) async {}
         func delete(_ file: String, _ identity: FinishedIdentity) async { await wait() }
         func leftovers(olderThan age: Int64) async -> [Leftover] { [] }
