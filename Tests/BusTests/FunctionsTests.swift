@@ -19,7 +19,8 @@ import Testing
     @Test("Redis gets the library without comments") func comments() {
         let body = Functions.body()
         #expect(!body.contains(/(^|\n)\s*--/))
-        #expect(body.utf8.count < 200_000)
+        // Redis keeps it once for each version, and parses it at each load.
+        #expect(body.utf8.count < 210_000)
     }
 
     @Test("a simulation has a clock and a server of its own") func simulation() throws {
