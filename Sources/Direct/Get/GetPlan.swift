@@ -251,7 +251,7 @@ struct GetPlan {
         }
         var item = GetItem(
             job: job, root: root ?? self.root, members: entry.members.filter { $0.0 != "headers" && $0.0 != "body" },
-            // The user wants the file of a URL replaced, and has not left it to a server which files that are.
+            // The user allows the file that the URL names to be replaced, and not files that only the server names.
             ifExists: entry.ifExists ?? (isFollowing && source.ifExists == .overwrite ? .reuse : source.ifExists),
             isOnlyNewer: entry.isOnlyNewer || source.newer && !isFollowing)
         item.isFollowed = isFollowing

@@ -165,9 +165,9 @@ export function openPush(context, url = "", onclose = undefined, preset = {}) {
         if (!own || !fill(inputs[own], fields[own][2], value)) kept[name] = value;
       }
     }
-    const usualHint = "One URL, or paste a list: one job for each line. A file with URLs may be dropped here, too.";
+    const defaultHint = "One URL, or paste a list: one job for each line. A file with URLs may be dropped here, too.";
     const more = Object.keys(kept).length ? ` Also pushed as before: ${Object.keys(kept).join(", ")}.` : "";
-    const hint = el("p", { class: "dim" }, preset.note ? preset.note + more : usualHint);
+    const hint = el("p", { class: "dim" }, preset.note ? preset.note + more : defaultHint);
     const note = el("div", { class: "push-note" });
     const answer = el("div", { class: "push-answer", role: "status" });
     const own = el("div", { class: "folds" });
@@ -285,7 +285,7 @@ export function openPush(context, url = "", onclose = undefined, preset = {}) {
           el("ul", { class: "pushed" }, pushed.slice(0, 5).map((job) => el("li", {}, el("a", { href: path("job", [job.id]), onclick: () => close() }, job.id)))),
           pushed.length > 5 ? el("p", {}, el("a", { href: path("jobs", ["queued"]), onclick: () => close() }, `and ${count(pushed.length - 5)} more`)) : null)));
         // What was filled in belongs to that job alone.
-        if (preset.job) { kept = {}; form.reset(); showKind(); write(hint, usualHint); }
+        if (preset.job) { kept = {}; form.reset(); showKind(); write(hint, defaultHint); }
         urls.value = "";
         id.value = "";
         check();

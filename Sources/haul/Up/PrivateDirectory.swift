@@ -41,8 +41,8 @@ struct PrivateDirectory {
         try writeAccounts()
     }
 
-    /// Makes the accounts of the page have the password, whatever has become of either file. Accounts that somebody has
-    /// added stay.
+    /// Makes the accounts of the page have the password, whatever has become of either file. Further accounts
+    /// stay.
     private func writeAccounts() throws {
         let prefix = "\(Self.user) operator "
         var lines = (SettingsFile.text(of: accounts) ?? "").split(separator: "\n").map(String.init)
