@@ -269,6 +269,33 @@ struct SendingTests {
         }
     }
 
+    @Test("bytes of the next request on the same connection do not count as missing from the body before")
+    func nextRequest() async throws {
+        let origin = try OriginServer { _ in OriginReply(body: Array("ok".utf8)) }
+        let bytes = FileBytes(seed: 8, count: 5000).all
+        try await withThrowingTaskGroup { group in
+            for _ in 0..<8 {
+                group.addTask { [self] in
+                    for _ in 0..<100 {
+                        let (request, progress) = request(origin.url("/a"), FedBody(bytes, length: 5000))
+                        _ = try await fetch(engine, request)
+                        #expect(progress.confirmed == 5000)
+                    }
+                }
+            }
+            try await group.waitForAll()
+        }
+        let progress = SendingProgress()
+        progress.add(5000)
+        progress.responded(unacknowledged: 100)
+        progress.ended(unacknowledged: 215)
+        #expect(progress.confirmed == 4900)
+        progress.ended(unacknowledged: 0)
+        #expect(progress.confirmed == 5000)
+        progress.rewind()
+        #expect(progress.confirmed == 0)
+    }
+
     @Test("a server that closes its side without a response, and reads nothing more, is not waited for")
     func leftUnanswered() async throws {
         let done = Latch()

@@ -7,6 +7,8 @@ package final class SendingProgress: Sendable {
     private let position = Atomic<Int64>(0)
     private let all = Atomic<Int64>(0)
     private let waiting = Atomic(false)
+    /// Bytes of the body that were certainly acknowledged when the head of the response had arrived.
+    private let acknowledged = Atomic<Int64>(0)
     private let unacknowledged = Atomic<Int64>(0)
 
     package init() {}
@@ -22,7 +24,9 @@ package final class SendingProgress: Sendable {
 
     /// Bytes of the body that the other side's TCP had confirmed when the response ended. Before that, the bytes that
     /// were handed to the network. A server cannot have read more.
-    package var confirmed: Int64 { max(0, sent - unacknowledged.load(ordering: .relaxed)) }
+    package var confirmed: Int64 {
+        max(acknowledged.load(ordering: .relaxed), sent - unacknowledged.load(ordering: .relaxed))
+    }
 
     /// Sending waits for a rate limit of ours or for the source of the bytes, not for the server.
     package var isHeld: Bool { waiting.load(ordering: .relaxed) }
@@ -33,12 +37,17 @@ package final class SendingProgress: Sendable {
 
     func rewind() {
         position.store(0, ordering: .relaxed)
+        acknowledged.store(0, ordering: .relaxed)
         unacknowledged.store(0, ordering: .relaxed)
     }
 
     func add(_ count: Int) {
         position.store(sent + Int64(count), ordering: .relaxed)
         all.store(totalSent + Int64(count), ordering: .relaxed)
+    }
+
+    func responded(unacknowledged bytes: Int64) {
+        acknowledged.store(max(0, sent - bytes), ordering: .relaxed)
     }
 
     func ended(unacknowledged bytes: Int64) { unacknowledged.store(bytes, ordering: .relaxed) }

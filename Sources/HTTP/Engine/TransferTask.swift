@@ -120,6 +120,8 @@ final class TransferTask {
                 return 0
             }
             state.headIsComplete(head)
+            // At the end, the connection may already have the head of another request, whose bytes would count.
+            if let left = unacknowledgedBody { request.sending?.responded(unacknowledged: left) }
             samplePath()
             beginBufferLimit()
             beginFraming(isHTTP2: head.isHTTP2)
@@ -255,13 +257,16 @@ final class TransferTask {
             : .failed(.failed(self, code))
         guard state.curlEnded(end) else { return nil }
         countFraming(isEnd: true)
-        if outgoing != nil, reading.mark.socket >= 0 {
-            let left = shared.connections.unacknowledged(on: reading.mark.socket)
-            // Frames of HTTP/2 that need no reply may still be on their way.
-            let isBody = state.head?.isHTTP2 != true || left > Self.frames
-            request.sending?.ended(unacknowledged: isBody ? Int64(left) : 0)
-        }
+        if let left = unacknowledgedBody { request.sending?.ended(unacknowledged: left) }
         return end
+    }
+
+    /// How many bytes of a streamed body the server's machine has not acknowledged, at most.
+    private var unacknowledgedBody: Int64? {
+        guard outgoing != nil, reading.mark.socket >= 0 else { return nil }
+        let left = shared.connections.unacknowledged(on: reading.mark.socket)
+        // Frames of HTTP/2 that need no reply may still be on their way.
+        return state.head?.isHTTP2 == true && left <= Self.frames ? 0 : Int64(left)
     }
 
     /// Bytes of HTTP/2 frames without a body, as TLS sends them.
