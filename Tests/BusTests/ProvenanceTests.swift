@@ -28,7 +28,7 @@ import Testing
         #expect(CompletedFile(hash: hash(Self.file.fields)) == Self.file)
         var plain = Self.point
         (plain.sourceResource, plain.contentType) = ("", nil)
-        #expect(hash(plain.fields)["provenance"] == nil)
+        #expect(ResumePoint(hash: hash(plain.fields), offsets: [:]) == plain)
         plain.contentType = "text/html"
         #expect(ResumePoint(hash: hash(plain.fields), offsets: [:]) == plain)
     }
@@ -42,6 +42,9 @@ import Testing
         replaced.inode = 70
         let file = CompletedFile(hash: hash(Self.file.fields, old(replaced.fields)))
         #expect(file?.inode == 70 && file?.sourceResource == "")
+        // A run of this version had begun to fetch another file, and was cancelled.
+        let begun = CompletedFile(hash: hash(Self.file.fields, Self.point.fields, [("generation", "")]))
+        #expect(begun?.entity == Entity() && begun?.source == "" && begun?.inode == Self.file.inode)
         // The same file, which the older worker has only confirmed.
         var confirmed = Self.file
         confirmed.validated = 6

@@ -91,6 +91,42 @@ import Testing
     }
 
     @Test(
+        "a push behind a cancelled one never takes the file of the push before for what the cancelled one fetched",
+        arguments: ["/x", "/y"], ["", #","fresh_for":3600"#])
+    func cancelled(_ path: String, fresh: String) async throws {
+        let fleet = try await Fleet()
+        let (latch, version) = (Latch(), Shared(1))
+        defer { latch.open() }
+        let origin = try OriginServer { request in
+            let version = request.path == "/y" ? 2 : version.value
+            var reply = OriginReply.file(
+                FileBytes(seed: UInt64(version), count: 1_000_000), etag: "\"v\(version)\"", to: request)
+            if version == 2 { reply.hold = (300_000, latch) }
+            return reply
+        }
+        func element(_ path: String, _ more: String = "") -> String {
+            #"{"url":"\#(origin.url(path))","id":"j","path":"a","connections":1\#(more)}"#
+        }
+        try await fleet.withWorker("w") {
+            try await fleet.push(element("/x"))
+            try await fleet.wait("j", for: .completed)
+            version.value = 2
+            try await fleet.push(element(path))
+            try await eventually("a checkpoint", within: .seconds(30)) {
+                try await fleet.queue.job("j")?["etag"] == "\"v2\""
+            }
+            try await fleet.queue.request(.cancelled, of: ["j"])
+            try await fleet.wait("j", for: .cancelled)
+            #expect(fleet.root.holds("a", FileBytes(seed: 1, count: 1_000_000)))
+            latch.open()
+            try await fleet.push(element(path, fresh))
+            try await fleet.wait("j", for: .completed)
+        }
+        #expect(fleet.root.holds("a", FileBytes(seed: 2, count: 1_000_000)))
+        #expect(fleet.root.names == ["a"])
+    }
+
+    @Test(
         "a push with a URL that no worker can read changes nothing of its job",
         arguments: ["paused", "completed", "scheduled", "queued"])
     func unreadable(_ state: String) async throws {

@@ -1,5 +1,6 @@
-/// What a later push compares with its own URL and conditions, as one field. Its first word names the bytes that it is
-/// about: a worker of version 0.2 leaves the field as it is when it records other bytes in the same hash.
+/// What a later push compares with its own URL and conditions, as one field. Its first word names the bytes that it and
+/// the fields of the entity are about: a finished file and an unfinished one share these fields of a hash. A worker of
+/// version 0.2 leaves the field as it is when it records other bytes.
 struct Provenance {
     /// `SourcedRecord.sourceResource`
     var resource = ""
@@ -16,10 +17,13 @@ struct Provenance {
         if words[2] != Self.absent { contentType = words[2] }
     }
 
-    /// "" if there is nothing to record.
     func text(of name: String) -> String {
-        guard !resource.isEmpty || contentType != nil else { return "" }
-        return "\(name) \(resource.isEmpty ? Self.absent : resource) \(contentType ?? Self.absent)"
+        "\(name) \(resource.isEmpty ? Self.absent : resource) \(contentType ?? Self.absent)"
+    }
+
+    /// Whether `text` is about other bytes than those that `name` names.
+    static func isAboutOther(_ text: String?, than name: String) -> Bool {
+        text.nonEmpty.map { !$0.hasPrefix(name + " ") } ?? false
     }
 
     private static let absent = "-"

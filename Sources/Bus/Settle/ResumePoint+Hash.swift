@@ -74,6 +74,8 @@ extension CompletedFile {
             file: file, bytes: bytes, store: hash["store"] ?? "", inode: inode, modified: modified,
             entity: Entity(hash: hash), source: hash["source"] ?? "", checksum: hash["checksum"].nonEmpty,
             validated: hash["validated"].flatMap { Int64($0) } ?? 0, contentType: hash["content_type"].nonEmpty)
+        // A run that was cancelled had begun to fetch another version, or another URL.
+        if Provenance.isAboutOther(hash["provenance"], than: name) { (entity, source) = (Entity(), "") }
         sourceResource = Provenance(hash["provenance"], of: name).resource
     }
 }
