@@ -190,7 +190,7 @@ struct JobRunner: Sendable {
             case .paused: .paused
             case .deadline:
                 .failed(
-                    Failure(.deadline, "the deadline passed before the job could end"), retryable: false,
+                    late(.deadline, "the deadline passed before the job could end", result), retryable: false,
                     received: result.progress.received)
             case .timeLimit: settlement(after: overtime(result, running), result, running, isOvertime: true)
             case .shutdown, nil: .released(why: "shutdown")
@@ -201,7 +201,12 @@ struct JobRunner: Sendable {
     private func overtime(_ result: ActivityResult, _ running: RunningJob) -> Failure {
         let cause =
             "the run took longer than the \(running.claim.limits.maxSeconds ?? 0) seconds that max_seconds allows"
-        guard !result.isRepeatable else { return Failure(.tooSlow, cause) }
+        return late(.tooSlow, cause, result)
+    }
+
+    /// The failure of a run that was ended because of `cause`.
+    private func late(_ code: ErrorCode, _ cause: String, _ result: ActivityResult) -> Failure {
+        guard !result.isRepeatable else { return Failure(code, cause) }
         return Failure(
             .outcomeUnknown,
             "\(cause); the request was sent, and is not repeated because it is unknown whether the server has executed it",

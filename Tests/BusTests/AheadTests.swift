@@ -24,6 +24,28 @@ import Testing
         #expect(try await c.queue.job("later")?["error"] == "deadline")
     }
 
+    @Test(
+        "a deadline that passes behind a lost worker does not deny that a request was sent", arguments: [true, false])
+    func lost(wasSent: Bool) async throws {
+        let c = try await ClockedQueue()
+        try await c.f.push(#"{"kind":"request","url":"http://h/1","id":"1","method":"POST","deadline":30}"#)
+        let claim = try #require(try await c.claim())
+        var report = RunReport()
+        if wasSent { report.fields.append(("sent", claim.run.token)) }
+        try await c.queue.tick(c.f.worker, runs: [(claim.run, report)])
+        try await c.queue.setSetting("paused", to: "1")
+        let other = WorkerIdentity(name: "other", store: "s")
+        _ = try await c.queue.register(other, fields: [], known: [])
+        for second in 1...20 {
+            try await c.set(Int64(second) * 1000)
+            try await c.queue.tick(other, runs: [])
+        }
+        #expect(try await c.queue.job("1")?.state == .queued)
+        try await c.set(30_001)
+        try await c.queue.tick(other, runs: [])
+        #expect(try await c.queue.job("1")?["error"] == (wasSent ? "outcome_unknown" : "deadline"))
+    }
+
     @Test("the latest `at` and the longest deadline make a time that Redis can read again") func longest() async throws
     {
         let f = try await QueueFixture()

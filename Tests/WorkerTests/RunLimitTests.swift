@@ -46,7 +46,8 @@ struct RunLimitTests {
         }
     }
 
-    @Test("max_seconds does not send a request twice whose outcome is unknown") func request() async throws {
+    @Test("a limit of time does not end a request as undone whose outcome is unknown", arguments: [true, false])
+    func request(isDeadline: Bool) async throws {
         let fleet = try await Fleet()
         let latch = Latch()
         defer { latch.open() }
@@ -55,9 +56,11 @@ struct RunLimitTests {
             reply.hold = (after: 1, until: latch)
             return reply
         }
-        try await fleet.queue.set(.maxSeconds, to: "1")
+        if !isDeadline { try await fleet.queue.set(.maxSeconds, to: "1") }
+        let deadline = isDeadline ? #","deadline":1"# : ""
         try await fleet.withWorker("w") {
-            try await fleet.push(#"{"kind":"request","id":"p","url":"\#(origin.url("/"))","body":"x","method":"POST"}"#)
+            try await fleet.push(
+                #"{"kind":"request","id":"p","url":"\#(origin.url("/"))","body":"x","method":"POST"\#(deadline)}"#)
             let record = try await fleet.end("p")
             #expect(record.state == .failed && record["error"] == "outcome_unknown", "\(record["message"] ?? "")")
         }

@@ -257,9 +257,13 @@ do
       .. Events.quoted(message))
   end
 
-  -- Fails a job whose deadline has passed.
+  -- Fails a job whose deadline has passed. `sent` remains of a run that was lost, or was paused, after it had sent what
+  -- must not be sent twice.
   function States.fail_overdue(c, id, job)
-    States.fail(c, id, job, 'deadline', 'the deadline passed before the job could end', false)
+    local cause = 'the deadline passed before the job could end'
+    if not call('HGET', c.JOB .. id, 'sent') then return States.fail(c, id, job, 'deadline', cause, false) end
+    States.fail(c, id, job, 'outcome_unknown', cause
+      .. '; the request was sent, and is not repeated because it is unknown whether the server has executed it', false)
   end
 
   -- Makes a job `paused`, then executes what waited for the pause. worker: the worker that the event names, or nil.
