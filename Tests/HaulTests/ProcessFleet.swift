@@ -25,8 +25,9 @@ struct ProcessFleet {
         }
     }
 
-    func worker(_ name: String, lease: Int = 2, url: String? = nil) throws -> ChildProcess {
-        try ChildProcess("haul", arguments(name, lease: lease, url: url))
+    func worker(_ name: String, lease: Int = 2, url: String? = nil, slots: Int? = nil) throws -> ChildProcess {
+        try ChildProcess(
+            "haul", arguments(name, lease: lease, url: url) + (slots.map { ["--slots", String($0)] } ?? []))
     }
 
     func arguments(_ name: String, lease: Int = 2, url: String? = nil) -> [String] {

@@ -77,9 +77,10 @@ import Testing
     @Test("while Redis is full, running jobs are settled and pushes refused, and claims resume afterwards")
     func outOfMemory() async throws {
         let fleet = try await ProcessFleet()
-        let worker = try fleet.worker("w")
+        let worker = try fleet.worker("w", slots: 1)
         try await fleet.push("a")
         try await fleet.waitForOffsets("a")
+        try await fleet.push("behind")
         try await fleet.server.cli("CONFIG", "SET", "maxmemory", "1000000")
         try await fleet.server.cli("CONFIG", "RESETSTAT")
         #expect(try await fleet.server.cli("LPUSH", "haul:{default}:jobs", "{}").contains("OOM"))
@@ -90,7 +91,9 @@ import Testing
         let claims = stats.split(separator: "\r\n").first { $0.hasPrefix("cmdstat_blmove:") }
         let calls = claims?.split(separator: "calls=").last?.split(separator: ",").first.flatMap { Int($0) } ?? 0
         fleet.expectRare(calls)
+        #expect(try await fleet.server.cli("LLEN", "haul:{default}:jobs") == "1")
         try await fleet.server.cli("CONFIG", "SET", "maxmemory", "0")
+        try await fleet.wait("behind", for: "completed")
         try await fleet.push("b")
         try await fleet.wait("b", for: "completed")
         try await fleet.end(worker)

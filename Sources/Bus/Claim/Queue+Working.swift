@@ -68,7 +68,8 @@ extension Queue {
         return claims
     }
 
-    /// Ends runs, and claims a next job of this queue for each token in `next`. The call is idempotent.
+    /// Ends runs, and claims a next job of this queue for each token in `next`. The call is idempotent. While Redis is out
+    /// of memory, it claims nothing, and gives no reason for that.
     ///
     /// - Returns: For each run true, false if the run was fenced, or the error that the run caused in Redis; and the
     ///   claims, as `claim` returns them. If there are fewer results than runs, the last runs are to be settled by
@@ -79,9 +80,15 @@ extension Queue {
         var arguments: [any RedisArgument] =
             [Token.make(), worker.name, worker.claimant, policy.lease.milliseconds] + policy.retention + [ends.count]
         for end in ends { arguments += end.arguments }
-        arguments += next
-        let reply = try await redis.run(
-            functions.settle, keys: keys.functionKeys(for: worker.name), arguments: arguments)
+        let reply: RedisValue
+        do throws(RedisError) {
+            reply = try await redis.run(
+                next.isEmpty ? functions.settle : functions.settleAndClaim, keys: keys.functionKeys(for: worker.name),
+                arguments: arguments + next)
+        } catch {
+            guard error.code == .outOfMemory, !next.isEmpty else { throw error }
+            return try await settle(ends, worker: worker, next: [])
+        }
         let members = reply.members
         let results = members["ends"]?.array ?? []
         guard results.count <= ends.count, !results.isEmpty || ends.isEmpty else {

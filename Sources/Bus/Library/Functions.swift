@@ -6,6 +6,7 @@ struct Functions: Sendable {
     let all: Library
     let claim: Function
     let settle: Function
+    let settleAndClaim: Function
     let tick: Function
     let report: Function
     let register: Function
@@ -28,6 +29,7 @@ struct Functions: Sendable {
         all = Library(name: "haul", body: Self.body(clock: clock, server: server, patch: patch))
         claim = all.function("claim")
         settle = all.function("settle")
+        settleAndClaim = all.function("settle_and_claim")
         tick = all.function("tick")
         report = all.function("report")
         register = all.function("register")
@@ -50,15 +52,19 @@ struct Functions: Sendable {
         return withoutComments(parts.compactMap(\.self).joined(separator: "\n"))
     }
 
-    /// Lua without comments and indentation, which would be a third of what Redis keeps. Lines keep their numbers, so
-    /// that errors name the lines of `body`.
+    /// Lua without comments, indentation and empty lines, which would be a third of what Redis keeps. So errors name the
+    /// lines of `body`, which `FUNCTION LIST WITHCODE` shows.
     private static func withoutComments(_ lua: String) -> String {
-        let lines = lua.utf8.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
-        let kept = lines.map { line in
+        let newline = UInt8(ascii: "\n")
+        var kept: [UInt8] = []
+        kept.reserveCapacity(lua.utf8.count)
+        for line in lua.utf8.split(separator: newline) {
             let text = line.drop { $0 == UInt8(ascii: " ") }
-            return text.starts(with: "--".utf8) ? "" : String(decoding: text, as: UTF8.self)
+            if text.isEmpty || text.starts(with: "--".utf8) { continue }
+            kept += text
+            kept.append(newline)
         }
-        return kept.joined(separator: "\n")
+        return String(decoding: kept, as: UTF8.self)
     }
 }
 

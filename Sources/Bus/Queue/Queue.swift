@@ -13,25 +13,30 @@ package struct Queue: Sendable {
     /// The partitions of a queue that has some: Queue+Partitions.swift.
     package let partitions: [Queue]
     private let ownKeys: Keys
-    let functions: Functions
+    /// Functions of a test; nil for the product's.
+    private let ownFunctions: Functions?
 
     /// - Parameter connect: Makes a client for each further partition, because each may be on another node of a cluster.
     package init(
         _ name: QueueName, redis: Redis, policy: QueuePolicy = QueuePolicy(), connect: (() -> Redis)? = nil
     ) {
-        self.init(name, redis: redis, policy: policy, functions: .product, connect: connect)
+        self.init(name, redis: redis, policy: policy, functions: nil, connect: connect)
     }
 
     init(
-        _ name: QueueName, redis: Redis, policy: QueuePolicy, functions: Functions, connect: (() -> Redis)? = nil
+        _ name: QueueName, redis: Redis, policy: QueuePolicy, functions: Functions?, connect: (() -> Redis)? = nil
     ) {
-        (self.name, self.redis, self.policy, self.functions) = (name, redis, policy, functions)
+        (self.name, self.redis, self.policy, ownFunctions) = (name, redis, policy, functions)
         ownKeys = Keys(name)
         partitions = name.partitions.enumerated().map { index, name in
             let client = index == 0 ? redis : connect?() ?? Redis(redis.url, name: redis.name)
             return Queue(name, redis: client, policy: policy, functions: functions)
         }
     }
+
+    /// The functions that workers and `haul check` call. Their text is made at the first use, because most commands call
+    /// none, and would begin some milliseconds later.
+    var functions: Functions { ownFunctions ?? .product }
 
     /// The keys of an ordinary queue. A queue of partitions has none: each operation asks its partitions.
     package var keys: Keys {

@@ -146,7 +146,7 @@ do
     return Events.publish(c, 'done')
   end
 
-  Call.define('settle', { 'allow-oom' }, function(c)
+  local function settle(c)
     local ARGV = c.ARGV
     local held, waiting = Settings.read(c, ARGV[2], 5)
     local worker, lease = ARGV[2], tonumber(ARGV[4])
@@ -188,5 +188,8 @@ do
     Groups.offer(c)
     if Permits.are_limited(c) then Permits.offer(c, left and left <= 0) end
     return Events.publish(c, Call.named { ends = replies, claims = claims })
-  end)
+  end
+  -- While Redis is out of memory, runs may end, but no job begins.
+  Call.define('settle', { 'allow-oom' }, settle)
+  Call.define('settle_and_claim', {}, settle)
 end
