@@ -7,6 +7,7 @@ extension Aria2 {
     /// The fields of a job's hash that are converted.
     static let fields = [
         "state", "url", "path", "file", "received", "total", "speed", "error", "message", "attempt", "created",
+        "worker",
     ]
 
     /// A job as a download of aria2. All values are strings, and the gid is the id of the job.

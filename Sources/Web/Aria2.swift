@@ -197,7 +197,7 @@ struct Aria2: Sendable {
     }
 
     private func status(_ id: String, _ keys: Set<String>) async throws -> String {
-        let fields = try await queue.fields(Self.fields, of: [id])[0]
+        let fields = try await fields(of: [id])[0]
         if let state = fields["state"].flatMap(JobState.init) {
             return Self.download(ListedJob(id: id), state, fields, keys: keys)
         }
@@ -224,9 +224,18 @@ struct Aria2: Sendable {
     }
 
     private func downloads(_ jobs: [ListedJob], _ state: JobState, _ keys: Set<String>) async throws -> [String] {
-        zip(jobs, try await queue.fields(Self.fields, of: jobs.map(\.id))).map { job, fields in
+        zip(jobs, try await fields(of: jobs.map(\.id))).map { job, fields in
             Self.download(job, fields["state"].flatMap(JobState.init) ?? state, fields, keys: keys)
         }
+    }
+
+    /// Without the speeds that lost workers reported last.
+    private func fields(_ names: [String] = Self.fields, of ids: [String]) async throws -> [[String: String]] {
+        var all = try await queue.fields(names, of: ids)
+        for index in all.indices where all[index]["speed"] != nil {
+            if try await reader.isLost(all[index]["worker"]) { all[index]["speed"] = nil }
+        }
+        return all
     }
 
     /// `offset` and `num` count through the states one after another. A negative offset begins at the end and goes
@@ -263,7 +272,7 @@ struct Aria2: Sendable {
         let stats = try await queue.stats()
         func count(_ states: JobState...) -> Int { states.reduce(0) { $0 + (stats.counts[$1] ?? 0) } }
         let ids = try await queue.runningIDs()
-        let speed = try await queue.fields(["speed"], of: ids).reduce(Int64(0)) {
+        let speed = try await fields(["speed", "worker"], of: ids).reduce(Int64(0)) {
             $0 + ($1["speed"].flatMap { Int64($0) } ?? 0)
         }
         let stopped = count(.completed, .failed, .cancelled)

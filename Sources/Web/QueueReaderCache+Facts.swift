@@ -66,7 +66,7 @@ extension QueueReaderCache {
     }
 
     /// Whether a running job's worker is lost, so that nothing is received now.
-    private func isLost(_ worker: String?) async throws -> Bool {
+    func isLost(_ worker: String?) async throws -> Bool {
         guard let worker else { return false }
         return !(try await presentWorkers().contains(worker))
     }

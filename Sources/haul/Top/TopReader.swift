@@ -105,6 +105,9 @@ actor TopReader {
         }
         // A job that a whole round has not found runs no more.
         running = running.filter { $0.value.round >= round - 1 }
+        // Of a lost worker, the records have the last speeds.
+        let lost = Set(data.workers.lazy.filter(\.isLost).map(\.name))
+        for id in running.keys where lost.contains(running[id]!.row.worker) { running[id]!.row.speed = 0 }
         let speed = running.values.reduce(0.0) { $0 + Double(max(0, $1.row.speed)) }
         data.isEstimated = count > running.count && !running.isEmpty
         data.bytesPerSecond = data.isEstimated ? speed * Double(count) / Double(running.count) : speed
