@@ -267,4 +267,33 @@ import Testing
         meter.expectShort("\(server.rawValue): checks of \(ids.count) jobs", costs)
         #expect(try await Inspection(f.queue).run().isEmpty)
     }
+
+    @Test("jobs that hold large responses are claimed again in short calls", arguments: RedisServer.Kind.installed)
+    func responses(server: RedisServer.Kind) async throws {
+        let f = try await QueueFixture(on: server)
+        let meter = try await CallMeter(f)
+        let (count, body) = (32, String(repeating: "x", count: 131_072))
+        for n in 0..<count {
+            try await f.push([#"{"kind":"request","id":"j\#(n)","url":"http://h/"}"#])
+            try await f.settle(
+                try #require(try await f.claim()), .failed(Failure(.connect, "m"), retryable: true, received: 0))
+            try await f.redis.send(
+                Command("HSET", f.queue.keys.job("j\(n)"), "status", "500", "headers", "{}", "body", body))
+        }
+        try await f.push((0..<count).map { #"{"kind":"request","id":"j\#($0)","url":"http://h/"}"# })
+        var (costs, claimed): ([Double], Int) = ([], 0)
+        while claimed < count, costs.count < 200 {
+            var replies: [ClaimReply] = []
+            costs.append(
+                try await meter.cost {
+                    replies = try await f.queue.claim(f.worker, tokens: (0..<16).map { _ in Token.make() })
+                })
+            for case .job(let claim) in replies {
+                claimed += 1
+                #expect(claim.previous == .failed && claim.before.count > body.utf8.count)
+            }
+        }
+        meter.expectShort("\(server.rawValue): claims of jobs with responses", costs)
+        #expect(claimed == count)
+    }
 }

@@ -256,4 +256,39 @@ import Testing
         try await f.redis.send(Command("CONFIG", "SET", "maxmemory", 0))
         try await f.expectOrder()
     }
+
+    @Test(
+        "announcing many completed jobs is short calls, whatever their responses have",
+        arguments: RedisServer.Kind.installed, [0, 65_536])
+    func announcements(server: RedisServer.Kind, bytes: Int) async throws {
+        let f = try await QueueFixture(on: server)
+        let meter = try await CallMeter(f)
+        let count = 100
+        try await f.push(
+            (0..<count).map { #"{"kind":"request","id":"j\#($0)","url":"http://h/","reply_to":"r\#($0)"}"# })
+        for _ in 0..<count {
+            let claim = try #require(try await f.claim())
+            let response = StoredResponse(
+                status: 200, headers: [], body: Array(repeating: 0x61, count: bytes), requestDigest: "d", method: "GET",
+                validated: 1)
+            let end = RunEnd(
+                claim.run, .responded(response, seconds: 1, unchanged: false), awaitsReplicas: true)
+            _ = try await f.queue.settle([end], worker: f.worker, next: [])
+        }
+        var costs: [Double] = []
+        while true {
+            let ids = try await f.redis.send(Command("ZRANGE", f.queue.keys.unannounced, 0, -1)).array ?? []
+            if ids.isEmpty { break }
+            let arguments: [any RedisArgument] =
+                [Token.make()] + f.queue.policy.retention + ids.compactMap(\.string)
+            costs.append(
+                try await meter.cost {
+                    _ = try await f.redis.run(
+                        f.queue.functions.announce, keys: f.queue.keys.functionKeys(for: "-"), arguments: arguments)
+                })
+        }
+        meter.expectShort("\(server.rawValue): announcements of \(bytes) bytes", costs)
+        #expect(costs.count >= 4)
+        for n in 0..<count { #expect(try await f.redis.send(Command("LLEN", f.queue.keys.reply("r\(n)"))).int == 1) }
+    }
 }

@@ -33,8 +33,14 @@ extension Queue {
         let acknowledged = try replies[2].get().int ?? 0
         if ids.isEmpty { return .nothing }
         guard acknowledged >= count else { return .tooFew(acknowledged) }
-        try await redis.run(
-            functions.announce, keys: keys.functionKeys(for: "-"), arguments: [Token.make()] + policy.retention + ids)
+        var rest = ids[...]
+        while !rest.isEmpty {
+            // Redis bounds by itself what one call does.
+            let done = try await redis.run(
+                functions.announce, keys: keys.functionKeys(for: "-"),
+                arguments: [Token.make()] + policy.retention + Array(rest.prefix(32)))
+            rest = rest.dropFirst(max(1, done.string.flatMap { Int($0) } ?? 1))
+        }
         return .announced(ids.count)
     }
 }

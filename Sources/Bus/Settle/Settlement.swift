@@ -181,6 +181,7 @@ package struct RunEnd: Sendable {
 
     /// About how many bytes the response and the steps add to the arguments of the call; 0 without them.
     package var estimatedBytes: Int {
+        if case .rejected(_, let before) = settlement { return before.count }
         if case .responded(let response, _, _) = settlement { return 4 * response.body.count + 4 * steps.bytes }
         return 4 * (response?.body.count ?? 0) + 4 * steps.bytes
     }

@@ -7,19 +7,29 @@
 do
   -- How much one call does, in bytes, since what an element costs Redis grows with what is read and written for it. An
   -- element, the start of its job, a control operation that waits for its job, and its end each have a cost of their
-  -- own.
-  local COST = { max = 8192, element = 60, start = 150, operation = 500, job_end = 600 }
+  -- own. A job that ran before may hold a large response, which is read but seldom changed: bytes_of_read of its bytes
+  -- count as one.
+  local COST = { max = 8192, element = 60, start = 150, operation = 500, job_end = 600, bytes_of_read = 16 }
 
   -- Whether spec:<id> has the job of a push, if that matters for Pushes.verdict().
   function Claims.has_spec(c, job, push)
     return job.state and (push.what ~= 'job' or job.state == 'paused') and call('HEXISTS', c.SPEC .. push.id, 'spec') == 1
   end
 
+  -- Counts what a call has read of a job, as much as it costs beside an element of the same length.
+  local function count_read(c, pairs_of_hash)
+    local bytes = 0
+    for n = 2, #pairs_of_hash, 2 do bytes = bytes + #pairs_of_hash[n] end
+    c.produced = c.produced + bytes / COST.bytes_of_read
+  end
+
   -- The state of a job before a push, packed. If the worker cannot read the push, it returns this value, and the job
   -- becomes what it was (settles.lua). '' for a job that was not known or is queued.
   local function remember(c, id, job)
     if not job.state or job.state == 'queued' then return '' end
-    return cmsgpack.pack({ hash = call('HGETALL', c.JOB .. id), spec = call('HGETALL', c.SPEC .. id), ttl = call('PTTL', c.JOB .. id),
+    local hash = call('HGETALL', c.JOB .. id)
+    count_read(c, hash)
+    return cmsgpack.pack({ hash = hash, spec = call('HGETALL', c.SPEC .. id), ttl = call('PTTL', c.JOB .. id),
       score = c.INDEX[job.state] and call('ZSCORE', c.INDEX[job.state], id) })
   end
 
@@ -79,6 +89,7 @@ do
     leases[#leases + 1], leases[#leases + 2] = lease, id
     -- A tombstone may name a file that has to be deleted (`pending_deletion`).
     local known = (previous or job.is_known) and call('HGETALL', job_key) or job.deadline and { 'deadline_at', job.deadline } or {}
+    count_read(c, known)
     local pushed = is_begun and { push.element } or call('HMGET', c.SPEC .. id, 'spec', 'renewed')
     local claim = { 'answer', 'job', 'id', id, 'token', token, 'now', c.NOW }
     local function add(name, value)

@@ -59,6 +59,7 @@ do
     set(c, values)
     c.retention = first and { completed = kept(values[13], ARGV[first]), failed = kept(values[14], ARGV[first + 1]),
       cancelled = kept(values[15], ARGV[first + 2]) }
-    return call('LINDEX', c.HELD, -1), call('LINDEX', c.JOBS, -1)
+    c.front = call('LINDEX', c.JOBS, -1)
+    return call('LINDEX', c.HELD, -1), c.front
   end
 end

@@ -29,7 +29,7 @@ do
   -- How much one call sorts, in units of what a small element costs. A claim also does other things. Elements are read
   -- in pages of at most PAGE elements and, judging by the last page, PAGE_BYTES.
   local MOST = { claim = 160, tick = 350 }
-  local PAGE, PAGE_BYTES = 40, 32768
+  local FIRST_PAGE, PAGE, PAGE_BYTES = 8, 40, 32768
   -- What sorting costs: an element whose group is found at once, one that has to be searched, a group, and bytes for each
   -- further unit of such elements. A unit counts 8 bytes in the budget of a claim (claims.lua).
   local COST = { element = 1, search = 2, group = 4, bytes = 400, bytes_of_search = 64, in_claim = 8 }
@@ -169,7 +169,9 @@ do
   -- the numbers of those that may start nothing, in groups that may have to wait.
   local function read(c, max)
     local list, element = string.match(offered(c), '^(%S*) (.*)$')
-    local elements, groups, known, suspects, place_of_offered, spent, size = {}, {}, {}, {}, 0, 0, 8
+    local elements, groups, known, suspects, place_of_offered, spent, size = {}, {}, {}, {}, 0, 0, FIRST_PAGE
+    -- The first element is known, and it may be long.
+    if c.front then size = math.max(1, math.min(size, math.floor(PAGE_BYTES / #c.front))) end
     while spent < max do
       local page, bytes = call('LRANGE', c.JOBS, -#elements - size, -#elements - 1), 0
       for n = #page, 1, -1 do

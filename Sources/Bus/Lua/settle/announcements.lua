@@ -4,6 +4,8 @@
 -- Calls ahead: Budget.
 -- Writes: job:<id>, spec:<id>, unannounced.
 do
+  -- How much one call of announce() does: jobs, and bytes of their events for all that get them.
+  local MOST = { jobs = 24, bytes = 131072 }
   -- A member of `completed` if too few replicas have confirmed that they have the job.
   local UNREPLICATED = ',"unreplicated":true'
 
@@ -42,10 +44,15 @@ do
   -- again, are skipped.
   --
   -- ARGV: nonce, retention of completed, failed and cancelled jobs (ms), ids
-  -- Returns 'ok'.
+  -- Returns how many of the ids are done, at least one. The others have to be sent again: what one call publishes is
+  -- bounded, because Redis serves no other client meanwhile.
   Call.define('announce', { 'allow-oom' }, function(c)
     Settings.read(c, nil, 2)
-    for n = 5, #c.ARGV do announce(c, c.ARGV[n], '') end
-    return Events.publish(c, 'ok')
+    local done = 0
+    while done < #c.ARGV - 4 and done < MOST.jobs and c.produced < MOST.bytes do
+      done = done + 1
+      announce(c, c.ARGV[4 + done], '')
+    end
+    return Events.publish(c, integer_text(done))
   end)
 end
