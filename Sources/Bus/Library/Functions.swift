@@ -52,17 +52,16 @@ struct Functions: Sendable {
         return withoutComments(parts.compactMap(\.self).joined(separator: "\n"))
     }
 
-    /// Lua without comments, indentation and empty lines, which would be a third of what Redis keeps. So errors name the
-    /// lines of `body`, which `FUNCTION LIST WITHCODE` shows.
+    /// Lua without comments and indentation, which would be a third of what Redis keeps. Lines keep their numbers, so
+    /// that errors name the lines of `body`.
     private static func withoutComments(_ lua: String) -> String {
         let newline = UInt8(ascii: "\n")
         var kept: [UInt8] = []
         kept.reserveCapacity(lua.utf8.count)
-        for line in lua.utf8.split(separator: newline) {
+        for line in lua.utf8.split(separator: newline, omittingEmptySubsequences: false) {
+            if line.startIndex > lua.startIndex { kept.append(newline) }
             let text = line.drop { $0 == UInt8(ascii: " ") }
-            if text.isEmpty || text.starts(with: "--".utf8) { continue }
-            kept += text
-            kept.append(newline)
+            if !text.starts(with: "--".utf8) { kept += text }
         }
         return String(decoding: kept, as: UTF8.self)
     }
