@@ -33,52 +33,71 @@ extension QueueReaderCache {
         return ids
     }
 
+    /// Where the jobs of a state are listed.
+    private enum Source {
+        case waiting(WaitingLists)
+        /// Ids that were read at once.
+        case ids([String])
+        case index
+    }
+
+    private func source(of state: JobState, _ filter: JobFilter) async throws -> Source {
+        switch state {
+        case .queued: return .waiting(try await queue.waitingLists())
+        case .running: return .ids(try await runningIDs())
+        default:
+            // The queue may have far more ended jobs than the batch, so only the batch's members are examined.
+            guard let ended = BatchState(rawValue: state.rawValue), !filter.batch.isEmpty,
+                let ids = try await memberIDs(of: filter.batch, in: ended)
+            else { return .index }
+            return .ids(ids)
+        }
+    }
+
     /// Examines `limit` jobs in `state`, from index `start` on. Returns how many there were, and the indices of the
     /// matching ones among them.
     ///
     /// - Parameter isReversed: Begin at the other end of the list.
     private func matches(
-        _ filter: JobFilter, _ matcher: JobMatcher, in state: JobState, _ lists: WaitingLists, from start: Int,
-        limit: Int, isReversed: Bool = false
+        _ matcher: JobMatcher, in state: JobState, _ source: Source, from start: Int, limit: Int,
+        isReversed: Bool = false
     ) async throws -> WaitingPage {
         var page = WaitingPage()
-        switch state {
-        case .queued where isReversed:
+        switch source {
+        case .waiting(let lists) where isReversed:
             let end = max(0, lists.count - start)
             let count = min(limit, end)
             page = try await queue.waiting(in: lists, from: end - count, limit: count, that: matcher.mayMatch)
             page.jobs = page.jobs.reversed().map { (count - 1 - $0.position, $0.job) }
-        case .queued:
+        case .waiting(let lists):
             page = try await queue.waiting(in: lists, from: start, limit: limit, that: matcher.mayMatch)
-        case .running:
-            let ids = try await runningIDs()
-            page = Self.page(of: isReversed ? ids.reversed() : ids, from: start, limit: limit)
-        default:
-            // The queue may have far more ended jobs than the batch, so only the batch's members are examined.
-            if let ended = BatchState(rawValue: state.rawValue), !filter.batch.isEmpty,
-                let ids = try await memberIDs(of: filter.batch, in: ended)
-            {
-                page = Self.page(of: isReversed ? ids.reversed() : ids, from: start, limit: limit)
-                break
-            }
+        case .ids(let ids): page = Self.page(of: isReversed ? ids.reversed() : ids, from: start, limit: limit)
+        case .index:
             let listed = try await queue.listed(in: state, from: start, limit: limit, isReversed: isReversed)
             page.jobs = listed.enumerated().map { ($0.offset, $0.element) }
             page.read = page.jobs.count
         }
         let values = try await values(of: matcher, page.jobs.map(\.job.id), state)
-        page.jobs = zip(page.jobs, values).filter { matcher.matches($0.job, $1) }.map { $0.0 }
+        page.jobs = zip(page.jobs, values).filter { job, values in
+            values.map { matcher.matches(job.job, $0) } ?? false
+        }.map { $0.0 }
         return page
     }
 
-    /// What `matcher` compares, of jobs that are listed in `state`.
+    /// What `matcher` compares, of jobs that are listed in `state`; nil for a waiting element whose job is not queued: it
+    /// repeats the push of a job that runs, is paused or is scheduled, and a worker drops it.
     private func values(
         of matcher: JobMatcher, _ ids: [String], _ state: JobState
-    ) async throws(RedisError) -> [[[UInt8]?]] {
-        guard state == .queued, !matcher.fields.isEmpty else { return try await queue.values(matcher.fields, of: ids) }
+    ) async throws(RedisError) -> [[[UInt8]?]?] {
+        guard state == .queued else { return try await queue.values(matcher.fields, of: ids) }
         return try await queue.values(["state"] + matcher.fields, of: ids).map { values in
             let known = (values.first ?? nil).flatMap { JobState(rawValue: String(decoding: $0, as: UTF8.self)) }
+            switch known {
+            case nil, .queued: return Array(values.dropFirst())
             // The hash tells of the last end, and not of the push that waits (`JobState.describing`).
-            return known?.isFinal == true ? matcher.fields.map { _ in nil } : Array(values.dropFirst())
+            case .completed, .failed, .cancelled: return matcher.fields.map { _ in nil }
+            case .running, .paused, .scheduled: return nil
+            }
         }
     }
 
@@ -95,8 +114,8 @@ extension QueueReaderCache {
     func list(
         _ state: JobState, _ filter: JobFilter, from start: Int, limit: Int, _ reach: Reach, isReversed: Bool
     ) async throws -> String {
-        let lists = state == .queued ? try await queue.waitingLists() : WaitingLists()
-        let total = state == .queued ? lists.count : try await queue.count(in: state)
+        let source = try await source(of: state, filter)
+        let total = try await total(of: state, source)
         let matcher = JobMatcher(filter, now: filter.older > 0 ? try await queue.timestamp() : 0)
         let deadline = ContinuousClock.now + Self.maxTime
         var found: [ListedJob] = []
@@ -104,8 +123,7 @@ extension QueueReaderCache {
         var end: Int { start + (filter.isEmpty ? limit : found.isEmpty ? reach.inVain : reach.limit) }
         reading: while position < end, found.count < limit, position == start || .now < deadline {
             let page = try await matches(
-                filter, matcher, in: state, lists, from: position, limit: min(step, end - position),
-                isReversed: isReversed)
+                matcher, in: state, source, from: position, limit: min(step, end - position), isReversed: isReversed)
             if page.read == 0 {
                 position = max(start, total)
                 break
@@ -125,6 +143,11 @@ extension QueueReaderCache {
             try await rows(of: found, state))
     }
 
+    private func total(of state: JobState, _ source: Source) async throws -> Int {
+        if case .waiting(let lists) = source { return lists.count }
+        return try await queue.count(in: state)
+    }
+
     private static func json(_ state: JobState?, total: Int, examined: Int, next: Int?, _ rows: [String]) -> String {
         var json = JSONObject()
         json.set("state", state?.rawValue)
@@ -140,10 +163,10 @@ extension QueueReaderCache {
     func list(
         _ state: JobState, _ filter: JobFilter, by order: JobOrder, isReversed: Bool, from start: Int, limit: Int
     ) async throws -> String {
-        let lists = state == .queued ? try await queue.waitingLists() : WaitingLists()
-        let total = state == .queued ? lists.count : try await queue.count(in: state)
+        let source = try await source(of: state, filter)
+        let total = try await total(of: state, source)
         let matcher = JobMatcher(filter, now: filter.older > 0 ? try await queue.timestamp() : 0)
-        let page = try await matches(filter, matcher, in: state, lists, from: 0, limit: Self.maxSorted)
+        let page = try await matches(matcher, in: state, source, from: 0, limit: Self.maxSorted)
         let jobs = page.jobs.map(\.job)
         let fields =
             order.fields.isEmpty ? jobs.map { _ in [:] } : try await queue.fields(order.fields, of: jobs.map(\.id))
@@ -223,7 +246,8 @@ extension QueueReaderCache {
     /// The ids of all jobs in `state` that match, at most `limit`; and whether these are all. Without a state the filter
     /// has a URL. Jobs for which `operation` waits already are left out, so that a caller who repeats a call with a limit
     /// comes to an end, although waiting jobs stay in the queue until a worker claims them. Nothing that was read before
-    /// the call is used, because jobs that began since would be left out.
+    /// the call is used, because jobs that began since would be left out. A job that is in the state all the time is among
+    /// them, even if others leave the state during the call.
     func ids(
         in state: JobState?, _ filter: JobFilter, limit: Int, for operation: ControlOperation
     ) async throws -> (ids: [String], isWhole: Bool) {
@@ -236,20 +260,52 @@ extension QueueReaderCache {
             return (Array(ids.prefix(limit)), ids.count <= limit)
         }
         let matcher = JobMatcher(filter, now: filter.older > 0 ? try await queue.timestamp() : 0)
-        let lists = state == .queued ? try await queue.waitingLists() : WaitingLists()
-        var ids: [String] = []
+        var found = UniqueIDs(limit: limit)
+        let source = try await source(of: state, filter)
+        if case .waiting(let lists) = source {
+            var (cursor, step) = (WaitingCursor(lists), Queue.minPageOfElements)
+            while !Task.isCancelled {
+                guard try await cursor.hasNext(in: queue) else { return (found.ids, true) }
+                let page = try await matches(
+                    matcher, in: state, .waiting(cursor.lists), from: cursor.position, limit: step)
+                cursor.advance(by: page.read)
+                step = page.next
+                let jobs = try await queue.jobs(page.jobs.map(\.job), in: state, without: operation)
+                guard found.add(jobs) else { return (found.ids, false) }
+            }
+            return (found.ids, false)
+        }
         var (position, step) = (0, Queue.minPageOfElements)
         while !Task.isCancelled {
-            let page = try await matches(filter, matcher, in: state, lists, from: position, limit: step)
-            if page.read == 0 { return (ids, true) }
+            // The first scheduled jobs leave the list when they are due, which moves all behind them.
+            let page = try await matches(
+                matcher, in: state, source, from: position, limit: step, isReversed: state == .scheduled)
+            if page.read == 0 { return (found.ids, true) }
             position += page.read
             step = page.next
-            for job in try await queue.jobs(page.jobs.map(\.job), in: state, without: operation) {
-                guard ids.count < limit else { return (ids, false) }
+            let jobs = try await queue.jobs(page.jobs.map(\.job), in: state, without: operation)
+            guard found.add(jobs) else { return (found.ids, false) }
+        }
+        return (found.ids, false)
+    }
+
+    /// The ids of jobs, each once, up to a limit.
+    private struct UniqueIDs {
+        let limit: Int
+        private(set) var ids: [String] = []
+        private var known: Set<String> = []
+
+        init(limit: Int) { self.limit = limit }
+
+        /// Returns whether the limit has left out none.
+        mutating func add(_ jobs: [ListedJob]) -> Bool {
+            for job in jobs where !known.contains(job.id) {
+                guard ids.count < limit else { return false }
+                known.insert(job.id)
                 ids.append(job.id)
             }
+            return true
         }
-        return (ids, false)
     }
 
     /// Those of some jobs that are in `state` now, in their order. A job without a hash is queued.

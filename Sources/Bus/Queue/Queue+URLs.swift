@@ -72,15 +72,16 @@ extension Queue {
     /// The jobs whose waiting elements have one of the URLs, by id. Searches the bytes of all elements, and reads only
     /// those that may match.
     private func waiting(ofURLs urls: Set<String>) async throws(RedisError) -> [String: ListedJob] {
-        let lists = try await waitingLists()
+        var cursor = WaitingCursor(try await waitingLists())
         // An element with an escape may write the URL in another way.
         let needles = [Needle("\\")] + urls.map { Needle($0) }
         @Sendable func isPossible(_ element: [UInt8]) -> Bool { needles.contains { $0.isIn(element) } }
         var found: [String: ListedJob] = [:]
         // The first page tells how long the elements are. All others are one page, so that Redis reads without a pause.
-        var (start, limit, piece): (Int, Int, Int?) = (0, Self.minPageOfElements, nil)
-        while !Task.isCancelled, start < lists.count {
-            let page = try await page(in: lists, from: start, limit: limit, inPiecesOf: piece) { elements in
+        var (limit, piece): (Int, Int?) = (Self.minPageOfElements, nil)
+        while !Task.isCancelled, try await cursor.hasNext(in: self) {
+            let page = try await page(in: cursor.lists, from: cursor.position, limit: limit, inPiecesOf: piece) {
+                elements in
                 elements.enumerated().compactMap { position, element in
                     guard isPossible(element.bytes), let json = try? JSON(element.bytes), (try? Element(json)) != nil
                     else { return nil }
@@ -90,13 +91,12 @@ extension Queue {
                     return job.urls.isEmpty ? nil : (position, job)
                 }
             }
-            for (_, var job) in page.jobs {
-                // Two elements of a job may have different URLs.
-                job.urls.formUnion(found[job.id]?.urls ?? [])
-                found[job.id] = job
+            for (_, job) in page.jobs {
+                // Two elements of a job may have different URLs. The newer one comes first.
+                found[job.id, default: job].urls.formUnion(job.urls)
             }
-            guard page.read > 0 else { break }
-            (start, limit, piece) = (start + page.read, lists.count, page.next / Self.piecesOfPage)
+            cursor.advance(by: page.read)
+            (limit, piece) = (cursor.lists.count, page.next / Self.piecesOfPage)
         }
         return found
     }

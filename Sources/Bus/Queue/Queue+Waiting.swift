@@ -46,7 +46,8 @@ extension Queue {
         }
     }
 
-    /// The jobs of `ids` that have an element in `lists`. Searches the bytes of all elements, and reads few of them.
+    /// The jobs of `ids` that have an element in `lists`. Searches the bytes of all elements, and reads few of them. A job
+    /// that waits all the time is found, even if others are claimed meanwhile.
     package func waiting(
         for ids: Set<String>, in lists: WaitingLists
     ) async throws(RedisError) -> [String: ListedJob] {
@@ -61,9 +62,9 @@ extension Queue {
             return element.contains(UInt8(ascii: "\\")) || (name == nil || mayFollow) && ElementID.quick(element) == nil
         }
         var found: [String: ListedJob] = [:]
-        var (start, limit) = (0, Self.minPageOfElements)
-        while !Task.isCancelled, start < lists.count, found.count < ids.count {
-            let page = try await page(in: lists, from: start, limit: limit) { elements in
+        var (cursor, limit) = (WaitingCursor(lists), Self.minPageOfElements)
+        while !Task.isCancelled, found.count < ids.count, try await cursor.hasNext(in: self) {
+            let page = try await page(in: cursor.lists, from: cursor.position, limit: limit) { elements in
                 elements.enumerated().compactMap { position, element in
                     guard isMeant(element.bytes) else { return nil }
                     let job = Self.listed(element)
@@ -71,7 +72,8 @@ extension Queue {
                 }
             }
             for (_, job) in page.jobs { found[job.id] = found[job.id] ?? job }
-            (start, limit) = (start + page.read, page.next)
+            cursor.advance(by: page.read)
+            limit = page.next
         }
         return found
     }
@@ -85,7 +87,7 @@ extension Queue {
     typealias Search =
         @Sendable ([WaitingElement]) async throws(RedisError) -> [(position: Int, job: ListedJob)]
 
-    /// The results of `search` for a page of the lists, in the order in which the elements are claimed.
+    /// The results of `search` for a page of the lists, in their order.
     ///
     /// - Parameter piece: How many elements one call reads; nil for a part of the page. With it a page may be as long as
     ///   the lists: no more than `piecesOfPage` calls wait for Redis at once, and only what is found is kept.
@@ -117,7 +119,7 @@ extension Queue {
             guard let piece = pieces[first] else { break }
             if let error = piece.error { throw error }
             page.jobs += piece.found.map { ($0.position + first, $0.job) }
-            // Some of its elements may have been claimed meanwhile.
+            // The piece may have had fewer elements, because some have been claimed meanwhile.
             page.read = min(first + length, limit)
             read += piece.read
             bytes += piece.bytes

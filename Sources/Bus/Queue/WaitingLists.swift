@@ -26,11 +26,18 @@ package struct WaitingLists: Sendable {
         /// The number of its partition.
         fileprivate(set) var partition = 0
         package fileprivate(set) var length = 0
+        /// How many elements at the end where pushes arrive are left out: `WaitingCursor` has read them.
+        fileprivate(set) var skipped = 0
         /// What the elements wait for, for people; nil if they only wait for their turn.
         package fileprivate(set) var reason: String?
     }
 
     package fileprivate(set) var lists: [List] = []
+
+    /// From which end of each list positions count.
+    enum Order { case claims, pushes }
+    /// By default from the end that is claimed first. Each claim moves all elements one position towards that end.
+    fileprivate(set) var order = Order.claims
 
     package init() {}
 
@@ -85,7 +92,7 @@ package struct WaitingLists: Sendable {
     }
 
     /// The parts of the lists that hold the elements after the first `start`, at most `limit`. Positions count from the
-    /// end of a list that is claimed first.
+    /// end that `order` says.
     func parts(from start: Int, limit: Int) -> [(list: List, range: Range<Int>)] {
         var parts: [(list: List, range: Range<Int>)] = []
         var (skipped, left) = (max(0, start), max(0, limit))
@@ -112,6 +119,32 @@ extension [(String, Int, String)] {
                 result.append(entry)
             }
         }
+    }
+}
+
+/// A way through all elements that wait, which leaves out none that waits all the time. Positions count from the end at
+/// which pushes arrive: a claim moves no element, and a push moves elements to greater positions. So some may come
+/// twice, and what has been moved beyond the length that a list had at the start comes at the end.
+package struct WaitingCursor: Sendable {
+    package private(set) var lists: WaitingLists
+    /// Where the next page begins.
+    package private(set) var position = 0
+
+    package init(_ lists: WaitingLists) {
+        self.lists = lists
+        self.lists.order = .pushes
+    }
+
+    /// Goes on by the elements that were read.
+    package mutating func advance(by count: Int) { position += count }
+
+    /// Whether there are elements to read.
+    package mutating func hasNext(in queue: Queue) async throws(RedisError) -> Bool {
+        if position >= lists.count {
+            lists = try await queue.remainder(of: lists)
+            position = 0
+        }
+        return lists.count > 0
     }
 }
 
@@ -154,11 +187,8 @@ extension Queue {
             let reason = "a worker that does jobs of the kind \(kind)"
             found.lists.append(WaitingLists.List(location: .kind(kind), key: keys.deferredKind(kind), reason: reason))
         }
-        // Redis serves no other client during a pipeline, and there may be thousands of groups.
-        for start in stride(from: 0, to: found.lists.count, by: 500) {
-            let part = start..<min(start + 500, found.lists.count)
-            let lengths = try await redis.pipeline(part.map { .command(Command("LLEN", found.lists[$0].key)) })
-            for (index, length) in zip(part, lengths) { found.lists[index].length = length.int ?? 0 }
+        for (index, length) in zip(found.lists.indices, try await lengths(of: found)) {
+            found.lists[index].length = length
         }
         let reasons = try await reasons(for: waitingHosts)
         for index in found.lists.indices {
@@ -166,6 +196,37 @@ extension Queue {
         }
         found.lists.removeAll { $0.length == 0 }
         return found
+    }
+
+    /// How many elements the lists have now.
+    private func lengths(of lists: WaitingLists) async throws(RedisError) -> [Int] {
+        var lengths: [Int] = []
+        // Redis serves no other client during a pipeline, and there may be thousands of groups.
+        for part in lists.lists.chunks(ofCount: 500) {
+            let replies = try await redis.pipeline(part.map { .command(Command("LLEN", $0.key)) })
+            lengths += replies.map { $0.int ?? 0 }
+        }
+        return lengths
+    }
+
+    /// The elements that pushes have moved beyond the lengths of lists that were read from the end of the pushes.
+    fileprivate func remainder(of lists: WaitingLists) async throws(RedisError) -> WaitingLists {
+        var rest = lists
+        guard partitions.isEmpty else {
+            rest.lists = []
+            for (number, partition) in partitions.enumerated() {
+                var part = lists
+                part.lists = lists.lists.filter { $0.partition == number }
+                rest.lists += try await partition.remainder(of: part).lists
+            }
+            return rest
+        }
+        for (index, length) in zip(rest.lists.indices, try await lengths(of: lists)) {
+            rest.lists[index].skipped += rest.lists[index].length
+            rest.lists[index].length = max(0, length - rest.lists[index].skipped)
+        }
+        rest.lists.removeAll { $0.length == 0 }
+        return rest
     }
 
     /// The groups with elements that wait for their turn, the next one first, and whether a limit stops them.
@@ -215,7 +276,7 @@ extension Queue {
         return reasons
     }
 
-    /// The elements after the first `start`, in the order in which they are claimed.
+    /// The elements after the first `start`, in the order of `lists`.
     func elements(
         in lists: WaitingLists, from start: Int, limit: Int
     ) async throws(RedisError) -> [WaitingElement] {
@@ -224,20 +285,25 @@ extension Queue {
             var elements: [WaitingElement] = []
             for (list, range) in parts {
                 // The part is the only one of these lists.
-                var part = WaitingLists()
+                var part = lists
                 part.lists = [list]
                 elements += try await partitions[list.partition].elements(
                     in: part, from: range.lowerBound, limit: range.count)
             }
             return elements
         }
+        let isFromPushes = lists.order == .pushes
         let replies = try await redis.pipeline(
-            parts.map { .command(Command("LRANGE", $0.list.key, -$0.range.upperBound, -$0.range.lowerBound - 1)) })
+            parts.map { list, range -> Call in
+                let first = isFromPushes ? list.skipped + range.lowerBound : -range.upperBound
+                return .command(Command("LRANGE", list.key, first, first + range.count - 1))
+            })
         var elements: [WaitingElement] = []
         for (part, reply) in zip(parts, replies) {
-            elements += (try reply.get().array ?? []).reversed().map {
+            let found = (try reply.get().array ?? []).map {
                 WaitingElement(bytes: $0.bytes ?? [], reason: part.list.reason)
             }
+            elements += isFromPushes ? found : found.reversed()
         }
         return elements
     }

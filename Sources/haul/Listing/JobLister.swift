@@ -99,14 +99,26 @@ struct JobLister {
             }
             return
         }
-        let lists = state == .queued ? try await queue.waitingLists() : WaitingLists()
-        var start = 0
         var known: Set<String> = []
-        while true {
-            let page = try await queue.listed(in: state, from: start, limit: Queue.elementsOfPage, lists)
+        func pass(_ page: [ListedJob]) async throws(RedisError) {
             for row in try await rows(at: page, state) where known.insert(row.id).inserted { body(row) }
-            start += Queue.elementsOfPage
-            guard state == .queued ? start < lists.count : page.count == Queue.elementsOfPage else { return }
+        }
+        guard state == .queued else {
+            // The first scheduled jobs leave the list when they are due, which moves all behind them.
+            let isReversed = state == .scheduled
+            for start in stride(from: 0, to: Int.max, by: Queue.elementsOfPage) {
+                let page = try await queue.listed(
+                    in: state, from: start, limit: Queue.elementsOfPage, isReversed: isReversed)
+                try await pass(page)
+                if page.count < Queue.elementsOfPage { return }
+            }
+            return
+        }
+        var cursor = WaitingCursor(try await queue.waitingLists())
+        while try await cursor.hasNext(in: queue) {
+            let limit = Queue.elementsOfPage
+            try await pass(try await queue.listed(in: state, from: cursor.position, limit: limit, cursor.lists))
+            cursor.advance(by: limit)
         }
     }
 

@@ -1,0 +1,80 @@
+import HaulBus
+import HaulContract
+import HaulRedis
+import HaulTestSupport
+import Testing
+
+@testable import HaulWeb
+
+/// Which waiting jobs a list shows, and which ones an action for a filter selects.
+@Suite struct QueuedSelectionTests {
+    private func ids(_ fixture: WebFixture, _ query: String) async -> [String] {
+        let page = await fixture.get(WebFixture.jobs + "?state=queued" + query).json
+        return page?["jobs"]?.array?.compactMap { $0["id"]?.string } ?? []
+    }
+
+    /// Cancels what `selection` selects. Returns `requested`, and the ids in `want`.
+    private func cancel(_ fixture: WebFixture, _ selection: String) async throws -> (Int64?, Set<String>) {
+        let body = #"{"action":"cancel","where":{"state":"queued"\#(selection)}}"#
+        let response = await fixture.send("POST", WebFixture.control, body)
+        #expect(response.json?["more"] == .bool(false), "\(response)")
+        let want = try await fixture.queue.redis.send(Command("HGETALL", fixture.queue.keys.want)).dictionary
+        return (response.json?["requested"]?.integer, Set(want.keys))
+    }
+
+    @Test("a repeated push of a job that runs, is paused or is scheduled is no queued job; two pushes are one job")
+    func repeated() async throws {
+        let fixture = try await WebFixture()
+        for id in ["running", "paused", "scheduled", "failed"] {
+            _ = await fixture.push(#"{"url":"http://h/\#(id)","id":"\#(id)"}"#)
+            let claim = try #require(try await fixture.claim())
+            switch id {
+            case "paused":
+                try await fixture.queue.request(.paused, of: [id])
+                try await fixture.tick([claim])
+                try await fixture.settle(claim, .paused)
+            case "scheduled":
+                try await fixture.settle(claim, .retry(after: .seconds(600), Failure(.connect, "no")))
+            case "failed":
+                try await fixture.settle(claim, .failed(Failure(.http(404), "gone"), retryable: false, received: 0))
+            default: break
+            }
+        }
+        for id in ["running", "paused", "scheduled", "failed", "new", "new"] {
+            _ = await fixture.push(#"{"url":"http://h/\#(id)","id":"\#(id)"}"#)
+        }
+        for query in ["", "&q=h", "&sort=name"] {
+            #expect(Set(await ids(fixture, query)) == ["failed", "new"], "\(query)")
+        }
+        let (requested, wanted) = try await cancel(fixture, "")
+        #expect(requested == 2 && wanted == ["failed", "new"], "\(wanted)")
+    }
+
+    @Test("an action reaches every waiting job that is not claimed, although others are claimed meanwhile")
+    func claimed() async throws {
+        let fixture = try await WebFixture()
+        let jobs = fixture.queue.keys.jobs
+        let redis = fixture.queue.redis
+        for first in stride(from: 0, to: 30_000, by: 1000) {
+            let elements = (first..<first + 1000).map { #"{"url":"http://h/\#($0)","id":"j\#($0)"}"# }
+            try await redis.send(Command(arguments: ["LPUSH", jobs] + elements))
+        }
+        // Takes elements as workers do, from the end that is claimed first, while the request reads.
+        let claims = Task {
+            var left = 30_000
+            while !Task.isCancelled, left > 10_000 {
+                try await redis.send(Command("RPOP", jobs, 50))
+                left = try await redis.send(Command("LLEN", jobs)).int ?? 0
+            }
+        }
+        let body = #"{"action":"cancel","where":{"state":"queued"},"limit":100000}"#
+        let response = await fixture.send("POST", WebFixture.control, body)
+        claims.cancel()
+        _ = await claims.result
+        #expect(response.json?["more"] == .bool(false), "\(response)")
+        let wanted = try await redis.send(Command("HGETALL", fixture.queue.keys.want)).dictionary
+        let rest = try await redis.send(Command("LRANGE", jobs, 0, -1)).array ?? []
+        let missed = rest.compactMap { $0.string.flatMap { try? JSON($0) }?["id"]?.string }.filter { wanted[$0] == nil }
+        #expect(missed.isEmpty && rest.count < 30_000, "\(missed.count) of \(rest.count)")
+    }
+}
