@@ -41,7 +41,7 @@ struct JobFacts: Sendable {
         host = url.flatMap(MaskedURL.host) ?? Self.unknown
         authority = url.flatMap(MaskedURL.authority) ?? Self.unknown
         worker = fields["worker"]
-        kind = fields["kind"] ?? "download"
+        kind = fields["kind"] ?? job?.kind ?? Job.Kind.download.rawValue
         batches = (fields["batch"] ?? job?.batch ?? "").split(separator: " ").map(String.init)
         group = fields["group"] ?? job?.group
         waiting = fields["waiting"] ?? job?.waitsFor

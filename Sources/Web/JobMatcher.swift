@@ -61,8 +61,9 @@ struct JobMatcher: Sendable {
             let group = (rest.popFirst() ?? nil) ?? job.group.map { Array($0.utf8) }
             if !Self.isSame(group, filter.group) { return false }
         }
-        if !filter.kind.isEmpty, !Self.isSame(rest.popFirst() ?? nil, filter.kind, else: Job.Kind.download.rawValue) {
-            return false
+        if !filter.kind.isEmpty {
+            let kind = (rest.popFirst() ?? nil) ?? job.kind.map { Array($0.utf8) }
+            if !Self.isSame(kind, filter.kind, else: Job.Kind.download.rawValue) { return false }
         }
         if !filter.waiting.isEmpty {
             let value = (rest.popFirst() ?? nil) ?? job.waitsFor.map { Array($0.utf8) }

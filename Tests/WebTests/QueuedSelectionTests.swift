@@ -50,6 +50,21 @@ import Testing
         #expect(requested == 2 && wanted == ["failed", "new"], "\(wanted)")
     }
 
+    @Test("a waiting job that no worker has seen has the kind that its push names") func kinds() async throws {
+        let fixture = try await WebFixture()
+        for number in 0..<3 {
+            _ = await fixture.push(#"{"url":"http://h/\#(number)","id":"r\#(number)","kind":"request"}"#)
+        }
+        for number in 0..<2 { _ = await fixture.push(#"{"url":"http://h/\#(number)","id":"d\#(number)"}"#) }
+        #expect(await ids(fixture, "&kind=request") == ["r0", "r1", "r2"])
+        #expect(await ids(fixture, "&kind=download") == ["d0", "d1"])
+        #expect(
+            await fixture.get("/api/queues/default/facets?state=queued").json?["kind"]?.text
+                == #"[["request",3],["download",2]]"#)
+        let (requested, wanted) = try await cancel(fixture, #","kind":"download""#)
+        #expect(requested == 2 && wanted == ["d0", "d1"])
+    }
+
     @Test("an action reaches every waiting job that is not claimed, although others are claimed meanwhile")
     func claimed() async throws {
         let fixture = try await WebFixture()
