@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import haul_client as haul
@@ -97,6 +98,45 @@ class Server:
     def close(self):
         self.kill()
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class LosingProxy:
+    """A way to Redis that loses replies: it closes the connection on which a reply with `mark` comes, `times` times."""
+
+    def __init__(self, server, mark, times=1):
+        self.mark, self.times = mark, times
+        self.target = ("127.0.0.1", server.port)
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            redis = socket.create_connection(self.target)
+            for source, target in ((client, redis), (redis, client)):
+                threading.Thread(target=self._copy, args=(source, target, source is redis), daemon=True).start()
+
+    def _copy(self, source, target, is_reply):
+        try:
+            while data := source.recv(65536):
+                if is_reply and self.times > 0 and self.mark in data:
+                    self.times -= 1
+                    break
+                target.sendall(data)
+        except OSError:
+            pass
+        for each in (source, target):
+            try:
+                each.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def close(self):
+        self.listener.close()
 
 
 class Cluster:

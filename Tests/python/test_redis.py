@@ -11,7 +11,11 @@ import time
 import haul_client as haul
 import pytest
 from haul_client import _jobs
-from support import PYTHON, REPOSITORY, Origin, Server, Worker, eventually
+import redis
+import redis.asyncio
+from redis import retry
+from redis.backoff import NoBackoff
+from support import PYTHON, REPOSITORY, Blocking, LosingProxy, Origin, Server, Worker, eventually
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +125,31 @@ def test_a_service_settles_everything_though_it_and_redis_are_killed(kind, tmp_p
     finally:
         service.kill()
         worker.close()
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_an_end_whose_reply_is_lost_is_handed_out_though_the_service_made_a_client_with_retries(kind, server):
+    for number in range(3):
+        end = {"v": 1, "event": "completed", "id": f"lost{number}", "queue": "default", "at": 5, "seq": number, "epoch": 1,
+               "bytes": 1, "seconds": 0.1}
+        server.cli("LPUSH", "haul:{default}:reply:shop", json.dumps(end))
+    proxy = LosingProxy(server, b"lost0")
+    options = {"port": proxy.port, "retry": retry.Retry(NoBackoff(), 3), "socket_timeout": 4}
+    loop = asyncio.new_event_loop()
+    try:
+        if kind == "sync":
+            queue = haul.Queue(redis.Redis(**options), reply_to="shop")
+        else:
+            options["retry"] = redis.asyncio.retry.Retry(NoBackoff(), 3)
+            queue = Blocking(haul.AsyncQueue(redis.asyncio.Redis(**options), reply_to="shop"), loop)
+        ids = []
+        for end in queue.settled(idle=3):
+            ids.append(end.id)
+            end.ack()
+        assert sorted(ids) == ["lost0", "lost1", "lost2"] and proxy.times == 0
+    finally:
+        proxy.close()
+        loop.close()
 
 
 def test_ends_that_were_taken_and_not_acknowledged_survive_a_kill(tmp_path, server, origin):

@@ -69,6 +69,7 @@ class AsyncRedisConnection:
     async def execute(self, commands: Sequence[Command], key: str, block: float) -> List[Any]:
         try:
             async with self.client.pipeline(transaction=False) as pipeline:
+                pipeline.connection_pool = AsyncPoolWithoutRetries(pipeline.connection_pool)
                 for command in commands:
                     pipeline.execute_command(*encoded(command))
                 return replies(commands, await pipeline.execute(raise_on_error=False))
@@ -88,6 +89,25 @@ class AsyncRedisConnection:
             await self._subscriber.close()
         if isinstance(self._given, str) and self._client is not None:
             await closed(self._client)
+
+
+class AsyncPoolWithoutRetries:
+    """As PoolWithoutRetries."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool, self._retry = pool, None
+
+    async def get_connection(self, *arguments: Any, **options: Any) -> Any:
+        connection = await self._pool.get_connection(*arguments, **options)
+        self._retry, connection.retry = connection.retry, Retry(NoBackoff(), 0)
+        return connection
+
+    async def release(self, connection: Any) -> None:
+        connection.retry = self._retry
+        await self._pool.release(connection)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._pool, name)
 
 
 class AsyncClusterConnection:

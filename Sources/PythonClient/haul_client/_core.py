@@ -557,7 +557,9 @@ class Core:
         read = yield from self.find([id for id, _ in jobs], until=0)
         for (id, at), (keys, fields) in zip(jobs, read):
             reading = reading_of(id, at, fields, keys)
-            mark = f"{id} {fields.get(contract.EPOCH)} {fields.get(contract.SEQUENCE)}"
+            # What is left of a removed job has the numbers of the last event before its removal, which is another end.
+            number = fields.get(contract.SEQUENCE) if reading.status else f"removed {at}"
+            mark = f"{id} {fields.get(contract.EPOCH)} {number}"
             if reading.result and mark not in loop.done:
                 found.append(Delivery(reading.result, None, mark, loop, keys))
         return found

@@ -57,6 +57,7 @@ class RedisConnection:
     def execute(self, commands: Sequence[Command], key: str, block: float) -> List[Any]:
         try:
             with self.client.pipeline(transaction=False) as pipeline:
+                pipeline.connection_pool = PoolWithoutRetries(pipeline.connection_pool)
                 for command in commands:
                     pipeline.execute_command(*encoded(command))
                 return replies(commands, pipeline.execute(raise_on_error=False))
@@ -69,6 +70,26 @@ class RedisConnection:
     def close(self) -> None:
         if self._owned:
             self.client.close()
+
+
+class PoolWithoutRetries:
+    """Lends a connection of another pool, which sends nothing twice meanwhile. A client that a service has made may
+    retry: but a BLMOVE whose reply was lost must not be sent again before what it has taken was read."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool, self._retry = pool, None
+
+    def get_connection(self, *arguments: Any, **options: Any) -> Any:
+        connection = self._pool.get_connection(*arguments, **options)
+        self._retry, connection.retry = connection.retry, Retry(NoBackoff(), 0)
+        return connection
+
+    def release(self, connection: Any) -> None:
+        connection.retry = self._retry
+        self._pool.release(connection)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._pool, name)
 
 
 class ClusterConnection:
