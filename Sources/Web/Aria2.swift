@@ -18,6 +18,9 @@ struct Aria2: Sendable {
         let request: ServerRequest
         /// The caller of the last call that was allowed; nil until one was.
         var caller: Caller?
+        /// What the present text has cost, however its calls are nested.
+        fileprivate(set) var calls = 0
+        fileprivate(set) var bytes = 0
     }
 
     let reader: QueueReaderCache
@@ -25,27 +28,31 @@ struct Aria2: Sendable {
     let audit: AuditLog
     /// WebSockets whose clients have not signed in, by the numbers of their streams.
     let strangers = Quota<UInt64>(maxEach: 8, maxViewers: 32)
+    /// The API, whose searches and those of this RPC have one limit together.
+    let api: API
 
-    init(_ reader: QueueReaderCache, _ admission: Admission, _ audit: AuditLog) {
-        (self.reader, self.admission, self.audit) = (reader, admission, audit)
+    init(_ reader: QueueReaderCache, _ admission: Admission, _ audit: AuditLog, _ api: API) {
+        (self.reader, self.admission, self.audit, self.api) = (reader, admission, audit, api)
     }
 
     var queue: Queue { reader.queue }
 
     /// Jobs that one call lists.
     private static let maxJobs = 1000
-    /// Jobs of one state that one call changes.
-    private static let maxChanged = 100_000
+    /// Calls of one text, and what they may answer together before the last one.
+    private static let maxCalls = 100
+    private static let maxBytes = 4 << 20
     /// The option that names the failed job to retry; the name is not aria2's, whose jobs are retried by adding them again.
-    private static let retryOption = "haul-retry"
+    static let retryOption = "haul-retry"
 
     // MARK: JSON-RPC 2.0
 
     /// The response to a text, which is one call or a list of calls; nil if all of them are notifications.
     func respond(to text: [UInt8], in session: inout Session) async -> String? {
+        (session.calls, session.bytes) = (0, 0)
         guard let json = try? JSON(text) else { return Self.error("null", -32700, "Parse error.") }
         guard let calls = json.array else { return await respond(to: json, in: &session) }
-        guard (1...100).contains(calls.count) else { return Self.error("null", -32600, "Invalid Request.") }
+        guard (1...Self.maxCalls).contains(calls.count) else { return Self.error("null", -32600, "Invalid Request.") }
         var responses: [String] = []
         for call in calls { if let response = await respond(to: call, in: &session) { responses.append(response) } }
         return "[\(responses.joined(separator: ","))]"
@@ -57,12 +64,17 @@ struct Aria2: Sendable {
         do {
             let result = try await result(of: method, call["params"]?.array ?? [], in: &session)
             return #"{"jsonrpc":"2.0","id":\#(id),"result":\#(result)}"#
-        } catch let error as Failure {
-            return Self.error(id, 1, error.message)
-        } catch let error as RedisError {
+        } catch { return Self.error(id, 1, message(of: error)) }
+    }
+
+    private func message(of error: any Error) -> String {
+        switch error {
+        case let error as Failure: return error.message
+        case let error as RedisError:
             audit.redisFailed(error.message)
-            return Self.error(id, 1, "Redis: \(error.message)")
-        } catch { return Self.error(id, 1, "the request was given up") }
+            return "Redis: \(error.message)"
+        default: return "the request was given up"
+        }
     }
 
     private static func error(_ id: String, _ code: Int, _ message: String) -> String {
@@ -125,23 +137,34 @@ struct Aria2: Sendable {
         guard method.hasPrefix("aria2."), Self.methods.contains(method) else {
             throw Failure("No such method: \(method)")
         }
+        session.calls += 1
+        guard session.calls <= Self.maxCalls else { throw Failure("more than \(Self.maxCalls) calls together") }
+        guard session.bytes < Self.maxBytes else {
+            throw Failure("the calls before this one have answered \(Self.maxBytes >> 20) MiB: ask again for the rest")
+        }
         var params = params[...]
         let caller = try await caller(&params, in: &session)
+        let result = try await result(of: method, Array(params), caller)
+        session.bytes += result.utf8.count
+        return result
+    }
+
+    private func result(of method: String, _ params: [JSON], _ caller: Caller) async throws -> String {
         let name = String(method.dropFirst(6))
         if Self.changes.contains(name) {
             guard caller.role == .operator else {
                 audit.refusedChange(of: ["jsonrpc", method], by: caller)
                 throw Failure("Unauthorized: a viewer changes nothing")
             }
-            return try await change(name, Array(params), caller)
+            return try await change(name, params, caller)
         }
-        return try await read(name, Array(params))
+        return try await read(name, params, caller)
     }
 
     /// Several calls, each of which has its own token. A result is in a list, and an error is an object.
     private func multicall(_ params: [JSON], in session: inout Session) async throws -> String {
         // Some clients put a token before the list.
-        guard let calls = params.last?.array, calls.count <= 100 else {
+        guard let calls = params.last?.array, calls.count <= Self.maxCalls else {
             throw Failure("multicall requires a list of calls")
         }
         var results: [String] = []
@@ -152,8 +175,9 @@ struct Aria2: Sendable {
                 }
                 let result = try await result(of: method, call["params"]?.array ?? [], in: &session)
                 results.append("[\(result)]")
-            } catch let error as Failure {
-                results.append(#"{"code":1,"message":\#(JSON.quoted(error.message))}"#)
+            } catch {
+                // Calls before this one may have changed something, so their results are not lost.
+                results.append(#"{"code":1,"message":\#(JSON.quoted(message(of: error)))}"#)
             }
         }
         return "[\(results.joined(separator: ","))]"
@@ -161,20 +185,20 @@ struct Aria2: Sendable {
 
     // MARK: Reading
 
-    private func read(_ name: String, _ params: [JSON]) async throws -> String {
+    private func read(_ name: String, _ params: [JSON], _ caller: Caller) async throws -> String {
         func keys(_ index: Int) -> Set<String> {
             Set((params.count > index ? params[index].array ?? [] : []).compactMap(\.string))
         }
         switch name {
-        case "tellStatus": return try await status(try Self.gid(params), keys(1))
-        case "getFiles": return try await member("files", of: try Self.gid(params))
+        case "tellStatus": return try await status(try Self.gid(params), keys(1), caller)
+        case "getFiles": return try await member("files", of: try Self.gid(params), caller)
         case "getUris":
-            let files = try JSON(try await member("files", of: try Self.gid(params)))
+            let files = try JSON(try await member("files", of: try Self.gid(params), caller))
             return files.array?.first?.members?.first { $0.name == "uris" }?.raw ?? "[]"
         case "getPeers", "getServers":
             _ = try Self.gid(params)
             return "[]"
-        case "getOption": return try await options(of: try Self.gid(params))
+        case "getOption": return try await options(of: try Self.gid(params), caller)
         case "getGlobalOption": return try await globalOptions()
         case "tellActive":
             let ids = try await queue.runningIDs().prefix(Self.maxJobs)
@@ -190,17 +214,24 @@ struct Aria2: Sendable {
         }
     }
 
-    private static func gid(_ params: [JSON]) throws(Failure) -> String {
+    static func gid(_ params: [JSON]) throws(Failure) -> String {
         guard let gid = params.first?.string else { throw Failure("The parameter at 0 has wrong type.") }
         guard JobField.isID(gid) else { throw Failure("GID \(gid) is not found") }
         return gid
     }
 
-    private func status(_ id: String, _ keys: Set<String>) async throws -> String {
+    /// A job as `tellStatus` answers it.
+    ///
+    /// - Throws: `Failure` if the job is not known, or if too many searches of the caller run.
+    func status(_ id: String, _ keys: Set<String>, _ caller: Caller) async throws -> String {
         let fields = try await fields(of: [id])[0]
         if let state = fields["state"].flatMap(JobState.init) {
             return Self.download(ListedJob(id: id), state, fields, keys: keys)
         }
+        guard let hold = api.calls.hold(api.counter.next(), for: caller) else {
+            throw Failure("too many searches run at once: wait for the answer of an earlier one")
+        }
+        defer { withExtendedLifetime(hold) {} }
         guard let job = try await queue.waiting(for: id) else { throw Failure("GID \(id) is not found") }
         return Self.download(job, .queued, [:], keys: keys)
     }
@@ -208,9 +239,9 @@ struct Aria2: Sendable {
     /// The options of a job that a client shows. AriaNg retries a failed download by adding it with these options and the
     /// URLs of its record, which have lost their query, and without its headers and checksum. So a failed job has the
     /// option ``retryOption``, by which ``apply(_:_:_:)`` recognizes the retry.
-    private func options(of id: String) async throws -> String {
+    private func options(of id: String, _ caller: Caller) async throws -> String {
         let fields = try await queue.fields(Self.fields, of: [id])[0]
-        if fields["state"] == nil { _ = try await status(id, []) }
+        if fields["state"] == nil { _ = try await status(id, [], caller) }
         var json = JSONObject()
         let path = fields["path"].map { $0.split(separator: "/", omittingEmptySubsequences: false) } ?? []
         if path.count > 1 { json.set("dir", path.dropLast().joined(separator: "/")) }
@@ -219,8 +250,8 @@ struct Aria2: Sendable {
         return json.text
     }
 
-    private func member(_ name: String, of id: String) async throws -> String {
-        try JSON(try await status(id, [name])).members?.first?.raw ?? "[]"
+    private func member(_ name: String, of id: String, _ caller: Caller) async throws -> String {
+        try JSON(try await status(id, [name], caller)).members?.first?.raw ?? "[]"
     }
 
     private func downloads(_ jobs: [ListedJob], _ state: JobState, _ keys: Set<String>) async throws -> [String] {
@@ -294,108 +325,5 @@ struct Aria2: Sendable {
         let rate = settings["rate"].flatMap(RateSchedule.init)?.rate(at: UnixTime.seconds)
         json.set("max-overall-download-limit", String(rate ?? 0))
         return json.text
-    }
-
-    // MARK: Changing
-
-    private func change(_ name: String, _ params: [JSON], _ caller: Caller) async throws -> String {
-        var change = ChangeRecord(name, by: caller.description, via: .aria2)
-        do {
-            let result = try await apply(name, params, &change)
-            await audit.changed(change, of: queue, by: caller)
-            return result
-        } catch let error as RedisError {
-            audit.failed(change, of: queue, by: caller, APIError(error))
-            throw error
-        }
-    }
-
-    private func apply(_ name: String, _ params: [JSON], _ change: inout ChangeRecord) async throws -> String {
-        switch name {
-        case "addUri":
-            if params.count > 1, let id = params[1][Self.retryOption]?.string { return try await retry(id, &change) }
-            let uris = (params.first?.array ?? []).compactMap(\.string)
-            guard !uris.isEmpty else { throw Failure("URI is not provided.") }
-            let element = try Self.element(uris, params.count > 1 ? params[1] : nil)
-            change.ids = [element.id]
-            let timestamp = try await queue.timestamp()
-            // The pause is there before the push: it stops pushes that are not newer than it.
-            if params.count > 1, params[1]["pause"]?.string == "true" {
-                try await queue.request(.paused, of: [element.id], at: timestamp)
-            }
-            // Position 0 is the front of the queue. A queue has no other positions.
-            try await queue.push([element.made(at: timestamp)], toFront: params.count > 2 && params[2].integer == 0)
-            return JSON.quoted(element.id)
-        case "remove", "forceRemove", "pause", "forcePause", "unpause", "removeDownloadResult":
-            let id = try Self.gid(params)
-            let isStopped = try await isStopped(id)
-            guard isStopped == (name == "removeDownloadResult") else {
-                throw Failure(isStopped ? "GID \(id) has stopped" : "GID \(id) has not stopped yet")
-            }
-            change.ids = [id]
-            let operation: ControlOperation =
-                switch name {
-                case "remove", "forceRemove": .cancelled
-                case "unpause": .running
-                case "removeDownloadResult": .removed
-                default: .paused
-                }
-            change.at = try await queue.request(operation, of: [id])
-            return name == "removeDownloadResult" ? "\"OK\"" : JSON.quoted(id)
-        case "pauseAll", "forcePauseAll":
-            try await request(.paused, in: [.running, .queued, .scheduled], &change)
-        case "unpauseAll": try await request(.running, in: [.paused], &change)
-        case "purgeDownloadResult": try await request(.removed, in: [.completed, .failed, .cancelled], &change)
-        default: try await changeOptions(params.first, &change)
-        }
-        return "\"OK\""
-    }
-
-    /// Retries the failed job `id` as `haul retry` does, with everything that its push has said. Its gid stays the same.
-    private func retry(_ id: String, _ change: inout ChangeRecord) async throws -> String {
-        let id = try Self.gid([JSON(JSON.quoted(id))])
-        guard try await queue.fields(["state"], of: [id])[0]["state"] == JobState.failed.rawValue else {
-            throw Failure("GID \(id) has not failed, so it is not retried")
-        }
-        change.ids = [id]
-        change.at = try await queue.request(.running, of: [id])
-        return JSON.quoted(id)
-    }
-
-    /// Whether the job has ended, and is not about to be retried. AriaNg can be set to remove a result right after its retry.
-    private func isStopped(_ id: String) async throws -> Bool {
-        guard let state = try await queue.fields(["state"], of: [id])[0]["state"].flatMap(JobState.init) else {
-            _ = try await status(id, [])
-            return false
-        }
-        guard state.isFinal else { return false }
-        return try await queue.pendingOperation(of: id) != .running
-    }
-
-    private func request(
-        _ operation: ControlOperation, in states: [JobState], _ change: inout ChangeRecord
-    ) async throws {
-        var ids: [String] = []
-        for state in states {
-            ids += try await reader.ids(in: state, JobFilter(), limit: Self.maxChanged, for: operation).ids
-        }
-        change.select(ids)
-        change.at = try await queue.request(operation, of: ids)
-    }
-
-    private func changeOptions(_ options: JSON?, _ change: inout ChangeRecord) async throws {
-        for member in options?.members ?? [] {
-            let number = member.value.string.flatMap(Self.bytes)
-            let setting: QueueSetting
-            switch member.name {
-            case "max-concurrent-downloads": setting = .maxRunning
-            case "max-overall-download-limit": setting = .rate
-            default: throw Failure("\(member.name) cannot be changed: haul queue set has what a queue has")
-            }
-            guard let number, number >= 0 else { throw Failure("\(member.name) must be a number, 0 or more") }
-            change.settings = ((change.settings.map { [$0] } ?? []) + [member.name]).joined(separator: " ")
-            // aria2 has 0 for "no limit" of a speed. 0 running jobs at once would be a pause.
-            try await queue.set(setting, to: number == 0 ? nil : String(number))
-        }
     }
 }

@@ -20,7 +20,7 @@ package final class WebServer: Sendable {
         audit = AuditLog(configuration.log)
         api = API(configuration, audit)
         aria2 = configuration.aria2.map { [admission, audit, api] in
-            Aria2(QueueReaderCache(Queue($0, redis: api.redis)), admission, audit)
+            Aria2(QueueReaderCache(Queue($0, redis: api.redis)), admission, audit, api)
         }
         // Another connection than the page's, so that no scrape delays the page.
         let redis = Redis(configuration.redis, name: "haul-web-export")
