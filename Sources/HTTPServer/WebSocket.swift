@@ -16,12 +16,18 @@ package struct WebSocketReader: Sendable {
 
     private let maxLength: Int
     private var buffer: [UInt8] = []
+    /// How many bytes of the buffer have been read.
+    private var position = 0
     /// The pieces of a message that is not complete.
     private var message: [UInt8]?
 
     package init(maxLength: Int) { self.maxLength = maxLength }
 
-    package mutating func add(_ bytes: some Collection<UInt8>) { buffer += bytes }
+    package mutating func add(_ bytes: some Collection<UInt8>) {
+        buffer.removeFirst(position)
+        position = 0
+        buffer += bytes
+    }
 
     /// The next message; nil if it has not arrived completely.
     package mutating func next() throws(Violation) -> Message? {
@@ -32,12 +38,14 @@ package struct WebSocketReader: Sendable {
                 if frame.isFinal { return .text(frame.payload) }
                 message = frame.payload
             case 0x0:
-                guard var text = message, text.count + frame.payload.count <= maxLength else {
+                guard let length = message?.count, length + frame.payload.count <= maxLength else {
                     throw Violation(code: message == nil ? 1002 : 1009)
                 }
-                text += frame.payload
-                message = frame.isFinal ? nil : text
-                if frame.isFinal { return .text(text) }
+                // In place, so that a frame of some bytes never costs a copy of the whole message.
+                message?.append(contentsOf: frame.payload)
+                guard frame.isFinal, let text = message else { continue }
+                message = nil
+                return .text(text)
             case 0x8: return .close
             case 0x9: return .ping(frame.payload)
             case 0xA: continue
@@ -48,25 +56,26 @@ package struct WebSocketReader: Sendable {
     }
 
     private mutating func frame() throws(Violation) -> (isFinal: Bool, opcode: UInt8, payload: [UInt8])? {
-        guard buffer.count >= 2 else { return nil }
-        let (first, second) = (buffer[0], buffer[1])
+        let bytes = buffer[position...]
+        guard bytes.count >= 2 else { return nil }
+        let (first, second) = (bytes[position], bytes[position + 1])
         // A client masks all its frames (section 5.1), and no extension was agreed on.
         guard second & 0x80 != 0, first & 0x70 == 0 else { throw Violation(code: 1002) }
-        var (length, start) = (Int(second & 0x7F), 2)
+        var (length, start) = (Int(second & 0x7F), position + 2)
         let isControl = first & 0x08 != 0
         guard !isControl || length <= 125 && first & 0x80 != 0 else { throw Violation(code: 1002) }
         if length >= 126 {
             let count = length == 126 ? 2 : 8
-            guard buffer.count >= 2 + count else { return nil }
-            guard buffer[2] < 0x80 || count == 2 else { throw Violation(code: 1002) }
-            length = buffer[2..<2 + count].reduce(0) { $0 << 8 | Int($1) }
+            guard bytes.count >= 2 + count else { return nil }
+            guard bytes[start] < 0x80 || count == 2 else { throw Violation(code: 1002) }
+            length = bytes[start..<start + count].reduce(0) { $0 << 8 | Int($1) }
             start += count
         }
         guard length <= maxLength else { throw Violation(code: 1009) }
-        guard buffer.count >= start + 4 + length else { return nil }
-        let mask = Array(buffer[start..<start + 4])
-        let payload = buffer[(start + 4)..<(start + 4 + length)].enumerated().map { $1 ^ mask[$0 & 3] }
-        buffer.removeFirst(start + 4 + length)
+        guard bytes.endIndex >= start + 4 + length else { return nil }
+        let mask = Array(bytes[start..<start + 4])
+        let payload = bytes[(start + 4)..<(start + 4 + length)].enumerated().map { $1 ^ mask[$0 & 3] }
+        position = start + 4 + length
         return (first & 0x80 != 0, first & 0x0F, payload)
     }
 

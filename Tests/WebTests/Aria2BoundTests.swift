@@ -98,4 +98,28 @@ import Testing
         #expect(results.first?.array?.first?.string?.utf8.count == 16)
         #expect(results.last?["message"]?.string?.hasPrefix("Redis: ") == true, "\(results)")
     }
+
+    @Test("a frame of a few bytes costs the same behind a long message as behind a short one") func frames() throws {
+        func time(behind length: Int) throws -> Duration {
+            let text = [UInt8](repeating: 0x61, count: length)
+            var start = WebSocketReader.frame(0x1, text)
+            start[0] = 0x01
+            start[1] |= 0x80
+            start.insert(contentsOf: [0, 0, 0, 0], at: start.count - length)
+            var reader = WebSocketReader(maxLength: 1 << 20)
+            reader.add(start)
+            #expect(try reader.next() == nil)
+            return try ContinuousClock().measure {
+                for _ in 0..<20 {
+                    reader.add((0..<100).flatMap { _ in [0x00, 0x80, 0, 0, 0, 0] as [UInt8] })
+                    _ = try reader.next()
+                }
+            }
+        }
+        // The best of some runs, because the machine may be busy.
+        let (short, long) = try (0..<5).reduce((Duration.seconds(99), Duration.seconds(99))) { best, _ in
+            (min(best.0, try time(behind: 10)), min(best.1, try time(behind: (1 << 20) - 1)))
+        }
+        #expect(long < short * 4, "\(long), \(short)")
+    }
 }
