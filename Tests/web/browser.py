@@ -20,6 +20,7 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
+import acting
 import fresh
 from bench import Bench, eventually
 from origin import HOSTILE
@@ -782,7 +783,7 @@ def main():
     bench.page = options.page
     failed = 0
     # That of the console comes last, because it is about all others.
-    tests = [(name, body) for name, body in [*vars(fresh).items(), *globals().items()] if name.startswith("test_") and any(part in name for part in options.only.split(","))]
+    tests = [(name, body) for name, body in [*vars(fresh).items(), *vars(acting).items(), *globals().items()] if name.startswith("test_") and any(part in name for part in options.only.split(","))]
     try:
         bench.serve()
         bench.invent("one", 1)

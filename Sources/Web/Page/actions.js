@@ -12,6 +12,14 @@ export const actions = {
   running: ["pause", "again", "cancel", "remove"], paused: ["resume", "cancel", "remove"], completed: ["remove"],
   failed: ["retry", "remove"], cancelled: ["remove"],
 };
+/// The keys of actions in a state, each with its action. `s` stops jobs where they can be stopped, and resumes them only
+/// where they cannot: so it never starts a scheduled one.
+export function keysOf(state) {
+  const offered = actions[state];
+  return Object.entries({ s: offered.includes("pause") ? "pause" : "resume", r: "retry", c: "cancel" }).filter(([, action]) => offered.includes(action));
+}
+/// The key of an action; undefined if it has none.
+export const keyOf = (state, action) => keysOf(state).find(([, one]) => one === action)?.[0];
 export const names = {
   pause: "Pause", resume: "Resume", retry: "Retry", cancel: "Cancel", remove: "Remove", delete: "Delete the file", again: "Start again elsewhere",
 };
@@ -27,6 +35,9 @@ const done = {
   cancel: ["is being cancelled", "are being cancelled"], remove: ["is being removed", "are being removed"], delete: ["is being deleted", "are being deleted"],
 };
 const undo = { pause: ["Resume", "resume"], resume: ["Pause", "pause"], retry: ["Pause", "pause"] };
+/// The action that undoes another one; undefined if none does. The pause of a scheduled job forgets when it is due, and
+/// to resume it would start it at once.
+const undoOf = (action, state) => (action === "pause" && state === "scheduled" ? undefined : undo[action]);
 /// From so many jobs on each action asks first.
 const MANY = 1000;
 
@@ -65,12 +76,13 @@ export async function act(queue, action, selection, number, jobs = []) {
     if (!answer) return false;
   }
   try {
-    const { requested, more } = await request(queue, action, selection);
-    const left = selection.state ? selection.ids.length - requested : 0;
-    const others = left ? ` ${count(left)} ${left === 1 ? "is" : "are"} no longer ${selection.state}.` : "";
+    const { requested, more, left_out: left = [] } = await request(queue, action, selection);
+    const others = left.length ? ` ${count(left.length)} ${left.length === 1 ? "is" : "are"} no longer ${selection.state}.` : "";
     const text = `${plural(requested, "job")} ${done[action][requested === 1 ? 0 : 1]}${more ? "; there are more" : ""}.${others}`;
-    const back = undo[action];
-    say(text, back && requested > 0 && selection.ids ? [`${back[0]} ${requested === 1 ? "it" : "them"}`, () => act(queue, back[1], { ids: selection.ids }, number, jobs)] : null);
+    const back = undoOf(action, selection.state);
+    // The undo is only for those that the action was for.
+    const taken = without(selection.ids ?? [], left);
+    say(text, back && taken.length > 0 ? [`${back[0]} ${taken.length === 1 ? "it" : "them"}`, () => act(queue, back[1], { ids: taken }, taken.length, jobs)] : null);
     return true;
   } catch (error) {
     complain(`${names[action]}: ${error.message}`);
@@ -81,22 +93,41 @@ export async function act(queue, action, selection, number, jobs = []) {
 /// Retries the failed jobs of a group: those with the same error at the same host.
 export const retryGroup = (queue, { error, host, count: many }) => act(queue, "retry", { where: { state: "failed", error, host }, limit: 100_000 }, many);
 
-/// Gives running jobs to other workers: a pause, and a resume as soon as they are paused.
-async function again(queue, { ids, state }) {
+/// The ids that are not among `left`.
+function without(ids, left) {
+  const others = new Set(left);
+  return ids.filter((id) => !others.has(id));
+}
+
+/// How often, and in which interval (ms), jobs that are put back are resumed until all of them were paused.
+const TRIES = 20;
+const TRY_AGAIN = 500;
+
+/// Gives running jobs to other workers: a pause, and a resume of each as soon as it is paused.
+async function again(queue, { ids }) {
+  const complainOf = (error) => complain(`Start again elsewhere: ${error.message}`);
+  let rest;
   try {
-    await request(queue, "pause", state ? { ids, state } : { ids });
-    say(`${plural(ids.length, "job")} ${ids.length === 1 ? "is" : "are"} put back, and ${ids.length === 1 ? "starts" : "start"} where a worker is free.`);
-    for (let tries = 0; tries < 20; tries += 1) {
-      await new Promise((resolve) => { setTimeout(resolve, 500); });
-      const first = await get(inQueue(queue, "jobs", ids[ids.length - 1]));
-      if (first.state !== "running") break;
-    }
-    await request(queue, "resume", { ids });
-    return true;
+    const { left_out: left } = await request(queue, "pause", { ids, state: "running" });
+    rest = without(ids, left);
+    const others = left.length ? ` ${count(left.length)} ${left.length === 1 ? "is" : "are"} no longer running.` : "";
+    say(rest.length ? `${plural(rest.length, "job")} ${rest.length === 1 ? "is" : "are"} put back, and ${rest.length === 1 ? "starts" : "start"} where a worker is free.${others}` : others.trim());
   } catch (error) {
-    complain(`Start again elsewhere: ${error.message}`);
+    complainOf(error);
     return false;
   }
+  let failure = null;
+  for (let tries = 0; tries < TRIES && rest.length; tries += 1) {
+    await new Promise((resolve) => { setTimeout(resolve, TRY_AGAIN); });
+    // A failed call, for example while Redis has no primary, must leave no job paused.
+    try { ({ left_out: rest } = await request(queue, "resume", { ids: rest, state: "paused" })); failure = null; } catch (error) { failure = error; }
+  }
+  try {
+    // These have ended, or their workers have not obeyed: then the pause is withdrawn.
+    for (const state of ["running", "paused"]) if (rest.length) ({ left_out: rest } = await request(queue, "resume", { ids: rest, state }));
+  } catch (error) { failure = error; }
+  if (failure) complainOf(failure);
+  return !failure;
 }
 
 /// Changes settings of the queue. `back` are the former values, for the undo.

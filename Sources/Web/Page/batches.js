@@ -7,6 +7,7 @@ import { ask, menu } from "./dialogs.js";
 import { card, el, link, redraw, rows, write } from "./dom.js";
 import { ago, count, duration, percent, plural, serverNow, time } from "./format.js";
 import { icon, key, tones } from "./icons.js";
+import { keptSeconds } from "./words.js";
 
 const LIMIT = 100;
 const ended = ["completed", "failed", "cancelled", "rejected"];
@@ -81,7 +82,8 @@ function list({ queue, query, live, body, path, title, header, isOperator, ready
   const empty = el("div", { class: "empty", hidden: true }, el("p", {}, "There are no batches."), el("p", { class: "dim" }, "A job joins one with its field batch. A batch is counted as one, paused as one and retried as one."));
   const pager = el("span", { class: "pager" });
   const legend = el("ul", { class: "legend" }, kinds.map(([, tone, name]) => el("li", {}, el("span", { class: `swatch ${tone}` }), name)));
-  const foot = el("div", { class: "list-foot" }, el("span", {}, "A batch is kept for a week after its last job ended."), pager, legend);
+  const kept = el("span");
+  const foot = el("div", { class: "list-foot" }, kept, pager, legend);
   body.append(el("section", { class: "card" }, box, empty, foot));
   let now = serverNow();
   const fill = rows(lines, (name) => {
@@ -114,13 +116,15 @@ function list({ queue, query, live, body, path, title, header, isOperator, ready
     ready();
     const failing = data.batches.filter((batch) => batch.failed + batch.rejected > 0).length;
     const moving = data.batches.filter((batch) => !batch.finished && batch.pending && !batch.failed).length;
-    write(sentence, data.total === 0 ? "Jobs that belong together are counted together." : [failing ? `${count(failing)} ${failing === 1 ? "has" : "have"} failures` : "", moving ? `${count(moving)} ${moving === 1 ? "is" : "are"} under way` : "", `${count(data.total)} in all`].filter(Boolean).join(", ").concat("."));
-    box.hidden = data.total === 0;
-    empty.hidden = data.total > 0;
-    foot.hidden = data.total === 0;
+    // The queue also counts some that have expired, so only a list that fits into one page is counted exactly.
+    const isWhole = from === 0 && data.next === undefined;
+    const all = isWhole ? data.batches.length : data.total;
+    write(sentence, all === 0 ? "Jobs that belong together are counted together." : [failing ? `${count(failing)} ${failing === 1 ? "has" : "have"} failures` : "", moving ? `${count(moving)} ${moving === 1 ? "is" : "are"} under way` : "", `${isWhole ? "" : "about "}${count(all)} in all`].filter(Boolean).join(", ").concat("."));
+    box.hidden = foot.hidden = all === 0;
+    empty.hidden = all > 0;
     fill(data.batches, (batch) => batch.name);
     redraw(pager, [from, data.next], () => [from > 0 ? link(path("batches", [], { from: Math.max(0, from - LIMIT) || "" }), "Newer ones") : "", " ", data.next !== undefined ? link(path("batches", [], { from: data.next }), "Older ones") : ""]);
-  })]);
+  }), [inQueue(queue, "settings"), (data) => { if (data) write(kept, `A batch is kept for ${duration(keptSeconds(data, "failed"))} after its last job ended.`); }]]);
 }
 
 function one(context, name) {

@@ -1,6 +1,6 @@
 // One job: how it is, why so, and what to do.
 
-import { act, actions, icons, names, pauseHost } from "./actions.js";
+import { act, actions, icons, keyOf, keysOf, names, pauseHost } from "./actions.js";
 import { answer } from "./answer.js";
 import { get, inQueue, isID, patiently, withQuery } from "./api.js";
 import { hasOthers } from "./attention.js";
@@ -301,7 +301,7 @@ export function job(context) {
   }
 
   let shownTools = "";
-  const run = (action) => act(queue, action, { ids: [id] }, 1, current ? [current] : []);
+  const run = (action) => act(queue, action, { ids: [id], state: current.state }, 1, [current]);
   function drawTools(data) {
     if (!isOperator || shownTools === data.state + data.error) return;
     shownTools = data.state + data.error;
@@ -314,17 +314,15 @@ export function job(context) {
       canSave ? el("a", { class: "button", href: `api/${inQueue(queue, "jobs", id, "file")}`, download: "" }, icon("down"), "Save the file") : null,
       renews ? el("button", { type: "button", class: "main", onclick: () => renew(context, id, current) }, icon("edit"), "Push with a new URL…") : null,
       ...shownVerbs.map((action) => el("button", { type: "button", class: isLasting(action) ? "danger" : "", "data-changes": true, onclick: () => run(action) }, icon(icons[action]),
-        action === "retry" && renews ? "Retry as it is" : `${names[action]}${isLasting(action) ? "…" : ""}`, ["pause", "resume"].includes(action) ? key("s") : action === "retry" ? key("r") : null)),
+        action === "retry" && renews ? "Retry as it is" : `${names[action]}${isLasting(action) ? "…" : ""}`, keyOf(data.state, action) ? key(keyOf(data.state, action)) : null)),
       menu("More actions", [
         ...verbs.filter((action) => !shownVerbs.includes(action)).map((action) => [icons[action], `${names[action]}…`, () => run(action), "danger"]),
         renews ? null : ["edit", "Push with a new URL…", () => renew(context, id, current)], ["copy", "Copy the URL", () => navigator.clipboard?.writeText(data.url ?? "")],
         ["jobs", `All that are ${data.state}`, () => { location.hash = path("jobs", [data.state]); }],
       ]),
     ].filter(Boolean));
-    keys.add({
-      s: () => run(data.state === "paused" || data.state === "scheduled" ? "resume" : "pause"), r: () => { if (data.state === "failed") run("retry"); },
-      c: () => { if (actions[data.state].includes("cancel")) run("cancel"); },
-    });
+    const own = Object.fromEntries(keysOf(data.state));
+    keys.add(Object.fromEntries(["s", "r", "c"].map((name) => [name, () => { if (current && own[name]) run(own[name]); }])));
   }
 
   function drawOthers(data) {

@@ -1,7 +1,7 @@
 // The jobs of a state: facets, rows, keys, and actions for many jobs at once. Only the rows that can be seen are in the
 // document, and the scroll bar has the length of all.
 
-import { act, actions, icons, names } from "./actions.js";
+import { act, actions, icons, keyOf, keysOf, names } from "./actions.js";
 import { get, inQueue, isID, patiently, withQuery } from "./api.js";
 import { progressBar } from "./bars.js";
 import { complain, say } from "./dialogs.js";
@@ -325,7 +325,7 @@ class List {
     this.news = el("button", { type: "button", class: "news", hidden: true, onclick: () => { this.frozen = null; this.scroller.scrollTop = 0; this.take(this.newest); } });
     this.empty = el("div", { class: "empty", hidden: true });
     this.footer = el("span", { role: "status" }, "Reading …");
-    const hints = el("span", { class: "hints" }, [["j", "k", "move"], ...(context.isOperator ? [["x", "select"]] : []), ["enter", "open"], ...(context.isOperator && ["running", "paused", "queued", "scheduled"].includes(state) ? [["s", state === "paused" ? "resume" : "pause"]] : state === "failed" && context.isOperator ? [["r", "retry"]] : []), ["?", "all keys"]]
+    const hints = el("span", { class: "hints" }, [["j", "k", "move"], ...(context.isOperator ? [["x", "select"]] : []), ["enter", "open"], ...(context.isOperator ? keysOf(state).filter(([, action]) => action !== "cancel").map(([name, action]) => [name, names[action].toLowerCase()]) : []), ["?", "all keys"]]
       .map((parts) => el("span", {}, parts.slice(0, -1).map((name) => key(name)), parts.at(-1))));
     this.box = el("section", { class: "card list-card" }, this.news, this.scroller, this.empty, el("div", { class: "list-foot" }, this.footer, hints));
     this.skeleton();
@@ -410,7 +410,10 @@ class List {
     if (this.isPart) return;
     this.isBegun = true;
     this.length = data.total;
-    data.jobs.forEach((job, index) => this.items.set(page * PAGE + index, job));
+    // A page may have fewer rows than positions: a waiting element that repeats the push of a job that runs is none.
+    for (let index = 0; index < Math.max(PAGE, data.jobs.length); index += 1) {
+      if (data.jobs[index]) this.items.set(page * PAGE + index, data.jobs[index]); else this.items.delete(page * PAGE + index);
+    }
     for (const index of this.items.keys()) if (index >= data.total) this.items.delete(index);
     this.drawn();
   }
@@ -698,7 +701,7 @@ class List {
     const buttons = actions[state].filter((action) => action !== "remove" || state !== "running").map((action) => {
       const isLasting = ["cancel", "remove", "delete"].includes(action);
       return el("button", { type: "button", class: "plain", "data-action": action, onclick: () => this.act(action) }, icon(icons[action]), `${names[action]}${isLasting ? "…" : ""}`,
-        action === "pause" || action === "resume" ? key("s") : action === "retry" ? key("r") : null);
+        keyOf(state, action) ? key(keyOf(state, action)) : null);
     });
     this.whole = el("button", { type: "button", class: "plain", onclick: () => { this.isAll = !this.isAll; this.drawn(); } });
     const close = el("button", { type: "button", class: "plain", "aria-label": "Clear the selection", onclick: () => this.clear() }, icon("close"));
@@ -779,10 +782,7 @@ class List {
     if (context.isOperator) {
       all.x = () => { if (this.currentID) this.toggle(this.currentID, false); };
       all.X = () => { if (this.currentID) this.toggle(this.currentID, true); };
-      const offered = actions[this.state];
-      if (offered.includes("pause") || offered.includes("resume")) all.s = doing(offered.includes("resume") ? "resume" : "pause");
-      if (offered.includes("retry")) all.r = doing("retry");
-      if (offered.includes("cancel")) all.c = doing("cancel");
+      for (const [name, action] of keysOf(this.state)) all[name] = doing(action);
     }
     context.keys.add(all);
   }

@@ -276,8 +276,12 @@ export function openPush(context, url = "", onclose = undefined, preset = {}) {
       } catch (error) { answer.replaceChildren(el("p", { class: "red" }, error.message)); }
     }
 
+    let isSending = false;
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
+      // A second Enter before the answer would push the same once more.
+      if (isSending) return;
+      isSending = true;
       try {
         const { pushed } = await send("POST", inQueue(queue, "jobs"), made());
         pushedIDs = pushed.map((job) => job.id);
@@ -292,7 +296,7 @@ export function openPush(context, url = "", onclose = undefined, preset = {}) {
         urls.focus();
       } catch (error) {
         answer.replaceChildren(el("div", { class: "hint red" }, icon("failed", "red"), el("p", {}, error.message)));
-      }
+      } finally { isSending = false; }
     });
     showKind();
     setTimeout(() => urls.focus());

@@ -1,0 +1,113 @@
+"""For which jobs the buttons, keys and undos of the page act: tests of browser.py."""
+
+import time
+
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+
+from bench import eventually
+from fresh import leave
+
+
+def press_key(bench, *names):
+    for name in names:
+        ActionChains(bench.driver).send_keys(name).perform()
+
+
+def select_rows(bench, number):
+    """Ticks the first rows of a list, and returns their ids."""
+    rows = lambda: bench.driver.find_elements(By.CSS_SELECTOR, ".list tbody tr:not(.spacer):not(.blank)")
+    eventually("rows", lambda: len(rows()) >= number)
+    ids = []
+    for row in rows()[:number]:
+        ids.append(row.find_element(By.CSS_SELECTOR, ".file a").get_attribute("href").rsplit("/", 1)[-1])
+        bench.driver.execute_script("arguments[0].click()", row.find_element(By.TAG_NAME, "input"))
+    bench.shows(f"{number} selected", inside="#floating")
+    return ids
+
+
+def wanted(bench, queue):
+    """The control operations that no worker has applied, by job."""
+    words = bench.redis("HGETALL", f"haul:{{{queue}}}:want").split()
+    return dict(zip(words[::3], words[1::3]))
+
+
+def test_an_undo_is_only_for_the_jobs_that_the_action_was_for(bench):
+    bench.visit("#/long/jobs/failed?view=list")
+    bench.shows("of 1,200")
+    ids = select_rows(bench, 3)
+    score = bench.redis("ZSCORE", "haul:{long}:failed", ids[1])
+    leave(bench, "long", ids[1], "paused")
+    bench.redis("ZREM", "haul:{long}:failed", ids[1])
+    bench.press("Retry", "#floating")
+    bench.notices("2 jobs run again from their bytes on disk. 1 is no longer failed.")
+    assert wanted(bench, "long") == {ids[0]: "running", ids[2]: "running"}
+    bench.press("Pause them", "#floating")
+    bench.notices("2 jobs are being paused.")
+    assert wanted(bench, "long") == {ids[0]: "paused", ids[2]: "paused"}
+    bench.redis("DEL", "haul:{long}:want", "haul:{long}:paused")
+    bench.redis("HSET", f"haul:{{long}}:job:{ids[1]}", "state", "failed")
+    bench.redis("ZADD", "haul:{long}:failed", score, ids[1])
+
+
+def test_no_key_and_no_undo_starts_a_scheduled_job(bench):
+    due = str(int(time.time() * 1000) + 86_400_000)
+    bench.redis("HSET", "haul:{lost}:job:tomorrow", "state", "scheduled", "url", "http://h.example/tomorrow.bin")
+    bench.redis("ZADD", "haul:{lost}:scheduled", due, "tomorrow")
+    bench.visit("#/lost/jobs/scheduled")
+    bench.shows("tomorrow.bin")
+    assert "pause" in bench.text(".list-foot").lower() and "resume" not in bench.text(".list-foot").lower()
+    press_key(bench, "j", "s")
+    bench.notices("1 job is being paused.")
+    assert wanted(bench, "lost") == {"tomorrow": "paused"} and "Resume it" not in bench.text("#floating")
+    bench.redis("DEL", "haul:{lost}:want")
+    bench.visit("#/lost/job/tomorrow")
+    bench.shows("About this job")
+    press_key(bench, "s")
+    bench.notices("1 job is being paused.")
+    assert wanted(bench, "lost") == {"tomorrow": "paused"} and "Resume it" not in bench.text("#floating")
+    # The key means nothing for a job that has ended.
+    leave(bench, "lost", "tomorrow")
+    bench.redis("DEL", "haul:{lost}:want", "haul:{lost}:scheduled")
+    bench.visit("#/lost/jobs/completed")
+    bench.visit("#/lost/job/tomorrow")
+    bench.shows("Completed")
+    press_key(bench, "s")
+    bench.visit("#/lost/overview")
+    assert wanted(bench, "lost") == {}
+    bench.redis("DEL", "haul:{lost}:completed", "haul:{lost}:job:tomorrow")
+
+
+def test_what_starts_again_elsewhere_is_each_job_that_was_paused_for_it(bench):
+    bench.invent("renewals", 3)
+    bench.visit("#/renewals/jobs/running")
+    obeyed, silent, failed = select_rows(bench, 3)
+    bench.press("Start again elsewhere", "#floating")
+    bench.notices("3 jobs are put back")
+    bench.redis("HDEL", "haul:{renewals}:want", obeyed)
+    leave(bench, "renewals", failed, "failed")
+    leave(bench, "renewals", obeyed, "paused")
+    eventually("the resume of the paused job", lambda: wanted(bench, "renewals").get(obeyed) == "running")
+    # The pause of a job whose worker has not obeyed is withdrawn in the end.
+    eventually("the end", lambda: wanted(bench, "renewals") == {obeyed: "running", silent: "running", failed: "paused"}, within=30)
+    for key in ["want", "leases", "failed", "paused"]:
+        bench.redis("DEL", f"haul:{{renewals}}:{key}")
+
+
+def test_a_form_that_is_sent_twice_pushes_once(bench):
+    bench.visit("#/lost/push")
+    bench.fill("URL", "http://h.example/once.bin")
+    bench.driver.execute_script("const form = document.querySelector('dialog form'); form.requestSubmit(); form.requestSubmit();")
+    bench.shows("1 job pushed", inside="dialog")
+    bench.visit("#/lost/overview")
+    assert bench.redis("LLEN", "haul:{lost}:jobs") == "1"
+    bench.redis("DEL", "haul:{lost}:jobs")
+
+
+def test_batches_are_counted_and_kept_as_the_queue_says(bench):
+    bench.redis("HSET", "haul:{lost}:settings", "keep_failed", "3600")
+    bench.redis("ZADD", "haul:{lost}:batches", "1", "expired", "2", "known")
+    bench.redis("HSET", "haul:{lost}:batch:known", "created", "2", "completed", "3")
+    bench.visit("#/lost/batches")
+    bench.shows("1 in all", "A batch is kept for 1 h after its last job ended.")
+    bench.redis("DEL", "haul:{lost}:settings", "haul:{lost}:batches", "haul:{lost}:batch:known")
