@@ -246,7 +246,10 @@ extension API {
             if let unknown = schedule.unknownField {
                 throw APIError(422, .badRequest, "schedule: job: \(unknown): no such field. Nothing was added.")
             }
-            guard try await queue.scheduleCount() < Schedule.maxCount else {
+            // A schedule that replaces one of this name is no further one.
+            let isNew = try await queue.scheduleDefinition(name) == nil
+            let count = isNew ? try await queue.scheduleCount() : 0
+            guard count < Schedule.maxCount else {
                 throw APIError(
                     422, .badRequest, "the queue has \(Schedule.maxCount) schedules, and more are not allowed")
             }

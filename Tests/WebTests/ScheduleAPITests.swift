@@ -1,5 +1,6 @@
 import HaulBus
 import HaulContract
+import HaulRedis
 import Testing
 
 @testable import HaulWeb
@@ -35,6 +36,17 @@ import Testing
         #expect(try await act("remove") == Response(status: 202, id: nil))
         #expect(await fixture.get(Self.path).text == #"{"schedules":[]}"#)
         #expect(try await act("run").status == 404)
+    }
+
+    @Test("a queue that has all the schedules it may have still replaces one") func full() async throws {
+        let fixture = try await WebFixture()
+        let pairs = (0..<Schedule.maxCount).flatMap { ["s\($0)", #"{"every":3600,"job":{"url":"http://h/"}}"#] }
+        try await fixture.queue.redis.send(Command(arguments: ["HSET", fixture.queue.keys.schedules] + pairs))
+        for (name, status) in [("s7", 202), ("new", 422)] {
+            let body = #"{"action":"add","name":"\#(name)","schedule":{"every":7200,"job":{"url":"http://h/"}}}"#
+            let response = await fixture.send("POST", Self.path, body)
+            #expect(response.status == status, "\(name): \(response)")
+        }
     }
 
     private struct Response: Equatable {
