@@ -66,8 +66,8 @@ extension API {
             return time
         }
         return try stream(topic, caller) { content, memory, send in
-            // The stream listens by now, so no event is missed in between. Some may come twice.
-            if let time, memory.updateValue("", forKey: "replayed") == nil {
+            // Once the subscription is active, no event is missed between the replay and it. Some may come twice.
+            if let time, content.isOpened, memory.updateValue("", forKey: "replayed") == nil {
                 try await Self.replay(reader.queue, id, after: time, caller, send)
             }
             try await send(Self.text(of: content, as: nil, caller))

@@ -111,6 +111,30 @@ import Testing
         await server.stop()
     }
 
+    @Test("an event that is published after a client has come back, and before it listens, is not missed")
+    func eventBeforeSubscription() async throws {
+        let fixture = try await WebFixture()
+        let (server, address) = try await serve(fixture)
+        func keep(_ id: String, at time: Int) async throws {
+            let event = #"{"v":1,"event":"completed","id":"\#(id)","queue":"default","at":\#(time)}"#
+            try await fixture.server.cli(
+                "XADD", "haul:{default}:log", "\(time)-0", "event", "completed", "id", id, "data", event)
+        }
+        try await keep("a", at: 5000)
+        try await fixture.server.cli("ACL", "SETUSER", "default", "-psubscribe")
+        let client = try RawClient(address)
+        await client.send(
+            "GET /api/queues/default/events HTTP/1.1\r\nHost: localhost\r\nLast-Event-ID: 5000\r\n\r\n")
+        try await eventually("the refusal of a subscription") {
+            try await fixture.server.cli("ACL", "LOG").contains("psubscribe")
+        }
+        try await keep("b", at: 6000)
+        try await fixture.server.cli("ACL", "SETUSER", "default", "+psubscribe")
+        let text = await client.read(until: "event: subscribed")
+        #expect(text.contains(#""id":"b""#), "\(text)")
+        await server.stop()
+    }
+
     @Test("line breaks in a producer's JSON do not break a stream", arguments: ["\n\n", "\r\n\r\n", "\r"])
     func lineBreaks(_ space: String) async throws {
         let fixture = try await WebFixture()
