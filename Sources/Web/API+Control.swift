@@ -108,7 +108,7 @@ extension API {
         (change.action, change.batch) = (action, name)
         let counts = try await queue.batch(name)?.counts ?? [:]
         change.at = try await queue.request(request, ofBatch: name)
-        await reads.removeAll()
+        await reads.expireAll()
         return Self.json(
             202, #"{"requested":\#(counts[request == .retried ? .failed : .pending] ?? 0),"more":false}"#)
     }

@@ -70,7 +70,7 @@ extension API {
             throw APIError(429, .tooMany, "too many searches run at once: wait for the answer of an earlier one")
         }
         defer { withExtendedLifetime(hold) {} }
-        return try await text(of: resource)
+        return try await text(of: resource).text
     }
 
     /// Decides about a change from its head: who may not make it sends no body.
@@ -273,7 +273,7 @@ extension API {
                 }
             }
         }
-        await reads.removeAll()
+        await reads.expireAll()
         return Self.json(202, response.text)
     }
 
@@ -285,7 +285,7 @@ extension API {
         (change.action, change.settings) = ("set", AuditLog.truncated(names, to: 500))
         for change in changes { try await change.make(in: reader.queue) }
         await reader.forgetLimits()
-        await reads.removeAll()
+        await reads.expireAll()
         return Self.json(200, SettingsJSON.text(try await reader.queue.configuration(), isOperator: true))
     }
 

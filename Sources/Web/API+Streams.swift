@@ -67,7 +67,8 @@ extension API {
         }
         return try stream(topic, caller) { content, memory, send in
             // Once the subscription is active, no event is missed between the replay and it. Some may come twice.
-            if let time, content.isOpened, memory.updateValue("", forKey: "replayed") == nil {
+            if let time, content.isOpened, !memory.isReplayed {
+                memory.isReplayed = true
                 try await Self.replay(reader.queue, id, after: time, caller, send)
             }
             try await send(Self.text(of: content, as: nil, caller))
@@ -107,10 +108,19 @@ extension API {
     /// Sends a text to the client of a stream; ignores an empty one.
     private typealias Send = (String) async throws -> Void
 
+    /// What a stream has sent. It keeps no texts, which may have megabytes.
+    private struct Memory {
+        enum Sent: Equatable { case text(SharedText.Version), failure(String) }
+        /// By the names of the resources.
+        var sent: [String: Sent] = [:]
+        /// Whether the events that the client has missed were sent.
+        var isReplayed = false
+    }
+
     /// A stream that calls `piece` in each interval, with the events that have come and a memory of what it has sent.
     private func stream(
         _ topic: EventHub.Topic?, _ caller: Caller,
-        _ piece: @escaping @Sendable (ListenerBuffer.Content, inout [String: String], Send) async throws -> Void
+        _ piece: @escaping @Sendable (ListenerBuffer.Content, inout Memory, Send) async throws -> Void
     ) throws(APIError) -> ServerResponse {
         guard let hold = streams.hold(counter.next(), for: caller) else {
             throw APIError(
@@ -123,7 +133,7 @@ extension API {
             ],
             body: .stream { [hub, hold] writer in
                 defer { withExtendedLifetime(hold) {} }
-                var memory: [String: String] = [:]
+                var memory = Memory()
                 var spoken = ContinuousClock.now
                 var buffer: ListenerBuffer?
                 do {
@@ -153,24 +163,42 @@ extension API {
 
     /// Sends an event for each resource that has changed, as soon as the resource is read.
     private func sendChanges(
-        _ resources: [(name: String, resource: Resource)], _ memory: inout [String: String], _ send: Send
+        _ resources: [(name: String, resource: Resource)], _ memory: inout Memory, _ send: Send
     ) async throws {
-        try await withThrowingTaskGroup(of: (name: String, news: String).self) { group in
-            for (name, resource) in resources { group.addTask { (name, await news(of: resource, as: name)) } }
-            for try await (name, news) in group where memory[name] != news {
-                memory[name] = news
-                try await send(news)
+        try await withThrowingTaskGroup(of: News.self) { group in
+            for (name, resource) in resources { group.addTask { await news(of: resource, as: name) } }
+            for try await news in group where memory.sent[news.name] != news.mark {
+                memory.sent[news.name] = news.mark
+                try await send(news.text)
             }
         }
     }
 
-    private func news(of resource: Resource, as name: String) async -> String {
-        do throws(APIError) {
-            let data = try await text(of: resource, isWatched: true)
-            return "event: change\ndata: {\"watch\":\(JSON.quoted(name)),\"data\":\(data)}\n\n"
-        } catch {
-            return "event: failure\ndata: \(error.json(watch: name))\n\n"
+    /// The present state of a resource.
+    private struct News {
+        let name: String
+        let result: Result<SharedText, APIError>
+
+        var mark: Memory.Sent {
+            switch result {
+            case .success(let shared): .text(shared.version)
+            case .failure(let error): .failure(error.json())
+            }
         }
+
+        var text: String {
+            switch result {
+            case .success(let shared):
+                "event: change\ndata: {\"watch\":\(JSON.quoted(name)),\"data\":\(shared.text)}\n\n"
+            case .failure(let error): "event: failure\ndata: \(error.json(watch: name))\n\n"
+            }
+        }
+    }
+
+    private func news(of resource: Resource, as name: String) async -> News {
+        do throws(APIError) {
+            return News(name: name, result: .success(try await text(of: resource, isWatched: true)))
+        } catch { return News(name: name, result: .failure(error)) }
     }
 
     private static func text(of content: ListenerBuffer.Content, as name: String?, _ caller: Caller) -> String {

@@ -44,7 +44,7 @@ struct API: Sendable {
     }
 
     /// - Parameter isWatched: A stream waits for the text, and reports soon that Redis does not answer.
-    func text(of resource: Resource, isWatched: Bool = false) async throws(APIError) -> String {
+    func text(of resource: Resource, isWatched: Bool = false) async throws(APIError) -> SharedText {
         do {
             let text = try await reads.text(
                 resource.key, within: resource.age, isWatched: isWatched, resource.read)

@@ -1,13 +1,23 @@
 import HaulRedis
 
+/// A text that was read from Redis.
+struct SharedText: Sendable {
+    /// A number that no other text of this process has. A reading that finds the same text again keeps it.
+    typealias Version = UInt64
+
+    let text: String
+    let version: Version
+}
+
 /// A cache of texts that were read from Redis. Calls for the same key within its age share one read, even while it is
 /// in progress. So a hundred open pages cost Redis as much as one.
 actor SharedReads {
-    private typealias Read = Task<Result<String, any Error>, Never>
+    private typealias Read = Task<Result<SharedText, any Error>, Never>
 
     private struct Entry {
         let task: Read
         let started: ContinuousClock.Instant
+        var isExpired = false
     }
 
     private let traffic: Traffic
@@ -15,6 +25,7 @@ actor SharedReads {
     /// From this many entries on, those that are older than `maxAge` are dropped.
     private static let cleanupThreshold = 64
     private static let maxAge: Duration = .seconds(2)
+    private let versions = Counter()
     private var lastCleanup = ContinuousClock.now
 
     /// After this time without a reply a page says that Redis does not answer. A call of Redis has 5 s, because a
@@ -26,8 +37,10 @@ actor SharedReads {
     /// - Parameter traffic: The counters of the client that reads.
     init(_ traffic: Traffic) { self.traffic = traffic }
 
-    /// Drops all entries after a change, so that the client that made it does not get old texts.
-    func removeAll() { entries = [:] }
+    /// Makes all texts be read again after a change, so that the client that made it does not get old ones.
+    func expireAll() {
+        for key in entries.keys { entries[key]?.isExpired = true }
+    }
 
     /// The text of `key`, no older than `age`.
     ///
@@ -35,7 +48,7 @@ actor SharedReads {
     func text(
         _ key: String, within age: Duration, isWatched: Bool = false,
         _ read: @escaping @Sendable () async throws -> String
-    ) async throws -> String {
+    ) async throws -> SharedText {
         let task = task(key, within: age, read)
         let result = try await isWatched ? resultUnlessSilent(of: task) : task.value
         // Only those who wait now get the error. The next call reads again.
@@ -46,18 +59,24 @@ actor SharedReads {
     private func task(
         _ key: String, within age: Duration, _ read: @escaping @Sendable () async throws -> String
     ) -> Read {
-        if let entry = entries[key], entry.started + age > .now { return entry.task }
+        if let entry = entries[key], !entry.isExpired, entry.started + age > .now { return entry.task }
         if entries.count >= Self.cleanupThreshold, lastCleanup + Self.maxAge < .now {
             lastCleanup = .now
             entries = entries.filter { $0.value.started + Self.maxAge > .now }
         }
         // A task of its own goes on for other callers when this one is cancelled.
-        let task = Read { do { return .success(try await read()) } catch { return .failure(error) } }
+        let task = Read { [before = entries[key]?.task, versions] in
+            do {
+                let text = try await read()
+                if let before = try? await before?.value.get(), before.text == text { return .success(before) }
+                return .success(SharedText(text: text, version: versions.next()))
+            } catch { return .failure(error) }
+        }
         entries[key] = Entry(task: task, started: .now)
         return task
     }
 
-    private func resultUnlessSilent(of task: Read) async throws -> Result<String, any Error> {
+    private func resultUnlessSilent(of task: Read) async throws -> Result<SharedText, any Error> {
         let earliest = ContinuousClock.now - Self.pause
         while true {
             let end = max(traffic.lastReply ?? earliest, earliest) + Self.maxSilence

@@ -2,6 +2,7 @@ import Glibc
 import HaulBus
 import HaulContract
 import HaulHTTPServer
+import HaulRedis
 import HaulTestSupport
 import Testing
 
@@ -133,6 +134,19 @@ import Testing
         let text = await client.read(until: "event: subscribed")
         #expect(text.contains(#""id":"b""#), "\(text)")
         await server.stop()
+    }
+
+    @Test("a text that is read again and has not changed keeps its version, by which streams know what they have sent")
+    func versions() async throws {
+        let reads = SharedReads(try await WebFixture().queue.redis.traffic)
+        let first = try await reads.text("k", within: .zero) { "a" }
+        let second = try await reads.text("k", within: .zero) { "a" }
+        await reads.expireAll()
+        let third = try await reads.text("k", within: .seconds(60)) { "a" }
+        let changed = try await reads.text("k", within: .zero) { "b" }
+        let other = try await reads.text("l", within: .zero) { "a" }
+        #expect(first.version == second.version && second.version == third.version)
+        #expect(changed.text == "b" && Set([first.version, changed.version, other.version]).count == 3)
     }
 
     @Test("line breaks in a producer's JSON do not break a stream", arguments: ["\n\n", "\r\n\r\n", "\r"])
