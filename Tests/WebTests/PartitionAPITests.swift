@@ -28,6 +28,26 @@ import Testing
         await server.stop()
     }
 
+    @Test("a page of batches far down the list reads only its own batches") func batches() async throws {
+        let fixture = try await WebFixture { $0.queues = [QueueName("films#2")!] }
+        let queue = Queue(QueueName("films#2")!, redis: fixture.queue.redis)
+        for number in 0..<60 {
+            let keys = queue.partitions[queue.placement(ofID: "x", inBatch: "b\(number)")].keys
+            try await queue.redis.send(Command("HSET", keys.batch("b\(number)"), "created", 1000 + number))
+            try await queue.redis.send(Command("ZADD", keys.batches, 1000 + number, "b\(number)"))
+        }
+        func reads() async throws -> Int {
+            let text = try await fixture.server.cli("INFO", "commandstats")
+            return text.firstMatch(of: /cmdstat_hgetall:calls=(\d+)/).flatMap { Int($0.1) } ?? 0
+        }
+        let before = try await reads()
+        let page = await fixture.get("/api/queues/films%232/batches?from=40&limit=10").json
+        let names = page?["batches"]?.array?.compactMap { $0["name"]?.string }
+        #expect(names == (10..<20).reversed().map { "b\($0)" }, "\(names ?? [])")
+        #expect(page?["next"]?.integer == 50 && page?["total"]?.integer == 60)
+        #expect(try await reads() - before <= 10)
+    }
+
     @Test("the partitions are one queue, whose jobs are pushed, listed, found and cancelled") func life() async throws {
         let fixture = try await WebFixture { $0.queues = [QueueName("films#4")!] }
         let queue = Queue(QueueName("films#4")!, redis: fixture.queue.redis)

@@ -61,15 +61,21 @@ extension Queue {
     /// The newest batches, at most `limit`, after skipping `start` of them.
     package func batches(from start: Int = 0, limit: Int) async throws(RedisError) -> [BatchRecord] {
         guard partitions.isEmpty else {
-            let all = try await each { queue throws(RedisError) in try await queue.batches(limit: start + limit) }
-            return Array(
-                all.joined().sorted { $0.created ?? 0 > $1.created ?? 0 }.dropFirst(start).prefix(limit))
+            let page = try await merged(\.batches, from: start, limit: limit, isDescending: true).map(\.id)
+            let places = Dictionary(grouping: page) { name.partition(of: $0) }
+            let found = try await each { queue throws(RedisError) in
+                try await queue.batches(named: places[queue.name.partition ?? 0] ?? [])
+            }
+            let records = Dictionary(found.joined().map { ($0.name, $0) }) { one, _ in one }
+            return page.compactMap { records[$0] }
         }
         let range = Command("ZRANGE", keys.batches, start, start + limit - 1, "REV")
-        let names = try await redis.send(range).array ?? []
-        let known = names.compactMap(\.string)
-        let replies = try await redis.pipeline(known.map { .command(Command("HGETALL", keys.batch($0))) })
-        return zip(known, replies).compactMap { BatchRecord($0, $1.dictionary) }
+        return try await batches(named: (try await redis.send(range).array ?? []).compactMap(\.string))
+    }
+
+    private func batches(named names: [String]) async throws(RedisError) -> [BatchRecord] {
+        let replies = try await redis.pipeline(names.map { .command(Command("HGETALL", keys.batch($0))) })
+        return zip(names, replies).compactMap { BatchRecord($0, $1.dictionary) }
     }
 
     /// How many batches are listed. Some of them may have expired.

@@ -56,7 +56,7 @@ extension Queue {
         }
         guard partitions.isEmpty else {
             return try await merged(
-                in: state, from: start, limit: limit, isDescending: (state == .scheduled) == isReversed)
+                { $0.index(state) }, from: start, limit: limit, isDescending: (state == .scheduled) == isReversed)
         }
         let range: [any RedisArgument] = [keys.index(state), start, start + limit - 1]
         let order: [any RedisArgument] = (state == .scheduled) == isReversed ? ["REV"] : []

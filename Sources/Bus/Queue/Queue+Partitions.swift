@@ -99,23 +99,23 @@ extension Queue {
         }.map { $0?.partition }
     }
 
-    /// The jobs of a state whose index is a sorted set, of all partitions in one order.
+    /// The jobs of a state, or the batches, of all partitions in one order. The index is a sorted set.
     ///
-    /// Each partition would have to return `start` jobs to skip them. Instead, the score of the first job of the page is
-    /// found by counting: some 30 rounds, however far down the list the page is.
+    /// Each partition would have to return `start` members to skip them. Instead, the score of the first one of the page
+    /// is found by counting: some 30 rounds, however far down the list the page is.
     func merged(
-        in state: JobState, from start: Int, limit: Int, isDescending: Bool
+        _ index: @escaping @Sendable (Keys) -> String, from start: Int, limit: Int, isDescending: Bool
     ) async throws(RedisError) -> [ListedJob] {
         var skipped = start
         var first: Int64?
         if start > limit {
-            (first, skipped) = try await score(in: state, at: start, isDescending: isDescending)
+            (first, skipped) = try await score(in: index, at: start, isDescending: isDescending)
         }
         let count = skipped + limit
         let pages = try await each { [first] queue throws(RedisError) in
             let from = first.map { "\($0)" } ?? (isDescending ? "+inf" : "-inf")
             let bounds: [any RedisArgument] = [
-                queue.keys.index(state), from, isDescending ? "-inf" : "+inf", "BYSCORE",
+                index(queue.keys), from, isDescending ? "-inf" : "+inf", "BYSCORE",
             ]
             let order: [any RedisArgument] = (isDescending ? ["REV"] : []) + ["LIMIT", 0, count, "WITHSCORES"]
             let reply = try await queue.redis.send(Command(arguments: ["ZRANGE"] + bounds + order))
@@ -131,13 +131,13 @@ extension Queue {
         return Array(all.dropFirst(skipped).prefix(limit))
     }
 
-    /// The score of the job at `position` in the joined order, and how many jobs of this score come before it.
+    /// The score of the member at `position` in the joined order, and how many members of this score come before it.
     private func score(
-        in state: JobState, at position: Int, isDescending: Bool
+        in index: @escaping @Sendable (Keys) -> String, at position: Int, isDescending: Bool
     ) async throws(RedisError) -> (score: Int64?, skipped: Int) {
         func end(_ order: [String]) async throws(RedisError) -> [Int64] {
             try await each { queue throws(RedisError) in
-                let range: [any RedisArgument] = ["ZRANGE", queue.keys.index(state), 0, 0]
+                let range: [any RedisArgument] = ["ZRANGE", index(queue.keys), 0, 0]
                 let reply = try await queue.redis.send(Command(arguments: range + order + ["WITHSCORES"]))
                 return reply.array?.last?.string.flatMap { Double($0) }.flatMap { Int64(exactly: $0.rounded()) }
             }.compactMap(\.self)
@@ -146,7 +146,7 @@ extension Queue {
         func before(_ score: Int64) async throws(RedisError) -> Int {
             try await each { queue throws(RedisError) in
                 let bounds = isDescending ? ["(\(score)", "+inf"] : ["-inf", "(\(score)"]
-                let command: [any RedisArgument] = ["ZCOUNT", queue.keys.index(state)] + bounds
+                let command: [any RedisArgument] = ["ZCOUNT", index(queue.keys)] + bounds
                 return try await queue.redis.send(Command(arguments: command)).int ?? 0
             }.reduce(0, +)
         }

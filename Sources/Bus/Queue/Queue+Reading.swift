@@ -115,7 +115,8 @@ extension Queue {
     package func ids(in state: JobState, from start: Int = 0, limit: Int) async throws(RedisError) -> [String] {
         guard state == .queued else {
             guard partitions.isEmpty else {
-                return try await merged(in: state, from: start, limit: limit, isDescending: false).map(\.id)
+                return try await merged({ $0.index(state) }, from: start, limit: limit, isDescending: false)
+                    .map(\.id)
             }
             let reply = try await redis.send(Command("ZRANGE", keys.index(state), start, start + limit - 1))
             return (reply.array ?? []).compactMap(\.string)
