@@ -221,6 +221,15 @@ import Testing
         let ended = try await bench.haul("cancel", "b", "c")
         #expect(ended.status == 1 && ended.out == "", "\(ended)")
         #expect(ended.err.contains("b is completed: there is nothing to cancel") && ended.err.contains("no job c"))
+        // What cannot be done is a failure, and what is so already is none.
+        for (verb, state, status) in [
+            ("cancel", "completed", 1), ("cancel", "cancelled", 0), ("pause", "failed", 1), ("pause", "paused", 0),
+            ("resume", "completed", 1), ("retry", "running", 0), ("retry", "completed", 1),
+        ] {
+            try await bench.server.cli("HSET", "haul:{default}:job:b", "state", state)
+            let result = try await bench.haul(verb, "b")
+            #expect(result.status == Int32(status) && result.err.contains("b is \(state)"), "\(verb): \(result)")
+        }
     }
 
     @Test("a push that waits to begin an ended job anew is listed and cancelled as one that waits") func anew()
@@ -230,6 +239,7 @@ import Testing
         try await bench.server.cli("HSET", "haul:{default}:job:a", "state", "completed", "url", "http://h/old")
         _ = try await bench.haul("push", "http://h/new", "--id", "a")
         _ = try await bench.haul("call", "--queue", "default", "http://h/call", "--id", "b", "--no-wait")
+        #expect(try await bench.haul("show", "a").out.contains("A newer push of the job waits"))
         let list = try await bench.haul("list", "--state", "queued")
         #expect(list.out.contains("http://h/new"), "\(list)")
         let json = try JSON((try await bench.haul("list", "--state", "queued", "--json", "--match", "new")).out)

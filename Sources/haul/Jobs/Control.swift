@@ -6,7 +6,9 @@ import HaulTerminal
 /// The options that select the jobs of a command.
 struct Selection: ParsableArguments {
     @OptionGroup var common: CommonOptions
-    @Argument(help: "Ids or whole URLs of jobs.", completion: Completer.jobs) var jobs: [String] = []
+    @Argument(
+        help: "Ids or whole URLs of jobs. Exit status 1 if one is in a state in which this cannot be done.",
+        completion: Completer.jobs) var jobs: [String] = []
     @Flag(help: "All jobs in a state that the command applies to.") var all = false
     @OptionGroup var filter: FilterOptions
     @Flag(help: "Accept unknown jobs: the operation applies if they are pushed within a day.")
@@ -21,7 +23,7 @@ struct Selection: ParsableArguments {
     }
 
     /// Requests the operation of `command` for the selected jobs, and prints their ids. Jobs that are named but in a
-    /// state in which it has no effect are reported on standard error.
+    /// state in which it has no effect are reported on standard error, and are a failure unless they are as wanted.
     func request(_ command: ControlCommand) async throws {
         let queue = try await common.connect()
         if filter.isBatchOnly, let batch = filter.batch { return try await request(command, ofBatch: batch, queue) }
@@ -33,17 +35,21 @@ struct Selection: ParsableArguments {
         let asked = ids.filter { id in waitFor || known.states[id].map { command.states.contains($0) } ?? false }
         if !asked.isEmpty { try await apply(command, to: asked, of: queue) }
         for id in asked { printResult(id, command) }
+        var isRefused = false
         for id in ids where !asked.contains(id) {
             guard let state = known.states[id] else { continue }
             Terminal.printError("haul: \(id) is \(state.rawValue): there is nothing to \(command.name)")
+            if !command.aims.contains(state) { isRefused = true }
         }
         if !unknownURLs.isEmpty {
             throw KnownJobs.reportUnknown(
                 unknownURLs + (waitFor ? [] : unknown), in: queue, "a URL must be whole, with its query")
         }
-        guard !waitFor, !unknown.isEmpty else { return }
-        throw KnownJobs.reportUnknown(
-            unknown, in: queue, known.caveat ?? "with --wait-for it applies once they are pushed")
+        if !waitFor, !unknown.isEmpty {
+            throw KnownJobs.reportUnknown(
+                unknown, in: queue, known.caveat ?? "with --wait-for it applies once they are pushed")
+        }
+        if isRefused { throw ExitStatus.jobFailed }
     }
 
     private func apply(_ command: ControlCommand, to ids: [String], of queue: Queue) async throws {
@@ -112,6 +118,8 @@ struct ControlCommand {
     let operation: ControlOperation
     /// The states in which the operation has an effect.
     let states: Set<JobState>
+    /// The states in which a job is as the operation would make it.
+    let aims: Set<JobState>
     /// The states whose jobs `--all` and filters without a state select, in this order.
     let defaultStates: [JobState]
     /// The operation for a whole batch; nil if that is not possible.
@@ -131,7 +139,7 @@ struct Pause: AsyncParsableCommand {
     func run() async throws {
         try await selection.request(
             ControlCommand(
-                name: "pause", operation: .paused, states: [.queued, .scheduled, .running],
+                name: "pause", operation: .paused, states: [.queued, .scheduled, .running], aims: [.paused],
                 defaultStates: [.queued, .scheduled, .running], batchOperation: .paused))
     }
 }
@@ -145,7 +153,7 @@ struct Resume: AsyncParsableCommand {
         try await selection.request(
             ControlCommand(
                 name: "resume", operation: .running, states: [.paused, .running, .scheduled, .queued],
-                defaultStates: [.paused],
+                aims: [], defaultStates: [.paused],
                 batchOperation: .running))
     }
 }
@@ -160,7 +168,7 @@ struct Cancel: AsyncParsableCommand {
         try await selection.request(
             ControlCommand(
                 name: "cancel", operation: .cancelled, states: [.queued, .scheduled, .running, .paused],
-                defaultStates: [.queued, .scheduled, .running, .paused], batchOperation: .cancelled,
+                aims: [.cancelled], defaultStates: [.queued, .scheduled, .running, .paused], batchOperation: .cancelled,
                 isIrreversible: true,
                 isConfirmed: yes))
     }
@@ -173,8 +181,8 @@ struct Retry: AsyncParsableCommand {
     func run() async throws {
         try await selection.request(
             ControlCommand(
-                name: "retry", operation: .running, states: [.failed, .scheduled], defaultStates: [.failed],
-                batchOperation: .retried))
+                name: "retry", operation: .running, states: [.failed, .scheduled],
+                aims: [.queued, .running], defaultStates: [.failed], batchOperation: .retried))
     }
 }
 
@@ -194,6 +202,6 @@ struct Remove: AsyncParsableCommand {
         try await selection.request(
             ControlCommand(
                 name: "remove", operation: files ? .deleted : .removed, states: Set(JobState.allCases),
-                defaultStates: [.completed, .failed, .cancelled], isIrreversible: true, isConfirmed: yes))
+                aims: [], defaultStates: [.completed, .failed, .cancelled], isIrreversible: true, isConfirmed: yes))
     }
 }

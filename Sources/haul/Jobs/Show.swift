@@ -65,6 +65,12 @@ struct Show: AsyncParsableCommand {
                 workerFault: await workerFault(of: record, in: queue, at: now),
                 stoppedBy: (try? await queue.changeThatStopped(record))?.author)
             for line in page.lines(width: Terminal.width ?? 100) { Terminal.line(line) }
+            if record.state.isFinal {
+                let searched = waiting == nil ? try? await queue.waiting(for: id) : nil
+                if (waiting ?? searched) != nil {
+                    Terminal.line("  A newer push of the job waits in the queue, and begins it anew.")
+                }
+            }
         }
         return true
     }
