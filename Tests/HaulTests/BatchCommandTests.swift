@@ -29,7 +29,7 @@ import Testing
         let shown = try await bench.haul("batches", "night", "--json")
         #expect(
             shown.out.hasPrefix(
-                #"{"batch":"night","pending":1,"completed":0,"failed":0,"cancelled":0,"rejected":0,"size":2,"round":0,"#
+                #"{"name":"night","pending":1,"completed":0,"failed":0,"cancelled":0,"rejected":0,"size":2,"round":0,"#
             ),
             "\(shown.out)")
         let unknown = try await bench.haul("batches", "night", "nothing")

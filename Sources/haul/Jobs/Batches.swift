@@ -55,7 +55,7 @@ struct Batches: AsyncParsableCommand {
 
     private static func json(_ record: BatchRecord) -> String {
         var object = JSONObject()
-        object.set("batch", record.name)
+        object.set("name", record.name)
         for state in BatchState.allCases { object.set(state.rawValue, record.counts[state]) }
         object.set("size", record.size)
         object.set("round", record.round)
