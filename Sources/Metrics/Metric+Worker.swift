@@ -9,6 +9,8 @@ extension Metric {
         "haul_accepting",
         help: "1 while the worker claims jobs; 0 while it is ending, is quiet in all of its queues, or its store "
             + "cannot be written.")
+    package static let quiet = gauge(
+        "haul_quiet", help: "1 while an operator has made the worker quiet in all of its queues.")
 
     package static let claims = counter("haul_claims_total", by: "queue", help: "Jobs that the worker has claimed.")
     package static let takeovers = counter(
@@ -101,7 +103,7 @@ extension Metric {
 
     /// In the order of docs/operate/metrics.md.
     package static let workerMetrics = [
-        buildInfo, workerInfo, slots, slotsTaken, accepting, claims, takeovers, resumes, restarts, runsEnded,
+        buildInfo, workerInfo, slots, slotsTaken, accepting, quiet, claims, takeovers, resumes, restarts, runsEnded,
         runDuration, fenced, receivedBytes, sentBytes, refetchedBytes, transfers, connections, connectionsWaiting,
         hostBackoffs,
         hostsBackedOff, hostConnectionLimit, claimDuration, settleDuration, tickDuration, checkpointDuration,

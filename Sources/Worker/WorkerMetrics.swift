@@ -105,6 +105,7 @@ final class WorkerMetrics: Sendable {
         exposition.add(.slots, slots.limit.map(Double.init) ?? .infinity)
         exposition.add(.slotsTaken, slots.taken)
         exposition.add(.accepting, phase == .working && !slots.hasShortage && !isQuiet ? 1 : 0)
+        exposition.add(.quiet, isQuiet ? 1 : 0)
         // The partitions of a queue count as one.
         let servers = Dictionary(grouping: queueServers) { $0.queue.name.whole }
         for (name, servers) in servers.sorted(by: { $0.value[0].index < $1.value[0].index }) {

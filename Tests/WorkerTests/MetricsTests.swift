@@ -74,6 +74,7 @@ import Testing
         #expect(samples("haul_slots") == 4)
         #expect(samples.values["haul_slots_taken"] == 0)
         #expect(samples("haul_accepting") == 1)
+        #expect(samples.values["haul_quiet"] == 0)
         #expect(samples("haul_redis_connects_total") == 2)
         #expect(samples("haul_redis_round_trips_total") >= 9)
         #expect(samples("haul_store_free_bytes") > 0)
