@@ -152,6 +152,20 @@ def test_an_end_whose_reply_is_lost_is_handed_out_though_the_service_made_a_clie
         loop.close()
 
 
+def test_the_removal_of_a_push_is_not_taken_for_the_end_before_it(server):
+    end = {"v": 1, "event": "completed", "id": "film", "queue": "default", "at": 5, "seq": 9, "epoch": 5, "bytes": 1, "seconds": 0.1}
+    server.cli("LPUSH", "haul:{default}:reply:shop", json.dumps(end))
+    queue, pushed, found = haul.Queue(server.url, reply_to="shop"), [], []
+    for end in queue.settled(open_jobs=lambda: pushed, every=0.1, idle=3):
+        found.append((end.result.state, end.result.removed))
+        end.ack()
+        if len(found) == 1:
+            # It was pushed again, and removed before a worker had seen that. Its tombstone has the numbers of the end.
+            server.cli("HSET", "haul:{default}:job:film", "settled_until", "8000", "epoch", "5", "seq", "9")
+            pushed.append(("film", 7000))
+    assert found == [("completed", False), ("cancelled", True)]
+
+
 def test_ends_that_were_taken_and_not_acknowledged_survive_a_kill(tmp_path, server, origin):
     worker = Worker(server)
     service = Service(tmp_path, server, orders(origin, 3), "sync")
