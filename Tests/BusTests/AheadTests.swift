@@ -46,6 +46,26 @@ import Testing
         #expect(try await c.queue.job("1")?["error"] == (wasSent ? "outcome_unknown" : "deadline"))
     }
 
+    @Test("a failed job that is retried has its deadline again, however it is retried", arguments: [true, false])
+    func retried(byElement: Bool) async throws {
+        let c = try await ClockedQueue()
+        try await c.f.push(#"{"url":"http://h/1","id":"1","deadline":30}"#)
+        let claim = try #require(try await c.claim())
+        let failure = Settlement.failed(Failure(.http(404), "m"), retryable: true, received: 0)
+        try await c.queue.settle(claim.run, as: failure, worker: c.f.worker)
+        try await c.set(100_000)
+        if byElement {
+            try await c.f.push(#"{"id":"1"}"#)
+        } else {
+            try await c.f.redis.send(Command("HSET", c.queue.keys.want, "1", "running"))
+            try await c.queue.tick(c.f.worker, runs: [])
+        }
+        #expect(try await c.claim()?.run.id == "1")
+        #expect(try await c.queue.job("1")?["deadline_at"] == "\(ClockedQueue.dawn + 130_000)")
+        let kept = try await c.f.redis.send(Command("ZSCORE", c.queue.keys[.deadlines], "1")).string
+        #expect(kept == "\(ClockedQueue.dawn + 130_000)")
+    }
+
     @Test("the latest `at` and the longest deadline make a time that Redis can read again") func longest() async throws
     {
         let f = try await QueueFixture()

@@ -97,6 +97,46 @@ import Testing
         #expect(try await b.counts() == [2, 1, 0, 0, 0])
     }
 
+    @Test(
+        "an operation for a batch stops a push that waits behind another operation",
+        arguments: [BatchOperation.paused, .cancelled], [true, false])
+    func waiting(_ operation: BatchOperation, isEarlier: Bool) async throws {
+        let b = try await BatchFixture()
+        try await b.f.push(#"{"url":"http://h/x","id":"x"}"#)
+        let running = try #require(try await b.f.claim())
+        try await b.queue.request(.cancelled, of: ["x"])
+        try await b.tickUntilApplied([running])
+        if isEarlier { try await b.ask(operation, [running]) }
+        try await b.push("x", in: #"{"name":"b","size":1}"#)
+        #expect(try await b.f.claim() == nil)
+        if !isEarlier { try await b.ask(operation, [running]) }
+        try await b.f.settle(running, .cancelled)
+        #expect(try await b.f.claim() == nil)
+        #expect(try await b.f.state("x") == (operation == .paused ? .paused : .cancelled))
+        #expect(try await b.counts() == (operation == .paused ? [1, 0, 0, 0, 0] : [0, 0, 0, 1, 0]))
+        try await b.f.expectOrder()
+    }
+
+    @Test("a push that waits is in at most 16 batches, and is rejected in each further one") func waitingInMany()
+        async throws
+    {
+        let b = try await BatchFixture()
+        try await b.f.push(#"{"url":"http://h/x","id":"x"}"#)
+        let running = try #require(try await b.f.claim())
+        try await b.queue.request(.cancelled, of: ["x"])
+        try await b.tickUntilApplied([running])
+        for number in 0..<20 { try await b.push("x", in: #"{"name":"b\#(number)","size":1}"#) }
+        #expect(try await b.f.claim() == nil)
+        try await b.f.settle(running, .cancelled)
+        try await b.f.settle(try #require(try await b.f.claim()), QueueFixture.done)
+        #expect(try await b.queue.job("x")?["batch"]?.split(separator: " ").count == 16)
+        for number in 0..<20 {
+            #expect(
+                try await b.counts("b\(number)") == (number < 16 ? [0, 1, 0, 0, 0] : [0, 0, 0, 0, 1]), "\(number)")
+        }
+        try await b.f.expectOrder()
+    }
+
     @Test("a newer operation for one member overrides the operation for the batch") func newer() async throws {
         let b = try await BatchFixture()
         let running = try await b.begin("1", in: Self.three)

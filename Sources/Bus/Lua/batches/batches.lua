@@ -79,13 +79,16 @@ do
     if names then Batches.move(c, id, names, 'pending') end
   end
 
+  -- Whether a job with these batches can be in no further one.
+  local function is_full(names) return select(2, string.gsub(names or '', '%S+', '')) >= MAX_PER_JOB end
+
   -- Enters a job into the batch of a push that begins nothing. The job is counted in its current state, a job that was
   -- forgotten as cancelled. push: the push, or nil. Sets job.batch.
   function Batches.enter(c, id, job, names, push)
     if push then learn(c, push) end
     for name in string.gmatch(names or '', '%S+') do
-      local is_in, is_full = Batches.has(job.batch, name), select(2, string.gsub(job.batch or '', '%S+', '')) >= MAX_PER_JOB
-      if job.state and not is_in and not is_full then
+      local is_in = Batches.has(job.batch, name)
+      if job.state and not is_in and not is_full(job.batch) then
         job.batch = (job.batch and job.batch .. ' ' or '') .. name
         call('HSET', c.JOB .. id, 'batch', job.batch)
         is_in = true
@@ -99,8 +102,14 @@ do
   -- already. Returns these names with the new one.
   function Batches.await(c, names, push)
     learn(c, push)
-    Batches.move(c, push.id, push.batch, 'pending')
-    return (Replies.join(names, push.batch))
+    local name = push.batch
+    if Batches.has(names or '', name) then return names end
+    if is_full(names) then
+      if not try('HGET', Batches.members_of(c, name), push.id) then move(c, push.id, name, 'rejected') end
+      return names
+    end
+    move(c, push.id, name, 'pending')
+    return (names and names .. ' ' or '') .. name
   end
 
   -- Ends the wait of pushes that were counted by Batches.await(). A push that started nothing counts as cancelled.
@@ -129,15 +138,16 @@ do
   end
 
   -- The control operation for a batch that stops a job which joins it: 'paused', 'cancelled' or nil. Sets job.of_batch,
-  -- what is known of the batch.
-  function Batches.stop(c, job, push)
-    local id, name = push.id, push.batch
+  -- what is known of the batch. name: a batch of the push. is_awaited: Batches.await() has counted the push as pending.
+  function Batches.stop(c, job, push, name, is_awaited)
+    local id = push.id
     local values = try('HMGET', Batches.hash_of(c, name), 'want', 'want_at', 'size', 'reply_to')
     if values.err then return nil end
     local want, want_at, size, reply_to = unpack(values)
     job.of_batch = { size = size, reply_to = reply_to or nil }
     if not want then return nil end
     local before = try('HGET', Batches.members_of(c, name), id)
+    if is_awaited and before == 'pending' and not Batches.has(job.batch, name) then before = nil end
     if before and before ~= 'rejected' then return nil end
     if want == 'cancelled' and push.at and push.at > (tonumber(number(want_at)) or 0) then return nil end
     return want

@@ -43,7 +43,7 @@ do
     local had_operation = job.want or job.want_next
     local stop = Order.blocking_operation(job, push.at)
     if not stop and is_begun and push.batch then
-      stop = Batches.stop(c, job, push)
+      stop = Batches.stop(c, job, push, push.batch)
       if stop then job.want, job.want_at = stop, c.NOW end
     end
     if is_begun then Pushes.set_deadline(c, job, push) end

@@ -172,14 +172,7 @@ do
       if call('HEXISTS', c.SPEC .. id, 'spec') == 1 then
         call('HDEL', job_key, 'crashes', 'attempt', unpack(END_FIELDS))
         call('HSET', job_key, 'retried', integer_text(operation_at))
-        -- A deadline counts from the retry, because the one of the push may have passed.
-        local push = Envelopes.kept(call('HGET', c.SPEC .. id, 'spec'), id)
-        Envelopes.complete(c, push)
-        if push.deadline then
-          job.deadline = integer_text(c.now + push.deadline)
-          call('HSET', job_key, 'deadline_at', job.deadline)
-          call('ZADD', c.DEADLINES, job.deadline, id)
-        end
+        Pushes.renew_deadline(c, id, job)
         States.requeue(c, id, job, true, 'resumed')
       end
     elseif States.removes_job(want) then
@@ -263,6 +256,17 @@ do
     end
   end
 
+  -- The control operation for one of a kept push's batches that stops its job: 'cancelled', 'paused' or nil.
+  local function stop_of_batches(c, job, push)
+    local stop
+    for name in string.gmatch(push.batch or '', '%S+') do
+      local want = Batches.stop(c, job, push, name, true)
+      if want then stop = stop ~= 'cancelled' and want or stop end
+    end
+    job.of_batch = nil
+    return stop
+  end
+
   -- Does what came behind an operation that is done now: the kept push, then the operation behind the push. kept: the
   -- result of States.take_pending().
   function Order.follow(c, id, kept)
@@ -280,13 +284,18 @@ do
       local handler = Pushes.not_started[verdict]
       if handler then handler(c, job, push, reason)
       else
+        local stop = verdict == 'begin' and stop_of_batches(c, job, push)
         local fields, set = Pushes.record(c, job, push, verdict == 'begin')
         if tonumber(kept.timestamp) > tonumber(job.pushed or 0) then set('pushed', kept.timestamp) end
         if #fields > 0 then call('HSET', c.JOB .. id, unpack(fields)) end
         if kept.renewed then call('HSET', c.SPEC .. id, 'renewed', kept.renewed) end
         local due = push.delay and Pushes.due(c, push, push.delay) or 0
         job.want = nil
-        if due > c.now then States.postpone(c, id, job, due - c.now) else States.requeue(c, id, job, true, 'wanted') end
+        if stop then States.settle_until(c, id, c.NOW) end
+        if stop == 'cancelled' then States.finish(c, id, job, 'cancelled', '')
+        elseif stop then States.pause(c, id, job)
+        elseif due > c.now then States.postpone(c, id, job, due - c.now)
+        else States.requeue(c, id, job, true, 'wanted') end
       end
     end
     if kept.batch then Batches.release(c, id, kept.batch) end

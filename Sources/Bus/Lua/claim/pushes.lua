@@ -1,6 +1,6 @@
 -- What a push does to its job: docs/reference/ordering.md.
 --
--- Uses: Events, Rejections, Replies, Responses, States, UrlIndex, Webhooks.
+-- Uses: Envelopes, Events, Rejections, Replies, Responses, States, UrlIndex, Webhooks.
 -- Calls ahead: Announcements, Batches, Order.
 -- Writes: job:<id>, spec:<id>, deadlines.
 do
@@ -62,6 +62,17 @@ do
     if push.deadline then job.deadline = integer_text(Pushes.due(c, push, push.deadline)) end
   end
 
+  -- Sets the deadline of a failed job that is retried. It counts from the retry, because the one of the push may have
+  -- passed.
+  function Pushes.renew_deadline(c, id, job)
+    local push = Envelopes.kept(call('HGET', c.SPEC .. id, 'spec'), id)
+    Envelopes.complete(c, push)
+    if not push.deadline then return end
+    job.deadline = integer_text(c.now + push.deadline)
+    call('HSET', c.JOB .. id, 'deadline_at', job.deadline)
+    call('ZADD', c.DEADLINES, job.deadline, id)
+  end
+
   -- Records which reply lists get the end of a job that begins or continues. If the job begins after an end, only the
   -- new names get its next end, because the others got that one. set: adds a pair for the job's hash.
   local function record_reply_lists(c, job, push, is_begun, set)
@@ -117,6 +128,7 @@ do
       end
     end
     if IS_FINAL[job.state] then
+      if not is_begun then Pushes.renew_deadline(c, id, job) end
       job.crashes, job.attempt = 0, 0
       -- From now on `received` counts bytes of another file. `bytes` keeps the size of the finished one.
       local bytes = job.state == 'completed' and call('HGET', job_key, 'received')
