@@ -29,6 +29,30 @@ struct GroupTests {
         try await f.redis.send(Command("HSET", f.queue.keys.limits, "group:" + group, text))
     }
 
+    @Test("jobs of a group with a limit begin in their order, with ids or without") func order() async throws {
+        let f = try await QueueFixture()
+        try await limit("acme", #"{"running":1}"#, f)
+        let failed = try await { () -> Claim? in
+            try await f.push(#"{"id":"known","url":"http://h/known","group":"acme"}"#)
+            return try await f.claim()
+        }()
+        try await f.settle(try #require(failed), .failed(Failure(.http(404), "m"), retryable: true, received: 0))
+        let elements = (0..<40).map { number in
+            number == 7
+                ? #"{"id":"known","url":"http://h/7","group":"acme"}"#
+                : #"{"url":"http://h/\#(number)","group":"\#(number % 2 == 0 ? "bolt" : "acme")"}"#
+        }
+        try await push(f, elements)
+        var begun: [String: [Int]] = [:]
+        while let claim = try await f.claim() {
+            let number = try #require(claim.job().urls.first?.split(separator: "/").last.flatMap { Int($0) })
+            begun[number % 2 == 0 ? "bolt" : "acme", default: []].append(number)
+            try await f.settle(claim, QueueFixture.done)
+        }
+        #expect(begun["acme"] == (0..<20).map { 2 * $0 + 1 } && begun["bolt"] == (0..<20).map { 2 * $0 })
+        try await f.expectOrder()
+    }
+
     private static func group(_ id: String) -> String { String(id.prefix { $0 != "-" }) }
 
     private func count(_ ids: some Sequence<String>) -> [String: Int] {

@@ -58,6 +58,22 @@ struct KindTests {
         #expect(try await f.claim()?.run.id == "d1")
     }
 
+    @Test("deferred elements come back in their order to a queue that is never empty") func order() async throws {
+        let f = try await fixture()
+        try await f.push((0..<40).map { #"{"id":"r\#($0)","kind":"request","url":"http://h/\#($0)"}"# })
+        while try await length("request", f) ?? 0 < 40 { #expect(try await f.claim("old") == nil) }
+        try await f.push(#"{"id":"d","url":"http://h/2"}"#)
+        try await f.tick()
+        try await f.tick()
+        var begun: [String] = []
+        while let claim = try await f.claim() { begun.append(claim.run.id) }
+        // What comes back later comes before what came back already.
+        #expect(begun.count == 41)
+        for pages in [begun[0..<16], begun[16..<32]] {
+            #expect(pages.map { Int($0.dropFirst())! } == pages.map { Int($0.dropFirst())! }.sorted(), "\(begun)")
+        }
+    }
+
     @Test("an element of an unknown kind waits, and an invalid kind is rejected") func unknown() async throws {
         let f = try await fixture()
         try await f.push(#"{"id":"n","kind":"transcode","what":[1]}"#)

@@ -42,8 +42,10 @@ struct StartTests {
             try await queue.setLimit(of: host, to: text)
         }
 
-        func push(_ count: Int, host: String, from first: Int = 0) async throws {
-            let elements = (first..<first + count).map { #"{"url":"http://\#(host)/\#($0)","id":"\#(host)\#($0)"}"# }
+        func push(_ count: Int, host: String, from first: Int = 0, more: String = "") async throws {
+            let elements = (first..<first + count).map {
+                #"{"url":"http://\#(host)/\#($0)","id":"\#(host)\#($0)"\#(more)}"#
+            }
             try await redis.send(Command(arguments: ["LPUSH", queue.keys.jobs] + elements))
         }
 
@@ -98,6 +100,26 @@ struct StartTests {
             return times.indices.map { first in times[first...].count { $0 < times[first] + seconds * 1000 } }.max()
                 ?? 0
         }
+    }
+
+    @Test(
+        "a limit that is raised holds soon",
+        arguments: ["*", "a", "group:a"])
+    func raised(name: String) async throws {
+        let bench = try await Bench()
+        func limit(_ text: String) async throws {
+            if name == "*" {
+                try await bench.queue.set(.starts, to: text)
+            } else {
+                try await bench.limit(name, #"{"starts":"\#(text)"}"#)
+            }
+        }
+        try await limit("1/h")
+        try await bench.push(160, host: "a", more: #","group":"a""#)
+        #expect(try await bench.live(5000).count == 1)
+        try await limit("10/s")
+        let count = try await bench.live(15_000).count
+        #expect((20...152).contains(count), "\(count)")
     }
 
     @Test(

@@ -34,11 +34,15 @@ do
         local state, known_want, names = unpack(values)
         if not values.err and Batches.has(names or '', name) and OPERATIONS[want](counted_as, state, known_want) then
           local waiting = Order.waiting(c, id)
-          if waiting then
+          if waiting and waiting ~= operation then
+            -- The next call begins with this page again, and passes over the members that have the operation by then. '0'
+            -- is the end of a scan.
+            if tick.left <= 0 then return cursor == '0' and '00' or cursor end
+            tick.left = tick.left - 1
             call('HDEL', c.WANT, id)
             Isolation.run(c, Order.apply, c, id, waiting, tick.applied_until)
           end
-          call('HSET', c.WANT, id, operation)
+          if not waiting or waiting ~= operation then call('HSET', c.WANT, id, operation) end
         end
       end
     end

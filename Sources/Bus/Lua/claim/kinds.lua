@@ -87,9 +87,10 @@ do
       if not Kinds.does(c, kind) then
         tick.deferred_kinds[#tick.deferred_kinds + 1] = kind
       elseif is_busy then
-        for _ = 1, 16 do
-          if not call('LMOVE', c.PREFIX .. KEY.deferredKind .. kind, c.JOBS, 'RIGHT', 'RIGHT') then break end
-        end
+        local list = c.PREFIX .. KEY.deferredKind .. kind
+        local elements = call('LRANGE', list, -16, -1)
+        call('RPUSH', c.JOBS, unpack(elements))
+        call('LTRIM', list, 0, -1 - #elements)
       end
     end
   end

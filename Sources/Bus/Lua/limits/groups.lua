@@ -30,6 +30,8 @@ do
   -- in pages of at most PAGE elements and, judging by the last page, PAGE_BYTES.
   local MOST = { claim = 160, tick = 350 }
   local FIRST_PAGE, PAGE, PAGE_BYTES = 8, 40, 32768
+  -- How many elements that start nothing one call does.
+  local MOST_DONE = 8
   -- What sorting costs: an element whose group is found at once, one that has to be searched, a group, and bytes for each
   -- further unit of such elements. A unit counts 8 bytes in the budget of a claim (claims.lua).
   local COST = { element = 1, search = 2, group = 4, bytes = 400, bytes_of_search = 64, in_claim = 8 }
@@ -91,7 +93,8 @@ do
     if not rule then return nil end
     if rule.running and running(c, group) >= rule.running then return 2 * LIMITED + c.now + 1000 end
     if rule.interval and Starts.available(c, rule.host, rule.interval) == 0 then
-      return LIMITED + c.now + Starts.next_in(c, rule.host, rule.interval, 0)
+      -- The limit may be raised meanwhile.
+      return LIMITED + c.now + math.min(5000, Starts.next_in(c, rule.host, rule.interval, 0))
     end
   end
 
@@ -194,11 +197,29 @@ do
     return elements, groups, place_of_offered, suspects
   end
 
+  -- Does those of `elements` that start nothing: a cancel does not wait for the limit of a group. suspects: their numbers.
+  -- Returns the numbers of those that are done, and an error that every other element would meet, too. A round of
+  -- rechecks does what is too much for this call.
+  local function apply_suspects(c, elements, suspects)
+    local done, count, caught = {}, 0, nil
+    for n = 1, #elements do
+      if suspects[n] and count < MOST_DONE and not caught then
+        local has_run, fine, is_done = pcall(Isolation.run, c, Rechecks.apply_push, c, elements[n])
+        if not has_run then caught = fine
+        elseif fine and is_done then done[n], count = true, count + 1 end
+      end
+    end
+    if count == MOST_DONE then Rechecks.request(c) end
+    return done, caught
+  end
+
   -- Moves the next elements of `jobs` to the lists of their groups. Elements before the one that was offered were pushed
   -- to the front since, and go to the front of their groups, each of them in their order. Returns whether `jobs` has more.
   local function sort(c, max)
     c.are_groups_sorted = true
     local elements, groups, place_of_offered, suspects = read(c, max)
+    if #elements > 0 then call('LTRIM', c.JOBS, 0, -1 - #elements) end
+    local done, caught = apply_suspects(c, elements, suspects)
     local names, parts = {}, {}
     local function put(n, command)
       local part = parts[groups[n] .. command]
@@ -208,15 +229,10 @@ do
       end
       part[#part + 1] = elements[n]
     end
-    for n = place_of_offered, 1, -1 do if not suspects[n] then put(n, 'RPUSH') end end
-    for n = place_of_offered + 1, #elements do if not suspects[n] then put(n, 'LPUSH') end end
+    for n = place_of_offered, 1, -1 do if not done[n] then put(n, 'RPUSH') end end
+    for n = place_of_offered + 1, #elements do if not done[n] then put(n, 'LPUSH') end end
     for _, part in ipairs(names) do add(c, part.group, part.command, part) end
-    if #elements > 0 then call('LTRIM', c.JOBS, 0, -1 - #elements) end
-    -- A cancel does not wait for the limit of a group.
-    for n in pairs(suspects) do
-      local fine, is_done = Isolation.run(c, Rechecks.apply_push, c, elements[n])
-      if not (fine and is_done) then add(c, groups[n], n > place_of_offered and 'LPUSH' or 'RPUSH', { elements[n] }) end
-    end
+    if caught then Isolation.raise(caught) end
     -- If it was not among them, another worker holds it, and will return it.
     c.is_offer_spent, c.offered = offered(c) ~= '', ''
     c.is_queue_sorted = call('LLEN', c.JOBS) == 0

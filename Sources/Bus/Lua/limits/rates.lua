@@ -110,6 +110,7 @@ do
     -- If there are more than 500 hosts, the leases of the others end by themselves.
     local limited = Defaults.or_limits_exist(c) and try('HRANDFIELD', c.PREFIX .. KEY.limits, 500) or {}
     for _, host in ipairs(limited) do try('HDEL', c.PREFIX .. KEY.hostRateLeases .. host, instance) end
+    return #limited + 1
   end
 
   Call.define('lease_rates', { 'allow-oom' }, function(c)

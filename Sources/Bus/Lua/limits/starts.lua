@@ -37,6 +37,12 @@ do
     local due = tonumber(kept[1] or nil) or 0
     if not kept[2] then call('HSET', starts_key, 'since', Call.epoch(c))
     elseif kept[2] ~= Call.epoch(c) then due = math.max(due, tonumber(Call.epoch(c)) + EARLY + interval) end
+    -- If the limit was stricter, or the clock was ahead, when the last job started, the next one is due later than this
+    -- limit asks for.
+    if due > c.now + EARLY + interval then
+      due = c.now + EARLY + interval
+      call('HSET', starts_key, 'due ' .. name, integer_text(due))
+    end
     buckets[name] = { due = math.max(due, c.now), reserved = tonumber(kept[3] or nil) or 0 }
     c.start_buckets = buckets
     return buckets[name]

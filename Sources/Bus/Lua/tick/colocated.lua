@@ -30,6 +30,7 @@ do
     local ARGV = c.ARGV
     local last = first + 2 * tonumber(ARGV[first])
     for argument = first + 1, last, 2 do
+      if Losses.has_done_enough(tick) then return end
       local worker, process = ARGV[argument], ARGV[argument + 1]
       local host, hash = c.PREFIX .. KEY.host .. tick.host_identity, c.PREFIX .. KEY.worker .. worker
       local instance = try('HGET', hash, 'instance')

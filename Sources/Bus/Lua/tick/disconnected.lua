@@ -30,6 +30,7 @@ do
   function Disconnected.reap(c, tick)
     if c.now < tick.grace then return end
     for _, worker in ipairs(tick.missed) do
+      if Losses.has_done_enough(tick) then return end
       local hash = c.PREFIX .. KEY.worker .. worker
       local values = try('HMGET', hash, 'instance', 'seen', 'connected')
       local instance, seen, connected = unpack(values)

@@ -52,9 +52,20 @@ do
     States.requeue(c, id, job, true, 'worker lost')
   end
 
-  -- The workers that have missed a tick and may have died: those that were silent for 1.3 s to a minute, the longest first.
+  -- The workers that have missed a tick and may have died: those that were silent for 1.3 s to a minute. One tick looks at
+  -- 50 of them.
   function Losses.missed_workers(c)
-    return call('ZRANGEBYSCORE', c.WORKERS, integer_text(c.now - 60000), integer_text(c.now - 1300), 'LIMIT', 0, 50)
+    local from, to = integer_text(c.now - 60000), integer_text(c.now - 1300)
+    local count = call('ZCOUNT', c.WORKERS, from, to)
+    local first = count > 50 and math.floor(c.now / 1000) * 50 % count or 0
+    return count > 0 and call('ZRANGEBYSCORE', c.WORKERS, from, to, 'LIMIT', first, 50) or {}
+  end
+
+  -- Whether this call ends the runs of no further worker, because it has done enough. The next one goes on.
+  function Losses.has_done_enough(tick)
+    if tick.left > 0 then return false end
+    tick.more = true
+    return true
   end
 
   -- Ends the runs of a worker whose process has ended, and returns the elements that it holds. Returns whether that was
@@ -62,7 +73,6 @@ do
   -- until their leases end.
   function Losses.end_worker(c, tick, worker, instance, spares_sent)
     local hash = c.PREFIX .. KEY.worker .. worker
-    Rates.end_leases(c, instance)
     -- The hash has fewer than 20 fields besides the claims.
     local max, tokens, held, spared = Budget.of(tick), {}, {}, 0
     local claims = call('HRANDFIELD', hash, max + 20, 'WITHVALUES')
@@ -84,7 +94,7 @@ do
     Budget.spend(tick, #held, max)
     -- If all that were drawn are spared, the leases decide about the rest.
     local is_all = States.return_elements(c, c.PREFIX .. KEY.held .. worker, 50) and (#held == 0 or #held + spared < max)
-    if not is_all then tick.more = true end
+    if is_all then tick.left = tick.left - math.ceil(Rates.end_leases(c, instance) / 25) else tick.more = true end
     return is_all
   end
 

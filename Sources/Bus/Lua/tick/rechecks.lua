@@ -9,9 +9,10 @@
 -- Uses: Batches, Claims, Envelopes, Groups, Isolation, Jobs, Kinds, Order, Pushes, States.
 -- Writes: recheck, hosts, deferred_host:<host>, deferred_kind:<kind>, deferred_group:<group>.
 do
-  -- What one call may cost. Reading an element as JSON costs READ times as much as finding its id. PAGE elements are
+  -- What one call may cost. Reading an element as JSON costs READ times as much as finding its id, and doing what it
+  -- asks for DONE times as much. PAGE elements are
   -- taken from a list at once, so that a call takes few more of them than it can check, however large they are.
-  local BUDGET, READ, HOSTS, PAGE = 400, 10, 100, 8
+  local BUDGET, READ, DONE, HOSTS, PAGE = 400, 10, 40, 100, 8
 
   -- Asks for a round.
   function Rechecks.request(c)
@@ -118,6 +119,7 @@ do
       local fine, is_done = true, is_void
       if may_be and not is_void then fine, is_done = Isolation.run(c, Rechecks.apply_push, c, element) end
       if may_be and fine and is_done then
+        if not is_void then spent = spent + DONE end
         -- Roles of an earlier version may lack these two rights.
         try('LSET', name, n - 1 - first, VOID)
         local is_of_host = string.sub(list, 1, #KEY.deferredHost) == KEY.deferredHost
