@@ -123,6 +123,14 @@ import Testing
         // It is settled.
         #expect(try await queue.settle([end], worker: f.worker, next: []).isOurs[0].get())
         for list in ["r", "s"] { #expect(try await f.redis.send(Command("LLEN", f.queue.keys.reply(list))).int == 1) }
+        // A refused element stops none behind it.
+        try await f.push(#"{"id":"bad"}"#)
+        try await f.push(#"{"id":"good","url":"http://h/"}"#)
+        guard case .job(let good) = try await queue.claim(f.worker, token: Token.make()) else {
+            return #expect(Bool(false), "no job")
+        }
+        #expect(good.run.id == "good")
+        #expect(try await f.queue.rejected(limit: 10).count == 1)
         // A tick names the reason.
         try await f.queue.request(.cancelled, of: ["c"])
         try await f.tick()

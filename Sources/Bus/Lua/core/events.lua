@@ -61,10 +61,17 @@ do
     return entry
   end
 
+  -- Publishes an event. id: the job's, or batch/<name>. If Redis refuses that, c.refused is set to the error: whoever
+  -- calls has changed other keys by then.
+  function Events.send(c, id, json)
+    local received = try('PUBLISH', c.PREFIX .. KEY.events .. id, json)
+    c.refused = c.refused or type(received) == 'table' and received.err or nil
+  end
+
   -- Ends a call that may have emitted events; a settle calls it after each run as well. Ends batches whose members have
   -- all ended, writes the last `seq` and `epoch` of each job, and sends the outbox. Returns `result`. If Redis refuses to
-  -- publish an event, c.refused is set to the error, and all else is done: the end of a job is written by now, so that
-  -- no later call would send its replies.
+  -- publish an event, all else is done: the end of a job is written by now, so that no later call would send its
+  -- replies.
   function Events.publish(c, result)
     if c.touched_batches then Batches.update(c) end
     local seqs, outbox = c.seqs, c.outbox
@@ -75,8 +82,7 @@ do
     for n, entry in ipairs(outbox) do
       outbox[n] = nil
       if not entry.is_private then
-        local received = try('PUBLISH', c.PREFIX .. KEY.events .. entry.id, entry.published)
-        c.refused = c.refused or type(received) == 'table' and received.err or nil
+        Events.send(c, entry.id, entry.published)
         if entry.event ~= 'progress' then
           History.count(c, entry.event)
           Events.keep(c, entry.event, entry.id, entry.published, entry.brief)

@@ -27,7 +27,7 @@ do
     id = id or 'unknown'
     local event = Events.json(c, 'rejected', '"id":"' .. id .. '"', nil, meta and ',"meta":' .. meta or '',
       ',"reason":' .. Events.quoted(reason))
-    call('PUBLISH', c.PREFIX .. KEY.events .. id, event)
+    Events.send(c, id, event)
     c.produced = c.produced + #entry + #event
     Events.keep(c, 'rejected', id, event)
     History.count(c, 'rejected')
