@@ -20,6 +20,9 @@ final class Claims: Sendable {
     private let queueLog: QueueLogger
     private let log: Logger
     private let claimer = Claimer()
+    /// The worker's fields at its last full tick, since its record may be gone when it registers from another call. A
+    /// record without them would say that the worker does all kinds of jobs.
+    private let fields = Mutex<[(String, String)]>([])
     private let ledger = Mutex(ClaimLedger())
 
     init(
@@ -189,6 +192,10 @@ final class Claims: Sendable {
     ///
     /// - Throws: `.reply` if another live worker has the name; what Redis answers otherwise.
     func register(_ fields: [(String, String)]) async throws(RedisError) {
+        let fields = self.fields.withLock { kept in
+            if !fields.isEmpty { kept = fields }
+            return kept
+        }
         let known = ledger.withLock { $0.beginRegistration() }
         var isKnown = false
         defer { ledger.withLock { $0.endRegistration(succeeded: isKnown) } }
