@@ -51,11 +51,12 @@ package struct StoredResponse: Sendable, Equatable {
     }
 
     /// Joins header fields of the same name by commas (RFC 9110 section 5.3), and makes names lower case. Values of
-    /// Set-Cookie may contain commas, so they are joined by line feeds. Control characters, which are invalid, become
-    /// blanks (section 5.5), because six bytes for each of them in JSON could make an event too long for Redis.
+    /// Set-Cookie may contain commas, so they are joined by line feeds. Fields whose names are not tokens (section 5.6.2)
+    /// are left out, and control characters in values become blanks (section 5.5): six bytes for each of them in JSON
+    /// could make an event too long for Redis.
     package static func joined(_ lines: [HeaderField]) -> [HeaderField] {
         var result: [HeaderField] = []
-        for line in lines {
+        for line in lines where line.name.utf8.allSatisfy(isOfToken) {
             let (name, value) = (line.name.lowercased(), printable(line.value))
             if let index = result.firstIndex(where: { $0.name == name }) {
                 result[index].value += (name == "set-cookie" ? "\n" : ", ") + value
@@ -64,6 +65,15 @@ package struct StoredResponse: Sendable, Equatable {
             }
         }
         return result
+    }
+
+    private static func isOfToken(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+            UInt8(ascii: "0")...UInt8(ascii: "9"):
+            true
+        default: "!#$%&'*+-.^_`|~".utf8.contains(byte)
+        }
     }
 
     private static func printable(_ value: String) -> String {
