@@ -28,6 +28,66 @@ import Testing
         }
     }
 
+    @Test("a file whose mirror is gone is fetched from another one", arguments: [true, false]) func mirror(isDown: Bool)
+        async throws
+    {
+        let bench = try DownloadBench()
+        let isGone = Shared(false)
+        let first = try OriginServer { request in
+            isGone.value ? OriginReply(404) : .file(Self.bytes, etag: "\"v1\"", to: request)
+        }
+        let second = try OriginServer { .file(Self.bytes, etag: "\"other\"", to: $0) }
+        let both = job(first.url("/a")) { $0.urls.append(second.url("/a")) }
+        let completed = try #require(await bench.run(both).file)
+        isGone.value = true
+        if isDown { first.stop() }
+        let file = try #require(await bench.run(both, completed: completed).file)
+        #expect(file.source == second.url("/a") && bench.directory.holds("a", Self.bytes))
+        #expect(second.requests.count == 1 && bench.directory.names == ["a"])
+    }
+
+    @Test(
+        "the question whether a file has changed waits for its host, and for the host's pause", arguments: [200, 503])
+    func host(_ status: Int) async throws {
+        let bench = try DownloadBench()
+        let isAsked = Shared(false)
+        let origin = try OriginServer { request in
+            isAsked.value && status != 200 ? OriginReply(status) : .file(Self.bytes, to: request)
+        }
+        let job = job(origin.url("/a"))
+        let completed = try #require(await bench.run(job).file)
+        isAsked.value = true
+        var context = bench.context
+        context.hosts = HostLimits(maxPerHost: 1)
+        let again = Download(
+            job: job, token: "t", key: String(repeating: "a", count: 40), resume: nil, completed: completed,
+            clock: SharedClock(serverTime: UnixTime.milliseconds), context: context, mayCommit: { true },
+            report: { _ in })
+        let host = "127.0.0.1:\(origin.port)"
+        #expect(await context.hosts.enter(host))
+        let task = Task { await again.outcome() }
+        try await eventually("the run to wait") { context.hosts.figures.waiting == 1 }
+        #expect(origin.requests.count == 1)
+        context.hosts.leave(host)
+        let outcome = await task.value
+        #expect(status == 200 ? outcome.file?.bytes == Self.bytes.count : outcome.code == .http(503))
+        #expect(context.hosts.figures.backoffs == (status == 200 ? 0 : 1))
+    }
+
+    @Test("a request that an earlier run has sent is not sent again, unless it was a GET", arguments: ["GET", "POST"])
+    func sent(method: String) async throws {
+        let bench = try DownloadBench()
+        let origin = try OriginServer { .file(Self.bytes, to: $0) }
+        var assignment = Assignment(
+            job: job(origin.url("/a")) { $0.method = method }, token: "t", key: String(repeating: "a", count: 40),
+            clock: SharedClock(serverTime: UnixTime.milliseconds))
+        assignment.wasSent = true
+        let download = Download(assignment, bench.download(assignment.job).io, context: bench.context)
+        let outcome = await download.outcome()
+        #expect(method == "GET" ? outcome.file != nil : outcome.code == .outcomeUnknown)
+        #expect(origin.requests.count == (method == "GET" ? 1 : 0))
+    }
+
     enum Wish: CaseIterable {
         case nothing, samePath, directory, enough, sameType
         case otherPath, otherDirectory, tooFew, otherType, post, body

@@ -14,6 +14,7 @@ extension Download {
         template.stallTimeout = job.stallTimeout ?? context.stallTimeout
         template.limits = limits
         template.hostBuckets = assignment.hostBuckets
+        (template.isSentOnce, template.sending) = (job.method != "GET", sending)
         return RedirectFollower(
             engine: context.engine, buckets: context.buckets, template: template, custom: headers, digests: digests,
             cookies: assignment.cookies, trace: io.trace, authentication: context.authentication,
@@ -109,6 +110,10 @@ extension Download {
         let mirrors = mirrors
         let (mirror, host) = (mirrors.current, mirrors[mirrors.current].host)
         guard await enter(host) else { throw .cancelled }
+        if !isRepeatable, await !io.markSent() {
+            context.hosts.leave(host)
+            throw .cancelled
+        }
         do {
             let condition = assignment.existing?.modifiedSince.map { HeaderField("If-Modified-Since", $0) }
             let (transfer, finalURL) = try await follower.send(
@@ -118,11 +123,15 @@ extension Download {
             return result
         } catch {
             context.hosts.leave(host)
-            if case .failed(let failure) = error, [.http(429), .http(503), .connect].contains(failure.code) {
-                context.hosts.backOff(host, retryAfter: failure.retryAfter)
-            }
+            if case .failed(let failure) = error { backOff(host, after: failure) }
             throw error
         }
+    }
+
+    /// Makes this worker's downloads wait for a host that has refused a request.
+    func backOff(_ host: String, after failure: Failure) {
+        guard [.http(429), .http(503), .connect].contains(failure.code) else { return }
+        context.hosts.backOff(host, retryAfter: failure.retryAfter)
     }
 
     /// Accepts a response to the request for the whole file, or throws why it cannot be accepted.

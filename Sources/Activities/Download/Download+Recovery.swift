@@ -27,9 +27,24 @@ extension Download {
         return .completed(result, seconds: 0, unchanged: true)
     }
 
-    /// Asks the server whether it still has this version. Some servers repeat the ETag of a file that has changed. So
-    /// if a 304 to the ETag has no Last-Modified, a second request asks by the date.
+    /// Asks the server whether it still has this version. If it fails and there is another mirror, the file counts as
+    /// changed, and is fetched from there.
     func isUnchanged(_ entity: Entity) async throws(TransferError) -> Bool {
+        let host = mirrors[mirrors.current].host
+        guard await enter(host) else { throw .cancelled }
+        defer { context.hosts.leave(host) }
+        do { return try await hasVersion(entity) } catch {
+            guard case .failed(let failure) = error else { throw error }
+            backOff(host, after: failure)
+            guard !Task.isCancelled, let why = dropMirror(after: failure) else { throw error }
+            io.report(.warning(why))
+            return false
+        }
+    }
+
+    /// Some servers repeat the ETag of a file that has changed. So if a 304 to the ETag has no Last-Modified, a second
+    /// request asks by the date.
+    private func hasVersion(_ entity: Entity) async throws(TransferError) -> Bool {
         var requests = Self.conditions(entity).map { [$0] }
         // The head of a response without a condition repeats the digest.
         if requests.isEmpty, entity.digest != nil { requests = [[]] }

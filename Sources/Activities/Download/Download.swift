@@ -47,6 +47,8 @@ package final class Download: Activity, RunRemainder {
     private let limit: TokenBucket?
     let headers: [HeaderField]
     let digests = DigestSession()
+    /// Whether a request has left this machine.
+    let sending = SendingProgress()
     let state: Mutex<State>
 
     package init(_ assignment: Assignment, _ io: RunIO, context: ActivityContext) {
@@ -145,6 +147,8 @@ package final class Download: Activity, RunRemainder {
 
     // MARK: The run
 
+    package var mustNotBeInterrupted: Bool { !isRepeatable }
+
     package func run() async -> ActivityResult {
         var result = ActivityResult(await outcome(), progress())
         (result.isRepeatable, result.hasMadeProgress, result.remainder) = (isRepeatable, hasMadeProgress, self)
@@ -155,6 +159,8 @@ package final class Download: Activity, RunRemainder {
         do {
             if let outcome = try await reuse() { return outcome }
             var step = try await recover()
+            if case .finished(let outcome) = step { return outcome }
+            if assignment.wasSent, job.method != "GET" { return .failed(ResponseStorage.lostRun) }
             var (restarts, wasSentAgain) = (0, false)
             while true {
                 if case .finished(let outcome) = step { return outcome }
@@ -190,9 +196,8 @@ package final class Download: Activity, RunRemainder {
                 if Task.isCancelled { return .stopped }
                 // If the store does not work, every other job would fail as well, so the job is parked.
                 let isDiskError = failure.code == .io || failure.code == .permission
-                return if isDiskError, await context.store.fault() != nil { .parked(context.store.waitsFor) } else {
-                    .failed(failure)
-                }
+                if isDiskError, await context.store.fault() != nil { return .parked(context.store.waitsFor) }
+                return ResponseStorage.outcome(of: error, mayHaveArrived: !isRepeatable, in: context.store)
             }
         }
     }
@@ -228,10 +233,18 @@ package final class Download: Activity, RunRemainder {
                 (state.isAlone, state.hasMismatch) = (true, true)
                 return "the bytes of several responses do not have the right checksum"
             }
-            let url = state.mirrors.all[state.mirrors.current].url
-            guard Mirrors.isToBlame(for: failure.code), state.mirrors.drop(state.mirrors.current) else { return nil }
-            return "the mirror \(MaskedURL.text(url)) failed: \(failure.message)"
+            return Self.dropMirror(of: &state, after: failure)
         }
+    }
+
+    /// Stops using the current mirror if it is to blame for a failure. Says so, or returns nil if it is not, or if there
+    /// is no other.
+    func dropMirror(after failure: Failure) -> String? { state.withLock { Self.dropMirror(of: &$0, after: failure) } }
+
+    private static func dropMirror(of state: inout State, after failure: Failure) -> String? {
+        let url = state.mirrors.all[state.mirrors.current].url
+        guard Mirrors.isToBlame(for: failure.code), state.mirrors.drop(state.mirrors.current) else { return nil }
+        return "the mirror \(MaskedURL.text(url)) failed: \(failure.message)"
     }
 
     private var hasBytes: Bool {

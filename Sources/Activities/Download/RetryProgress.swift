@@ -1,4 +1,5 @@
 import HaulContract
+import HaulHTTP
 import HaulStorage
 
 /// Decides whether so many new bytes have arrived that a broken connection counts as progress, not as a failure. The
@@ -14,7 +15,8 @@ enum RetryProgress {
 }
 
 extension Download {
-    var isRepeatable: Bool { job.method == "GET" }
+    /// Whether the request may be sent again. One of another method may be carried out twice by its server.
+    var isRepeatable: Bool { job.method == "GET" || !sending.hasBegun }
 
     /// A failure after the last byte is none of the connection. If it counted as progress, a file that can never be
     /// finished would be fetched for ever.

@@ -37,7 +37,8 @@ struct ReusePolicy: Sendable {
             isConfirmed(file.contentType),
             job.checksum == nil || job.checksum?.description == file.checksum
         else { return .impossible }
-        let isFresh = job.freshFor.map { age < $0 } ?? false
+        // A failed push may have shown that the server has another version: then the file was confirmed at 0.
+        let isFresh = file.validated > 0 && job.freshFor.map { age < $0 } ?? false
         return isFresh && origin == .same ? .nothing : .server
     }
 
@@ -62,7 +63,9 @@ struct ReusePolicy: Sendable {
     /// Whether more bytes can be joined to `count` bytes of an earlier run. The validators of each response prove that
     /// they belong together, or the digest of the whole.
     func mayJoin(_ resume: ResumePoint, count: Int64) -> Bool {
-        guard job.method == "GET", count > 0, resume.entity.total != nil else { return false }
+        guard job.method == "GET", job.body == nil, count > 0, let total = resume.entity.total, mayHave(total) else {
+            return false
+        }
         let isKnown = resume.entity.digest != nil || !resume.isMixed && resume.entity.strongValidator != nil
         return job.checksum != nil || isKnown && origin(of: resume) != .other
     }
