@@ -148,13 +148,13 @@ private struct ClearCache: AsyncParsableCommand {
         if filter.isEmpty, !responses.isEmpty {
             try Prompt.confirm("Forget all \(responses.count) responses of \(queue.name)?", isConfirmed: yes)
         }
+        // A job that was pushed again meanwhile is about to get another response.
+        let ids = try await KnownJobs.ids(responses.map(\.id), in: [.completed], of: queue)
         var change = ChangeRecord(byUser: "remove")
-        change.select(responses.map(\.id))
-        change.at = try await queue.request(.removed, of: responses.map(\.id))
-        if !responses.isEmpty { await queue.record(change) }
-        if filter.common.json {
-            return Terminal.line(JSON.object([("cleared", String(responses.count))]))
-        }
-        Terminal.line("\(responses.count) cleared")
+        change.select(ids)
+        change.at = try await queue.request(.removed, of: ids)
+        if !ids.isEmpty { await queue.record(change) }
+        if filter.common.json { return Terminal.line(JSON.object([("cleared", String(ids.count))])) }
+        Terminal.line("\(ids.count) cleared")
     }
 }

@@ -89,18 +89,26 @@ struct Selection: ParsableArguments {
                 "--state \(state.rawValue): there is nothing to \(command.name) in this state. Nothing was done."
             )
         }
-        let ids = try await filter.ids(in: states, of: queue)
-        guard !ids.isEmpty else {
+        let chosen = try await filter.ids(in: states, of: queue)
+        guard !chosen.isEmpty else {
             return Terminal.printError(
                 "haul: no job of the queue \(queue.name) matches, so there is nothing to \(command.name)")
         }
         if command.isIrreversible {
             try Prompt.confirm(
-                "\(command.capitalName) \(ids.count) jobs of the queue \(queue.name)?", isConfirmed: command.isConfirmed
+                "\(command.capitalName) \(chosen.count) jobs of the queue \(queue.name)?",
+                isConfirmed: command.isConfirmed)
+        }
+        // Others may have retried or pushed some of them since the list was read.
+        let ids = try await KnownJobs.ids(chosen, in: Set(states), of: queue)
+        if !ids.isEmpty { try await apply(command, to: ids, of: queue) }
+        for id in ids { printResult(id, command) }
+        if ids.count < chosen.count {
+            let names = states.map(\.rawValue).joined(separator: ", ")
+            Terminal.printError(
+                "haul: \(chosen.count - ids.count) of the jobs were left out: they are no longer \(names), or were pushed again"
             )
         }
-        try await apply(command, to: ids, of: queue)
-        for id in ids { printResult(id, command) }
     }
 
     private func printResult(_ id: String, _ command: ControlCommand) {

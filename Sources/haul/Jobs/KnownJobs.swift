@@ -38,6 +38,13 @@ struct KnownJobs {
         return known
     }
 
+    /// Those of some jobs that are not known to have left these states. A job that has ended, and of which another push
+    /// waits, is queued: an operation on what has ended would also stop that push.
+    static func ids(_ ids: [String], in states: Set<JobState>, of queue: Queue) async throws -> [String] {
+        let known = try await find(ids, in: queue)
+        return ids.filter { id in known.states[id].map(states.contains) ?? true }
+    }
+
     private mutating func record(_ job: ListedJob) {
         if states[job.id] != nil { anew[job.id] = job }
         states[job.id] = .queued
