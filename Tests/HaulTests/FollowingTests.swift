@@ -38,8 +38,11 @@ import Testing
 
     @Test(
         "watch waits for the end of a push that waits, and not for the last end of its job",
-        arguments: ["", ",\"at\":"])
-    func anew(_ time: String) async throws {
+        arguments: [
+            ("", ["watch", "a"]), (",\"at\":", ["watch", "a"]), (",\"at\":", ["watch", "--state", "queued"]),
+            ("", ["watch", "a", "--wait-for"]),
+        ])
+    func anew(_ time: String, _ command: [String]) async throws {
         let bench = try await CommandBench()
         let origin = try OriginServer { _ in OriginReply(body: [1]) }
         func push(_ path: String) async throws {
@@ -59,9 +62,10 @@ import Testing
             return try await Int(bench.server.cli("TIME").split(separator: "\n")[0])! * 1000 > Int(settled) ?? 0
         }
         try await push("/new")
-        let watch = try bench.start(["watch", "a"])
-        try await eventually("the command to subscribe") {
-            try await bench.server.cli("PUBSUB", "NUMSUB", "haul:{default}:events:a").hasSuffix("1")
+        let watch = try bench.start(command)
+        try await eventually("the command to subscribe, or to end") {
+            let channel = try await bench.server.cli("PUBSUB", "NUMSUB", "haul:{default}:events:a")
+            return channel.hasSuffix("1") || !watch.isRunning
         }
         #expect(watch.isRunning)
         let second = try bench.worker("w")

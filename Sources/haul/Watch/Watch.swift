@@ -28,28 +28,27 @@ struct Watch: AsyncParsableCommand {
     func run() async throws {
         let queue = try await common.connect()
         let named = try await JobArguments.find(jobs, in: queue)
-        var (ids, unknown) = (named.ids, named.unknownURLs)
-        var pushed: [String: Int64] = [:]
-        if !unknown.isEmpty { throw KnownJobs.reportUnknown(unknown, in: queue, "a URL must be whole, with its query") }
+        var ids = named.ids
+        guard named.unknownURLs.isEmpty else {
+            throw KnownJobs.reportUnknown(named.unknownURLs, in: queue, "a URL must be whole, with its query")
+        }
         if !filter.isEmpty {
             let states = try filter.states(else: [.running, .queued, .scheduled, .paused])
             ids = try await filter.ids(in: states, of: queue)
             guard !ids.isEmpty else {
                 throw ExitStatus.printing(.jobFailed, "the queue \(queue.name) has no such job to watch")
             }
-        } else if !waitFor {
-            let now = try await queue.timestamp()
-            let known = try await KnownJobs.find(ids, in: queue, waiting: named.waiting)
-            // The end that the hash tells of is not that of the push which waits. A push without a time gets that of its
-            // claim.
-            pushed = known.anew.mapValues { $0.timestamp ?? now }
-            unknown = ids.filter { known.states[$0] == nil }
-            if !unknown.isEmpty {
-                throw KnownJobs.reportUnknown(unknown, in: queue, known.caveat ?? "--wait-for waits for it")
-            }
+        }
+        let now = try await queue.timestamp()
+        let known = try await KnownJobs.find(ids, in: queue, waiting: named.waiting)
+        let unknown = filter.isEmpty && !waitFor ? ids.filter { known.states[$0] == nil } : []
+        guard unknown.isEmpty else {
+            throw KnownJobs.reportUnknown(unknown, in: queue, known.caveat ?? "--wait-for waits for it")
         }
         var follower = Follower(queue, ids, json: common.json, progress: display.progress)
-        follower.pushed = pushed
+        // The end that the hash tells of is not that of the push which waits. A push without a time gets that of its
+        // claim.
+        follower.pushed = known.anew.mapValues { $0.timestamp ?? now }
         try await follower.follow()
     }
 }
