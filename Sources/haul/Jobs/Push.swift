@@ -80,8 +80,9 @@ struct Push: AsyncParsableCommand {
             }
         }
         let alone = try made(with: options())
-        // A job that is given twice counts once.
-        guard let batch = try batch(of: Set(alone.map(\.id)).count) else { return alone }
+        // A job that is given twice counts once, and one that names a batch of its own is in that one.
+        let own = zip(jobs, alone).filter { job, _ in !job.members.contains { $0.0 == "batch" } }.map(\.1.id)
+        guard let batch = try batch(of: Set(own).count) else { return alone }
         return try made(with: options() + [("batch", batch)])
     }
 
