@@ -1,3 +1,4 @@
+import Glibc
 import HaulContract
 import HaulTestSupport
 import Testing
@@ -45,6 +46,44 @@ import Testing
         let wrong = try shell(bench, line + String(repeating: "0", count: 64) + " > '\(out)'")
         #expect(try await wrong.wait() == 1)
         #expect(bench.files.contents("out") == [] && wrong.standardError.contains("checksum_mismatch"))
+    }
+
+    @Test(
+        "a download to standard output, or of a list, that fails leaves nothing in TMPDIR",
+        arguments: [["-o", "-", "--checksum", "sha256:" + bytes.sha256, "%U"], ["-i", "%U"]])
+    func failed(_ words: [String]) async throws {
+        let (bench, scratch) = (GetBench(), TemporaryDirectory())
+        let origin = try OriginServer { request in
+            guard request.number == 1 else { return OriginReply(404) }
+            var reply = OriginReply.file(Self.bytes, to: request)
+            (reply.cut, reply.end) = (1_000_000, .reset)
+            return reply
+        }
+        let arguments = words.map { $0.replacing("%U", with: origin.url("/x")) } + ["-x1"]
+        let get = try bench.start(arguments, environment: ["TMPDIR": scratch.path])
+        #expect(try await get.wait() == 1, "\(get.standardError)")
+        #expect(!origin.requests.isEmpty && scratch.names.isEmpty, "\(scratch.names)")
+    }
+
+    @Test("with a checksum, too, cookies of the command are not sent to hosts that a server's list has chosen")
+    func foreignCookies() async throws {
+        let (bench, list) = (GetBench(), Shared(""))
+        let other = try OriginServer { .file(Self.bytes, to: $0) }
+        let origin = try OriginServer { _ in OriginReply(body: Array(list.value.utf8)) }
+        list.value = "\(other.url("/x"))\n checksum=sha-256=\(Self.bytes.sha256)\n"
+        bench.write("jar", "127.0.0.1\tFALSE\t/\tFALSE\t0\tfile\tsecret\n")
+        let get = try bench.start(["-q", "-o", "-", "-b", "sid=secret", "-b", "jar", "-i", origin.url("/list")])
+        #expect(try await get.wait() == 0, "\(get.standardError)")
+        #expect(origin.requests[0].headers["cookie"] != nil)
+        #expect(other.requests.count == 1 && other.requests[0].headers["cookie"] == nil)
+    }
+
+    @Test("a list's directories are not made for standard output") func noDirectory() async throws {
+        let (bench, origin) = (GetBench(), try OriginServer { _ in OriginReply(body: [65]) })
+        let name = "haul-\(UInt64.random(in: 0...(.max)))"
+        let list = "\(origin.url("/x"))\n dir=\(name)\n"
+        let get = try await bench.get("-q", "-o", "-", "-i", "-", input: list)
+        #expect(get.status == 0 && get.out == "A" && rmdir("/\(name)") != 0, "\(get)")
     }
 
     @Test("a second version is never written after a part of the first") func changed() async throws {

@@ -107,7 +107,7 @@ struct TransferSettings: Sendable {
         return context
     }
 
-    func cookies(for item: GetItem) -> CookieJar { cookies(for: item.isForeign ? [] : item.job.urls) }
+    func cookies(for item: GetItem) -> CookieJar { item.isForeign ? CookieJar([]) : cookies(for: item.job.urls) }
 
     func cookies(for urls: [String]) -> CookieJar { cookies.jar(for: urls) }
 

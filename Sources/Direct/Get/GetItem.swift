@@ -90,6 +90,16 @@ struct GetItem: Sendable {
         return name.map { (job.path ?? "") + $0 }
     }
 
+    /// The same download into another directory, as a file of this name that no policy is about.
+    func moved(to root: String, as name: String) -> GetItem {
+        var given = job
+        (given.urls, given.path) = (urls, name)
+        var item = GetItem(job: given, root: root, members: members)
+        item.job.urls = job.urls
+        (item.urlSource, item.origin, item.isSchemeAssumed) = (urlSource, origin, isSchemeAssumed)
+        return item
+    }
+
     /// The name in bars and messages until the file's name is known.
     var label: String { likelyPath ?? job.urls.first.map(MaskedURL.keepingQuery) ?? "download" }
 

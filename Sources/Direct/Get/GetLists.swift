@@ -18,7 +18,7 @@ struct GetLists: Sendable {
         let urls = Set(lists.filter(TextFile.isURL)).sorted()
         guard !urls.isEmpty else { return }
         let names = urls.indices.map(String.init)
-        let scratch = try ScratchDirectory(names: names)
+        let scratch = try ScratchDirectory()
         defer { scratch.remove() }
         let items = try zip(urls, names).map { url, name in
             try Self.item(url, name, in: scratch.path, credentials, headers)

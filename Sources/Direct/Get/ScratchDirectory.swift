@@ -7,11 +7,9 @@ struct ScratchDirectory {
     let path: String
     /// The records of downloads to it. No later command continues them.
     let downloadLog: DownloadLog
-    private let names: [String]
 
-    /// - Parameter names: The names of the files that `remove` deletes.
     /// - Throws: `ExitStatus.usage` if it cannot be made; the reason has been printed.
-    init(names: [String]) throws {
+    init() throws {
         var template = Array(((Environment.text("TMPDIR") ?? "/tmp") + "/haul-get-XXXXXX").utf8CString)
         guard mkdtemp(&template) != nil else {
             throw ExitStatus.printing(
@@ -20,13 +18,12 @@ struct ScratchDirectory {
         let created = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
         path = try GetTarget.absolute(created)
         downloadLog = try DownloadLog(in: created + "/state")
-        self.names = names
     }
 
-    /// Removes the directory and its files.
+    /// Removes the directory and its files, those of unfinished downloads included: no later command continues them.
     func remove() {
         downloadLog.removeAll()
-        for name in names { unlink("\(path)/\(name)") }
+        for name in DownloadLogFile.names(in: path) { unlink("\(path)/\(name)") }
         rmdir(path)
     }
 }

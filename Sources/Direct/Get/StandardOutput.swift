@@ -174,11 +174,9 @@ extension Get {
         _ item: GetItem, to pipe: OutputPipe, _ settings: TransferSettings, _ reporter: TransferReporter
     ) async -> GetResult {
         let scratch: ScratchDirectory
-        do { scratch = try ScratchDirectory(names: ["file"]) } catch { return GetResult(end: .stopped) }
+        do { scratch = try ScratchDirectory() } catch { return GetResult(end: .stopped) }
         defer { scratch.remove() }
-        var job = item.job
-        job.path = "file"
-        let spooled = GetItem(job: job, root: scratch.path, members: item.members)
+        let spooled = item.moved(to: scratch.path, as: "file")
         let run = GetRun(spooled, settings, scratch.downloadLog, GetNames(), reporter)
         let bars = Task { await Self.show(settings, reporter) { run.view } }
         var result = await run.run()
