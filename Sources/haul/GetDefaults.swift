@@ -16,6 +16,13 @@ enum GetDefaults {
         "json",
     ]
 
+    /// The options of a command line that replace a default which they exclude.
+    private static let replacements: [String: [String]] = [
+        "proxy": ["--no-proxy"], "if-exists": ["-N", "--newer"], "newer": ["--if-exists"],
+        "bearer": ["-u", "--user", "--digest", "--anyauth"], "user": ["--bearer"], "digest": ["--bearer"],
+        "anyauth": ["--bearer"], "ipv4": ["-6", "--ipv6"], "ipv6": ["-4", "--ipv4"],
+    ]
+
     /// The defaults of this process: the option, its word, and its file and line.
     private static let given = Mutex<[(name: String, word: String, line: String)]>([])
 
@@ -37,7 +44,10 @@ enum GetDefaults {
         let joined = words.first { $0.hasPrefix("--config=") }.map { String($0.dropFirst(9)) }
         guard let file = try GetConfiguration(named: named ?? joined) else { return words }
         var defaults: [String] = []
-        for setting in file.settings {
+        func isGiven(_ option: String) -> Bool {
+            words.contains { $0 == option || $0.hasPrefix(option.hasPrefix("--") ? option + "=" : option) }
+        }
+        for setting in file.settings where replacements[setting.name]?.contains(where: isGiven) != true {
             func refusal(_ sentence: String) -> ExitStatus {
                 .printing(.usage, "\(file.path):\(setting.line): \(sentence)")
             }

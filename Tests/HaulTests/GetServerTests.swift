@@ -192,6 +192,15 @@ import Testing
         }
         let get = try await bench.get(origin.url("/a"))
         #expect(get.status == 0 && get.err.contains("HTTP 503") && get.err.contains("again in"), "\(get)")
+        let own = ["HAUL_PROXY": proxy.url("http")]
+        #expect(try await bench.get("--no-proxy", origin.url("/d"), environment: own).status == 0)
+        #expect(proxy.targets.count == 1)
+        bench.write("get.conf", "proxy = \(proxy.url("http"))\n")
+        let config = ["--config", "get.conf"]
+        for (words, count) in [(["--no-proxy", origin.url("/e")], 1), ([origin.url("/f")], 2)] {
+            let get = try bench.start(config + words)
+            #expect(try await get.wait() == 0 && proxy.targets.count == count, "\(words) \(get.standardError)")
+        }
     }
 
     @Test("an http URL of a port that speaks TLS fails at once, and the message says https")

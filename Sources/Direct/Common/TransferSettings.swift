@@ -44,7 +44,7 @@ struct TransferSettings: Sendable {
             configuration.certificateAuthorities = request.certificates
             request.network.apply(to: &configuration)
             configuration.clientCertificate = request.client.certificate
-            if let proxy = request.proxy ?? Environment.text("HAUL_PROXY") {
+            if let proxy = request.proxy ?? (request.noProxy ? nil : Environment.text("HAUL_PROXY")) {
                 configuration.proxy = proxy
             } else if !request.noProxy {
                 configuration.proxyEnvironment = ProxyEnvironment(Environment.text)

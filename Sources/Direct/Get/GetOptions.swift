@@ -43,7 +43,7 @@ package struct RequestOptions: ParsableArguments {
             "A proxy for all downloads, http:// or socks5h://. [HAUL_PROXY, else http_proxy, https_proxy, all_proxy, no_proxy]"
     )
     var proxy: String?
-    @Flag(help: "Ignore the proxies of the environment.") var noProxy = false
+    @Flag(help: "Ignore the proxies of the environment, HAUL_PROXY included.") var noProxy = false
     @Option(
         name: .customLong("ca"), help: "A file of certificate authorities to trust besides the system's.",
         completion: .file())
