@@ -64,6 +64,52 @@ import Testing
         #expect(missing.status == 2 && missing.err.contains("/no/such"), "\(missing)")
     }
 
+    @Test("header fields of a host's section go to no other host, and lists are fetched with them as well")
+    func sections() async throws {
+        let bench = GetBench()
+        let metalink = Shared("")
+        let origin = try OriginServer { request in
+            if request.path == "/absent" { return OriginReply(404) }
+            if request.path == "/list" { return OriginReply(body: Array("http://127.0.0.1:1/never\n".utf8)) }
+            guard request.path == "/four" else { return .file(Self.bytes, to: request) }
+            guard request.headers["x-own"] != nil else { return OriginReply(401) }
+            return OriginReply(
+                headers: [("Content-Type", "application/metalink4+xml")], body: Array(metalink.value.utf8))
+        }
+        metalink.value = """
+            <metalink xmlns="urn:ietf:params:xml:ns:metalink"><file name="m"><url>\(origin.url("/m"))</url></file></metalink>
+            """
+        let port = origin.port
+        bench.write("get.conf", "[127.0.0.1]\nheader = X-Key: secret\n")
+        func get(_ words: String..., input: String = "") async throws -> ChildProcess {
+            let get = try bench.start(
+                words + ["--config", "get.conf", "--resolve", "mirror.test:\(port):127.0.0.1", "--retries", "0"],
+                input: input, environment: ["TMPDIR": bench.home.path])
+            _ = try await get.wait()
+            return get
+        }
+        func seen(_ path: String) -> OriginRequest? { origin.requests.last { $0.path == path } }
+        let other = try await get(origin.url("/absent"), "--mirror", "http://mirror.test:\(port)/a", "-o", "a")
+        #expect(bench.files.holds("a", Self.bytes), "\(other.standardError)")
+        #expect(try #require(seen("/a")).headers["x-key"] == nil)
+        let same = try await get(origin.url("/absent"), "--mirror", origin.url("/b"), "-o", "b")
+        #expect(try #require(seen("/b")).headers["x-key"] == "secret", "\(same.standardError)")
+        _ = try await get("-i", origin.url("/list"))
+        #expect(try #require(seen("/list")).headers["x-key"] == "secret")
+        let followed = try await get("-i", "-", input: "\(origin.url("/four"))\n header=X-Own: 1\n")
+        #expect(bench.files.holds("m", Self.bytes), "\(followed.standardError)")
+        #expect(origin.requests.filter { $0.path == "/four" }.allSatisfy { $0.headers["x-key"] == "secret" })
+    }
+
+    @Test("a default that an option of the command line excludes does not count") func excluded() async throws {
+        let bench = GetBench()
+        let origin = try OriginServer { .file(Self.bytes, to: $0) }
+        bench.write("get.conf", "if-exists = rename\nbearer = token\nipv6 = true\n")
+        let get = try await bench.get("--config", "get.conf", "-N", "-4", "-u", "me:secret", origin.url("/a"))
+        #expect(get.status == 0, "\(get)")
+        #expect(origin.requests.last?.headers["authorization"]?.hasPrefix("Basic ") == true)
+    }
+
     @Test("a command gets the event of each file that was fetched, or failed, and its failure shows") func hooks()
         async throws
     {

@@ -49,11 +49,6 @@ package struct Get: AsyncParsableCommand {
         guard watch != nil || source.configuration.printConfig || source.forget || !source.namesNothing else {
             throw ValidationError("Missing expected argument '<urls> ...'")
         }
-        guard !source.newer || !GetTarget.isBucket(source.directory ?? source.output ?? "") else {
-            throw ValidationError(
-                "-N compares the time of a file, which an object in a bucket does not have: choose --if-exists overwrite"
-            )
-        }
         guard !json || !source.isToStandardOutput else {
             throw ValidationError("-o - and --json both write to standard output: give one of them.")
         }

@@ -113,6 +113,15 @@ package struct GetConfiguration: Sendable {
         return Terms(members: members.map { ($0.key, $0.value) }, lines: lines, headers: headers)
     }
 
+    /// The header fields that the sections set for the hosts of all these URLs: a job sends its fields to each of its
+    /// mirrors, and those of one host are not for another.
+    ///
+    /// - Throws: As `terms(for:)`.
+    func headers(for urls: [String]) throws -> [(String, String)] {
+        let all = try urls.map { try WebURL($0).map { try terms(for: $0.host).headers } ?? [] }
+        return (all.first ?? []).filter { field in all.allSatisfy { $0.contains { $0 == field } } }
+    }
+
     /// The settings with the lines that they come from.
     package var text: String {
         func line(_ setting: Setting) -> String { "\(setting.name) = \(setting.value)  # \(path):\(setting.line)\n" }

@@ -9,11 +9,12 @@ struct GetLists: Sendable {
 
     init() {}
 
+    /// - Parameter headers: The header fields for a list, by its URL.
     /// - Throws: `ExitStatus.jobFailed` if a list cannot be fetched, `.interrupted`, or `.usage`; the reason has been
     ///   printed.
     init(
-        _ lists: [String], _ credentials: GetCredentials, _ headers: [(String, String)],
-        _ settings: TransferSettings, isVerbose: Bool
+        _ lists: [String], _ credentials: GetCredentials, _ settings: TransferSettings, isVerbose: Bool,
+        headers: (String) throws -> [HeaderField]
     ) async throws {
         let urls = Set(lists.filter(TextFile.isURL)).sorted()
         guard !urls.isEmpty else { return }
@@ -21,7 +22,7 @@ struct GetLists: Sendable {
         let scratch = try ScratchDirectory()
         defer { scratch.remove() }
         let items = try zip(urls, names).map { url, name in
-            try Self.item(url, name, in: scratch.path, credentials, headers)
+            try Self.item(url, name, in: scratch.path, credentials, headers(url))
         }
         let reporter = TransferReporter(
             form: .quiet, progress: .nowhere, isVerbose: isVerbose, isOutputTaken: false, here: scratch.path)
@@ -37,7 +38,7 @@ struct GetLists: Sendable {
     }
 
     private static func item(
-        _ url: String, _ name: String, in root: String, _ credentials: GetCredentials, _ headers: [(String, String)]
+        _ url: String, _ name: String, in root: String, _ credentials: GetCredentials, _ headers: [HeaderField]
     ) throws -> GetItem {
         var job: Job
         do {
@@ -48,7 +49,7 @@ struct GetLists: Sendable {
                         ("max_bytes", String(RemoteList.maxBytes)),
                     ])))
         } catch { throw ExitStatus.printing(.usage, "\(TextFile.name(url)): \(error)") }
-        job.headers = headers.map { HeaderField($0.0, $0.1) }
+        job.headers = headers
         return GetItem(job: job, root: root, members: [])
     }
 

@@ -15,41 +15,12 @@ struct GetPlan {
     /// As -o says, beneath `root`.
     private let path: String?
     private(set) var items: [GetItem] = []
-    /// The URLs of all downloads, by `GetItem.key`.
-    private var keys: [String: [String]] = [:]
+    /// What asked for each download, and its index in `items`; nil for a download that has ended.
+    private var known: [String: (entry: Entry, index: Int?)] = [:]
     /// Downloads of the command that have ended before Metalinks are followed.
     private var ended: [GetItem] = []
     /// The files are those of Metalinks that the user has not asked for.
     private var isFollowing = false
-
-    /// One download of a list, before the command's own options are added.
-    struct Entry {
-        /// Names and JSON values of the job's members, without `path` and `if_exists`.
-        var members: [(String, String)] = []
-        /// The path that the list gives.
-        var path: String?
-        var directory: String?
-        var ifExists: ExistingPolicy?
-        var isOnlyNewer = false
-        /// Where the bytes are written as they arrive.
-        var stream: String?
-        var origin: String?
-        /// The URL of the list; nil if the list is the user's own.
-        var server: String?
-
-        var urls: [String] {
-            get {
-                members.first { $0.0 == "urls" || $0.0 == "url" }.flatMap { try? JSON($0.1) }
-                    .map { $0.array?.compactMap(\.string) ?? [$0.string].compactMap(\.self) } ?? []
-            }
-            set {
-                members.removeAll { $0.0 == "urls" || $0.0 == "url" }
-                let texts = newValue.map(JSON.quoted)
-                members.insert(
-                    texts.count == 1 ? ("url", texts[0]) : ("urls", "[\(texts.joined(separator: ","))]"), at: 0)
-            }
-        }
-    }
 
     /// Fetches the lists that are URLs.
     ///
@@ -62,7 +33,8 @@ struct GetPlan {
         headers = try request.headers().map(Self.header) + credentials.headers
         let lists = try await GetLists(
             source.inputFile + source.metalink + source.urls.filter(source.isMetalink) + source.checksumFile,
-            credentials, headers, settings, isVerbose: isVerbose)
+            credentials, settings, isVerbose: isVerbose
+        ) { [headers] url in Self.fields(headers, besides: [], try settings.configuration?.headers(for: [url]) ?? []) }
         checksums = try ChecksumFile(files: source.checksumFile, lists)
         (root, path) =
             try source.isStreaming
@@ -94,8 +66,10 @@ struct GetPlan {
     mutating func follow(metalinks urls: [String], isVerbose: Bool) async throws {
         // A URL that turned out to be a Metalink has no file of its own.
         ended = items.filter { $0.urls.count != 1 || !urls.contains($0.urls[0]) }
+        let fields = Dictionary(items.map { ($0.urls[0], $0.job.headers) }) { one, _ in one }
         (items, isFollowing) = ([], true)
-        let lists = try await GetLists(urls, credentials, headers, settings, isVerbose: isVerbose)
+        known = known.mapValues { ($0.entry, nil) }
+        let lists = try await GetLists(urls, credentials, settings, isVerbose: isVerbose) { fields[$0] ?? [] }
         do {
             for url in urls {
                 let entries = try Metalink.entries(
@@ -155,24 +129,31 @@ struct GetPlan {
 
     /// Adds a download that an earlier command left unfinished. Does nothing if the download is in the list already.
     mutating func add(_ left: GetRecord) throws {
-        guard let item = left.item, keys[item.key] == nil else { return }
-        keys[item.key] = item.urls
-        append(item, try terms(of: item.urls))
+        guard var item = left.item, known[item.key] == nil else { return }
+        item.followsMetalink = item.followsMetalink && !source.keepsMetalinks
+        known[item.key] = (Entry(members: item.members), items.count)
+        items.append(try complete(item))
     }
 
-    /// Appends a download, with what the options and the user's defaults send to its servers.
-    private mutating func append(_ item: GetItem, _ terms: GetConfiguration.Terms?) {
+    /// The download with what the options and the user's defaults send to its servers.
+    private func complete(_ item: GetItem) throws -> GetItem {
         var item = item
         if item.isForeign {
             item.job.urls = item.urls.map(credentials.applyNetrc)
         } else {
             item.job.urls = item.urls.map(credentials.apply)
-            item.job.headers += headers.map { HeaderField($0.0, $0.1) }
-            let given = Set(item.job.headers.map { $0.name.lowercased() })
-            item.job.headers += (terms?.headers ?? []).filter { !given.contains($0.0.lowercased()) }
-                .map { HeaderField($0.0, $0.1) }
+            item.job.headers += Self.fields(
+                headers, besides: item.job.headers, try settings.configuration?.headers(for: item.urls) ?? [])
         }
-        items.append(item)
+        return item
+    }
+
+    /// The header fields of the command, and those of the user's defaults that neither the command nor the job has.
+    private static func fields(
+        _ given: [(String, String)], besides own: [HeaderField], _ defaults: [(String, String)]
+    ) -> [HeaderField] {
+        let names = Set(given.map { $0.0.lowercased() } + own.map { $0.name.lowercased() })
+        return (given + defaults.filter { !names.contains($0.0.lowercased()) }).map { HeaderField($0.0, $0.1) }
     }
 
     /// The user's defaults for the host of the first URL.
@@ -201,9 +182,10 @@ struct GetPlan {
             )
         }
         let urls = given.map(Self.completed)
-        let isSchemeAssumed = urls != given
-        if isSchemeAssumed { entry.urls = urls }
-        let root = try entry.directory.map { directory in
+        entry.isSchemeAssumed = urls != given
+        if entry.isSchemeAssumed { entry.urls = urls }
+        // Nothing is written to a directory while streaming.
+        let root = try (source.isStreaming ? nil : entry.directory).map { directory in
             try GetTarget.absolute(
                 directory.hasPrefix("/") || GetTarget.isBucket(directory) ? directory : self.root + "/" + directory)
         }
@@ -221,7 +203,40 @@ struct GetPlan {
             }
             entry.members.append(("checksum", JSON.quoted(checksum.description)))
         }
-        let terms = try terms(of: urls)
+        try add(entry, in: root ?? self.root)
+    }
+
+    /// Appends the download of an entry whose URLs and path are complete. A URL that is given again is one download,
+    /// which has to do what both entries ask.
+    private mutating func add(_ entry: Entry, in root: String) throws {
+        let item = try item(entry, in: root)
+        // Each pipe gets the bytes, whatever URL another one has.
+        let key = item.key + (entry.stream ?? "")
+        guard let (earlier, index) = known[key], earlier.urls == entry.urls else {
+            known[key] = (entry, items.count)
+            return items.append(try complete(item))
+        }
+        var united = earlier
+        let difference = united.unite(with: entry)
+        if let index {
+            if let difference {
+                let origins = [earlier, entry].map { $0.origin ?? MaskedURL.keepingQuery($0.urls.first ?? "") }
+                throw ExitStatus.printing(
+                    .usage, "\(origins[0]) and \(origins[1]) name the same file, and differ in \(difference): keep one")
+            }
+            known[key] = (united, index)
+            items[index] = try complete(try self.item(united, in: root))
+        } else if difference != nil || united.members.count != earlier.members.count {
+            // The file is there, and a Metalink says more about it, like a checksum.
+            known[key] = (entry, items.count)
+            items.append(try complete(item))
+        }
+    }
+
+    private func item(_ entry: Entry, in root: String) throws -> GetItem {
+        var entry = entry
+        let prefix = entry.origin.map { "\($0): " } ?? ""
+        let terms = try terms(of: entry.urls)
         let own = Set(entry.members.map(\.0))
         entry.members += (terms?.members ?? []).filter { !own.contains($0.0) }
         if let speed = settings.minSpeed, !entry.members.contains(where: { $0.0 == "min_speed" }) {
@@ -250,20 +265,24 @@ struct GetPlan {
             )
         }
         var item = GetItem(
-            job: job, root: root ?? self.root, members: entry.members.filter { $0.0 != "headers" && $0.0 != "body" },
+            job: job, root: root, members: entry.members.filter { $0.0 != "headers" && $0.0 != "body" },
             // The user allows the file that the URL names to be replaced, and not files that only the server names.
             ifExists: entry.ifExists ?? (isFollowing && source.ifExists == .overwrite ? .reuse : source.ifExists),
             isOnlyNewer: entry.isOnlyNewer || source.newer && !isFollowing)
+        guard !item.isOnlyNewer || !GetTarget.isBucket(root) else {
+            throw ExitStatus.printing(
+                .usage,
+                "\(prefix)-N compares the time of a file, which an object in a bucket does not have: choose --if-exists overwrite"
+            )
+        }
         item.isFollowed = isFollowing
         (item.origin, item.stream, item.urlSource) = (entry.origin, entry.stream, URLSource(list: entry.server))
-        item.isSchemeAssumed = isSchemeAssumed
+        item.isSchemeAssumed = entry.isSchemeAssumed
         // A Metalink names its files, and none of them is another Metalink.
         item.followsMetalink =
             !source.keepsMetalinks && entry.server == nil && job.urls.count == 1 && entry.path == nil && !namesOneFile
             && entry.stream == nil && job.checksum == nil && job.contentType == nil
-        // A repeated URL is one download.
-        guard keys.updateValue(item.urls, forKey: item.key) != item.urls else { return }
-        append(item, terms)
+        return item
     }
 
     /// The error for a refused checksum, with what to write instead.

@@ -63,6 +63,10 @@ enum InputFile {
                 }
                 entry.path = path
             case "if_exists": entry.ifExists = try policy(member.value.string ?? member.raw, origin)
+            case "checksum":
+                // In the form that an entry of the same file may have.
+                let text = member.value.string.map { JSON.quoted(GivenChecksum.normalized($0)) }
+                entry.members.append((member.name, text ?? member.raw))
             default: entry.members.append((member.name, member.raw))
             }
         }
@@ -90,18 +94,21 @@ enum InputFile {
         switch name {
         case "out": entry.path = value
         case "dir": entry.directory = value
-        case "checksum": entry.members.append(("checksum", JSON.quoted(GivenChecksum.normalized(value))))
+        case "checksum": entry.set("checksum", JSON.quoted(GivenChecksum.normalized(value)))
         case "header", "referer", "user-agent":
             let header = name == "header" ? value : "\(name == "referer" ? "Referer" : "User-Agent"): \(value)"
             try add(header, to: &entry, origin)
-        case "max-download-limit": entry.members.append(("limit_rate", try number()))
-        case "split", "max-connection-per-server": entry.members.append(("connections", try number()))
+        case "max-download-limit": entry.set("limit_rate", try number())
+        case "split", "max-connection-per-server":
+            // Both limit the connections of a file, as in aria2.
+            let other = entry.members.first { $0.0 == "connections" }.flatMap { Int64($0.1) }
+            entry.set("connections", String(min(Int64(try number()) ?? .max, other ?? .max)))
         case "max-tries":
             // In aria2 0 means no limit.
             let tries = Int(try number()) ?? 0
-            entry.members.append(("retries", String(tries == 0 ? 1000 : min(1000, tries - 1))))
-        case "connect-timeout": entry.members.append(("connect_timeout", try number()))
-        case "timeout": entry.members.append(("stall_timeout", try number()))
+            entry.set("retries", String(tries == 0 ? 1000 : min(1000, tries - 1)))
+        case "connect-timeout": entry.set("connect_timeout", try number())
+        case "timeout": entry.set("stall_timeout", try number())
         case "conditional-get": entry.isOnlyNewer = try isTrue()
         case "allow-overwrite": if try isTrue() { entry.ifExists = .overwrite }
         case "auto-file-renaming": if try isTrue() { entry.ifExists = .rename }
