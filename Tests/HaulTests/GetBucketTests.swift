@@ -124,11 +124,29 @@ struct GetBucketTests {
         #expect(try await place.holds("x", other))
     }
 
+    @Test("of two downloads whose servers give one name, the first one keeps it, even with overwrite")
+    func oneName() async throws {
+        let place = try await Place()
+        let origin = try OriginServer { request in
+            .file(
+                FileBytes(seed: request.path == "/1" ? 1 : 2, count: 1000),
+                headers: [("Content-Disposition", "attachment; filename=data.csv")], to: request)
+        }
+        let get = try await place.get(origin.url("/1"), origin.url("/2"), "--if-exists", "overwrite", "-j1")
+        #expect(get.status == 1 && get.err.contains("data.csv is the file of \(origin.url("/1"))"), "\(get)")
+        #expect(try await place.holds("data.csv", FileBytes(seed: 1, count: 1000)))
+    }
+
     @Test("an invalid bucket is refused before any request") func refused() async throws {
         let bench = GetBench()
+        bench.write("newer", "http://127.0.0.1:1/y\n conditional-get=true\n")
+        bench.write("bucket", "http://127.0.0.1:1/y\n dir=s3://b/p\n")
         for (words, sentence) in [
             (["-d", "s3://"], "is not a valid bucket name"),
             (["-d", "s3://b/p", "-N"], "-N compares the time of a file"),
+            (["-d", "s3://b/p", "-i", "newer"], "newer, line 1: -N compares the time of a file"),
+            (["-N", "-i", "bucket"], "bucket, line 1: -N compares the time of a file"),
+            (["-N", "-o", "s3://b/x", "http://127.0.0.1:1/y", "-o", "s3://b/y"], "-N compares the time of a file"),
             (["-d", "s3://b/p", "--s3-style", "odd"], "--s3-style must be path or virtual"),
         ] {
             let process = try bench.start(["http://127.0.0.1:1/x"] + words)

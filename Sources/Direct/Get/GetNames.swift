@@ -1,4 +1,7 @@
+import HaulActivities
 import HaulContract
+import HaulHTTP
+import HaulStorage
 import Synchronization
 
 /// The names that the files of one command have, so that no two of its downloads work for one name.
@@ -28,10 +31,39 @@ final class GetNames: Sendable {
             isFinal: true)
     }
 
+    /// Reserves the name that the file of a download gets, unless it may get a number.
+    ///
+    /// - Parameter name: The file's name by the server, for a download without a name of its own.
+    /// - Returns: The file's path.
+    func reserve(offered name: String, for item: GetItem) throws(TransferError) -> String {
+        let path = item.hasName ? item.job.path! : (item.job.path ?? "") + name
+        if item.ifExists != .rename {
+            do throws(Failure) { try reserve(path, for: item) } catch { throw .failed(error) }
+        }
+        return path
+    }
+
     /// Releases the names of a download that gives no file.
     func release(_ item: GetItem) {
         owners.withLock { owners in
             for (path, owner) in owners where owner.key == item.key { owners[path] = nil }
         }
     }
+}
+
+/// Reserves the name of a file in a bucket, so that no two downloads of one command replace each other's object. The
+/// store handles an object that has the name already.
+struct BucketName: ExistingFile {
+    let item: GetItem
+    let names: GetNames
+
+    var modifiedSince: String? { nil }
+    var isCompared: Bool { false }
+
+    func completedFile(for offer: Offer) async throws(TransferError) -> CompletedFile? {
+        _ = try names.reserve(offered: offer.name, for: item)
+        return nil
+    }
+
+    func checkReplacement(by partial: any Partial) async throws(TransferError) {}
 }

@@ -264,7 +264,8 @@ final class GetRun: RunHost {
         // Nothing hidden is left of an earlier run, so that no directory has to be searched for it.
         (assignment.isSettled, assignment.hasNoLeftovers) = (isNew, isNew)
         assignment.completed = record.unfinished ?? record.completed
-        (assignment.existing, assignment.refusesMetalinks) = (standing, item.followsMetalink)
+        assignment.existing = if let standing { standing } else { BucketName(item: item, names: names) }
+        assignment.refusesMetalinks = item.followsMetalink
         assignment.cookies = settings.cookies(for: item)
         let io = RunIO(self)
         let (attempt, download) = (Attempt(), Download(assignment, io, context: settings.context(store)))

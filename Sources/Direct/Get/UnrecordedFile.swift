@@ -139,10 +139,7 @@ final class UnrecordedFile: ExistingFile {
     }
 
     func completedFile(for offer: Offer) async throws(TransferError) -> CompletedFile? {
-        let path = item.hasName ? item.job.path! : (item.job.path ?? "") + offer.name
-        if item.ifExists != .rename {
-            do throws(Failure) { try names.reserve(path, for: item) } catch { throw .failed(error) }
-        }
+        let path = try names.reserve(offered: offer.name, for: item)
         if item.isOnlyNewer, !mayBeReplacedByNewer(path) { isNewerByOtherName.withLock { $0 = true } }
         // Most files are not there, which one call finds out.
         var entry = stat()
