@@ -167,12 +167,45 @@ import Testing
         #expect(try await get.wait() == 130, "\(get.standardError)")
         latch.open()
         #expect(lists.names.contains("slow"))
+    }
+
+    @Test("a line that is added to a list during its downloads is downloaded as well") func added() async throws {
+        let (bench, lists, latch) = (GetBench(), TemporaryDirectory(), Latch())
+        func write(_ text: String) throws { try Data(text.utf8).write(to: URL(filePath: lists.file("list"))) }
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(Self.bytes, to: request)
+            if request.path == "/slow" { reply.hold = (500, latch) }
+            return reply
+        }
+        try write(origin.url("/slow"))
+        let get = try bench.start(["--watch", lists.path])
+        try await eventually("the request") { !origin.requests.isEmpty }
+        try write("\(origin.url("/slow"))\n\(origin.url("/added"))\n")
+        latch.open()
+        try await eventually("the list") { lists.names == ["list.done"] }
+        get.kill(SIGTERM)
+        #expect(try await get.wait() == 0, "\(get.standardError)")
+        #expect(bench.files.holds("slow", Self.bytes) && bench.files.holds("added", Self.bytes))
+    }
+
+    @Test("a directory is not watched for lists if files arrive in it") func watchedFiles() async throws {
+        let (bench, lists) = (GetBench(), TemporaryDirectory())
+        let origin = try OriginServer { .file(Self.bytes, to: $0) }
         for (arguments, words) in [
             (["--watch", lists.path, origin.url("/a")], "give no URL"), (["--watch", "/no/such"], "No such file"),
+            (["--watch", "."], "read as lists"), (["--watch", bench.files.path], "read as lists"),
+            (["--watch", lists.path + "/", "-d", lists.path], "read as lists"),
         ] {
             let wrong = try bench.start(arguments)
             #expect(try await wrong.wait() == 2)
             #expect(wrong.standardError.contains(words), "\(wrong.standardError)")
         }
+        let list = "\(origin.url("/a"))\n dir=\(lists.path)\n"
+        try Data(list.utf8).write(to: URL(filePath: lists.file("list")))
+        let get = try bench.start(["--watch", lists.path])
+        try await eventually("the list to be refused") { lists.names == ["list.failed"] }
+        get.kill(SIGTERM)
+        #expect(try await get.wait() == 0 && origin.requests.isEmpty, "\(get.standardError)")
+        #expect(get.standardError.contains("read as lists"))
     }
 }

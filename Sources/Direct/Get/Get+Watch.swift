@@ -7,14 +7,20 @@ extension Get {
     /// well, because the last command may have been killed before it was done.
     func download(listsIn directory: String, _ configuration: GetConfiguration?) async throws {
         var before = try Self.lists(in: directory)
+        // Before the first list appears, as far as options decide it.
+        if !source.isStreaming {
+            let (root, _) = try GetTarget.of(directory: source.directory, output: source.output)
+            try Self.check([root == "/" ? root : root + "/"], whileWatching: directory)
+        }
         // One task for all lists, so that a signal between two of them ends the command as well.
         let work = Task {
             while !Task.isCancelled {
                 try? await Task.sleep(for: .seconds(1))
                 let now = try Self.lists(in: directory)
                 // A list that has changed since the last look may not be written to its end.
-                for list in now.keys.sorted() where before[list] == now[list] && !Task.isCancelled {
-                    try await download(list, configuration)
+                for (list, version) in now.sorted(by: { $0.key < $1.key })
+                where before[list] == version && !Task.isCancelled {
+                    try await download(list, of: version, in: directory, configuration)
                 }
                 before = now
             }
@@ -24,7 +30,29 @@ extension Get {
         try await work.value
     }
 
-    private func download(_ list: String, _ configuration: GetConfiguration?) async throws {
+    /// Refuses files that would arrive in the watched directory: each would be read as a list of the user's own, with
+    /// all that such a list may do, and renamed.
+    ///
+    /// - Throws: `ExitStatus.usage`; the reason has been printed.
+    private static func check(_ directories: Set<String>, whileWatching watched: String) throws {
+        guard let real = realpath(watched, nil) else { return }
+        defer { free(real) }
+        let path = String(cString: real)
+        guard directories.contains(path == "/" ? path : path + "/") else { return }
+        throw ExitStatus.printing(
+            .usage,
+            "--watch \(watched): files would arrive there as well, and be read as lists: name another directory with -d"
+        )
+    }
+
+    static func check(_ plan: GetPlan, whileWatching watched: String) throws {
+        try check(Set(plan.items.map(\.directory)), whileWatching: watched)
+    }
+
+    /// - Parameter version: What `lists(in:)` says of the list that is read.
+    private func download(
+        _ list: String, of version: [Int], in directory: String, _ configuration: GetConfiguration?
+    ) async throws {
         var get = self
         get.source.inputFile = [list]
         var end = "done"
@@ -32,6 +60,8 @@ extension Get {
             if status == .interrupted { throw status }
             end = "failed"
         }
+        // Lines may have been added during the downloads. Then the list is read again, and what is there already stays.
+        guard try Self.lists(in: directory)[list] == version else { return }
         guard rename(list, "\(list).\(end)") == 0 else {
             throw ExitStatus.printing(
                 .jobFailed, "\(list) cannot be renamed to \(list).\(end): \(String(cString: strerror(errno)))")

@@ -71,6 +71,7 @@ package struct Get: AsyncParsableCommand {
         var unended = await downloadLog.unended()
         if !unended.isEmpty {
             await UnfinishedDownloads.settle(unended, in: plan.root, plan.items, settings, downloadLog)
+        if let watch { try Self.check(plan, whileWatching: watch) }
             unended = await downloadLog.unended()
         }
         let left = UnfinishedDownloads(unended, in: plan.root, downloadLog)
