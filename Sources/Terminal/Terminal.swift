@@ -68,8 +68,12 @@ package enum Terminal {
 
     package static func line(_ text: String) { write(text + "\n") }
 
-    /// Writes a line to standard error.
-    package static func printError(_ text: String) { prompt(text + "\n") }
+    /// Writes a line to standard error, or several. They may quote lists, servers and producers, so nothing in them
+    /// controls the terminal.
+    package static func printError(_ text: String) {
+        let lines = text.split(separator: "\n", omittingEmptySubsequences: false)
+        prompt(lines.map { String($0).printable + "\n" }.joined())
+    }
 
     /// Writes to standard error, without a newline.
     package static func prompt(_ line: String) {

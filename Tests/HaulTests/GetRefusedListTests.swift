@@ -40,6 +40,15 @@ import Testing
         }
     }
 
+    @Test("what a list says is shown without control characters") func printable() async throws {
+        let bench = GetBench()
+        let list = "http://h/a\n \u{1B}]0;title\u{7}\u{1B}[2J all files verified=1\n"
+        let origin = try OriginServer { _ in OriginReply(body: Array(list.utf8)) }
+        let get = try await bench.get("-i", origin.url("/list"), environment: ["TMPDIR": bench.home.path])
+        #expect(get.status == 2 && get.err.contains("all files verified"), "\(get)")
+        #expect(!get.err.utf8.contains { $0 < 0x20 && $0 != 0x0A })
+    }
+
     @Test("a list from a server may name directories, and gets the user's password only for its own server")
     func confined() async throws {
         let bench = GetBench()

@@ -35,7 +35,7 @@ struct Check: AsyncParsableCommand {
                     ]))
             } else {
                 let what = finding.isRepaired ? "repaired" : finding.advice
-                Terminal.line("\(finding.subject)  \(finding.problem)  (\(what))")
+                Terminal.line("\(finding.subject)  \(finding.problem)  (\(what))".printable)
             }
         }
         if findings.isEmpty, !common.json { Terminal.line("all is in order") }
