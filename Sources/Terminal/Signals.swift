@@ -19,12 +19,16 @@ package enum Signals {
             let before = signal(number) { _ in _exit(130) }
             if let before, unsafeBitCast(before, to: Int.self) == unsafeBitCast(SIG_IGN, to: Int.self) {
                 signal(number, SIG_IGN)
+                state.withLock { _ = $0.ignored.insert(number) }
             }
         }
     }
 
-    /// SIGTERM, SIGINT and SIGHUP.
-    package static func terminations() -> AsyncStream<Int32> { stream(of: [SIGTERM, SIGINT, SIGHUP]) }
+    /// SIGTERM, SIGINT and SIGHUP, unless they were ignored at the start: a source would get them all the same.
+    package static func terminations() -> AsyncStream<Int32> {
+        let ignored = state.withLock(\.ignored)
+        return stream(of: [SIGTERM, SIGINT, SIGHUP].filter { !ignored.contains($0) })
+    }
 
     private struct State {
         /// One for each signal, until the process ends: if libdispatch cancels one of two sources of a signal, the other
@@ -32,6 +36,11 @@ package enum Signals {
         var sources: [Int32: any DispatchSourceSignal] = [:]
         var listeners: [Int: (numbers: [Int32], continuation: AsyncStream<Int32>.Continuation)] = [:]
         var lastID = 0
+        /// The terminations that were ignored at the start.
+        var ignored: Set<Int32> = []
+        /// The process is a command of several parts. A signal between two of them, when there is no task to cancel,
+        /// ends the process as it would have before the first one.
+        var endsWithoutListener = false
     }
 
     private static let state = Mutex(State())
@@ -43,7 +52,8 @@ package enum Signals {
                 state.lastID += 1
                 state.listeners[state.lastID] = (numbers, continuation)
                 for number in numbers where state.sources[number] == nil {
-                    signal(number, SIG_IGN)
+                    // libdispatch replaces the handler, a little later and on another thread. Until then a signal has the
+                    // effect that it had: if it were ignored, it would be lost.
                     let source = DispatchSource.makeSignalSource(signal: number)
                     source.setEventHandler { deliver(number) }
                     source.resume()
@@ -56,14 +66,15 @@ package enum Signals {
     }
 
     private static func deliver(_ number: Int32) {
-        for listener in state.withLock({ Array($0.listeners.values) }) where listener.numbers.contains(number) {
-            listener.continuation.yield(number)
-        }
+        let listeners = state.withLock { state in state.listeners.values.filter { $0.numbers.contains(number) } }
+        if listeners.isEmpty, state.withLock(\.endsWithoutListener) { _exit(130) }
+        for listener in listeners { listener.continuation.yield(number) }
     }
 
     /// The first signal cancels the work. The second one ends the process at once with status 130.
     package static func cancelling<T, E: Error>(_ work: Task<T, E>) -> Task<Void, Never> {
-        Task {
+        state.withLock { $0.endsWithoutListener = true }
+        return Task {
             for await _ in terminations() {
                 if work.isCancelled { _exit(130) }
                 work.cancel()

@@ -161,6 +161,26 @@ import Testing
         latch.open()
     }
 
+    @Test("a signal that was ignored when the command began does not interrupt it") func nohup() async throws {
+        let (bench, latch) = (GetBench(), Latch())
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(Self.bytes, to: request)
+            reply.hold = (500, latch)
+            return reply
+        }
+        let get = try ChildProcess(
+            "/bin/sh",
+            [
+                "-c", "trap '' HUP; cd \"$1\"; exec \"$2\" get \"$3\"", "sh", bench.files.path,
+                try #require(ChildProcess.path(of: "haul")), origin.url("/a"),
+            ], environment: ["XDG_STATE_HOME": bench.home.path])
+        try await eventually("the request") { !origin.requests.isEmpty }
+        get.kill(SIGHUP)
+        latch.open()
+        #expect(try await get.wait() == 0, "\(get.standardError)")
+        #expect(bench.files.holds("a", Self.bytes))
+    }
+
     @Test("the environment's proxies are used as curl uses them") func proxies() async throws {
         let bench = GetBench()
         let origin = try OriginServer { .file(Self.bytes, to: $0) }

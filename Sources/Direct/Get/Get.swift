@@ -113,7 +113,12 @@ package struct Get: AsyncParsableCommand {
         let work = Task { await runner.run() }
         let signals = Signals.cancelling(work)
         defer { signals.cancel() }
-        let results = await work.value
+        // With --watch the task of all lists may have been cancelled before this one was made.
+        let results = await withTaskCancellationHandler {
+            await work.value
+        } onCancel: {
+            work.cancel()
+        }
         let metalinks = results.filter { if case .metalink = $0.1.end { true } else { false } }
         let files = results.filter { if case .metalink = $0.1.end { false } else { true } }
         if !files.isEmpty { await reporter.end(files, seconds: (ContinuousClock.now - begun).secondsValue) }

@@ -30,7 +30,12 @@ struct GetLists: Sendable {
         let work = Task { await runner.run() }
         let signals = Signals.cancelling(work)
         defer { signals.cancel() }
-        let results = await work.value
+        // The task of the command may have been cancelled before this one was made.
+        let results = await withTaskCancellationHandler {
+            await work.value
+        } onCancel: {
+            work.cancel()
+        }
         await reporter.flush()
         if work.isCancelled { throw ExitStatus.interrupted }
         guard !results.contains(where: { $0.1.isFailed }) else { throw ExitStatus.jobFailed }
