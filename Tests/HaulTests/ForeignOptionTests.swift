@@ -50,6 +50,8 @@ import Testing
             ("put -T file -F a=b -F file=@c https://h/", "put file --field a=b --form c https://h/"),
             ("call -sSL -r 0-9 -D - --data-raw x https://h/", "call -H Range: bytes=0-9 -D - --data x https://h/"),
             ("call -Dfile -g https://h/", "call -D file https://h/"),
+            ("call --post-data a=b https://h/", "call --data a=b https://h/"),
+            ("call --data-ascii @file https://h/", "call --data @file https://h/"),
             ("get -V", "get --version"), ("-V", "--version"),
             ("get -nH --cut-dirs=1 --seed-time=0 https://h/a", "get https://h/a"),
             ("call -sf -XPUT -d@file https://h/", "call -f -X PUT -d @file https://h/"),
@@ -74,6 +76,8 @@ import Testing
             ("get --retry", "--retry requires a value"), ("call -O https://h/a", "haul get"),
             ("get -D file https://h/a", "haul call -D FILE"), ("get --tlsv1.3 https://h/a", "OpenSSL"),
             ("call https://h/a --next https://h/b", "join them by &&"), ("put -F a=@b https://h/", "haul call -F"),
+            ("call --post-data @file https://h/", "-d would read a file"),
+            ("call --body-data=@file https://h/", "-d would read a file"),
         ])
     func refused(_ typed: String, _ sentence: String) async throws {
         let process = try ChildProcess("haul", typed.split(separator: " ").map(String.init))
