@@ -75,7 +75,8 @@ import Testing
         #expect(form.contains("name=\"a\"\r\nContent-Type: text/x;charset=utf-8\r\n\r\nb;c\r\n"), "\(form)")
         #expect(form.contains("name=\"d\"\r\n\r\ne;f\r\n"), "\(form)")
         for (arguments, words) in [
-            (["-d", "x", "-I"], "such a request has no body"),
+            (["-d", "x", "-I"], "such a request has no body"), (["-m", "nan"], "--max-time must be from 0.1"),
+            (["-m", "1e20"], "--max-time must be from 0.1"), (["-m", "0"], "--max-time must be from 0.1"),
             (["-d", "x", "-H", "Content-Type:"], "every request has this field here"),
             (["--json", "{\"a\":1}", "--json", "{\"b\":2}"], "must be JSON"),
         ] {

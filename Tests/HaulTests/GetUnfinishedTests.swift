@@ -126,6 +126,12 @@ import Testing
         #expect(control?.total == 3_000_000)
         #expect(control?.written == ByteIntervals([1 << 20..<2 << 20, 2 << 20..<(2 << 20) + 32768]))
         for count in 0..<bytes.count { #expect(Aria2Control(Array(bytes[..<count])) == nil) }
+        // A piece in flight that ends beyond the largest number.
+        let most: [UInt8] = [0xFF, 0xFF, 0xFF, 0xFF]
+        let far: [UInt8] =
+            [0, 1] + [UInt8](repeating: 0, count: 8) + most + [0x7F, 0xFF, 0xFF, 0xFF] + most
+            + [UInt8](repeating: 0, count: 12) + [0, 0, 0, 1] + [0x80, 0, 0, 0] + most + [0, 0, 0, 1, 0x80]
+        #expect(Aria2Control(far)?.written.count == 16 << 10)
         for index in bytes.indices {
             for value in [0, 0x7f, 0x80, 0xff] as [UInt8] {
                 var changed = bytes

@@ -45,7 +45,7 @@ struct Aria2Control: Equatable {
             else { return nil }
             let (start, isTooFar) = index.multipliedReportingOverflow(by: pieceLength)
             guard !isTooFar, start < total, length > 0 else { return nil }
-            insert(map, each: Self.blockLength, in: start..<min(total, start + length))
+            insert(map, each: Self.blockLength, in: start..<start + min(total - start, length))
         }
         (self.total, self.written) = (total, written)
     }

@@ -53,7 +53,7 @@ struct URLPattern {
         guard parts.count <= 2, ends.count == 2, let step = parts.count == 2 ? Int(parts[1]) : 1, step > 0 else {
             return nil
         }
-        if let first = Int(ends[0]), let last = Int(ends[1]), first <= last, last - first < maxURLs * step {
+        if let first = Int(ends[0]), let last = Int(ends[1]), first <= last, (last - first) / step < maxURLs {
             // Leading zeros give the width, as in [001-100].
             let width = ends[0].hasPrefix("0") ? ends[0].count : 0
             return stride(from: first, through: last, by: step).map { number in

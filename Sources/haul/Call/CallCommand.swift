@@ -86,6 +86,10 @@ struct CallCommand: AsyncParsableCommand {
                 "-I requests only the header fields, and such a request has no body: leave out -I, or send the data in the query with -G."
             )
         }
+        // A worker's limit is `deadline` of the job, which has bounds of its own.
+        guard maxTime.map({ (0.1...86400).contains($0) }) ?? true || !isDirect else {
+            throw ValidationError("--max-time must be from 0.1 to 86400 seconds, not \(maxTime ?? 0).")
+        }
         guard isDirect || output.count < 2, isDirect || !verbose && writeOut == nil && dumpHeader == nil
         else {
             throw ValidationError(

@@ -131,7 +131,7 @@ struct JobLister {
             count += 1
             fitting.append(row)
             // Keep only the first jobs in memory: there may be a million.
-            if after == nil, fitting.count > max(2 * limit, 10_000) {
+            if after == nil, fitting.count / 2 > max(limit, 5_000) {
                 fitting = Array(fitting.sorted(by: precedes).prefix(limit))
             }
         }

@@ -72,6 +72,8 @@ import Testing
             try await ids(bench, "--state", "failed", "--sort", "id", "--after", "j97", "--limit", "5") == [
                 "j98", "j99",
             ])
+        let all = "\(Int.max)"
+        #expect(try await ids(bench, "--state", "failed", "--sort", "size", "--limit", all).count == 450)
         let unknown = try await bench.haul("list", "--state", "failed", "--after", "x")
         #expect(unknown.status == 1 && unknown.err.contains("no job x is failed"), "\(unknown)")
     }
