@@ -44,8 +44,11 @@ package enum Terminal {
 
     /// Writes to standard output without a buffer. It ends the command if there is no reader any more (EPIPE), without
     /// a message, or with status 1 and a message on any other error.
-    package static func write(_ text: String) {
-        var bytes = Array(text.utf8)[...]
+    package static func write(_ text: String) { write(Array(text.utf8)) }
+
+    /// Writes bytes to standard output in the same way.
+    package static func write(_ bytes: [UInt8]) {
+        var bytes = bytes[...]
         while !bytes.isEmpty {
             let count = bytes.withUnsafeBytes { Glibc.write(STDOUT_FILENO, $0.baseAddress!, $0.count) }
             if count >= 0 {

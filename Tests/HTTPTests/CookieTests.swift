@@ -75,6 +75,16 @@ import Testing
         #expect(read.isFor(own) && !read.isFor(foreign))
     }
 
+    @Test("a path with a control character counts as none, so that a file with the cookie can be read")
+    func path() throws {
+        let url = try #require(WebURL("http://h.test/in/a"))
+        for path in ["/\tx", "/\u{1}", "/ x", "x"] {
+            let cookie = try #require(StoredCookie(field: "a=1; Path=\(path)", from: url, at: 1))
+            #expect(cookie.line == "h.test\tFALSE\t/in\tFALSE\t0\ta\t1")
+            #expect(try StoredCookie(line: cookie.line) == cookie)
+        }
+    }
+
     @Test("a cookie for a domain is accepted from a host beneath it, but not for a top-level domain")
     func domain() throws {
         func isAccepted(_ domain: String, from host: String) throws -> Bool {

@@ -41,6 +41,7 @@ import Testing
         #expect(seen.headers["authorization"] == "Bearer t" && seen.headers["cookie"] == "a=1; b=2")
         #expect(seen.headers["x-a"] == "b" && seen.headers["user-agent"] == "Mine/1")
         #expect(try await call("-G", "-d", "q=1", "-d", "r=2", origin.url("/e?p=0")).out == "GET /e?p=0&q=1&r=2 ")
+        #expect(try await call("-G", "-d", "q=1", origin.url("/e#top?")).out == "GET /e?q=1 ")
         #expect(try await call("--query", "q=a b", origin.url("/f")).out == "GET /f?q=a+b ")
         let head = try await call("-I", origin.url("/g"))
         #expect(

@@ -40,6 +40,19 @@ import Testing
         #expect(tus.status == 0 && server.finished == [bytes], "\(tus.err)")
     }
 
+    @Test("--body writes the bytes of a response as they are") func body() async throws {
+        let origin = try OriginServer { _ in OriginReply(201, body: [0xFF, 0x00, 0xC3, 0x0A]) }
+        let path = try file("a", [1])
+        let put = try ChildProcess(
+            "/bin/sh",
+            [
+                "-c", "\"$1\" put --body -q \"$2\" \"$3\" >\"$4\"", "sh", try #require(ChildProcess.path(of: "haul")),
+                path, origin.url("/x"), directory.file("out"),
+            ])
+        #expect(try await put.wait() == 0, "\(put.standardError)")
+        #expect(directory.contents("out") == [0xFF, 0x00, 0xC3, 0x0A])
+    }
+
     @Test("a server that does not run is tried once") func unreachable() async throws {
         let result = try await put(try file("a", [1]), "http://127.0.0.1:1/")
         #expect(

@@ -32,7 +32,8 @@ package struct RequestOptions: ParsableArguments {
         completion: .file())
     package var cookie: [String] = []
     @Option(
-        help: "Write all cookies, those of --cookie and those that servers set, into this file in Netscape's format.",
+        help:
+            "Write all cookies, those of files of --cookie and those that servers set, into this file in Netscape's format.",
         completion: .file())
     package var saveCookies: String?
     @Option(

@@ -77,7 +77,10 @@ package struct Put: AsyncParsableCommand {
     private static func printBody(_ end: PutRun.End) {
         switch end {
         case .responded(let response, _), .failed(_, let response?):
-            Terminal.write(String(decoding: response.body, as: UTF8.self))
+            guard isatty(STDOUT_FILENO) == 0 || !response.body.contains(0) else {
+                return Terminal.printError("haul: the response is binary, and is not written to a terminal")
+            }
+            Terminal.write(response.body)
         case .failed(_, nil), .stopped: break
         }
     }

@@ -56,7 +56,9 @@ package struct StoredCookie: Sendable, Equatable {
         (name, value) = (String(pair[0]), String(pair[1]))
         (domain, isForSubdomains) = (given.isEmpty ? url.host : given, !given.isEmpty && !Self.isAddress(url.host))
         let folder = url.path.lastIndex(of: "/").map { String(url.path[..<$0]) } ?? ""
-        path = attributes["path"].flatMap { $0.hasPrefix("/") ? $0 : nil } ?? (folder.isEmpty ? "/" : folder)
+        // A control character, which no URL has, would break the line of a file.
+        let isPath = attributes["path"].map { $0.hasPrefix("/") && $0.utf8.allSatisfy { $0 > 0x20 && $0 != 0x7F } }
+        path = (isPath == true ? attributes["path"] : nil) ?? (folder.isEmpty ? "/" : folder)
         (isSecure, isHTTPOnly) = (attributes["secure"] != nil, attributes["httponly"] != nil)
         // 0 means the end of the session, so a time in the past is at least 1.
         if let age = attributes["max-age"].flatMap({ Int64($0) }) {

@@ -164,7 +164,9 @@ struct CallCommand: AsyncParsableCommand {
         guard isInQuery else { return url }
         let query = try body(limit: JobField.maxElementBytes).query()
         guard !query.isEmpty else { return url }
-        return url + (url.contains("?") ? "&" : "?") + query
+        // Nothing behind a "#" is sent.
+        let sent = url.prefix { $0 != "#" }
+        return sent + (sent.contains("?") ? "&" : "?") + query + url[sent.endIndex...]
     }
 
     /// The header fields that a request has by default.
