@@ -321,4 +321,17 @@ struct CommandBench {
         worker.kill(SIGTERM)
         #expect(try await worker.wait() == 0)
     }
+
+    @Test("a queue that has as many schedules as it may have accepts another definition of one of them")
+    func schedules() async throws {
+        let bench = try await CommandBench()
+        let definition = #"{"every":3600,"job":{"url":"http://h/"}}"#
+        try await bench.server.cli(
+            "EVAL", "for i = 1, 1000 do redis.call('HSET', KEYS[1], 's' .. i, ARGV[1]) end", "1",
+            "haul:{default}:schedules", definition)
+        let known = try await bench.haul("schedule", "add", "s7", "http://h/a", "--every", "1h")
+        #expect(known.status == 0, "\(known.err)")
+        let new = try await bench.haul("schedule", "add", "new", "http://h/a", "--every", "1h")
+        #expect(new.status == 2 && new.err.contains("no more than 1000"), "\(new.err)")
+    }
 }

@@ -36,8 +36,8 @@ struct ScheduleCommand: AsyncParsableCommand {
         func run() async throws {
             let schedule = try schedule()
             let queue = try await common.connect()
-            let count = try await queue.scheduleCount()
-            guard count < Schedule.maxCount else {
+            let (count, before) = (try await queue.scheduleCount(), try await queue.scheduleDefinition(name))
+            guard before != nil || count < Schedule.maxCount else {
                 throw ExitStatus.printing(
                     .usage,
                     "the queue \(queue.name) has \(count) schedules, and no more than \(Schedule.maxCount) are allowed")
