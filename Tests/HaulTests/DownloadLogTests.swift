@@ -30,6 +30,12 @@ import Testing
         #expect(try await DownloadLog(in: place.path).unended().isEmpty)
     }
 
+    @Test("a log whose locks cannot be opened is refused, and no download waits for a lock that nobody has")
+    func unopened() throws {
+        mkdir(place.file("lock"), 0o700)
+        #expect(throws: ExitStatus.self) { try DownloadLog(in: place.path) }
+    }
+
     @Test("two concurrent runs see each other's records") func shared() async throws {
         let (one, other) = (try DownloadLog(in: place.path), try DownloadLog(in: place.path))
         #expect(await other.read(item.key) == nil)
@@ -95,7 +101,7 @@ import Testing
         for run in 0..<1000 { await downloadLog.write(record(run: "\(run)"), isDurable: false) }
         #expect(await downloadLog.read(item.key)?.run == "999")
         #expect(try #require(place.contents(name)).count < 3 * maxBytes)
-        #expect(files == ["journal", "journal.lock"])
+        #expect(files == ["journal", "journal.lock", "lock"])
     }
 
     @Test("the file is not compacted while another run has it open, and no record is lost") func busy() async throws {
@@ -136,7 +142,7 @@ import Testing
         try Data((old + "\n{\"v\":1,\"ke").utf8).write(to: URL(fileURLWithPath: place.file(item.key + ".json")))
         let downloadLog = try DownloadLog(in: place.path)
         #expect(await downloadLog.unended().map(\.run) == ["old"])
-        #expect(files == ["journal", "journal.lock"])
+        #expect(files == ["journal", "journal.lock", "lock"])
         #expect(try await DownloadLog(in: place.path).read(item.key)?.item?.urls == ["http://127.0.0.1/a"])
     }
 

@@ -62,9 +62,10 @@ final class DownloadLog: Sendable {
     init(in directory: String, maxBytes: Int = 1 << 20) throws {
         self.directory = directory
         file = Mutex(DownloadLogFile(in: directory, maxBytes: maxBytes))
-        locks = Locks(directory + "/lock")
         GetTarget.makeDirectories(directory, mode: 0o700)
-        guard access(directory, W_OK) == 0 else {
+        locks = Locks(directory + "/lock")
+        // The locks are a file of their own, which another user may have made: `sudo -E`.
+        guard access(directory, W_OK) == 0, locks.isOpen else {
             throw ExitStatus.printing(
                 .usage,
                 "\(directory) cannot be written (\(String(cString: strerror(errno)))): set XDG_STATE_HOME to a directory that can"
@@ -91,35 +92,32 @@ final class DownloadLog: Sendable {
     /// The locks that this process holds. All are on one descriptor, which the kernel cannot tell apart, so a second
     /// lock of this process on one download is refused here.
     fileprivate final class Locks: Sendable {
-        private struct State {
-            var descriptor: Int32 = -1
-            var held: Set<off_t> = []
-        }
+        private let descriptor: Int32
+        private let held = Mutex<Set<off_t>>([])
 
-        private let path: String
-        private let state = Mutex(State())
+        /// Keeps `errno` if the file cannot be opened.
+        init(_ path: String) { descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600) }
 
-        init(_ path: String) { self.path = path }
+        deinit { if isOpen { close(descriptor) } }
 
-        deinit { state.withLock { if $0.descriptor >= 0 { close($0.descriptor) } } }
+        var isOpen: Bool { descriptor >= 0 }
 
         /// False if another process, or this one, holds the lock. Blocks.
         func acquire(_ position: off_t) -> Bool {
-            state.withLock { state in
-                if state.descriptor < 0 { state.descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600) }
-                guard state.descriptor >= 0, state.held.insert(position).inserted else { return false }
+            held.withLock { held in
+                guard held.insert(position).inserted else { return false }
                 // On a file system without locks all callers go on without one.
-                let code = clinux_lock_bytes(state.descriptor, position, 1)
+                let code = clinux_lock_bytes(descriptor, position, 1)
                 guard code == EAGAIN || code == EACCES else { return true }
-                state.held.remove(position)
+                held.remove(position)
                 return false
             }
         }
 
         func release(_ position: off_t) {
-            state.withLock { state in
-                clinux_unlock_bytes(state.descriptor, position, 1)
-                state.held.remove(position)
+            held.withLock { held in
+                clinux_unlock_bytes(descriptor, position, 1)
+                held.remove(position)
             }
         }
     }
