@@ -90,6 +90,34 @@ import Testing
         #expect(none.status == 0 && none.err.contains("nothing is left"))
     }
 
+    @Test("the files of a list below the directory are found there, and a Metalink is followed by a later command")
+    func below() async throws {
+        let (bench, gate) = (GetBench(), Latch())
+        let origin = try OriginServer { request in
+            guard request.path == "/four" else { return .file(Self.bytes, to: request) }
+            let text = """
+                <metalink xmlns="urn:ietf:params:xml:ns:metalink"><file name="disc">
+                <url>http://\(request.headers["host"] ?? "")/f</url></file></metalink>
+                """
+            var reply = OriginReply(
+                headers: [("Content-Type", "application/metalink4+xml")], body: Array(text.utf8))
+            if request.number <= 2 { reply.hold = (0, gate) }
+            return reply
+        }
+        let slow = try self.origin(gate)
+        let list = "\(slow.url("/a"))\n out=sub/a\n\(origin.url("/four"))\n"
+        let first = try bench.start(["-i", "-", "-x1", "-j1"], input: list)
+        try await eventually("a record") { bench.recorded > 0 }
+        first.kill(SIGINT)
+        #expect(try await first.wait() == 130)
+        gate.open()
+        let below = try bench.start(["--continue", "-d", "sub"])
+        #expect(try await below.wait() == 0 && bench.files.holds("sub/a", Self.bytes), "\(below.standardError)")
+        #expect(origin.requests.isEmpty)
+        let rest = try await bench.get("--continue")
+        #expect(rest.status == 0 && bench.names == ["disc", "sub"], "\(rest)")
+    }
+
     @Test("--forget removes what an earlier command has left") func forgotten() async throws {
         let (bench, gate) = (GetBench(), Latch())
         let origin = try origin(gate)

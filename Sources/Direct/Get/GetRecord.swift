@@ -13,6 +13,7 @@ struct GetRecord: Sendable {
     let ifExists: ExistingPolicy
     let isOnlyNewer: Bool
     let urlSource: URLSource
+    let followsMetalink: Bool
     /// The token of the last run. It names the first partial file of that run.
     var run: String
     /// The last checkpoint, if the download can be continued.
@@ -33,6 +34,7 @@ struct GetRecord: Sendable {
     init(_ item: GetItem, run: String, completed: CompletedFile?) {
         (key, root, job) = (item.key, item.root, JSON.object(item.members))
         (ifExists, isOnlyNewer, urlSource) = (item.ifExists, item.isOnlyNewer, item.urlSource)
+        followsMetalink = item.followsMetalink
         (self.run, self.completed, isOpen) = (run, completed, true)
     }
 
@@ -46,6 +48,7 @@ struct GetRecord: Sendable {
         ifExists = json["if_exists"]?.string.flatMap(ExistingPolicy.init) ?? .reuse
         isOnlyNewer = json["newer"] == .bool(true)
         urlSource = URLSource(recorded: json["list"]?.string)
+        followsMetalink = json["follow"] == .bool(true)
         isOpen = json["open"] == .bool(true)
         resume = json["resume"].flatMap { ResumePoint(hash: Self.texts($0), offsets: Self.texts(json["offsets"])) }
         completed = json["completed"].flatMap { CompletedFile(hash: Self.texts($0)) }
@@ -95,6 +98,7 @@ struct GetRecord: Sendable {
         if ifExists != .reuse { object.set("if_exists", ifExists.rawValue) }
         if isOnlyNewer { object.set("newer", true) }
         object.set("list", urlSource.recorded)
+        if followsMetalink { object.set("follow", true) }
         if let resume {
             object.set("resume", json: Self.object(resume.fields))
             object.set(
@@ -117,7 +121,7 @@ struct GetRecord: Sendable {
         var item = GetItem(
             job: job, root: root, members: members.map { ($0.name, $0.raw) }, ifExists: ifExists,
             isOnlyNewer: isOnlyNewer)
-        item.urlSource = urlSource
+        (item.urlSource, item.followsMetalink) = (urlSource, followsMetalink)
         return item
     }
 

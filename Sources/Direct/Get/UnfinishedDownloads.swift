@@ -13,8 +13,10 @@ struct UnfinishedDownloads {
         self.downloadLog = downloadLog
     }
 
+    /// Whether the file of a download is in this directory or below it, whatever directory its command was given.
     private static func isIn(_ root: String, _ record: GetRecord) -> Bool {
-        record.root == root || record.root.hasPrefix(root == "/" ? "/" : root + "/")
+        let directory = record.item?.directory ?? record.root + "/"
+        return directory.hasPrefix(root == "/" ? root : root + "/")
     }
 
     /// Removes the hidden names of downloads in this directory and below it that were killed after they had recorded
@@ -42,11 +44,10 @@ struct UnfinishedDownloads {
         _ downloadLog: DownloadLog
     ) async {
         let directories = Set(items.map(\.directory))
-        let above = root == "/" ? "/" : root + "/"
         // A directory is listed once, however many downloads were killed in it.
         var placed: [String: Set<String>] = [:]
         for record in records where record.run != GetRecord.notStarted && !GetTarget.isBucket(record.root) {
-            guard let item = record.item, directories.contains(item.directory) || item.directory.hasPrefix(above),
+            guard let item = record.item, directories.contains(item.directory) || isIn(root, record),
                 let store = try? await settings.stores.store(record.root), let files = store as? FileStore
             else { continue }
             if placed[item.directory] == nil { placed[item.directory] = await files.placedKeys(in: item.folder) }
