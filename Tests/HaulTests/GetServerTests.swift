@@ -192,6 +192,15 @@ import Testing
         #expect(try await bench.get(origin.url("/b"), environment: without).status == 0)
         #expect(try await bench.get("--no-proxy", origin.url("/c"), environment: environment).status == 0)
         #expect(proxy.targets.count == 1)
+        let own = ["HAUL_PROXY": proxy.url("http")]
+        #expect(try await bench.get("--no-proxy", origin.url("/d"), environment: own).status == 0)
+        #expect(proxy.targets.count == 1)
+        bench.write("get.conf", "proxy = \(proxy.url("http"))\n")
+        let config = ["--config", "get.conf"]
+        for (words, count) in [(["--no-proxy", origin.url("/e")], 1), ([origin.url("/f")], 2)] {
+            let get = try bench.start(config + words)
+            #expect(try await get.wait() == 0 && proxy.targets.count == count, "\(words) \(get.standardError)")
+        }
     }
 
     @Test("a server that never answered is not tried again, unless --retries says so") func unreachable() async throws {
@@ -212,15 +221,6 @@ import Testing
         }
         let get = try await bench.get(origin.url("/a"))
         #expect(get.status == 0 && get.err.contains("HTTP 503") && get.err.contains("again in"), "\(get)")
-        let own = ["HAUL_PROXY": proxy.url("http")]
-        #expect(try await bench.get("--no-proxy", origin.url("/d"), environment: own).status == 0)
-        #expect(proxy.targets.count == 1)
-        bench.write("get.conf", "proxy = \(proxy.url("http"))\n")
-        let config = ["--config", "get.conf"]
-        for (words, count) in [(["--no-proxy", origin.url("/e")], 1), ([origin.url("/f")], 2)] {
-            let get = try bench.start(config + words)
-            #expect(try await get.wait() == 0 && proxy.targets.count == count, "\(words) \(get.standardError)")
-        }
     }
 
     @Test("an http URL of a port that speaks TLS fails at once, and the message says https")
@@ -257,6 +257,8 @@ import Testing
             (["h/a", "--checksum", "sha256-AAAA"], "sha512- and base 64, as in HTML (sha256-AAAA)"),
             (["h/a", "-N", "--if-exists", "skip"], "-N"), (["--continue", "-o", "-"], "--continue and --forget are"),
             (["h/a", "--forget", "-o", "/dev/null"], "--continue and --forget are"),
+            (["h/a", "--json", "-o", "/dev/null"], "are about files, and -o names"),
+            (["h/a", "--on-error", "true", "-o", "-"], "are about files, and -o names"),
         ] as [([String], String)] {
             let process = try bench.start(arguments)
             #expect(try await process.wait() == 2, "\(arguments)")

@@ -52,6 +52,11 @@ package struct Get: AsyncParsableCommand {
         guard !json || !source.isToStandardOutput else {
             throw ValidationError("-o - and --json both write to standard output: give one of them.")
         }
+        guard !json && onComplete == nil && onError == nil || !source.isStreaming else {
+            throw ValidationError(
+                "--json, --on-complete and --on-error are about files, and -o names standard output, a pipe or a device: -w prints what became of each."
+            )
+        }
     }
 
     package func run() async throws {
@@ -66,12 +71,12 @@ package struct Get: AsyncParsableCommand {
         let settings = try TransferSettings(request, transfer, bucket, configuration)
         if source.isStreaming { return try await writeToStreams(settings) }
         var plan = try await GetPlan(source, request, settings, isVerbose: verbose)
+        if let watch { try Self.check(plan, whileWatching: watch) }
         try settings.stores.check(Set(plan.items.map(\.root) + [plan.root]))
         let downloadLog = try DownloadLog()
         var unended = await downloadLog.unended()
         if !unended.isEmpty {
             await UnfinishedDownloads.settle(unended, in: plan.root, plan.items, settings, downloadLog)
-        if let watch { try Self.check(plan, whileWatching: watch) }
             unended = await downloadLog.unended()
         }
         let left = UnfinishedDownloads(unended, in: plan.root, downloadLog)
