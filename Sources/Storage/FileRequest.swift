@@ -52,8 +52,6 @@ package struct FileRequest: Sendable {
 
     /// Whether the path `file` is where the job puts its file.
     package func isTarget(_ file: String) -> Bool {
-        // A file that got a number is not the one that an overwrite replaces.
-        if !givesName, ifExists == .overwrite, FileName.hasNumber(file.pathParts.last ?? "") { return false }
         guard let path else { return true }
         // Compares bytes: Swift treats two encodings of an "é" as equal.
         let (wanted, found) = (path.pathParts.map { Array($0.utf8) }, file.pathParts.map { Array($0.utf8) })
@@ -61,6 +59,17 @@ package struct FileRequest: Sendable {
         guard found.dropLast().elementsEqual(wanted.dropLast()), let name = file.pathParts.last else { return false }
         return found.last == wanted.last
             || ifExists == .rename && FileName.isNumbered(name, of: path.pathParts.last ?? "")
+    }
+
+    /// Whether the finished file at `file` may be the one that an overwrite replaces. A file that has got a number is
+    /// not, but a name that the server has given may look the same: "Movie (2019).mkv".
+    ///
+    /// - Parameter suggested: The name that the URL gives.
+    package func isReplaced(_ file: String, suggested: String?) -> Bool {
+        guard !givesName, ifExists == .overwrite, let name = file.pathParts.last, FileName.hasNumber(name) else {
+            return true
+        }
+        return suggested.map { name.utf8.elementsEqual($0.utf8) } ?? false
     }
 
     /// Whether the job gives the file's name. A name that we chose may be changed.

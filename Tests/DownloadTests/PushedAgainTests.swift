@@ -272,6 +272,40 @@ import Testing
         #expect(bench.directory.names == ["a (1)"])
     }
 
+    @Test("with overwrite, a name that ends with a number in the URL is the file's own", arguments: [nil, "films/"])
+    func ownNumber(_ path: String?) async throws {
+        let bench = try DownloadBench()
+        let latch = Latch()
+        let bytes = FileBytes(seed: 83, count: 2_000_000)
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(bytes, to: request)
+            if request.number == 1 { reply.hold = (700_000, latch) }
+            return reply
+        }
+        let job = job(origin.url("/Film%20(2019).mkv")) { ($0.path, $0.ifExists) = (path, .overwrite) }
+        let resume = try #require(try await bench.begin(job, until: 700_000))
+        latch.open()
+        let file = try #require(await bench.run(job, resume: resume).file)
+        #expect(file.file == (path ?? "") + "Film (2019).mkv")
+        #expect(origin.requests.dropFirst().allSatisfy { $0.headers["range"]?.hasPrefix("bytes=0-") == false })
+        guard case .completed(_, _, let unchanged) = await bench.run(job, completed: file) else {
+            Issue.record("the file was not found")
+            return
+        }
+        #expect(unchanged)
+    }
+
+    @Test("with overwrite, a file that had got a number is not the one that is replaced") func gotNumber() async throws
+    {
+        let bench = try DownloadBench()
+        let origin = try Self.origin()
+        close(open(bench.directory.file("a"), O_CREAT | O_WRONLY, 0o600))
+        let numbered = try #require(await bench.run(job(origin.url("/a"))).file)
+        #expect(numbered.file == "a (1)")
+        let outcome = await bench.run(job(origin.url("/a")) { $0.ifExists = .overwrite }, completed: numbered)
+        #expect(outcome.file?.file == "a")
+    }
+
     @Test("a failed job that is pushed with another path puts its file there") func elsewhere() async throws {
         let bench = try DownloadBench()
         let latch = Latch()

@@ -27,7 +27,7 @@ extension Download {
 
     /// The name that the URL gives. If only the URL where the redirects led gives one with an extension, that one, as in
     /// browsers: `/latest` leads to `prog-1.2.zip`. Otherwise the URL's own, since `film.mkv` may lead to `objects/8f3a`.
-    private func nameFromURL(_ final: WebURL) -> String? {
+    func nameFromURL(_ final: WebURL) -> String? {
         let own = mirrors[0].address.flatMap { FileName.sanitize($0.lastComponent) }
         guard let end = FileName.sanitize(final.lastComponent), own == nil || FileName.hasExtension(end),
             own.map(FileName.hasExtension) != true

@@ -7,9 +7,9 @@ import Synchronization
 extension Download {
     /// The outcome if this job finished its file before, and the server still has the same version. nil otherwise.
     func reuse() async throws(TransferError) -> ActivityOutcome? {
-        guard let completed = assignment.completed, resume == nil, file(of: nil).isTarget(completed.file) else {
-            return nil
-        }
+        guard let completed = assignment.completed, resume == nil, file(of: nil).isTarget(completed.file),
+            file(of: nil).isReplaced(completed.file, suggested: mirrors[0].address.flatMap(nameFromURL))
+        else { return nil }
         let age = Duration.milliseconds(assignment.clock.milliseconds - completed.validated)
         let proof = reusePolicy.proof(for: completed, age: age)
         guard proof != .impossible,
