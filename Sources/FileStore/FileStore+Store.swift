@@ -75,7 +75,7 @@ extension FileStore: DurableStore {
     /// The target of a path that was chosen before.
     private func target(of path: String, for request: FileRequest) async throws(TransferError) -> Target {
         try await onDisk { () throws(TransferError) in
-            try Target(chosen: path, isGiven: request.givesName, in: self)
+            try Target(chosen: path, given: request.givesName ? request.path : nil, in: self)
         }
     }
 

@@ -9,6 +9,8 @@ struct Target: Sendable {
     /// Relative to the root: "" for the root itself, otherwise with a "/" at its end.
     let folder: String
     var name: String
+    /// The name to which numbers are added.
+    private let unnumbered: String
     /// The job gave the path; a name that we chose may be changed.
     let isGiven: Bool
 
@@ -24,16 +26,20 @@ struct Target: Sendable {
         let full = isGiven ? path : path + suggested
         let parts = full.pathParts
         name = parts.last ?? "download"
+        unnumbered = name
         folder = parts.dropLast().map { $0 + "/" }.joined()
         directory = try store.directory.openOrCreate(folder)
     }
 
     /// The target of a path that was chosen before.
-    init(chosen path: String, isGiven: Bool, in store: FileStore) throws(TransferError) {
+    ///
+    /// - Parameter given: The path that the job gives for the file; nil if it gives none.
+    init(chosen path: String, given: String?, in store: FileStore) throws(TransferError) {
         let parts = path.pathParts
         name = parts.last ?? "download"
+        unnumbered = given?.pathParts.last ?? name
         folder = parts.dropLast().map { $0 + "/" }.joined()
-        self.isGiven = isGiven
+        isGiven = given != nil
         directory = try store.directory.openOrCreate(folder)
     }
 
@@ -85,7 +91,10 @@ struct Target: Sendable {
         let policy = request.ifExists
         let chosen = name
         for number in 0...Self.maxNumber {
-            if number > 0 { name = FileName.numbered(chosen, number) }
+            if number > 0 {
+                name = FileName.numbered(unnumbered, number)
+                if name == chosen { continue }
+            }
             if try file.assign(name) { return false }
             let isOwn: Bool
             do throws(TransferError) { isOwn = try mayReplace(self) } catch { throw .failed(error) }

@@ -185,6 +185,44 @@ struct WholeObjectTests: MultipartFileTests {
     }
 
     @Test(
+        "jobs that choose one numbered name at the same time get one number each", arguments: ObjectServer.installed)
+    func numbered(_ kind: ObjectServer.Kind) async throws {
+        let bucket = try await Bucket(kind)
+        await bucket.write("films/film", [1, 2, 3])
+        var partials: [any Partial] = []
+        for run in ["c", "d"] {
+            let request = FileRequest(
+                key: String(repeating: run, count: 40), runToken: run, isNew: true, path: "films/film",
+                ifExists: .rename, completed: nil, lease: RunLease(isHeld: { true }, confirm: { true }))
+            let partial = bucket.store.begin(request, generation: run, suggested: "x")
+            try await partial.open(total: Self.size, hashing: .sha256, with: [])
+            partials.append(partial)
+        }
+        var files: [String] = []
+        for partial in partials {
+            try await receive(0..<Self.size, into: partial)
+            if case .stored(let file) = try await partial.commit(whole(sha256)) { files.append(file.file) }
+            await partial.discard(soon: false)
+        }
+        #expect(files == ["films/film (1)", "films/film (2)"])
+    }
+
+    @Test(
+        "a run that has lost its partial file to another one does not remove it", arguments: ObjectServer.installed)
+    func lostPartial(_ kind: ObjectServer.Kind) async throws {
+        let bucket = try await Bucket(kind)
+        let late = try await open(bucket, "1", hashing: .sha256)
+        try await receive(0..<Self.size, into: late)
+        let next = try await resume(bucket, "2", try await point(late))
+        // The digest does not fit, so that the late run would discard everything.
+        let wrong = Job.Checksum(algorithm: .sha256, digest: String(repeating: "0", count: 64))
+        _ = try? await late.commit(whole(wrong))
+        #expect(isStored(try await next.commit(whole(sha256))))
+        await next.discard(soon: false)
+        try await expectWhole(bucket)
+    }
+
+    @Test(
         "without If-None-Match HEAD finds an existing object, which stays", arguments: ObjectServer.installed)
     func withoutConditions(_ kind: ObjectServer.Kind) async throws {
         let bucket = try await Bucket(kind)

@@ -141,15 +141,14 @@ extension ObjectPartial {
         let md5 =
             body.bytes.count > 64 << 10 ? await store.threads.run { Digest.md5(body.bytes) } : Digest.md5(body.bytes)
         let mark = newMark
-        var chosen = state.withLock { $0.name }
-        if let own = await completedNameAtOnce(chosen) { chosen = own }
+        let (unnumbered, name) = state.withLock { ($0.unnumbered, $0.name) }
+        let chosen = await completedNameAtOnce(unnumbered) ?? name
         let object = ObjectHead(size: whole.size, mark: mark)
-        for number in 0...ObjectName.maxNumber {
-            let name = chosen.numbered(number)
+        for (name, isNumbered) in candidates(from: chosen) {
             state.withLock { $0.name = name }
             // Most names are free, and If-None-Match shows whether this one is.
             let naming = try await nameObject(
-                name, size: whole.size, isNumbered: number > 0, checksFirst: !store.hasConditions
+                name, size: whole.size, isNumbered: isNumbered, checksFirst: !store.hasConditions
             ) {
                 (condition) throws(StoreError) in
                 try await self.client.putFinal(

@@ -284,11 +284,10 @@ extension ObjectPartial {
     func copyToName(_ object: HiddenObject, _ whole: WholeFile) async throws(TransferError) -> CommitOutcome {
         let (source, checksum) = (object.key, object.checksum)
         let chosen = state.withLock { $0.name }
-        for number in 0...ObjectName.maxNumber {
-            let name = chosen.numbered(number)
+        for (name, isNumbered) in candidates(from: chosen) {
             let key = client.address.key(name.path)
             if let head = try await head(name.path) {
-                switch collision(with: head, isNumbered: number > 0) {
+                switch collision(with: head, isNumbered: isNumbered) {
                 case .isOurs:
                     state.withLock { $0.name = name }
                     return stored(head, checksum: checksum)
@@ -308,7 +307,7 @@ extension ObjectPartial {
             state.withLock { $0.copyUpload = upload }
             let naming = try await claiming(name, for: upload) { (claim) throws(TransferError) in
                 try await self.nameObject(
-                    name, size: whole.size, isNumbered: number > 0, checksFirst: true, claim: claim,
+                    name, size: whole.size, isNumbered: isNumbered, checksFirst: true, claim: claim,
                     limits: Self.completion
                 ) { (condition) throws(StoreError) in
                     try await self.complete(upload, key, parts, whole.size, condition)

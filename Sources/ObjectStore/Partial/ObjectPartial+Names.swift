@@ -59,6 +59,16 @@ extension ObjectPartial {
         else { return nil }
         return name
     }
+    /// The names to try for an object that is complete: the one that was chosen before, and then the numbered ones.
+    func candidates(from first: ObjectName) -> some Sequence<(name: ObjectName, isNumbered: Bool)> {
+        let unnumbered = state.withLock { $0.unnumbered }
+        return (-1...ObjectName.maxNumber).lazy.compactMap { number in
+            if number < 0 { return (first, false) }
+            let name = unnumbered.numbered(number)
+            return name == first ? nil : (name, number > 0)
+        }
+    }
+
 
     func head(_ path: String) async throws(TransferError) -> ObjectHead? {
         do { return try await client.head(client.address.key(path)) } catch { throw error.transferError }

@@ -13,6 +13,8 @@ final class ObjectPartial: Partial {
 
     struct State: Sendable {
         var phase = Phase.unopened
+        /// The name to which numbers are added.
+        let unnumbered: ObjectName
         var name: ObjectName
         /// What the store has acknowledged.
         var storeState: PartsRecord
@@ -54,7 +56,7 @@ final class ObjectPartial: Partial {
         (self.store, self.request, self.generation) = (store, request, generation)
         owner = store.memory.newOwner()
         let name = ObjectName(request.path, suggested: suggested)
-        state = Mutex(State(name: name, storeState: PartsRecord(total: nil)))
+        state = Mutex(State(unnumbered: name, name: name, storeState: PartsRecord(total: nil)))
     }
 
     /// Continues a partial file that an earlier run left.
@@ -64,7 +66,10 @@ final class ObjectPartial: Partial {
     ) {
         (self.store, self.request, generation) = (store, request, resume.generation)
         owner = store.memory.newOwner()
-        var state = State(name: ObjectName(chosen: resume.file, isGiven: request.givesName), storeState: storeState)
+        let name = ObjectName(chosen: resume.file, isGiven: request.givesName)
+        // A name that the server gave is not recorded without its number.
+        let unnumbered = request.givesName ? ObjectName(request.path, suggested: "") : name
+        var state = State(unnumbered: unnumbered, name: name, storeState: storeState)
         (state.phase, state.etags, state.hasHidden, state.isAssembled) = (.open, etags, true, isAssembled)
         // The store may have more or fewer parts than the store state in Redis names.
         (state.reportedState, state.received) = (resume.storeState, storeState.offsets)
