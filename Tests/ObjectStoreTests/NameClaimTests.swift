@@ -128,6 +128,48 @@ struct NameClaimTests: MultipartFileTests {
     }
 
     @Test(
+        "a run that has lost its job while it waited leaves the claim to the run that has it", .timeLimit(.minutes(2)),
+        arguments: ObjectServer.dialects)
+    func lateRun(_ kind: ObjectServer.Kind) async throws {
+        let bucket = try await Bucket(kind)
+        let key = bucket.store.client.address.key(HiddenKeys.claim(ofName: "films/film"))
+        let other = NameClaim(
+            bucket.store, key: key, job: String(repeating: "c", count: 40), generation: "1", upload: nil)
+        await other.acquire()
+        try other.check()
+        let (isHeld, asked) = (Shared(true), Shared(0))
+        let lease = RunLease(
+            isHeld: {
+                asked.change { $0 += 1 }
+                return isHeld.value
+            }, confirm: { isHeld.value })
+        let partial = bucket.store.begin(request("1", lease: lease), generation: "1", suggested: "x")
+        try await partial.open(total: Self.size, hashing: nil, with: [])
+        try await receive(0..<Self.size, into: partial)
+        let before = asked.value
+        let commit = Task { try await partial.commit(whole()) }
+        // By now the pauses between its tries last seconds. It is in one if it has asked nothing for a while.
+        try await eventually("some tries") { asked.value >= before + 10 }
+        var last = 0
+        try await eventually("a pause") {
+            defer { last = asked.value }
+            try await Task.sleep(for: .milliseconds(300))
+            return last == asked.value
+        }
+        isHeld.value = false
+        await other.release()
+        let next = NameClaim(bucket.store, key: key, job: Self.key, generation: "1", upload: nil)
+        await next.acquire()
+        try next.check()
+        let etag = try await bucket.store.client.head(key)?.etag
+        #expect(isFenced(try await commit.value))
+        await bucket.store.runDeferredWork()
+        #expect(try await bucket.store.client.head(key)?.etag == etag)
+        await next.release()
+        await partial.discard(soon: false)
+    }
+
+    @Test(
         "a claim whose worker died after its upload had ended is soon taken over by another job",
         arguments: ObjectServer.dialects, [true, false])
     func isOver(_ kind: ObjectServer.Kind, _ isCompleted: Bool) async throws {

@@ -78,8 +78,7 @@ extension ObjectPartial {
             guard isPassed else { return .fenced }
         }
         return try await ignoringCancellation { () throws(TransferError) in
-            if self.state.withLock({ $0.hasHidden }), try await !self.isStillOwner() { return .fenced }
-            return try await self.putInOneRequest(body, whole, checksum: checksum)
+            try await self.putInOneRequest(body, whole, checksum: checksum)
         }
     }
 
@@ -97,8 +96,7 @@ extension ObjectPartial {
         } catch {
             guard case .failed(let failure) = error, failure.code == .gateRefused else { throw error }
             // A run that has taken over the hidden objects goes on with them.
-            guard await mayName() else { return false }
-            if state.withLock({ $0.hasHidden }), try await !isStillOwner() { return false }
+            guard try await hasJob() else { return false }
             await discard(soon: false)
             throw error
         }
@@ -127,7 +125,7 @@ extension ObjectPartial {
 
     func mismatch(_ digest: String, _ whole: WholeFile) async -> TransferError {
         let wanted = whole.checksum!
-        await discard(soon: false)
+        await discardOwn()
         return .failed(
             Failure(
                 .checksumMismatch,

@@ -41,15 +41,13 @@ extension ObjectPartial {
             throw .failed(
                 Failure(.io, "the upload began without a digest, so it cannot be verified: the file is fetched again"))
         }
-        guard await mayName() else { return .fenced }
-        guard try await isStillOwner() else { return .fenced }
         let naming: Naming
         do throws(TransferError) {
             naming = try await claiming(name, for: upload) { (claim) throws(TransferError) in
                 try await self.assemble(upload, key, whole.size, name, claim)
             }
         } catch {
-            if case .failed(let failure) = error, failure.code == .fileExists { await discard(soon: false) }
+            if case .failed(let failure) = error, failure.code == .fileExists { await discardOwn() }
             throw error
         }
         switch naming {
@@ -82,9 +80,9 @@ extension ObjectPartial {
         let upload = state.withLock { $0.storeState.upload ?? "" }
         let key = client.address.key(state.withLock { self.uploadKey($0) })
         var checksum = try await verifiedChecksum(whole)
-        guard await mayName() else { return nil }
-        guard try await isStillOwner() else { return nil }
-        if !state.withLock({ $0.isAssembled }) {
+        if state.withLock({ $0.isAssembled }) {
+            guard try await hasJob() else { return nil }
+        } else {
             guard case .placed = try await assemble(upload, key, whole.size, nil, nil) else { return nil }
             state.withLock { $0.isAssembled = true }
         }
@@ -226,7 +224,7 @@ extension ObjectPartial {
     private func nameIsTaken(or why: String? = nil) async -> TransferError {
         let name = state.withLock { $0.name }
         let mayRename = request.mayNumber
-        await discard(soon: false)
+        await discardOwn()
         if let why { return .failed(Failure(.io, why)) }
         guard mayRename else { return conflict(at: name) }
         return .failed(
@@ -296,8 +294,7 @@ extension ObjectPartial {
                 case .renumber: continue
                 }
             }
-            guard await mayName() else { return .fenced }
-            guard try await isStillOwner() else { return .fenced }
+            guard try await hasJob() else { return .fenced }
             state.withLock { $0.name = name }
             let (upload, parts): (String, [(number: Int, etag: String)])
             do throws(StoreError) {

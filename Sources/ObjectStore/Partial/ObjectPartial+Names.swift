@@ -79,6 +79,18 @@ extension ObjectPartial {
         if request.lease.isHeld() { return true }
         return await request.lease.confirm()
     }
+    /// Whether this run has the job and, if there are hidden objects, these as well.
+    func hasJob() async throws(TransferError) -> Bool {
+        guard await mayName() else { return false }
+        guard state.withLock({ $0.hasHidden }) else { return true }
+        return try await isStillOwner()
+    }
+
+    /// Discards the partial file, unless another run goes on with it.
+    func discardOwn() async {
+        if (try? await hasJob()) != false { await discard(soon: false) }
+    }
+
 
     func stored(_ head: ObjectHead, checksum: String?) -> CommitOutcome {
         state.withLock { state in

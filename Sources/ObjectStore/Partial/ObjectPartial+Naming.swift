@@ -80,6 +80,9 @@ extension ObjectPartial {
                 let isContradiction = failure?.kind == .precondition && next == condition
                 contradicted = isContradiction ? contradicted ?? .now : nil
                 if let contradicted {
+            // The last pause may have been long. A run that has lost its job by now must leave the claim and the partial
+            // file to the one that has it.
+            guard try await hasJob() else { return .fenced }
                     if case .same = next { client.toggleETagQuotes() }
                     guard ContinuousClock.now - contradicted < Self.contradictionLimit else {
                         throw .failed(
@@ -90,8 +93,7 @@ extension ObjectPartial {
                 }
                 condition = store.hasConditions ? next : .none
             }
-            guard await mayName() else { return .fenced }
-            if state.withLock({ $0.hasHidden }), try await !isStillOwner() { return .fenced }
+            guard try await hasJob() else { return .fenced }
             do throws(StoreError) {
                 try claim?.check()
                 let sent = try await sendRecorded(key, isReplacing: isReplacing) { () throws(StoreError) in
@@ -144,8 +146,7 @@ extension ObjectPartial {
     /// Deletes the object of an earlier run, and waits until earlier requests to delete it have expired. Returns false
     /// if another run has the job.
     private func deleteEarlierObject(at key: String, _ head: ObjectHead) async throws(TransferError) -> Bool {
-        guard await mayName() else { return false }
-        if state.withLock({ $0.hasHidden }), try await !isStillOwner() { return false }
+        guard try await hasJob() else { return false }
         await store.deleteFinal(key) { $0.mark == head.mark }
         do { try await Task.sleep(for: ObjectStore.expiry) } catch { throw .cancelled }
         return true

@@ -177,7 +177,7 @@ extension ObjectPartial {
     /// The partial file can never be completed, so this purges it, and the next run restarts. Returns the error.
     func damaged(_ why: String) async -> TransferError {
         let isNamed = state.withLock { $0.phase == .placed }
-        if !isNamed { await store.purge(hidden, completed: []) }
+        if !isNamed, (try? await hasJob()) != false { await store.purge(hidden, completed: []) }
         return .failed(Failure(.io, "\(why): another program has changed what is beneath \(HiddenKeys.root)"))
     }
 
