@@ -227,7 +227,7 @@ struct WholeObjectTests: MultipartFileTests {
     func withoutConditions(_ kind: ObjectServer.Kind) async throws {
         let bucket = try await Bucket(kind)
         await bucket.write("films/film", [1, 2, 3])
-        bucket.store.lacksConditions()
+        for request in [ConditionalRequest.create, .replace, .complete, .delete] { bucket.store.lacks(request) }
         let bytes = [UInt8](repeating: 7, count: 1000)
         let whole = WholeFile(size: 1000, checksum: nil, authority: "the job", lastModified: nil)
         let partial = bucket.store.begin(request("1", ifExists: .fail), generation: "1", suggested: "x")

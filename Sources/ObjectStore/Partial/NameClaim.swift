@@ -62,7 +62,7 @@ final class NameClaim: Sendable {
 
     /// Creates or renews the claim, unless it is valid. `check` throws why that did not succeed.
     func acquire() async {
-        guard store.hasConditions, !isValid else { return }
+        guard store.knows(.create), !isValid else { return }
         let condition = state.withLock { state in
             (state.requested, state.failure, state.mayExist) = (nil, nil, true)
             return state.etag.map(NameCondition.same) ?? .absent
@@ -73,21 +73,31 @@ final class NameClaim: Sendable {
     /// - Throws: `claimed` if another job has the claim; otherwise the error of the request that should have created
     ///   it.
     func check() throws(StoreError) {
-        guard store.hasConditions, !isValid else { return }
+        guard store.knows(.create), !isValid else { return }
         throw state.withLock { $0.failure } ?? .claimed
     }
 
     private func create(_ first: NameCondition) async throws(StoreError) {
         var condition = first
+        var hasChecked = false
         for _ in 0..<4 {
             let sent = ContinuousClock.now
-            do throws(StoreError) {
-                let etag = try await put(condition)
-                return state.withLock { ($0.requested, $0.etag) = (sent, etag) }
-            } catch {
-                // Servers disagree about If-Match if there is no object.
-                guard error.kind == .precondition || error.kind == .noSuchObject && condition != .absent else {
-                    throw error
+            // Without If-Match, the claim is read before it is replaced.
+            let isKnown = condition == .absent || store.knows(.replace)
+            if isKnown || hasChecked {
+                do throws(StoreError) {
+                    let etag = try await put(isKnown ? condition : .none)
+                    return state.withLock { ($0.requested, $0.etag) = (sent, etag) }
+                } catch {
+                    switch error.kind {
+                    case .precondition: break
+                    // Servers disagree about If-Match if there is no object.
+                    case .noSuchObject where condition != .absent: break
+                    // Then no job has claims.
+                    case .unknownRequest where condition == .absent: return store.lacks(.create)
+                    case .unknownRequest where isKnown: store.lacks(.replace)
+                    default: throw error
+                    }
                 }
             }
             guard let head = try await store.client.head(key) else {
@@ -98,7 +108,7 @@ final class NameClaim: Sendable {
             guard let etag = head.etag else { break }
             if head.mark?.job != mark.job, head.age ?? 0 <= staleness, etag != stale, await !isOver(etag) { break }
             if condition == .same(etag) { store.client.toggleETagQuotes() }
-            condition = .same(etag)
+            (condition, hasChecked) = (.same(etag), true)
         }
         throw .claimed
     }

@@ -146,7 +146,7 @@ extension ObjectPartial {
             state.withLock { $0.name = name }
             // Most names are free, and If-None-Match shows whether this one is.
             let naming = try await nameObject(
-                name, size: whole.size, isNumbered: isNumbered, checksFirst: !store.hasConditions
+                name, by: .put, size: whole.size, isNumbered: isNumbered, checksFirst: !store.knows(.create)
             ) {
                 (condition) throws(StoreError) in
                 try await self.client.putFinal(

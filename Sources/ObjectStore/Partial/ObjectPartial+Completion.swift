@@ -113,8 +113,8 @@ extension ObjectPartial {
         _ upload: String, _ key: String, _ size: Int64, _ name: ObjectName?, _ claim: NameClaim?
     ) async throws(TransferError) -> Naming {
         try await nameObject(
-            name ?? ObjectName(chosen: hidden.whole, isGiven: true), size: size, isNumbered: false, checksFirst: true,
-            claim: claim,
+            name ?? ObjectName(chosen: hidden.whole, isGiven: true), by: .complete, size: size, isNumbered: false,
+            checksFirst: true, claim: claim,
             limits: Self.completion,
             isPossible: { () throws(TransferError) in
                 if try await self.isListed(upload, key, size) { return nil }
@@ -304,7 +304,7 @@ extension ObjectPartial {
             state.withLock { $0.copyUpload = upload }
             let naming = try await claiming(name, for: upload) { (claim) throws(TransferError) in
                 try await self.nameObject(
-                    name, size: whole.size, isNumbered: isNumbered, checksFirst: true, claim: claim,
+                    name, by: .complete, size: whole.size, isNumbered: isNumbered, checksFirst: true, claim: claim,
                     limits: Self.completion
                 ) { (condition) throws(StoreError) in
                     try await self.complete(upload, key, parts, whole.size, condition)

@@ -16,6 +16,25 @@ extension ObjectPartial {
         case renumber
     }
 
+    /// How a request gives the name.
+    enum NamingRequest {
+        case put, complete
+
+        /// The kind of a request with this condition; nil if it has none.
+        func conditional(_ condition: NameCondition) -> ConditionalRequest? {
+            switch condition {
+            case .none: nil
+            case .absent: self == .put ? .create : .complete
+            case .same: self == .put ? .replace : .complete
+            }
+        }
+    }
+
+    /// The condition, unless the server has said that it does not know it.
+    private func known(_ condition: NameCondition, by method: NamingRequest) -> NameCondition {
+        method.conditional(condition).map(store.knows) ?? false ? condition : .none
+    }
+
     /// A request that got no response, and may still be executed.
     struct Unanswered: Sendable {
         let key: String
@@ -40,6 +59,7 @@ extension ObjectPartial {
     /// determines the condition.
     ///
     /// - Parameters:
+    ///   - method: What `request` sends.
     ///   - isNumbered: True if a number was added to the name.
     ///   - checksFirst: Whether HEAD precedes the first try. If not, If-None-Match shows that the name is taken.
     ///   - claim: Acquired before the name is checked. It must still be valid when the request is sent.
@@ -47,18 +67,22 @@ extension ObjectPartial {
     ///   - isPossible: Called before each try. The result ends the tries, unless it is nil.
     ///   - request: Returns the object; nil if that does not exist after all.
     func nameObject(
-        _ name: ObjectName, size: Int64, isNumbered: Bool, checksFirst: Bool, claim: NameClaim? = nil,
+        _ name: ObjectName, by method: NamingRequest, size: Int64, isNumbered: Bool, checksFirst: Bool,
+        claim: NameClaim? = nil,
         limits: NamingLimits = NamingLimits(),
         isPossible: () async throws(TransferError) -> Naming? = { () throws(TransferError) in nil },
         _ request: (NameCondition) async throws(StoreError) -> ObjectHead?
     ) async throws(TransferError) -> Naming {
         let key = client.address.key(name.path)
         let begun = ContinuousClock.now
-        var condition = store.hasConditions ? NameCondition.absent : .none
+        var condition = known(.absent, by: method)
         var failure: StoreError?
         var contradicted: ContinuousClock.Instant?
         var (hasDeletedEarlier, isReplacing) = (false, false)
         for attempt in 1... {
+            // The last pause may have been long. A run that has lost its job by now must leave the claim and the partial
+            // file to the one that has it.
+            guard try await hasJob() else { return .fenced }
             if let end = try await isPossible() { return end }
             await claim?.acquire()
             if checksFirst || attempt > 1 {
@@ -80,9 +104,6 @@ extension ObjectPartial {
                 let isContradiction = failure?.kind == .precondition && next == condition
                 contradicted = isContradiction ? contradicted ?? .now : nil
                 if let contradicted {
-            // The last pause may have been long. A run that has lost its job by now must leave the claim and the partial
-            // file to the one that has it.
-            guard try await hasJob() else { return .fenced }
                     if case .same = next { client.toggleETagQuotes() }
                     guard ContinuousClock.now - contradicted < Self.contradictionLimit else {
                         throw .failed(
@@ -91,7 +112,7 @@ extension ObjectPartial {
                                 "the object store refuses \(name.path), and does not show which object has that name"))
                     }
                 }
-                condition = store.hasConditions ? next : .none
+                condition = known(next, by: method)
             }
             guard try await hasJob() else { return .fenced }
             do throws(StoreError) {
@@ -104,8 +125,10 @@ extension ObjectPartial {
                 }
                 failure = nil
             } catch { failure = error }
+            let unknown = failure?.kind == .unknownRequest ? method.conditional(condition) : nil
+            if let unknown { store.lacks(unknown) }
             switch failure?.kind {
-            case .unknownRequest where store.hasConditions: store.lacksConditions()
+            case .unknownRequest where unknown != nil: break
             case .unknownRequest, .denied, .noSuchBucket, .full, .cancelled, .permanent: throw failure!.transferError
             // Servers disagree about If-Match if there is no object.
             case .noSuchObject where condition == .absent || condition == .none: throw failure!.transferError

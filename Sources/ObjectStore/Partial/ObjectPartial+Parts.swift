@@ -236,14 +236,14 @@ extension ObjectPartial {
         state.withLock { $0.hasHidden = true }
         let key = client.address.key(hidden.owner)
         let bytes = Array(request.runToken.utf8)
-        if store.hasConditions {
+        if store.knows(.create) {
             do throws(StoreError) {
                 try await client.put(key, RequestMemory(bytes), md5: Digest.md5(bytes), ifAbsent: true)
                 return
             } catch {
                 switch error.kind {
                 case .precondition: break
-                case .unknownRequest: store.lacksConditions()
+                case .unknownRequest: store.lacks(.create)
                 default: throw error
                 }
             }
@@ -251,7 +251,7 @@ extension ObjectPartial {
         // Without If-None-Match, the object is read before the write.
         let owner = try await client.get(key, limit: 4096)
         if owner == bytes { return }
-        guard owner == nil, !store.hasConditions else { throw Self.fenced }
+        guard owner == nil, !store.knows(.create) else { throw Self.fenced }
         try await client.put(key, text: request.runToken)
     }
 

@@ -189,23 +189,35 @@ extension ObjectStore: DurableStore, SourceFolder {
     }
 
     /// Deletes a finished object, as long as it is the right one. Checks it again before each try.
-    func deleteFinal(_ key: String, where isRight: @Sendable (ObjectHead) -> Bool) async {
+    ///
+    /// - Returns: Whether the object is gone, or another one has its name. False if that is not known.
+    @discardableResult
+    func deleteFinal(_ key: String, where isRight: @Sendable (ObjectHead) -> Bool) async -> Bool {
         var last: NameCondition?
+        var isConditional = true
         for attempt in 1...RequestBackoff.tries {
             let seen = ContinuousClock.now
-            guard let head = try? await client.head(key), isRight(head) else { return }
-            let condition = hasConditions ? head.etag.map(NameCondition.same) ?? .none : .none
+            let found: ObjectHead?
+            do throws(StoreError) { found = try await client.head(key) } catch { return false }
+            guard let head = found, isRight(head) else { return true }
+            let condition = isConditional && knows(.delete) ? head.etag.map(NameCondition.same) ?? .none : .none
             // The server says that the object has another ETag.
             if let last, last == condition { client.toggleETagQuotes() }
             last = nil
             let sent = ContinuousClock.now
             var isWithoutResponse = false
-            do throws(StoreError) { return try await client.deleteFinal(key, condition, seen: seen) } catch {
+            do throws(StoreError) {
+                try await client.deleteFinal(key, condition, seen: seen)
+                return true
+            } catch {
                 switch error.kind {
-                case .noSuchObject, .denied, .noSuchBucket, .cancelled, .full: return
+                case .noSuchObject: return true
+                case .denied, .noSuchBucket, .cancelled, .full: return false
                 case .unknownRequest, .permanent:
-                    guard hasConditions else { return }
-                    lacksConditions()
+                    guard condition != .none else { return false }
+                    if error.kind == .unknownRequest { lacks(.delete) }
+                    // A proxy may refuse only this request.
+                    isConditional = false
                 case .precondition: last = condition
                 default: isWithoutResponse = !(400..<500).contains(error.status)
                 }
@@ -213,8 +225,9 @@ extension ObjectStore: DurableStore, SourceFolder {
             // A request that got no response must not delete an object that comes meanwhile.
             let pause =
                 isWithoutResponse ? Self.expiry - (ContinuousClock.now - sent) : Duration.milliseconds(50 << attempt)
-            do { try await Task.sleep(for: max(.zero, pause)) } catch { return }
+            do { try await Task.sleep(for: max(.zero, pause)) } catch { return false }
         }
+        return false
     }
 
     /// After this time a deletion that was sent has expired, or has been executed.

@@ -38,7 +38,7 @@ package final class ObjectStore: Sendable {
     /// Threads for digests.
     let threads = BlockingPool(name: "parts", limit: 2)
     private let chores = Mutex<[Task<Void, Never>]>([])
-    private let knowsConditions = Mutex(true)
+    private let unknownConditions = Mutex<Set<ConditionalRequest>>([])
 
     /// - Parameters:
     ///   - environment: The value of an environment variable. It may say where credentials are.
@@ -88,9 +88,16 @@ package final class ObjectStore: Sendable {
 
     /// Bytes of memory that parts use now.
 
-    /// Whether the server supports If-None-Match: true until it responds that it does not.
-    var hasConditions: Bool { knowsConditions.withLock { $0 } }
-    func lacksConditions() { knowsConditions.withLock { $0 = false } }
+    /// Whether the server knows the condition of a request: true until it responds that it does not.
+    func knows(_ request: ConditionalRequest) -> Bool { unknownConditions.withLock { !$0.contains(request) } }
+
+    /// Records that the server does not know a condition, which later requests then omit.
+    func lacks(_ request: ConditionalRequest) {
+        guard unknownConditions.withLock({ $0.insert(request).inserted }) else { return }
+        client.notify(
+            "the store \(client.address) does not know \(request.rawValue), so requests omit it from now on: "
+                + "haul store check says what that means")
+    }
 
     /// Runs `work` in the background.
     func deferWork(_ work: @escaping @Sendable () async -> Void) {

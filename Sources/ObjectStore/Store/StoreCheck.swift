@@ -154,27 +154,40 @@ package struct StoreCheck: Sendable {
     private static let wrong = NameCondition.same(String(repeating: "0", count: 32))
 
     private func conditionalReplacement() async throws(StoreError) -> [Finding] {
-        let replaced = try await refused(presigned("PutObject")) { () throws(StoreError) in
+        let failure = try await refused(presigned("PutObject")) { () throws(StoreError) in
             try await name("object", [5], Self.wrong)
         }
         return [
-            Finding(
-                "PUT If-Match", replaced == nil ? .lacking : .good, replaced == nil ? "ignored" : "refused",
-                replaced == nil
-                    ? "a PUT that the network delivers late may replace a newer object until it expires" : "")
+            condition(
+                .replace, failure, "a PUT that the network delivers late may replace a newer object until it expires",
+                // A worker omits the condition only if the store says that it does not know it.
+                orElse: .bad, "jobs that replace an object fail")
         ]
     }
 
     private func conditionalDeletion() async throws(StoreError) -> [Finding] {
-        let deleted = try await refused(presigned("DeleteObject")) { () throws(StoreError) in
+        let failure = try await refused(presigned("DeleteObject")) { () throws(StoreError) in
             try await client.deleteFinal(key("object"), Self.wrong, seen: .now)
         }
-        return [
-            Finding(
-                "DELETE If-Match", deleted == nil ? .lacking : .good, deleted == nil ? "ignored" : "refused",
-                deleted == nil
-                    ? "a DELETE that the network delivers late may delete a newer object until it expires" : "")
-        ]
+        let consequence = "a DELETE that the network delivers late may delete a newer object until it expires"
+        return [condition(.delete, failure, consequence, orElse: .lacking, consequence)]
+    }
+
+    /// What the response to a request says whose condition does not hold.
+    ///
+    /// - Parameters:
+    ///   - consequence: What it means if the server ignores the condition, or does not know it.
+    ///   - other: The verdict on any other refusal.
+    private func condition(
+        _ request: ConditionalRequest, _ failure: StoreError?, _ consequence: String, orElse other: Verdict,
+        _ otherConsequence: String
+    ) -> Finding {
+        switch failure?.kind {
+        case nil: Finding(request.rawValue, .lacking, "ignored", consequence)
+        case .precondition: Finding(request.rawValue, .good, "refused")
+        case .unknownRequest: Finding(request.rawValue, .lacking, failure!.summary, consequence)
+        default: Finding(request.rawValue, other, failure!.summary, otherConsequence)
+        }
     }
 
     private func expiry() async throws(StoreError) -> [Finding] {
@@ -258,7 +271,8 @@ package struct StoreCheck: Sendable {
                 "uploads are listed", uploads.contains { $0.id == upload } ? .good : .lacking, "\(uploads.count) of 1",
                 uploads.isEmpty ? "what a killed worker leaves behind needs a lifecycle rule" : ""),
             Finding(
-                "complete If-None-Match", isConditional ? .good : .lacking, isConditional ? "refused" : "ignored",
+                "complete If-None-Match", isConditional ? .good : .lacking,
+                isConditional ? "refused" : failure?.summary ?? "ignored",
                 isConditional
                     ? ""
                     : "claims keep large files of one name apart, but an object of at most 8 MiB, or of another program, "
