@@ -66,17 +66,26 @@ extension CompletedFile {
     private var name: String { "\(inode)-\(modified)" }
 
     package init?(hash: [String: String]) {
-        // While the job runs again, `received` counts bytes of the next file.
-        guard let file = hash["file"], let bytes = (hash["bytes"].nonEmpty ?? hash["received"]).flatMap({ Int64($0) }),
+        // While the job runs again, `received` counts bytes of the next file, which may be elsewhere.
+        let (store, place) = Self.location(in: hash) ?? (hash["store"] ?? "", hash["file"])
+        guard let file = place, let bytes = (hash["bytes"].nonEmpty ?? hash["received"]).flatMap({ Int64($0) }),
             let inode = hash["inode"].flatMap({ UInt64($0) }), let modified = hash["mtime"].flatMap({ Int64($0) })
         else { return nil }
         self.init(
-            file: file, bytes: bytes, store: hash["store"] ?? "", inode: inode, modified: modified,
+            file: file, bytes: bytes, store: store, inode: inode, modified: modified,
             entity: Entity(hash: hash), source: hash["source"] ?? "", checksum: hash["checksum"].nonEmpty,
             validated: hash["validated"].flatMap { Int64($0) } ?? 0, contentType: hash["content_type"].nonEmpty)
         // A run that was cancelled had begun to fetch another version, or another URL.
         if Provenance.isAboutOther(hash["provenance"], than: name) { (entity, source) = (Entity(), "") }
         sourceResource = Provenance(hash["provenance"], of: name).resource
+    }
+
+    /// Where the finished file is, if a push since its end has recorded that (Lua/claim/pushes.lua). The value names its
+    /// file, because no later end clears it.
+    private static func location(in hash: [String: String]) -> (store: String, file: String?)? {
+        let parts = (hash["completed_file"] ?? "").split(separator: " ", maxSplits: 2)
+        guard parts.count == 3, parts[0] == "\(hash["inode"] ?? "")-\(hash["mtime"] ?? "")" else { return nil }
+        return (String(parts[1]), String(parts[2]))
     }
 }
 

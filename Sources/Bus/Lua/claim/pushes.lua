@@ -5,9 +5,9 @@
 -- Writes: job:<id>, spec:<id>, deadlines.
 do
   -- Fields of a job's hash that hold its result. They are deleted when the id is pushed as a job of another kind.
-  local RESULTS = { 'file', 'inode', 'mtime', 'checksum', 'validated', 'source', 'bytes', 'received', 'total', 'etag', 'last_modified',
-    'digest', 'resource', 'final_url', 'provenance', 'generation', 'status', 'headers', 'body', 'body_base64', 'request_digest', 'method', 'files',
-    'response_dropped' }
+  local RESULTS = { 'file', 'inode', 'mtime', 'checksum', 'validated', 'source', 'bytes', 'completed_file', 'received', 'total', 'etag',
+    'last_modified', 'digest', 'resource', 'final_url', 'provenance', 'generation', 'status', 'headers', 'body', 'body_base64',
+    'request_digest', 'method', 'files', 'response_dropped' }
 
   -- When a push was made, in ms as text. No clock is ahead of Redis' own. at: its time, or nil.
   function Pushes.timestamp_of(c, at) return integer_text(math.min(at or c.now, c.now)) end
@@ -130,9 +130,14 @@ do
     if IS_FINAL[job.state] then
       if not is_begun then Pushes.renew_deadline(c, id, job) end
       job.crashes, job.attempt = 0, 0
-      -- From now on `received` counts bytes of another file. `bytes` keeps the size of the finished one.
-      local bytes = job.state == 'completed' and call('HGET', job_key, 'received')
-      if bytes then set('bytes', bytes) end
+      -- From now on `received`, `file` and `store` are about another file, which may be elsewhere.
+      if job.state == 'completed' then
+        local bytes, file, store, inode, mtime = unpack(call('HMGET', job_key, 'received', 'file', 'store', 'inode', 'mtime'))
+        if bytes then set('bytes', bytes) end
+        if file and store and store ~= '' and inode and mtime then
+          set('completed_file', inode .. '-' .. mtime .. ' ' .. store .. ' ' .. file)
+        end
+      end
       call('HDEL', job_key, 'crashes', 'attempt', 'failures', unpack(END_FIELDS))
       -- A worker removes what a cancelled run has left, and an object that still comes. So no run may take that over.
       if job.state == 'cancelled' then call('HDEL', job_key, 'generation', 'store_state') end

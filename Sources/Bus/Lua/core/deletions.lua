@@ -8,16 +8,26 @@ do
   -- is deleted instead. If the job is pushed again before that, the next run deletes the file first: `pending_deletion`
   -- names it.
   function Deletions.schedule(c, id, with_file)
-    local store, file, generation, inode, mtime, received, bytes = unpack(call('HMGET', c.JOB .. id, 'store', 'file', 'generation', 'inode',
-      'mtime', 'received', 'bytes'))
+    local store, file, generation, inode, mtime, received, bytes, completed = unpack(call('HMGET', c.JOB .. id, 'store', 'file',
+      'generation', 'inode', 'mtime', 'received', 'bytes', 'completed_file'))
     generation, inode = generation or '', with_file and inode or ''
-    -- An upload has no file of its own in the store.
-    if not (store and file) or file == '' or generation == '' and inode == '' then return end
+    -- A later run may have begun a file elsewhere (Pushes.record).
+    local identity, finished_store, finished = string.match(completed or '', '^(%S+) (%S+) (.+)$')
+    if identity ~= (inode .. '-' .. (mtime or '')) then finished_store, finished = store, file end
     local size = bytes and bytes ~= '' and bytes or received
-    if inode ~= '' and size and mtime then
-      call('HSET', c.JOB .. id, 'pending_deletion', cjson.encode({ store, file, inode .. ' ' .. size .. ' ' .. mtime }))
+    local function queue(at, name, ...)
+      call('LPUSH', c.PREFIX .. KEY.deletions .. at, cjson.encode({ id, name, ... }))
     end
-    call('LPUSH', c.PREFIX .. KEY.deletions .. store, cjson.encode({ id, file, generation, inode, c.NOW, size or '', mtime or '' }))
+    -- An upload has no file of its own in the store.
+    if inode ~= '' and finished_store and finished and finished ~= '' then
+      if size and mtime then
+        call('HSET', c.JOB .. id, 'pending_deletion', cjson.encode({ finished_store, finished, inode .. ' ' .. size .. ' ' .. mtime }))
+      end
+      local is_beside = finished_store == store and finished == file
+      queue(finished_store, finished, is_beside and generation or '', inode, c.NOW, size or '', mtime or '')
+      if is_beside then return end
+    end
+    if generation ~= '' and store and file and file ~= '' then queue(store, file, generation, '', c.NOW, '', '') end
   end
 
   -- Up to 10 entries that a worker claimed over 10 s ago and has not confirmed. The worker may have died.
