@@ -86,6 +86,76 @@ import Testing
         try await f.expectOrder()
     }
 
+    @Test(
+        "the file of a removed job is deleted even if its job is pushed again and never runs", arguments: [false, true])
+    func neverRuns(_ isCancelled: Bool) async throws {
+        let f = try await QueueFixture()
+        try await complete(f, #"{"url":"http://h/1","id":"1"}"#)
+        try await f.queue.request(.deleted, of: ["1"], at: try await f.queue.time())
+        try await f.push(#"{"url":"http://h/1","id":"1","delay":3600}"#)
+        #expect(try await f.claim() == nil)
+        #expect(try await f.state("1") == .scheduled)
+        if isCancelled { try await f.queue.request(.cancelled, of: ["1"]) }
+        let dropped = try await f.tick().dropped
+        #expect(dropped.map(\.file) == ["f"] && dropped.map(\.finished) == [QueueFixture.file.identity])
+        await f.queue.reportUnlinked(dropped)
+        try await f.expectOrder()
+    }
+
+    @Test("a file is not deleted while a run may replace it, nor if a later file has its identity")
+    func laterFile() async throws {
+        let f = try await QueueFixture()
+        try await complete(f, #"{"url":"http://h/1","id":"1"}"#)
+        try await f.queue.request(.deleted, of: ["1"], at: try await f.queue.time())
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        let claim = try #require(try await f.claim())
+        let deleting = f.queue.keys.deleting("s")
+        func entries() async throws -> [String] {
+            try await f.redis.send(Command("HKEYS", deleting)).array?.compactMap(\.string) ?? []
+        }
+        #expect(try await f.tick([claim]).dropped.isEmpty)
+        let waiting = try await entries()
+        #expect(waiting.count == 1, "the entry waits for the end of the run")
+        try await f.settle(claim, .released(why: "test"))
+        try await f.redis.send(Command("HSET", deleting, waiting[0], "1"))
+        // The job waits for its next run. Now the file may be deleted.
+        let dropped = try await f.tick().dropped
+        #expect(dropped.map(\.finished) == [QueueFixture.file.identity])
+        let next = try #require(try await f.claim())
+        #expect(dropped[0].owner(try #require(try await f.queue.job("1"))) == .undecided)
+        // With --remote-time a new file may have the inode, size and time of the one that its run has deleted.
+        try await f.settle(next, QueueFixture.done)
+        #expect(dropped[0].owner(try #require(try await f.queue.job("1"))) == .newer)
+        try await f.redis.send(Command("HSET", deleting, waiting[0], "1"))
+        #expect(try await f.tick().dropped.isEmpty)
+        #expect(try await entries().isEmpty)
+        try await f.expectOrder()
+    }
+
+    @Test(
+        "a job whose new push ends elsewhere still knows its finished file, and deletes it", arguments: [false, true])
+    func elsewhere(_ isRemoved: Bool) async throws {
+        let f = try await QueueFixture()
+        try await complete(f, #"{"url":"http://h/1","id":"1","path":"f"}"#)
+        try await f.push(#"{"url":"http://h/1","id":"1","path":"p2"}"#)
+        let claim = try #require(try await f.claim())
+        var report = RunReport()
+        report.fields = [("file", "p2"), ("store", "other"), ("generation", "g")]
+        _ = try await f.queue.tick(f.worker, runs: [(claim.run, report)])
+        try await f.settle(claim, .cancelled)
+        if isRemoved {
+            try await f.queue.request(.deleted, of: ["1"])
+            let dropped = try await f.tick().dropped
+            #expect(dropped.map(\.file) == ["f"] && dropped.map(\.finished) == [QueueFixture.file.identity])
+        }
+        try await f.push(#"{"url":"http://h/1","id":"1","path":"f"}"#)
+        let next = try #require(try await f.claim())
+        let (file, store) =
+            isRemoved
+            ? (next.pendingDeletion?.file, next.pendingDeletion?.store) : (next.completed?.file, next.completed?.store)
+        #expect(file == "f" && store == "s")
+    }
+
     @Test("a file to be deleted is known by inode, size and time, in older entries by its inode alone")
     func identity() async throws {
         let f = try await QueueFixture()

@@ -92,6 +92,24 @@ package struct DroppedFile: Sendable {
         (id, store, file, generation) = (texts[0], texts[1], texts[2], texts[3])
         (finished, entry) = (FinishedIdentity(texts[4]), texts[5])
     }
+
+    /// Whose the finished file is, if its job was pushed again after the removal.
+    package enum Owner: Sendable {
+        /// The removed job's: it is to be deleted.
+        case removed
+        /// That of a later run.
+        case newer
+        /// A run is at work, which deletes the file itself, and may give the name to a new one with the same identity.
+        case undecided
+    }
+
+    /// The same as file_owner() in Lua/core/deletions.lua, by what Redis says now.
+    package func owner(_ job: JobRecord) -> Owner {
+        if job.state == .running { return .undecided }
+        guard let finished else { return .newer }
+        guard let modified = finished.modified else { return job["store"] ?? store == store ? .newer : .removed }
+        return job["inode"] == String(finished.inode) && job["mtime"] == String(modified) ? .newer : .removed
+    }
 }
 
 /// A worker on the same machine.

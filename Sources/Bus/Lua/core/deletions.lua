@@ -48,6 +48,22 @@ do
     return true
   end
 
+  -- Whose the finished file of an entry is, if its job was pushed again:
+  --   removed: the removed job's, even if the new push never runs
+  --   newer: that of a later run. A file may have the identity of the one that its run has deleted first
+  --   undecided: a run is at work, and deletes the file itself. The entry waits until it has ended
+  -- DroppedFile.owner() asks the same again right before the file is deleted.
+  local function file_owner(c, store, id, inode, mtime)
+    local values = try('HMGET', c.JOB .. id, 'state', 'store', 'inode', 'mtime')
+    if values.err then return 'newer' end
+    local state, job_store, job_inode, job_mtime = unpack(values)
+    if not state then return 'removed' end
+    if state == 'running' then return 'undecided' end
+    -- Entries of earlier versions have only the inode, which a later file may have.
+    if mtime == '' then return (job_store or store) == store and 'newer' or 'removed' end
+    return job_inode == inode and job_mtime == mtime and 'newer' or 'removed'
+  end
+
   -- A task of the tick: assigns this worker some files of its store to unlink. When a file is unlinked, the worker
   -- removes its entry from `deleting`. Unlinking a file twice does no harm.
   function Deletions.claim(c, tick)
@@ -63,14 +79,12 @@ do
       local fine, reported = pcall(cjson.decode, entry)
       -- Entries of earlier versions have only the inode.
       local id, file, generation, inode, _, size, mtime = unpack(fine and is_file(reported) and reported or { '', '', '', '' })
-      if inode ~= '' then
-        -- If the job was pushed again, its run deletes the file itself, unless it works in another store.
-        local values = try('HMGET', c.JOB .. id, 'state', 'store')
-        local state, store = unpack(values)
-        if values.err or state and (store or tick.store) == tick.store then inode = '' end
-      end
+      local owner = inode ~= '' and file_owner(c, tick.store, id, inode, mtime or '')
+      if owner == 'newer' then inode = '' end
       if inode ~= '' and (size or '') ~= '' and (mtime or '') ~= '' then inode = inode .. ' ' .. size .. ' ' .. mtime end
-      if generation ~= '' or inode ~= '' then
+      if owner == 'undecided' then
+        assigned[#assigned + 1], assigned[#assigned + 2] = entry, c.NOW
+      elseif generation ~= '' or inode ~= '' then
         for _, value in ipairs({ id, tick.store, file, generation, inode, entry }) do tick.dropped[#tick.dropped + 1] = value end
         assigned[#assigned + 1], assigned[#assigned + 2] = entry, c.NOW
       else
