@@ -89,12 +89,15 @@ extension FileStore {
     }
 
     /// Deletes a finished file if it still has this identity: not if it was written to since, and not another file that
-    /// was given its inode. Blocks.
-    func unlinkFinished(_ file: String, _ identity: FinishedIdentity) {
-        guard let name = file.pathParts.last, let directory = folder(of: file),
-            let status = directory.status(of: name), status.matches(identity)
-        else { return }
-        directory.unlink(name)
+    /// was given its inode. False if that cannot be found out, or if the file system refuses to unlink it. Blocks.
+    func unlinkFinished(_ file: String, _ identity: FinishedIdentity) -> Bool {
+        guard let name = file.pathParts.last else { return true }
+        // Only these two codes say that there is no file.
+        let isGone = { errno == ENOENT || errno == ENOTDIR }
+        guard let directory = folder(of: file) else { return isGone() }
+        guard let status = directory.status(of: name) else { return isGone() }
+        guard status.matches(identity) else { return true }
+        return unlinkat(directory.descriptor, name, 0) == 0 || isGone()
     }
 
     /// False if the file was written to since it was found, or if it is gone. Blocks.

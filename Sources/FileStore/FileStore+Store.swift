@@ -87,7 +87,7 @@ extension FileStore: DurableStore {
         await diskWriter.blocking.run { for location in locations { self.unlinkUnplaced(location) } }
     }
 
-    package func delete(_ file: String, _ identity: FinishedIdentity) async {
+    package func delete(_ file: String, _ identity: FinishedIdentity) async -> Bool {
         await diskWriter.blocking.run { self.unlinkFinished(file, identity) }
     }
 

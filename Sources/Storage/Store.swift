@@ -59,7 +59,18 @@ package protocol DurableStore: Store {
     func withdraw(_ location: PartialLocation, unless completed: FinishedIdentity?) async
 
     /// Deletes a finished file if it still has this identity: not if it was written to since, and not another file.
-    func delete(_ file: String, _ identity: FinishedIdentity) async
+    ///
+    /// - Returns: Whether no such file is left. False if the store could not be asked, or has refused: then the file may
+    ///   still be there, and the call is to be repeated.
+    @discardableResult
+    func delete(_ file: String, _ identity: FinishedIdentity) async -> Bool
+
+    /// Whether a hidden file proves that a finished file is its job's own, so that it is to be kept until the settle can
+    /// no longer be undone.
+    var hasProofs: Bool { get }
+
+    /// Does the same as `discard` for several files, at little cost for each.
+    func discard(_ locations: [PartialLocation]) async
 
     /// The partial files that were not written to for `age` seconds. Searches the whole store.
     func leftovers(olderThan age: Int64) async -> [Leftover]
@@ -81,6 +92,10 @@ extension DurableStore {
 
     /// Nothing: in a directory, a run that has lost its lease gives no name.
     package func withdraw(_ location: PartialLocation, unless completed: FinishedIdentity?) async {}
+
+    package var hasProofs: Bool { true }
+
+    package func discard(_ locations: [PartialLocation]) async { for location in locations { await discard(location) } }
 }
 
 /// What earlier runs of a job have left in a store.

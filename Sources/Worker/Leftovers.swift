@@ -63,11 +63,11 @@ final class Leftovers: Sendable {
         }
     }
 
-    /// Deletes a finished file, as requested before its job was pushed again. False if the file is on another store.
+    /// Deletes a finished file, as requested before its job was pushed again. False if the file is on another store, or
+    /// may still be there.
     func delete(_ pendingDeletion: PendingDeletion) async -> Bool {
         guard pendingDeletion.store == store.id else { return false }
-        await store.delete(pendingDeletion.file, pendingDeletion.identity)
-        return true
+        return await store.delete(pendingDeletion.file, pendingDeletion.identity)
     }
 
     /// Keeps the hidden link until it is old enough to be removed. Must be called after the reply to the settle.

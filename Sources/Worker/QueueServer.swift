@@ -70,7 +70,7 @@ final class QueueServer: Sendable {
         claims = Claims(queue, waiter: waiter, process: identity, grace, redisErrors, ticks, pacer, queueLog, log: log)
         settler = Settler(queue)
         leftovers = Leftovers(queue, store)
-        unlinker = Unlinker(queue, store)
+        unlinker = Unlinker(queue, store, log: log)
         replicaWait =
             configuration.settleReplicas == 0
             ? nil : ReplicaWait(queue, replicas: configuration.settleReplicas, worker: identity.name, log: log)

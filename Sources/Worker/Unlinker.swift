@@ -1,6 +1,7 @@
 import HaulBus
 import HaulContract
 import HaulStorage
+import Logging
 import Synchronization
 
 /// Unlinks the files that ticks assign to this worker: those of jobs that were cancelled or removed while no worker ran
@@ -14,6 +15,8 @@ final class Unlinker: Sendable {
         /// The entries of all files that wait or are being unlinked. Redis assigns a file again after 10 s, unless its
         /// entry was removed by then (Lua/core/deletions.lua).
         var entries: Set<String> = []
+        /// The entries of files that could not be deleted, as far as that was logged.
+        var refused: Set<String> = []
     }
 
     /// A directory unlinks several files together.
@@ -23,10 +26,13 @@ final class Unlinker: Sendable {
 
     private let queue: Queue
     private let store: any DurableStore
+    private let log: Logger
     private let state = Mutex(State())
     private let (wakeUps, wakeUp) = AsyncStream<Void>.makeStream(bufferingPolicy: .bufferingNewest(1))
 
-    init(_ queue: Queue, _ store: any DurableStore) { (self.queue, self.store) = (queue, store) }
+    init(_ queue: Queue, _ store: any DurableStore, log: Logger) {
+        (self.queue, self.store, self.log) = (queue, store, log)
+    }
 
     /// Unlinks these files soon, if they are on this store.
     func add(_ files: [DroppedFile]) {
@@ -44,20 +50,24 @@ final class Unlinker: Sendable {
         for await _ in wakeUps {
             var (unlinked, confirmed): ([DroppedFile], ContinuousClock.Instant) = ([], .now)
             while let batch = next() {
-                await unlink(batch)
+                let done = await unlink(batch)
                 // The requests were cancelled, so the files may still be there.
                 if Task.isCancelled { return }
-                unlinked += batch
+                unlinked += done
+                // Redis assigns the others again.
+                forget(batch.filter { file in !done.contains { $0.entry == file.entry } })
                 // One command for many files, but well before Redis assigns them again.
                 guard !hasWaiting || ContinuousClock.now - confirmed > .seconds(1) else { continue }
                 await queue.reportUnlinked(unlinked)
-                state.withLock { $0.entries.subtract(unlinked.map(\.entry)) }
+                forget(unlinked)
                 (unlinked, confirmed) = ([], .now)
             }
         }
     }
 
     private var hasWaiting: Bool { state.withLock { !$0.waiting.isEmpty } }
+
+    private func forget(_ files: [DroppedFile]) { state.withLock { $0.entries.subtract(files.map(\.entry)) } }
 
     private func next() -> [DroppedFile]? {
         state.withLock { state in
@@ -67,13 +77,50 @@ final class Unlinker: Sendable {
         }
     }
 
-    private func unlink(_ files: [DroppedFile]) async {
+    /// Unlinks files, and returns those that are gone.
+    private func unlink(_ files: [DroppedFile]) async -> [DroppedFile] {
         let near = files.filter { $0.store == store.id }
-        for file in near { if let identity = file.finished { await store.delete(file.file, identity) } }
+        let undeleted = await delete(near.filter { $0.finished != nil })
         let locations = near.filter { !$0.generation.isEmpty }.map { file in
             PartialLocation(file: file.file, key: PartialKey.of(file.id, in: queue.name), generation: file.generation)
         }
         for location in locations { await store.withdrawUnanswered(location) }
         if !locations.isEmpty { await store.discardUnplaced(locations) }
+        return files.filter { !undeleted.contains($0.entry) }
+    }
+
+    /// Deletes finished files. Returns the entries of those that may still be there.
+    private func delete(_ files: [DroppedFile]) async -> Set<String> {
+        if files.isEmpty { return [] }
+        // They have waited here, so their jobs may have been pushed again since Redis assigned them.
+        guard let jobs = try? await queue.jobs(files.map(\.id)) else { return Set(files.map(\.entry)) }
+        let known = Dictionary(jobs.map { ($0.id, $0) }) { one, _ in one }
+        var left: Set<String> = []
+        for file in files {
+            guard let identity = file.finished else { continue }
+            switch known[file.id].map(file.owner) {
+            case .newer?: continue
+            case .undecided?: left.insert(file.entry)
+            case nil, .removed?:
+                guard await !store.delete(file.file, identity), !Task.isCancelled else { continue }
+                left.insert(file.entry)
+                reportRefusal(of: file)
+            }
+        }
+        let done = files.map(\.entry).filter { !left.contains($0) }
+        state.withLock { $0.refused.subtract(done) }
+        return left
+    }
+
+    /// Logs once that a file cannot be deleted now.
+    private func reportRefusal(of file: DroppedFile) {
+        let isNew = state.withLock { state in
+            guard state.refused.count < Self.maxWaiting else { return false }
+            return state.refused.insert(file.entry).inserted
+        }
+        guard isNew else { return }
+        log.warning(
+            "a removed job's file cannot be deleted; a worker tries again until it is gone",
+            metadata: ["job": "\(file.id)", "file": "\(file.file)"])
     }
 }

@@ -19,6 +19,9 @@ import Testing
         private let store: FileStore
         let discarded = Shared<[String]>([])
         let isOpen = Shared(false)
+        let isRefusing = Shared(false)
+        let deleted = Shared<[String]>([])
+        let begun = Shared(0)
 
         init(root: String) throws { store = try FileStore(root: root) }
 
@@ -27,6 +30,7 @@ import Testing
         }
 
         func discardUnplaced(_ locations: [PartialLocation]) async {
+            begun.change { $0 += 1 }
             await wait()
             if Task.isCancelled { return }
             discarded.change { $0 += locations.map(\.file) }
@@ -46,7 +50,11 @@ import Testing
             of file: StoredFile, _ algorithm: Job.Checksum.Algorithm
         ) async throws(TransferError) -> String? { try await store.digest(of: file, algorithm) }
         func discard(_ location: PartialLocation) async {}
-        func delete(_ file: String, _ identity: FinishedIdentity) async { await wait() }
+        func delete(_ file: String, _ identity: FinishedIdentity) async -> Bool {
+            await wait()
+            deleted.change { $0.append(file) }
+            return !isRefusing.value
+        }
         func leftovers(olderThan age: Int64) async -> [Leftover] { [] }
         func remove(_ leftovers: [Leftover]) async -> [Leftover] { [] }
         func runDeferredWork() async {}
@@ -99,6 +107,61 @@ import Testing
         task.cancel()
         await task.value
         await queueServer.close()
+    }
+
+    @Test("a file that cannot be deleted is tried again until it is gone") func refused() async throws {
+        let fleet = try await Fleet()
+        let store = try SlowStore(root: fleet.root.path)
+        store.isOpen.change { $0 = true }
+        store.isRefusing.change { $0 = true }
+        let entry = #"["j","film","","7","1","3","5"]"#
+        try await fleet.queue.redis.send(Command("LPUSH", fleet.queue.keys.prefix + "deletions:" + store.id, entry))
+        let (task, queueServer) = try serving(fleet, store)
+        let deleting = fleet.queue.keys.deleting(store.id)
+        // Each time as if 10 s had passed.
+        func assignAgain(until count: Int) async throws {
+            try await eventually("the file to be tried \(count) times") {
+                if store.deleted.value.count >= count { return true }
+                try await fleet.queue.redis.send(Command("HSET", deleting, entry, "1"))
+                return false
+            }
+        }
+        try await assignAgain(until: 3)
+        #expect(try await fleet.queue.redis.send(Command("HLEN", deleting)).int == 1)
+        store.isRefusing.change { $0 = false }
+        try await assignAgain(until: store.deleted.value.count + 1)
+        try await eventually("the file to be confirmed") {
+            try await fleet.queue.redis.send(Command("EXISTS", deleting)).int == 0
+        }
+        task.cancel()
+        await task.value
+        await queueServer.close()
+    }
+
+    @Test("a file that its job has fetched again while the deletion waited stays") func fetchedAgain() async throws {
+        let fleet = try await Fleet()
+        let store = try SlowStore(root: fleet.root.path)
+        _ = try await drop(1, fleet, store)
+        let (task, queueServer) = try serving(fleet, store)
+        try await eventually("the store to be busy with another file") { store.begun.value == 1 }
+        for entry in [#"["j","film","","7","1","3","5"]"#, #"["k","other","","8","1","3","5"]"#] {
+            try await fleet.queue.redis.send(Command("LPUSH", fleet.queue.keys.prefix + "deletions:" + store.id, entry))
+        }
+        let deleting = fleet.queue.keys.deleting(store.id)
+        try await eventually("all files to be assigned") {
+            try await fleet.queue.redis.send(Command("HLEN", deleting)).int == 3
+        }
+        try await fleet.queue.redis.send(
+            Command(
+                "HSET", fleet.queue.keys.job("j"), "state", "completed", "inode", "7", "mtime", "5", "store", store.id))
+        store.isOpen.change { $0 = true }
+        try await eventually("the files to be confirmed") {
+            try await fleet.queue.redis.send(Command("EXISTS", deleting)).int == 0
+        }
+        task.cancel()
+        await task.value
+        await queueServer.close()
+        #expect(store.deleted.value == ["other"])
     }
 
     @Test("files that were not unlinked at the shutdown are left to another worker") func shutdown() async throws {

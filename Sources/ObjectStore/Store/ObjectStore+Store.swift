@@ -184,7 +184,7 @@ extension ObjectStore: DurableStore, SourceFolder {
         withdraw([key], of: hidden, unless: completed, until: .now + ObjectPartial.executionLimit)
     }
 
-    package func delete(_ file: String, _ identity: FinishedIdentity) async {
+    package func delete(_ file: String, _ identity: FinishedIdentity) async -> Bool {
         await deleteFinal(client.address.key(file)) { $0.matches(identity) }
     }
 
