@@ -62,6 +62,17 @@ extension FileStore {
         }
     }
 
+    /// Does the same for several files. Each one whose hidden name is known costs one call. Blocks.
+    func unlink(_ locations: [PartialLocation]) {
+        let folders = Dictionary(grouping: locations) { $0.file.pathParts.dropLast().joined(separator: "/") }
+        for (folder, locations) in folders {
+            guard let directory = directory.openExisting(folder) else { continue }
+            for location in locations {
+                if let name = location.name { directory.unlink(name) } else { unlink(location) }
+            }
+        }
+    }
+
     /// Unlinks the partial file and its proof, unless the file already has its final name without Redis knowing of it.
     /// Then the partial file stays, because it proves that the finished file is the job's own. Blocks.
     func unlinkUnplaced(_ location: PartialLocation) {

@@ -7,10 +7,11 @@ import Synchronization
 
 /// Removes the partial files of a queue's jobs when they are of no more use.
 ///
-/// A failover may undo a settle. So where one is possible, the second link of a completed job's file is kept for a
-/// while: it proves to a later run of the job that the finished file is the job's own. It is removed when a replica has
-/// the settle, and when a client would have left a primary that was replaced. If no replica reports, or if the server
-/// was restarted, it is removed after less than a minute, if Redis still says that this run has completed the job.
+/// A crash of Redis or a failover may undo a settle. So the second link of a completed job's file is kept for a while: it
+/// proves to a later run of the job that the finished file is the job's own. It is removed when Redis has synced the
+/// settle. Where a failover is possible, a replica must have the settle, and a client would have left a primary that was
+/// replaced. If no replica reports, or if the server was restarted, it is removed after less than a minute, if Redis
+/// still says that this run has completed the job.
 final class Leftovers: Sendable {
     private struct Entry {
         let location: PartialLocation
@@ -22,10 +23,11 @@ final class Leftovers: Sendable {
         var settleOffset: Int64?
     }
 
-    /// Longer than a client stays with a primary that sentinels have replaced.
+    /// Longer than a client stays with a primary that sentinels have replaced, and than Redis takes to sync what it has
+    /// written (`appendfsync everysec`).
     private static let age: Duration = .seconds(3)
     private static let maxWait: Duration = .seconds(40)
-    private static let maxEntries = 10_000
+    private static let maxEntries = 50_000
     private static let pageSize = 500
 
     private let queue: Queue
@@ -43,9 +45,12 @@ final class Leftovers: Sendable {
         _ run: Run, _ remainder: any RunRemainder, after settlement: Settlement?, isSoon: Bool = false
     ) async {
         switch settlement {
-        case .completed where await queue.redis.mayFailOver:
-            if let location = remainder.partialLocation { await retain(location, of: run) }
-        case .completed: await remainder.discard(soon: isSoon)
+        case .completed:
+            if await queue.redis.mayFailOver, let location = remainder.partialLocation {
+                await retain(location, of: run)
+            } else {
+                await remainder.discard(soon: isSoon)
+            }
         // A response has no partial file.
         case .responded: break
         case .cancelled:
@@ -94,31 +99,42 @@ final class Leftovers: Sendable {
     }
 
     /// Removes what is old enough. Returns whether a replica may yet confirm something of the rest.
+    ///
+    /// - Parameter mayFailOver: nil for what the connection to Redis says.
     @discardableResult
-    func sweep(olderThan age: Duration, maxWait: Duration = Leftovers.maxWait) async -> Bool {
+    func sweep(
+        olderThan age: Duration, maxWait: Duration = Leftovers.maxWait, mayFailOver: Bool? = nil
+    ) async -> Bool {
         let asked = ContinuousClock.now
-        guard entries.withLock({ !$0.isEmpty }), let replication = await queue.replication() else { return false }
+        if entries.withLock({ $0.isEmpty }) { return false }
+        let replication = await queue.replication()
+        let mayFailOver = if let mayFailOver { mayFailOver } else { await queue.redis.mayFailOver }
         let (due, unconfirmed, isLeft) = entries.withLock { entries in
             for index in entries.indices where entries[index].settleOffset == nil && entries[index].settled <= asked {
-                entries[index].settleOffset = replication.offset
+                entries[index].settleOffset = replication?.offset
             }
             let isDue = { (entry: Entry) in
-                // Replicas know nothing of a settle that another server has, or this server before a restart.
-                guard entry.run == replication.run, let settleOffset = entry.settleOffset,
-                    let acknowledged = replication.acknowledged
-                else { return false }
-                return settleOffset <= acknowledged && asked - entry.settled >= age
+                // Neither a disk nor replicas may have a settle of another server, or of this one before a restart.
+                guard let replication, entry.run == replication.run, asked - entry.settled >= age else { return false }
+                guard mayFailOver else { return true }
+                guard let settleOffset = entry.settleOffset, let acknowledged = replication.acknowledged else {
+                    return false
+                }
+                return settleOffset <= acknowledged
             }
-            let due = entries.filter(isDue)
+            var due = entries.filter(isDue)
             entries.removeAll(where: isDue)
             let unconfirmed = entries.filter { asked - $0.settled >= maxWait }
             entries.removeAll { asked - $0.settled >= maxWait }
-            // Without a replica the entries wait, but no more than are worth remembering.
-            entries.removeFirst(max(0, entries.count - Self.maxEntries))
-            return (due, unconfirmed, replication.acknowledged != nil && entries.contains { $0.run == replication.run })
+            // The rest waits, but no more than is worth remembering. The janitor finds what a failover might need.
+            let excess = max(0, entries.count - Self.maxEntries)
+            if !mayFailOver { due += entries.prefix(excess) }
+            entries.removeFirst(excess)
+            let isConfirmable = mayFailOver && replication?.acknowledged != nil
+            return (due, unconfirmed, isConfirmable && entries.contains { $0.run == replication?.run })
         }
         let gone = due + (await stillCompleted(unconfirmed))
-        for entry in gone { await store.discard(entry.location) }
+        if !gone.isEmpty { await store.discard(gone.map(\.location)) }
         return isLeft
     }
 

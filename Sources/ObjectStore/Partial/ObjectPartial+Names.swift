@@ -20,10 +20,9 @@ extension ObjectPartial {
         let belongsToJob = head.mark?.job == request.key
         if belongsToJob, head.mark?.generation == generation { return .isOurs }
         let isCompleted = request.completed.map { head.matches($0.identity) } ?? false
-        // An earlier run of this job made the object, and its result did not reach Redis. An object that the job
-        // completed under a numbered name stays.
-        let isUnsettled = belongsToJob && !request.isNew
-        if isNumbered ? isUnsettled && !isCompleted : isUnsettled || isCompleted { return .replace }
+        // An earlier run of this job made the object, and Redis does not know its result: that did not arrive, or was
+        // lost, perhaps with the claim of that run. An object that the job completed under a numbered name stays.
+        if isNumbered ? belongsToJob && !isCompleted : belongsToJob || isCompleted { return .replace }
         if request.ifExists == .overwrite { return .replace }
         let isGiven = state.withLock { $0.name.isGiven }
         return request.ifExists == .rename || !isGiven && request.ifExists == .reuse ? .renumber : .refuse
@@ -59,6 +58,7 @@ extension ObjectPartial {
         else { return nil }
         return name
     }
+
     /// The names to try for an object that is complete: the one that was chosen before, and then the numbered ones.
     func candidates(from first: ObjectName) -> some Sequence<(name: ObjectName, isNumbered: Bool)> {
         let unnumbered = state.withLock { $0.unnumbered }
@@ -69,7 +69,6 @@ extension ObjectPartial {
         }
     }
 
-
     func head(_ path: String) async throws(TransferError) -> ObjectHead? {
         do { return try await client.head(client.address.key(path)) } catch { throw error.transferError }
     }
@@ -79,6 +78,7 @@ extension ObjectPartial {
         if request.lease.isHeld() { return true }
         return await request.lease.confirm()
     }
+
     /// Whether this run has the job and, if there are hidden objects, these as well.
     func hasJob() async throws(TransferError) -> Bool {
         guard await mayName() else { return false }
@@ -90,7 +90,6 @@ extension ObjectPartial {
     func discardOwn() async {
         if (try? await hasJob()) != false { await discard(soon: false) }
     }
-
 
     func stored(_ head: ObjectHead, checksum: String?) -> CommitOutcome {
         state.withLock { state in
