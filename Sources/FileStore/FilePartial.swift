@@ -116,7 +116,7 @@ final class FilePartial: Partial {
             alone: request.isNew && generation == request.runToken)
         let output = OutputFile(
             descriptor: hidden.descriptor, diskWriter: store.diskWriter, durability: store.options.durability,
-            digest: digest)
+            digest: digest, writePermit: request.lease.writePermit)
         let opened = Opened(output: output, hidden: hidden, target: target)
         state.withLock { $0.phase = .open(opened) }
         do throws(TransferError) {
@@ -155,6 +155,8 @@ final class FilePartial: Partial {
 
     func commit(_ whole: WholeFile) async throws(TransferError) -> CommitOutcome {
         await opened?.output.waitForDigest()
+        // The first steps change the file's size and time.
+        if request.lease.writePermit() != .granted, await !request.lease.confirm() { return .fenced }
         let commit = fileCommit(of: whole) { () throws(TransferError) in
             guard let opened = self.opened else { throw .cancelled }
             try opened.output.truncate(to: whole.size)

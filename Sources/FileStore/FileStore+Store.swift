@@ -30,7 +30,7 @@ extension FileStore: DurableStore {
             else { return .nothing }
             let output = OutputFile(
                 descriptor: hidden.descriptor, diskWriter: self.diskWriter, durability: self.options.durability,
-                written: resume.offsets)
+                written: resume.offsets, writePermit: request.lease.writePermit)
             return .partial(
                 FilePartial(
                     self, request, continuing: .init(output: output, hidden: hidden, target: target),
@@ -82,6 +82,10 @@ extension FileStore: DurableStore {
     // MARK: Files that belong to no run
 
     package func discard(_ location: PartialLocation) async { await diskWriter.blocking.run { self.unlink(location) } }
+
+    package func discard(_ locations: [PartialLocation]) async {
+        await diskWriter.blocking.run { self.unlink(locations) }
+    }
 
     package func discardUnplaced(_ locations: [PartialLocation]) async {
         await diskWriter.blocking.run { for location in locations { self.unlinkUnplaced(location) } }

@@ -3,6 +3,7 @@ import Glibc
 package import HaulContract
 import HaulExecutors
 package import HaulHTTP
+package import HaulStorage
 import Synchronization
 
 /// What it takes for bytes of a file to be durable.
@@ -63,16 +64,21 @@ package final class OutputFile: BodyDestination {
     let checkedMinFree = Atomic<Int64>(0)
     let reservation = Mutex(Reservation())
     private let syncing = Mutex(())
+    private let writePermit: @Sendable () -> WritePermit
+    /// How long a block waits until the permit to write is asked for again.
+    private static let permitPause = Duration.milliseconds(20)
 
     /// - Parameters:
     ///   - descriptor: Open for reading and writing, without O_DIRECT and O_APPEND. The file owns it from now on.
     ///   - written: The bytes that are durable already.
     ///   - digest: Computed over the bytes that come in order from byte 0, while they are written.
+    ///   - writePermit: Asked before each block is written.
     package init(
         descriptor: Int32, diskWriter: DiskWriter, durability: Durability = .disk,
         written: ByteIntervals = ByteIntervals(),
-        digest: Job.Checksum.Algorithm? = nil
+        digest: Job.Checksum.Algorithm? = nil, writePermit: @escaping @Sendable () -> WritePermit = { .granted }
     ) {
+        self.writePermit = writePermit
         self.descriptor = descriptor
         self.diskWriter = diskWriter
         self.durability = durability
@@ -141,6 +147,18 @@ package final class OutputFile: BodyDestination {
     /// Writes the waiting blocks. On a writer thread.
     private func writeQueue() {
         for _ in 0..<Self.turn {
+            // Right before the write, because the process may have been stopped at any time before.
+            switch writePermit() {
+            case .granted: break
+            case .refused: fail(.cancelled)
+            case .unknown:
+                // The queue keeps its order, and this thread is free for others.
+                Task {
+                    try? await Task.sleep(for: Self.permitPause)
+                    diskWriter.submit { self.writeQueue() }
+                }
+                return
+            }
             let next = state.withLock { state in
                 let next = state.queue.popFirst()
                 if next == nil { state.threads -= 1 }

@@ -82,8 +82,22 @@ package struct RunLease: Sendable {
     package let isHeld: @Sendable () -> Bool
     /// Asks Redis, for when our own clock does not suffice. False if another run has the job.
     package let confirm: @Sendable () async -> Bool
+    /// Whether the run may write to its partial file now. Asked for each block, so it is to cost next to nothing.
+    package let writePermit: @Sendable () -> WritePermit
 
-    package init(isHeld: @escaping @Sendable () -> Bool, confirm: @escaping @Sendable () async -> Bool) {
-        (self.isHeld, self.confirm) = (isHeld, confirm)
+    package init(
+        isHeld: @escaping @Sendable () -> Bool, confirm: @escaping @Sendable () async -> Bool,
+        writePermit: @escaping @Sendable () -> WritePermit = { .granted }
+    ) {
+        (self.isHeld, self.confirm, self.writePermit) = (isHeld, confirm, writePermit)
     }
+}
+
+/// Whether a run may write to its partial file. If another run has continued it, the file may have its final name.
+package enum WritePermit: Sendable {
+    case granted
+    /// The lease may have ended while this process stood still. Redis is being asked.
+    case unknown
+    /// Another run has the job.
+    case refused
 }

@@ -65,10 +65,6 @@ package protocol DurableStore: Store {
     @discardableResult
     func delete(_ file: String, _ identity: FinishedIdentity) async -> Bool
 
-    /// Whether a hidden file proves that a finished file is its job's own, so that it is to be kept until the settle can
-    /// no longer be undone.
-    var hasProofs: Bool { get }
-
     /// Does the same as `discard` for several files, at little cost for each.
     func discard(_ locations: [PartialLocation]) async
 
@@ -92,8 +88,6 @@ extension DurableStore {
 
     /// Nothing: in a directory, a run that has lost its lease gives no name.
     package func withdraw(_ location: PartialLocation, unless completed: FinishedIdentity?) async {}
-
-    package var hasProofs: Bool { true }
 
     package func discard(_ locations: [PartialLocation]) async { for location in locations { await discard(location) } }
 }

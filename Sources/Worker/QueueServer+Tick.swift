@@ -126,7 +126,10 @@ extension QueueServer {
         unlinker.add(tick.reply.dropped)
         await push(tick.reply.owedSteps)
         if let failure {
-            for (running, report) in zip(runs, reports).dropFirst(tick.reported) { running.putBack(report) }
+            for (running, report) in zip(runs, reports).dropFirst(tick.reported) {
+                running.putBack(report)
+                running.lease.recordUnanswered(sent: sent)
+            }
             claims.markOutOfSync()
             await redisErrors.pause(after: failure, while: .ticking)
             return false
@@ -173,6 +176,7 @@ extension QueueServer {
     private func apply(_ reply: TickReply, of running: RunningJob, sent: ContinuousClock.Instant) {
         let token = running.run.token
         if reply.fenced.contains(token) {
+            running.lease.end()
             // A run that was settled before this tick is not fenced. The log names a fenced run once, however many
             // ticks pass before its end.
             if table.contains(running.run), running.attempt.stop(.fenced) {

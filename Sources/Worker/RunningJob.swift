@@ -37,7 +37,7 @@ final class RunningJob: RunHost {
     var runLease: RunLease {
         RunLease(
             isHeld: { self.attempt.stopReason != .fenced && self.lease.isHeld() && self.queueServer.isSeen() },
-            confirm: { await self.mayCommit() })
+            confirm: { await self.mayCommit() }, writePermit: { self.lease.writePermit })
     }
 
     private func mayCommit() async -> Bool {
@@ -123,18 +123,62 @@ final class RunningJob: RunHost {
 final class Lease: Sendable {
     private let length: Duration
     private let confirmed: Mutex<ContinuousClock.Instant>
+    /// The same for the writers of a file, which ask too often for a lock. Nanoseconds of `now()`.
+    private let writableUntil: Atomic<UInt64>
+    /// When the last tick was sent that Redis has not answered.
+    private let unanswered = Atomic<UInt64>(0)
+    private let isLost = Atomic(false)
 
     /// - Parameter sent: The time before the claim was sent.
     init(length: Duration, sent: ContinuousClock.Instant) {
         self.length = length
         confirmed = Mutex(sent)
+        writableUntil = Atomic(Self.time(of: sent) + Self.writable(length))
     }
 
     /// A tick that was sent at `sent` has extended the lease in Redis.
-    func extend(sent: ContinuousClock.Instant) { confirmed.withLock { $0 = max($0, sent) } }
+    func extend(sent: ContinuousClock.Instant) {
+        confirmed.withLock { $0 = max($0, sent) }
+        writableUntil.max(Self.time(of: sent) + Self.writable(length), ordering: .relaxed)
+    }
+
+    /// Redis has said that another run has the job.
+    func end() { isLost.store(true, ordering: .relaxed) }
+
+    /// Redis has not answered a tick that was sent at `sent`.
+    func recordUnanswered(sent: ContinuousClock.Instant) {
+        unanswered.max(Self.time(of: sent), ordering: .relaxed)
+    }
 
     /// Whether the lease certainly holds for `margin` longer, so that there is time for work under the lease.
     func isHeld(margin: Duration = .milliseconds(500), at now: ContinuousClock.Instant = .now) -> Bool {
         now + margin < confirmed.withLock { $0 } + length
     }
+
+    /// Whether the run may write to its file. A process that was stopped for longer than the lease writes nothing before
+    /// Redis has answered. If Redis does not answer after the lease has ended, downloads go on: usually it is down, and
+    /// no other run can have the job.
+    var writePermit: WritePermit { writePermit(at: Self.time(of: .now)) }
+
+    func writePermit(at now: UInt64) -> WritePermit {
+        if isLost.load(ordering: .relaxed) { return .refused }
+        let end = writableUntil.load(ordering: .relaxed)
+        return now < end || unanswered.load(ordering: .relaxed) >= end ? .granted : .unknown
+    }
+
+    /// Redis returns the jobs of a worker without a connection after 2.5 s (Lua/tick/disconnected.lua).
+    private static func writable(_ length: Duration) -> UInt64 {
+        UInt64(max(0, min(length, .milliseconds(2500)).milliseconds)) * 1_000_000
+    }
+
+    private static let origin = ContinuousClock.now
+
+    /// Nanoseconds since some time before the first lease.
+    static func time(of instant: ContinuousClock.Instant) -> UInt64 {
+        let (seconds, attoseconds) = (instant - origin).components
+        return UInt64(max(0, seconds * 1_000_000_000 + attoseconds / 1_000_000_000 + day))
+    }
+
+    /// An instant may be a little before `origin`.
+    private static let day: Int64 = 86_400_000_000_000
 }

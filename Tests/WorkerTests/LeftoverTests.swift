@@ -10,6 +10,36 @@ import Testing
 
 @testable import HaulWorker
 
+/// Whether a run may write to its partial file.
+@Suite struct WritePermitTests {
+    private static let second: UInt64 = 1_000_000_000
+
+    @Test("a run writes within 2.5 s of an answered tick, and then only if Redis does not answer or extends the lease")
+    func permits() {
+        let sent = ContinuousClock.now
+        let lease = Lease(length: .seconds(8), sent: sent)
+        let begun = Lease.time(of: sent)
+        #expect(lease.writePermit(at: begun + 2 * Self.second) == .granted)
+        #expect(lease.writePermit(at: begun + 3 * Self.second) == .unknown)
+        // A tick that was sent before the process stopped says nothing.
+        lease.recordUnanswered(sent: sent + .seconds(2))
+        #expect(lease.writePermit(at: begun + 60 * Self.second) == .unknown)
+        lease.recordUnanswered(sent: sent + .seconds(60))
+        #expect(lease.writePermit(at: begun + 60 * Self.second) == .granted)
+        lease.extend(sent: sent + .seconds(61))
+        #expect(lease.writePermit(at: begun + 62 * Self.second) == .granted)
+        #expect(lease.writePermit(at: begun + 70 * Self.second) == .unknown)
+        lease.end()
+        #expect(lease.writePermit(at: begun + 62 * Self.second) == .refused)
+    }
+
+    @Test("a short lease ends the permit earlier") func short() {
+        let sent = ContinuousClock.now
+        let lease = Lease(length: .seconds(1), sent: sent)
+        #expect(lease.writePermit(at: Lease.time(of: sent) + 3 * Self.second / 2) == .unknown)
+    }
+}
+
 /// Partial files that no run will continue.
 @Suite struct LeftoverTests {
     @Test("a fenced run removes its partial file if no other run can continue it", arguments: [true, false])
@@ -93,16 +123,16 @@ import Testing
             "--bind", "127.0.0.1", "--port", "\(port)", "--repl-diskless-sync-delay", "0",
         ])
         let (leftovers, queue, partial) = try await settle(on: server, in: root)
-        #expect(await !leftovers.sweep(olderThan: .zero))
+        #expect(await !leftovers.sweep(olderThan: .zero, mayFailOver: true))
         #expect(root.names == [partial, "a"])
         let replica = try await RedisServer(["--replicaof", "127.0.0.1 \(port)"])
         try await eventually("the replica to acknowledge something") {
             try await tick(queue)
-            return await leftovers.sweep(olderThan: .seconds(3600))
+            return await leftovers.sweep(olderThan: .seconds(3600), mayFailOver: true)
         }
         #expect(root.names == [partial, "a"])
         try await eventually("the partial file to be removed") {
-            await leftovers.sweep(olderThan: .zero)
+            await leftovers.sweep(olderThan: .zero, mayFailOver: true)
             return root.names == ["a"]
         }
         // The sweep does not use WAIT, which would hold up other commands.
@@ -124,7 +154,7 @@ import Testing
             }
             replica.signal(SIGSTOP)
         }
-        for _ in 1...3 { await leftovers.sweep(olderThan: .zero) }
+        for _ in 1...3 { await leftovers.sweep(olderThan: .zero, mayFailOver: true) }
         #expect(root.names == [partial, "a"])
         let mark = try #require(await queue.replication()).offset
         try await server.restart(by: SIGKILL)
@@ -133,7 +163,7 @@ import Testing
             try await tick(queue)
             return await queue.replication()?.acknowledged ?? 0 > mark
         }
-        #expect(await !leftovers.sweep(olderThan: .zero))
+        #expect(await !leftovers.sweep(olderThan: .zero, mayFailOver: true))
         #expect(root.names == [partial, "a"])
     }
 
@@ -141,17 +171,17 @@ import Testing
     func unannounced() async throws {
         let (server, root) = (try await RedisServer(), TemporaryDirectory())
         let (leftovers, queue, partial) = try await settle(on: server, in: root)
-        await leftovers.sweep(olderThan: .zero)
+        await leftovers.sweep(olderThan: .zero, mayFailOver: true)
         #expect(root.names == [partial, "a"])
         // Another run has completed the job.
         try await queue.redis.send(Command("HSET", queue.keys.job("j"), "state", "completed", "token", "another"))
-        await leftovers.sweep(olderThan: .zero, maxWait: .zero)
+        await leftovers.sweep(olderThan: .zero, maxWait: .zero, mayFailOver: true)
         #expect(root.names == [partial, "a"])
         try await queue.redis.send(Command("HSET", queue.keys.job("j"), "token", "t"))
         let place = PartialLocation(
             file: "a", key: PartialKey.of("j", in: .default), generation: TemporaryDirectory.generation)
         await leftovers.retain(place, of: Run(id: "j", token: "t"))
-        await leftovers.sweep(olderThan: .zero, maxWait: .zero)
+        await leftovers.sweep(olderThan: .zero, maxWait: .zero, mayFailOver: true)
         #expect(root.names == ["a"])
     }
 
@@ -165,7 +195,7 @@ import Testing
         try await tick(queue)
         #expect(root.names == [partial, "a"])
         try await eventually("the partial file to be removed") {
-            await leftovers.sweep(olderThan: .zero, maxWait: .zero)
+            await leftovers.sweep(olderThan: .zero, maxWait: .zero, mayFailOver: true)
             return root.names == ["a"]
         }
     }

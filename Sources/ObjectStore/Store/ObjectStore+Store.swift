@@ -169,9 +169,6 @@ extension ObjectStore: DurableStore, SourceFolder {
         }
     }
 
-    /// The mark of an object says whose it is.
-    package var hasProofs: Bool { false }
-
     package func discardUnplaced(_ locations: [PartialLocation]) async {
         for location in locations { await discard(location) }
     }
