@@ -246,7 +246,7 @@ extension API {
             if let unknown = schedule.unknownField {
                 throw APIError(422, .badRequest, "schedule: job: \(unknown): no such field. Nothing was added.")
             }
-            // A schedule that replaces one of this name is no further one.
+            // A schedule that replaces one of this name adds none.
             let isNew = try await queue.scheduleDefinition(name) == nil
             let count = isNew ? try await queue.scheduleCount() : 0
             guard count < Schedule.maxCount else {

@@ -30,7 +30,7 @@ import Testing
         #expect(try await DownloadLog(in: place.path).unended().isEmpty)
     }
 
-    @Test("a log whose locks cannot be opened is refused, and no download waits for a lock that nobody has")
+    @Test("a log whose locks cannot be opened is refused, and no download waits for a lock that no process holds")
     func unopened() throws {
         mkdir(place.file("lock"), 0o700)
         #expect(throws: ExitStatus.self) { try DownloadLog(in: place.path) }
