@@ -22,7 +22,9 @@ import Testing
         return (response.json?["requested"]?.integer, Set(want.keys))
     }
 
-    @Test("a repeated push of a job that runs, is paused or is scheduled does not count as queued; two pushes are one job")
+    @Test(
+        "a repeated push of a job that runs, is paused or is scheduled does not count as queued; two pushes are one job"
+    )
     func repeated() async throws {
         let fixture = try await WebFixture()
         for id in ["running", "paused", "scheduled", "failed"] {
