@@ -38,7 +38,7 @@ do
             -- The next call begins with this page again, and passes over the members that have the operation by then. '0'
             -- is the end of a scan.
             if tick.left <= 0 then return cursor == '0' and '00' or cursor end
-            tick.left = tick.left - 1
+            tick.left = tick.left - 2
             call('HDEL', c.WANT, id)
             Isolation.run(c, Order.apply, c, id, waiting, tick.applied_until)
           end

@@ -31,7 +31,7 @@ do
   local MOST = { claim = 160, tick = 350 }
   local FIRST_PAGE, PAGE, PAGE_BYTES = 8, 40, 32768
   -- How many elements that start nothing one call does.
-  local MOST_DONE = 8
+  local MOST_DONE = 5
   -- What sorting costs: an element whose group is found at once, one that has to be searched, a group, and bytes for each
   -- further unit of such elements. A unit counts 8 bytes in the budget of a claim (claims.lua).
   local COST = { element = 1, search = 2, group = 4, bytes = 400, bytes_of_search = 64, in_claim = 8 }

@@ -12,7 +12,7 @@ do
   -- What one call may cost. Reading an element as JSON costs READ times as much as finding its id, and doing what it
   -- asks for DONE times as much. PAGE elements are
   -- taken from a list at once, so that a call takes few more of them than it can check, however large they are.
-  local BUDGET, READ, DONE, HOSTS, PAGE = 400, 10, 40, 100, 8
+  local BUDGET, READ, DONE, HOSTS, PAGE = 400, 10, 70, 100, 8
 
   -- Asks for a round.
   function Rechecks.request(c)
