@@ -196,7 +196,7 @@ do
         call('RPOP', c.HELD)
       else
         local element, list = take_element(c, held, waiting)
-        if not element then return ended(c.is_queue_sorted == false and 'more' or 'empty') end
+        if not element then return ended((c.is_queue_sorted == false or c.has_more_groups) and 'more' or 'empty') end
         turn.element, turn.list = element, list
         bytes = bytes + #element + COST.element
         local fine, claim = Isolation.run(c, claim_element, c, element, has_operations, worker, token, lease)

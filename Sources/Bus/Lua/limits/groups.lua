@@ -261,6 +261,8 @@ do
       elseif rank == 0 then return nil
       else rank, c.idle_turns = 0, nil end
     end
+    -- All of these groups were empty, and are gone from the index. Others may wait behind them.
+    c.has_more_groups = true
   end
 
   -- The end of a call: puts the element of the next group to the front of `jobs`, where workers wait.
