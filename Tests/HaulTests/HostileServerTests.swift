@@ -20,28 +20,29 @@ struct HostileServerTests {
         var sent: Int
     }
 
-    /// The peak of a process's resident memory in KiB, from proc(5); nil once it has ended.
-    private static func peak(of id: Int32) -> Int? {
-        let status = (try? String(contentsOfFile: "/proc/\(id)/status", encoding: .utf8)) ?? ""
-        let line = status.split(separator: "\n").first { $0.hasPrefix("VmHWM:") }
-        return line.flatMap { $0.split(whereSeparator: { " \t".contains($0) }).dropFirst().first }.flatMap { Int($0) }
-    }
+    /// Runs a command in a directory, and writes the peak of its resident memory in KiB behind what it wrote. Only the
+    /// kernel's account of an ended process has the whole peak: a busy machine may run a short command between two
+    /// samples of proc(5).
+    private static let measured = """
+        import resource, subprocess, sys
+        status = subprocess.call(sys.argv[2:], cwd=sys.argv[1])
+        sys.stderr.write("\\n%d" % resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+        sys.exit(status if status >= 0 else 128 - status)
+        """
 
-    /// Runs a command to its end, and samples its peak. The kernel keeps the peak, so a sample may come late.
+    /// Runs a command to its end.
     private static func run(_ words: [String], in bench: GetBench, _ sent: Shared<Int>) async throws -> Seen {
         let keys = ["AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "us-east-1"]
         let clean = ["XDG_STATE_HOME": bench.home.path, "no_proxy": "", "HOME": bench.home.path]
         let process = try ChildProcess(
-            "/bin/sh",
-            ["-c", "cd \"$1\" && shift && exec \"$@\"", "sh", bench.files.path, ChildProcess.path(of: "haul")!] + words,
+            "/usr/bin/env",
+            ["python3", "-c", Self.measured, bench.files.path, ChildProcess.path(of: "haul")!] + words,
             environment: keys.merging(clean) { $1 })
-        var peak = 0
-        try await eventually("the end of haul \(words)", within: .seconds(120), every: .milliseconds(2)) {
-            peak = max(peak, Self.peak(of: process.id) ?? 0)
-            return !process.isRunning
-        }
+        try await eventually("the end of haul \(words)", within: .seconds(120)) { !process.isRunning }
         let status = try await process.wait()
-        return Seen(status: status, text: process.standardOutput + process.standardError, peak: peak, sent: sent.value)
+        let lines = process.standardError.split(separator: "\n", omittingEmptySubsequences: false)
+        let text = process.standardOutput + lines.dropLast().joined(separator: "\n")
+        return Seen(status: status, text: text, peak: try #require(lines.last.flatMap { Int($0) }), sent: sent.value)
     }
 
     /// A server that sends `first` and then `piece` again and again, up to `limit` bytes, to whatever is asked.
