@@ -19,6 +19,8 @@ struct Facts: Equatable {
     var attempt = 0
     var deadline: Int64?
     var due: Int64?
+    /// Whether a checkpoint of the job is kept.
+    var hasOffsets = false
     /// The hash's remaining time to live, by Redis' own clock.
     var timeToLive: Duration?
 
@@ -40,6 +42,7 @@ struct Facts: Equatable {
           fields[11] = redis.call('ZSCORE', KEYS[1] .. 'scheduled', id)
           fields[12] = redis.call('PTTL', key)
           fields[13] = redis.call('HGET', KEYS[1] .. 'spec:' .. id, 'next_push_has_url')
+          fields[14] = redis.call('EXISTS', KEYS[1] .. 'offsets:' .. id)
           for _, kind in ipairs { 'job:', 'spec:', 'offsets:' } do
             redis.call('PEXPIREAT', KEYS[1] .. kind .. id, 9999999999999, 'GT')
           end
@@ -50,7 +53,7 @@ struct Facts: Equatable {
 
     init(_ reply: RedisValue) {
         let fields = reply.array?.map(\.string) ?? []
-        guard fields.count == 13 else { return }
+        guard fields.count == 14 else { return }
         state = fields[0].flatMap(JobState.init)
         (token, worker, want, error) = (fields[1], fields[2], fields[3], fields[4])
         crashes = fields[5].flatMap { Int($0) } ?? 0
@@ -59,6 +62,7 @@ struct Facts: Equatable {
         isKept = fields[8] != nil
         wantNext = fields[9].map { String($0.prefix { $0 != " " }) }
         due = fields[10].flatMap { Int64($0) }
+        hasOffsets = reply.array?[13].int == 1
         isKeptPushAJob = isKept && fields[12] != nil
         if let left = fields[11].flatMap({ Int($0) }), left >= 0 { timeToLive = .milliseconds(left) }
     }

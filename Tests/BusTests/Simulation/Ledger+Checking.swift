@@ -85,9 +85,10 @@ extension Ledger {
         let isIgnored =
             after.state == state && next == state
             ? isSame : after.state != next && after.state != operation.stoppedState
-        // The operation ended the job, and the push that overtook the operation restarted the job.
+        // The operation ended or forgot the job, and the push that overtook the operation restarted the job.
+        let isForgotten = next == nil && !job.checkpoint.intervals.isEmpty && !after.hasOffsets
         let hasRestarted =
-            next?.isFinal ?? true && (after.crashes < job.losses || after.attempt < job.attempts)
+            next?.isFinal ?? true && (after.crashes < job.losses || after.attempt < job.attempts || isForgotten)
         if job.isOvertaken(operation), isIgnored, !hasRestarted {
             job.pendingOperation = nil
         } else {
