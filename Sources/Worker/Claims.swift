@@ -159,7 +159,7 @@ final class Claims: Sendable {
 
     /// Registers this worker if Redis may not know its claims.
     func registerIfNeeded(_ fields: [(String, String)]) async throws(RedisError) {
-        if ledger.withLock({ $0.needsRegistration }) { try await register(fields) }
+        if ledger.withLock({ $0.needsRegistration }) { try await register(fields, tries: 1) }
     }
 
     /// The worker's fields, with its state in this queue. Without fields a call leaves the worker's record as it is.
@@ -188,10 +188,10 @@ final class Claims: Sendable {
         }
     }
 
-    /// Registers this worker. Waits some seconds for an earlier process of the same name to be gone.
+    /// Registers this worker. With several tries it waits for an earlier process of the same name to be gone.
     ///
     /// - Throws: `.reply` if another live worker has the name; what Redis answers otherwise.
-    func register(_ fields: [(String, String)]) async throws(RedisError) {
+    func register(_ fields: [(String, String)], tries: Int = 40) async throws(RedisError) {
         let fields = self.fields.withLock { kept in
             if !fields.isEmpty { kept = fields }
             return kept
@@ -199,10 +199,10 @@ final class Claims: Sendable {
         let known = ledger.withLock { $0.beginRegistration() }
         var isKnown = false
         defer { ledger.withLock { $0.endRegistration(succeeded: isKnown) } }
-        var tries = 0
+        var failures = 0
         while !(try await queue.register(identity, fields: fieldsWithState(fields), known: known)) {
-            tries += 1
-            guard tries < 40 else {
+            failures += 1
+            guard failures < tries else {
                 throw RedisError(
                     .reply, "another live worker has the name \(identity.name): give this one another with --name")
             }

@@ -55,12 +55,13 @@ struct Janitor: Sendable {
         for file in others.values.joined() { wanted[file.path] = file.version }
         guard isFull else { return }
         let old = others.mapValues { $0.filter { $0.age > age } }.filter { !$0.value.isEmpty }
-        guard !old.isEmpty, let unfinished = await unfinished() else { return }
-        await remove(old.filter { !unfinished.contains($0.key) }.flatMap(\.value))
+        guard !old.isEmpty, let first = await unfinished(), let second = await unfinished() else { return }
+        await remove(old.filter { !first.contains($0.key) && !second.contains($0.key) }.flatMap(\.value))
     }
 
     /// The keys of the partial files of all unfinished jobs. nil if Redis cannot be asked, or if there are too many
-    /// jobs to read all: no file may be removed only because its job was not read.
+    /// jobs to read all: no file may be removed only because its job was not read. A job that moves from one state to
+    /// another meanwhile may be missing.
     private mutating func unfinished() async -> Set<String>? {
         var keys: Set<String> = []
         for queueServer in queueServers {

@@ -68,6 +68,11 @@ struct JobRunner: Sendable {
         if let refused { running.warn("the job goes on without its newest push, which cannot be read: \(refused)") }
         queueServer.table.add(running)
         defer { queueServer.table.remove(running) }
+        // An idle worker's claim was sent long before its job came. A tick says now that the run may write.
+        if running.lease.writePermit != .granted {
+            running.markControlPending()
+            queueServer.ticks.requestEarlyTick()
+        }
         let isDeleted =
             if let pendingDeletion = claim.pendingDeletion { await queueServer.leftovers.delete(pendingDeletion) } else
             {
@@ -118,7 +123,7 @@ struct JobRunner: Sendable {
         // A later push that failed, as by a gate, may have shown that the server has another version by now.
         if claim.previous == .failed { assignment.completed?.validated = 0 }
         (assignment.storedResponse, assignment.wasSent) = (claim.storedResponse, claim.wasSent)
-        (assignment.isNew, assignment.isSettled) = (claim.previous == nil, claim.previous == .completed)
+        (assignment.isNew, assignment.isSettled) = (claim.isNew, claim.previous == .completed)
         assignment.mayOverwrite = mayOverwrite
         assignment.limits = [queueServer.rates.bucket]
         assignment.hostBuckets = queueServer.rates.hosts

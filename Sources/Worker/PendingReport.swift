@@ -6,6 +6,8 @@ import HaulContract
 struct PendingReport {
     private(set) var resume: ResumePoint?
     private var isResumeUnreported = false
+    /// A call has the resume point, and Redis has not answered it yet.
+    private var isResumeUnanswered = false
     /// Redis may have recorded that the request is sent.
     var isMarkedSent = false
     /// A message has announced a control operation for the run, which the next tick reads.
@@ -28,9 +30,21 @@ struct PendingReport {
     /// When the oldest event that is not reported yet was announced; nil if there is none.
     var oldestEvent: ContinuousClock.Instant? { events.isEmpty ? nil : firstEvent }
 
+    /// How many events wait at most. A server could cause any number of warnings while Redis is away, and one call of
+    /// Redis has all that wait.
+    static let maxEvents = 50
+
     mutating func announce(_ event: Announcement, now: ContinuousClock.Instant = .now) {
         if events.isEmpty { firstEvent = now }
         events.append(event)
+        dropWarnings()
+    }
+
+    /// Drops the oldest warnings if there are too many events. The worker's log has all of them.
+    private mutating func dropWarnings() {
+        while events.count > Self.maxEvents, let oldest = events.firstIndex(where: { $0.name == "warning" }) {
+            events.remove(at: oldest)
+        }
     }
 
     mutating func markControlPending() { isControlPending = true }
@@ -54,11 +68,19 @@ struct PendingReport {
         return report
     }
 
+    /// The same for a run that has ended. It has the resume point of a call that is not answered yet as well, because that
+    /// call may fail, or come behind the settle.
+    mutating func takeLast() -> RunReport {
+        isResumeUnreported = isResumeUnreported || isResumeUnanswered
+        return take()
+    }
+
     /// The same for an active run, with its progress.
     mutating func take(
         _ progress: ActivityProgress, isWaiting: Bool, isActive: Bool, of run: Run, now: ContinuousClock.Instant = .now
     ) -> RunReport {
         var report = take()
+        isResumeUnanswered = isResumeUnanswered || report.offsets != nil
         if progress.connections > 0 || progress.received > 0 {
             report.fields += [("received", String(progress.received)), ("speed", String(progress.speed))]
             if let total = progress.total { report.fields.append(("total", String(total))) }
@@ -77,11 +99,15 @@ struct PendingReport {
         return report
     }
 
+    /// Redis has answered the call that had the report.
+    mutating func confirm() { isResumeUnanswered = false }
+
     /// The report failed. Events of progress and waits are out of date by now; the other events must not be lost.
     mutating func putBack(_ report: RunReport) {
-        if report.offsets != nil { isResumeUnreported = true }
+        if report.offsets != nil { (isResumeUnreported, isResumeUnanswered) = (true, false) }
         if report.reportsWaiting { reported.isWaiting.toggle() }
         if report.reportsActivity { reported.isActive.toggle() }
         events = report.events.filter { !["progress", "waiting"].contains($0.name) } + events
+        dropWarnings()
     }
 }

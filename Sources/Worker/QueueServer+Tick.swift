@@ -103,19 +103,26 @@ extension QueueServer {
         let runs = some ?? table.runs
         let sent = ContinuousClock.now
         if scope == .queue { metrics.recordTickStart() }
-        let reports = runs.map { $0.takeProgressReport() }
         let deadWorkers = scope == .queue ? state.withLock { exchange(&$0.deadWorkers, with: []) } : []
         // Only ticks of the whole queue report `received`: Redis adds its increase to the queue's total.
         let received = scope == .queue ? [("received", String(table.bytes.received))] : []
         let refused = scope == .queue ? table.refused : []
+        let all = runs.map(\.run) + refused
+        let report = { @Sendable (index: Int) in
+            index < runs.count ? runs[index].takeProgressReport() : RunReport()
+        }
         var tick = Tick(
-            claims.identity, scope,
-            runs: Array(zip(runs.map(\.run), reports)) + refused.map { ($0, RunReport()) },
-            fields: claims.fieldsWithState(fields) + received,
-            isHeld: claims.isFull, deadWorkers: deadWorkers)
+            claims.identity, scope, runs: all, fields: claims.fieldsWithState(fields) + received,
+            isHeld: claims.isFull, deadWorkers: deadWorkers, report: report)
         var failure: RedisError?
         do throws(RedisError) {
-            try await claims.registerIfNeeded(fields)
+            do throws(RedisError) {
+                try await claims.registerIfNeeded(fields)
+            } catch {
+                guard error.code == .reply else { throw error }
+                // Another process has taken the name over, and with it the jobs. The runs here have to learn that.
+                (failure, tick) = (error, Tick(claims.identity, .runs, runs: all, report: report))
+            }
             try await queue.perform(&tick)
         } catch {
             failure = error
@@ -126,10 +133,8 @@ extension QueueServer {
         unlinker.add(tick.reply.dropped)
         await push(tick.reply.owedSteps)
         if let failure {
-            for (running, report) in zip(runs, reports).dropFirst(tick.reported) {
-                running.putBack(report)
-                running.lease.recordUnanswered(sent: sent)
-            }
+            for (index, report) in tick.unsent where index < runs.count { runs[index].putBack(report) }
+            for running in runs.dropFirst(tick.reported) { running.lease.recordUnanswered(sent: sent) }
             claims.markOutOfSync()
             await redisErrors.pause(after: failure, while: .ticking)
             return false
@@ -175,6 +180,7 @@ extension QueueServer {
     /// Handles the reply to a tick for a run that the tick has reported.
     private func apply(_ reply: TickReply, of running: RunningJob, sent: ContinuousClock.Instant) {
         let token = running.run.token
+        running.confirmReport()
         if reply.fenced.contains(token) {
             running.lease.end()
             // A run that was settled before this tick is not fenced. The log names a fenced run once, however many

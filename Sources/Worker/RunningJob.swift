@@ -106,13 +106,16 @@ final class RunningJob: RunHost {
     var isMarkedSent: Bool { pendingReport.withLock { $0.isMarkedSent } }
 
     /// What Redis does not know yet of a run that has ended.
-    func takeReport() -> RunReport { pendingReport.withLock { $0.take() } }
+    func takeReport() -> RunReport { pendingReport.withLock { $0.takeLast() } }
 
     /// The same of an active run, with its progress.
     func takeProgressReport() -> RunReport {
         let (progress, isWaiting, isActive) = (attempt.progress, attempt.isWaitingForHost, attempt.isActive)
         return pendingReport.withLock { $0.take(progress, isWaiting: isWaiting, isActive: isActive, of: run) }
     }
+
+    /// Redis has answered a call that had a report.
+    func confirmReport() { pendingReport.withLock { $0.confirm() } }
 
     func putBack(_ report: RunReport) { pendingReport.withLock { $0.putBack(report) } }
 }
@@ -157,19 +160,24 @@ final class Lease: Sendable {
 
     /// Whether the run may write to its file. A process that was stopped for longer than the lease writes nothing before
     /// Redis has answered. If Redis does not answer after the lease has ended, downloads go on: usually it is down, and
-    /// no other run can have the job.
+    /// no other run can have the job. Only a tick that was sent lately shows that: Redis may have come back while the
+    /// process was stopped.
     var writePermit: WritePermit { writePermit(at: Self.time(of: .now)) }
 
     func writePermit(at now: UInt64) -> WritePermit {
         if isLost.load(ordering: .relaxed) { return .refused }
         let end = writableUntil.load(ordering: .relaxed)
-        return now < end || unanswered.load(ordering: .relaxed) >= end ? .granted : .unknown
+        let failed = unanswered.load(ordering: .relaxed)
+        return now < end || failed >= end && now < failed + Self.recent ? .granted : .unknown
     }
 
     /// Redis returns the jobs of a worker without a connection after 2.5 s (Lua/tick/disconnected.lua).
     private static func writable(_ length: Duration) -> UInt64 {
         UInt64(max(0, min(length, .milliseconds(2500)).milliseconds)) * 1_000_000
     }
+
+    /// A tick fails after 5 s at the latest, and the next one is sent within a second. Nanoseconds.
+    private static let recent: UInt64 = 15_000_000_000
 
     private static let origin = ContinuousClock.now
 

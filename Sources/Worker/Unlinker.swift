@@ -92,13 +92,15 @@ final class Unlinker: Sendable {
     /// Deletes finished files. Returns the entries of those that may still be there.
     private func delete(_ files: [DroppedFile]) async -> Set<String> {
         if files.isEmpty { return [] }
-        // They have waited here, so their jobs may have been pushed again since Redis assigned them.
-        guard let jobs = try? await queue.jobs(files.map(\.id)) else { return Set(files.map(\.entry)) }
-        let known = Dictionary(jobs.map { ($0.id, $0) }) { one, _ in one }
         var left: Set<String> = []
         for file in files {
             guard let identity = file.finished else { continue }
-            switch known[file.id].map(file.owner) {
+            // It has waited here, and behind other files, so its job may have been pushed again since Redis assigned it.
+            guard let jobs = try? await queue.jobs([file.id]) else {
+                left.insert(file.entry)
+                continue
+            }
+            switch jobs.first.map(file.owner) {
             case .newer?: continue
             case .undecided?: left.insert(file.entry)
             case nil, .removed?:

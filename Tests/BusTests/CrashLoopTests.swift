@@ -188,4 +188,35 @@ import Testing
         #expect(try await f.redis.send(Command("EXISTS", f.queue.keys.prefix + "owed_steps")).int == 0)
         try await f.expectOrder()
     }
+
+    @Test("a job whose last lost run had sent its request fails as outcome_unknown") func sent() async throws {
+        let f = try await QueueFixture { $0.crashLimit = 0 }
+        try await f.push(#"{"kind":"request","method":"POST","url":"http://h/1","id":"1"}"#)
+        let claim = try #require(try await f.claim("lost"))
+        var report = RunReport()
+        report.set(isActive: true, of: claim.run)
+        report.fields.append(("sent", claim.run.token))
+        _ = try await f.queue.tick(f.worker, fields: [], runs: [(claim.run, report)])
+        try await f.redis.send(Command("ZADD", f.queue.keys.leases, 1, "1"))
+        try await f.tick()
+        let job = try #require(try await f.queue.job("1"))
+        #expect(job["error"] == "outcome_unknown" && job["retryable"] == "0")
+        #expect(job["message"]?.contains("1 times in a row; the request was sent") == true)
+        try await f.expectOrder()
+    }
+
+    @Test("a job that was removed after a lost run is not new to its next run", arguments: [true, false])
+    func removedAfterLoss(_ isLost: Bool) async throws {
+        let f = try await QueueFixture()
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        if isLost {
+            _ = try #require(try await f.claim("lost"))
+            try await f.redis.send(Command("ZADD", f.queue.keys.leases, 1, "1"))
+            try await f.tick()
+        }
+        try await f.queue.request(.removed, of: ["1"])
+        try await f.tick()
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        #expect(try await f.claim()?.isNew == !isLost)
+    }
 }

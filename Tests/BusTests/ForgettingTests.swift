@@ -208,4 +208,16 @@ import Testing
         }
         try await f.expectOrder()
     }
+
+    @Test("`deleted` names the file of the last completion, even if the one before it had the same inode and time")
+    func sameIdentity() async throws {
+        let f = try await QueueFixture()
+        try await complete(f, #"{"url":"http://h/1","id":"1"}"#)
+        try await f.push(#"{"url":"http://h/1","id":"1","path":"p2"}"#)
+        var file = QueueFixture.file
+        file.file = "p2"
+        try await f.settle(#require(try await f.claim()), .completed(file, seconds: 1, unchanged: false))
+        try await f.queue.request(.deleted, of: ["1"])
+        #expect(try await f.tick().dropped.map(\.file) == ["p2"])
+    }
 }

@@ -233,4 +233,28 @@ struct ResponseTests {
         #expect(text.contains("cmdstat_hset:") && !text.contains("cmdstat_zrange:"))
         #expect(try await f.redis.send(Command("EXISTS", f.queue.keys.responseBytes)).int == 0)
     }
+
+    @Test("a job that Redis fails does not answer with the response to an earlier push") func staleResponse()
+        async throws
+    {
+        let f = try await QueueFixture()
+        let at = try await f.queue.time()
+        let element = #"{"kind":"request","url":"http://h/1","id":"1"}"#
+        try await f.push(element)
+        let settlement = Settlement.responded(Self.response(100), seconds: 1, unchanged: false)
+        try await f.settle(#require(try await f.claim()), settlement)
+        let again = #"{"kind":"request","url":"http://h/1","id":"1","at":\#(at + 100_000),"delay":1000,"deadline":0.001}"#
+        try await f.push(again)
+        try await eventually("the deadline to pass") {
+            _ = try await f.claim()
+            try await f.tick()
+            return try await f.state("1") == .failed
+        }
+        try await f.push(again.replacing("}", with: #","reply_to":"me"}"#))
+        #expect(try await f.claim() == nil)
+        let reply = try JSON(#require(try await f.redis.send(Command("LPOP", f.queue.keys.reply("me"))).bytes))
+        #expect(reply["error"]?.string == "deadline" && reply["status"] == nil && reply["body"] == nil)
+        #expect(try await f.queue.job("1")?["body"] == nil)
+        try await f.expectOrder()
+    }
 }

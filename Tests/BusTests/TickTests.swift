@@ -40,12 +40,30 @@ import Testing
         #expect(kinds.dropFirst().dropLast().allSatisfy { $0 == .report })
     }
 
+    @Test("what there is to report of a run is asked right before its call, and is kept if the call fails")
+    func asked() throws {
+        let asked = Shared<[Int]>([])
+        var tick = Tick(Self.worker, .runs, runs: Self.runs(70).map(\.0)) { index in
+            asked.change { $0.append(index) }
+            return RunReport()
+        }
+        let first = tick.next()
+        #expect(asked.value == Array(0..<32) && tick.unsent.map(\.index) == Array(0..<32))
+        try tick.add(Self.reply(), to: #require(first))
+        #expect(tick.unsent.isEmpty)
+        // The call fails, and is made again.
+        for _ in 0..<2 { _ = tick.next() }
+        #expect(asked.value == Array(0..<64) && tick.unsent.map(\.index) == Array(32..<64))
+    }
+
     @Test("few runs, or none, cost one call", arguments: [0, 1, Tick.maxRuns]) func one(_ count: Int) throws {
         var tick = Tick(Self.worker, runs: Self.runs(count))
-        let step = try #require(tick.next())
+        let next = tick.next()
+        let step = try #require(next)
         #expect(step.kind == .tick(isLast: true) && step.runs.count == count)
         try tick.add(Self.reply(), to: step)
-        #expect(tick.next() == nil)
+        let last = tick.next()
+        #expect(last == nil)
     }
 
     @Test("a run with a large report is the last one of its call") func large() throws {

@@ -26,6 +26,8 @@ import Testing
         #expect(lease.writePermit(at: begun + 60 * Self.second) == .unknown)
         lease.recordUnanswered(sent: sent + .seconds(60))
         #expect(lease.writePermit(at: begun + 60 * Self.second) == .granted)
+        // Redis may have come back while the process was stopped.
+        #expect(lease.writePermit(at: begun + 90 * Self.second) == .unknown)
         lease.extend(sent: sent + .seconds(61))
         #expect(lease.writePermit(at: begun + 62 * Self.second) == .granted)
         #expect(lease.writePermit(at: begun + 70 * Self.second) == .unknown)
@@ -64,6 +66,32 @@ import Testing
             return ".haul-\(PartialKey.of("j", in: .default))-\(try await fleet.queue.job("j")?["generation"] ?? "")"
         }
         #expect(fleet.root.names == (isKnown ? [partial] : []))
+    }
+
+    @Test("a worker whose name another process has taken ends the runs that it has lost") func takenName() async throws
+    {
+        let fleet = try await Fleet()
+        let gate = Latch()
+        defer { gate.open() }
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(FileBytes(seed: 3, count: 2_000_000), to: request)
+            reply.hold = (100_000, gate)
+            return reply
+        }
+        try await fleet.withWorker("w", isOrderly: false) {
+            try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"j","path":"a"}"#)
+            try await eventually { try await fleet.queue.job("j")?.offsets.isEmpty == false }
+            // The other process has returned the job, and another worker has begun a generation of its own.
+            let keys = fleet.queue.keys
+            let seen = try await fleet.queue.time() + 600_000
+            try await fleet.queue.redis.send(
+                Command("HSET", keys.worker("w"), "instance", "other", "seen", "\(seen)"))
+            try await fleet.queue.redis.send(
+                Command(arguments: ["HSET", keys.job("j"), "token", "another", "generation", "another"]))
+            // The worker's connections break, so that it registers again, and is refused.
+            try await fleet.queue.redis.send(Command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"))
+            try await eventually("the partial file to be removed") { fleet.root.names.isEmpty }
+        }
     }
 
     @Test("a failed job's partial file is removed at once if no run can continue it", arguments: [true, false])

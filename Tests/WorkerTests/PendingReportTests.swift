@@ -72,4 +72,30 @@ import Testing
         }
         #expect(due == [9, 18, 27, 36])
     }
+
+    @Test("a run that ends reports what a call has that is not answered yet") func unanswered() {
+        var pending = PendingReport(resume: nil, isActive: true)
+        pending.record(Self.point)
+        _ = take(&pending)
+        let last = pending.takeLast()
+        #expect(last.offsets == Self.point.offsets)
+        pending.record(Self.point)
+        _ = take(&pending)
+        pending.confirm()
+        let confirmed = pending.takeLast()
+        #expect(confirmed.offsets == nil)
+    }
+
+    @Test("however many warnings wait for Redis, a report has fifty events, and all that are no warnings")
+    func many() {
+        var pending = PendingReport(resume: nil, isActive: true)
+        pending.announce(Announcement("started"))
+        for n in 0..<9000 { pending.announce(Announcement("warning") { $0.set("message", "\(n)") }) }
+        let report = pending.take()
+        pending.announce(Announcement("restarted"))
+        pending.putBack(report)
+        let events = pending.take().events
+        #expect(events.count == PendingReport.maxEvents)
+        #expect(events.first?.name == "started" && events.last?.name == "restarted")
+    }
 }

@@ -27,6 +27,8 @@ package struct Claim: Sendable {
     /// An earlier run was lost with its worker. This run reports that it has begun before it does anything else, so
     /// that a crash of this worker is counted against the job.
     package let wasLost: Bool
+    /// No earlier run has left anything but a finished file: the job was not known, or it was removed without any lost run.
+    package let isNew: Bool
     /// When the job must be done, unix ms; nil without a deadline.
     package let deadline: Int64?
     package let resume: ResumePoint?
@@ -64,6 +66,7 @@ package struct Claim: Sendable {
         attempt = min(max(Int(hash["attempt"] ?? "") ?? 0, 0), Int(Int32.max))
         failures = hash["failures"]
         wasLost = hash["crashes"] != nil
+        isNew = previous == nil && hash["lost"] == nil
         deadline = hash["deadline_at"].flatMap { Int64($0) }
         resume = ResumePoint(hash: hash, offsets: reply["offsets"]?.dictionary ?? [:])
         completed = CompletedFile(hash: hash)

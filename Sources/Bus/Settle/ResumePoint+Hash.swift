@@ -57,7 +57,7 @@ extension CompletedFile {
         entity.fields + [
             ("file", file), ("received", String(bytes)), ("store", store), ("inode", String(inode)),
             ("mtime", String(modified)), ("validated", String(validated)), ("checksum", checksum ?? ""),
-            ("source", source), ("generation", ""), ("store_state", ""), ("bytes", ""),
+            ("source", source), ("generation", ""), ("store_state", ""), ("bytes", ""), ("completed_file", ""),
             ("content_type", contentType ?? ""), ("provenance", Provenance(resource: sourceResource).text(of: name)),
         ]
     }
@@ -81,7 +81,7 @@ extension CompletedFile {
     }
 
     /// Where the finished file is, if a push since its end has recorded that (Lua/claim/pushes.lua). The value names its
-    /// file, because no later end clears it.
+    /// file, because a run that failed may have written the place of another one.
     private static func location(in hash: [String: String]) -> (store: String, file: String?)? {
         let parts = (hash["completed_file"] ?? "").split(separator: " ", maxSplits: 2)
         guard parts.count == 3, parts[0] == "\(hash["inode"] ?? "")-\(hash["mtime"] ?? "")" else { return nil }

@@ -25,7 +25,16 @@ package struct Tick: Sendable {
         }
 
         let kind: Kind
-        let runs: ArraySlice<(Run, RunReport)>
+        let runs: [(Run, RunReport)]
+    }
+
+    /// A run that is still to be reported.
+    private struct Entry {
+        let index: Int
+        /// nil until the call is made that reports it.
+        var report: RunReport?
+        /// It was reported already, while control operations waited.
+        var isRepeated = false
     }
 
     /// How many runs one call reports at most. Each takes Redis about 20 µs.
@@ -37,7 +46,10 @@ package struct Tick: Sendable {
 
     let worker: WorkerIdentity
     private let scope: Scope
-    private let runs: [(Run, RunReport)]
+    private let runs: [Run]
+    /// What there is to report of the run with this index. It is asked right before the call that reports the run, because
+    /// a run may end meanwhile, and then its settle has the rest.
+    private let report: @Sendable (Int) -> RunReport
     /// Pairs for the worker's hash.
     let fields: [(String, String)]
     /// The worker waits for a permit under `max_running`.
@@ -52,9 +64,9 @@ package struct Tick: Sendable {
     /// How many of the runs Redis has received the reports of, counted from the first.
     package var reported: Int { min(applied, runs.count) }
     private var applied = 0
-    private var rest: ArraySlice<(Run, RunReport)>
+    private var rest: ArraySlice<Entry>
     /// Runs that were reported while control operations still waited, which may be for them. They are reported again.
-    private var toRepeat: [(Run, RunReport)] = []
+    private var toRepeat: [Entry] = []
     private var isBegun = false
     private var hasTicked = false
 
@@ -62,14 +74,32 @@ package struct Tick: Sendable {
         _ worker: WorkerIdentity, _ scope: Scope = .queue, runs: [(Run, RunReport)], fields: [(String, String)] = [],
         isHeld: Bool = false, deadWorkers: [ColocatedWorker] = [], maxRuns: Int = Tick.maxRuns
     ) {
+        self.init(
+            worker, scope, runs: runs.map(\.0), fields: fields, isHeld: isHeld, deadWorkers: deadWorkers,
+            maxRuns: maxRuns
+        ) { runs[$0].1 }
+    }
+
+    package init(
+        _ worker: WorkerIdentity, _ scope: Scope = .queue, runs: [Run], fields: [(String, String)] = [],
+        isHeld: Bool = false, deadWorkers: [ColocatedWorker] = [], maxRuns: Int = Tick.maxRuns,
+        report: @escaping @Sendable (Int) -> RunReport
+    ) {
         (self.worker, self.scope, self.runs, self.fields) = (worker, scope, runs, fields)
-        (self.isHeld, self.deadWorkers, self.maxRuns) = (isHeld, deadWorkers, maxRuns)
-        rest = runs[...]
+        (self.isHeld, self.deadWorkers, self.maxRuns, self.report) = (isHeld, deadWorkers, maxRuns, report)
+        rest = runs.indices.map { Entry(index: $0) }[...]
+    }
+
+    /// The reports that were asked for, and that no call has sent, or whose call has failed; by the indexes of their runs.
+    package var unsent: [(index: Int, report: RunReport)] {
+        rest.compactMap { entry in
+            entry.isRepeated ? nil : entry.report.map { (entry.index, $0) }
+        }
     }
 
     /// The next call; nil if the tick is done.
-    func next() -> Step? {
-        let batch = self.batch
+    mutating func next() -> Step? {
+        let batch = takeBatch()
         let isLast = batch.count == rest.count
         switch scope {
         case .runs: return batch.isEmpty ? nil : Step(kind: .report, runs: batch)
@@ -93,9 +123,10 @@ package struct Tick: Sendable {
         isBegun = true
         if step.kind == .tick(isLast: true) { hasTicked = true }
         applied += step.runs.count
+        let reported = rest.prefix(step.runs.count)
         rest = rest.dropFirst(step.runs.count)
         if reply.hasUnappliedOperations {
-            toRepeat += step.runs.map { ($0.0, RunReport()) }
+            toRepeat += reported.map { Entry(index: $0.index, report: RunReport(), isRepeated: true) }
         } else if !toRepeat.isEmpty {
             rest += toRepeat
             toRepeat = []
@@ -104,13 +135,17 @@ package struct Tick: Sendable {
 
     private var hasTime: Bool { .now < end }
 
-    private var batch: ArraySlice<(Run, RunReport)> {
+    /// The runs of the next call. Their reports are asked for now, unless a call that came to nothing has them already.
+    private mutating func takeBatch() -> [(Run, RunReport)] {
+        var batch: [(Run, RunReport)] = []
         var size = 0
-        let count = rest.prefix(maxRuns).prefix { _, report in
-            defer { size += report.size }
-            return size < Self.maxArguments
-        }.count
-        return rest.prefix(count)
+        for position in rest.indices.prefix(maxRuns) where size < Self.maxArguments {
+            let report = rest[position].report ?? report(rest[position].index)
+            rest[position].report = report
+            batch.append((runs[rest[position].index], report))
+            size += report.size
+        }
+        return batch
     }
 }
 

@@ -108,7 +108,9 @@ package struct DroppedFile: Sendable {
         if job.state == .running { return .undecided }
         guard let finished else { return .newer }
         guard let modified = finished.modified else { return job["store"] ?? store == store ? .newer : .removed }
-        return job["inode"] == String(finished.inode) && job["mtime"] == String(modified) ? .newer : .removed
+        let isSame =
+            job["store"] ?? store == store && job["inode"] == String(finished.inode) && job["mtime"] == String(modified)
+        return isSame ? .newer : .removed
     }
 }
 

@@ -61,7 +61,7 @@ do
     if state == 'running' then return 'undecided' end
     -- Entries of earlier versions have only the inode, which a later file may have.
     if mtime == '' then return (job_store or store) == store and 'newer' or 'removed' end
-    return job_inode == inode and job_mtime == mtime and 'newer' or 'removed'
+    return (job_store or store) == store and job_inode == inode and job_mtime == mtime and 'newer' or 'removed'
   end
 
   -- A task of the tick: assigns this worker some files of its store to unlink. When a file is unlinked, the worker

@@ -252,18 +252,29 @@ do
   function States.fail(c, id, job, code, message, retryable)
     States.settle_until(c, id)
     Steps.record_owed(c, id, code)
+    -- The response to an earlier push is no answer to this one.
+    if call('HDEL', c.JOB .. id, 'status') == 1 then
+      call('HDEL', c.JOB .. id, 'headers', 'body', 'body_base64', 'request_digest', 'response_dropped')
+      Responses.forget(c, { id })
+    end
     call('HSET', c.JOB .. id, 'error', code, 'message', message, 'retryable', retryable and '1' or '0')
     States.finish(c, id, job, 'failed', ',"error":"' .. code .. '","retryable":' .. tostring(retryable) .. ',"message":'
       .. Events.quoted(message))
   end
 
-  -- Fails a job whose deadline has passed. `sent` remains of a run that was lost, or was paused, after it had sent what
-  -- must not be sent twice.
-  function States.fail_overdue(c, id, job)
-    local cause = 'the deadline passed before the job could end'
-    if not call('HGET', c.JOB .. id, 'sent') then return States.fail(c, id, job, 'deadline', cause, false) end
+  -- Fails a job whose run was lost or stopped. `sent` remains of a run that had sent what must not be sent twice. advice:
+  -- what to do if nothing was sent; nil if a retry is useless.
+  function States.fail_lost(c, id, job, code, cause, advice)
+    if not call('HGET', c.JOB .. id, 'sent') then
+      return States.fail(c, id, job, code, cause .. (advice or ''), advice ~= nil)
+    end
     States.fail(c, id, job, 'outcome_unknown', cause
       .. '; the request was sent, and is not repeated because it is unknown whether the server has executed it', false)
+  end
+
+  -- Fails a job whose deadline has passed.
+  function States.fail_overdue(c, id, job)
+    States.fail_lost(c, id, job, 'deadline', 'the deadline passed before the job could end')
   end
 
   -- Makes a job `paused`, then executes what waited for the pause. worker: the worker that the event names, or nil.

@@ -46,8 +46,8 @@ do
     job.crashes = job.crashes + 1
     call('HSET', c.JOB .. id, 'crashes', job.crashes)
     if job.crashes > crash_limit and not States.ends_job(job.want) then
-      return States.fail(c, id, job, 'crash_loop', 'the job was lost with its worker ' .. job.crashes
-        .. ' times in a row; see what kills the workers, then retry it', true)
+      return States.fail_lost(c, id, job, 'crash_loop', 'the job was lost with its worker ' .. job.crashes .. ' times in a row',
+        '; see what kills the workers, then retry it')
     end
     States.requeue(c, id, job, true, 'worker lost')
   end
