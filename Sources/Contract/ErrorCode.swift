@@ -154,6 +154,8 @@ package struct Failure: Error, Sendable, Equatable, CustomStringConvertible {
     package var retryAfter: Duration? { requestedPause.map { min($0, .seconds(3600)) } }
     /// Whether a retry is useless, even if other failures with the same code may be retried.
     package var isFinal: Bool
+    /// The host of the mirror that failed, with its port; nil if it was the job's first URL.
+    package var mirror: String?
     /// Details for the worker's log alone, which no producer gets.
     package var detail: String?
 

@@ -221,4 +221,61 @@ import Testing
         try await b.tickUntilApplied()
         try await b.f.expectOrder()
     }
+
+    @Test("members whose pause no tick has applied yet go on when the batch is resumed") func resumedAtOnce()
+        async throws
+    {
+        let b = try await BatchFixture()
+        var claims: [Claim] = []
+        for n in 0..<20 { claims.append(try await b.begin("\(n)", in: #""b""#)) }
+        for claim in claims { try await b.f.settle(claim, .retry(after: .seconds(60), Failure(.connect, "m"))) }
+        try await b.queue.request(.paused, ofBatch: "b")
+        try await eventually("the pause to be handed to the members") {
+            try await b.f.tick()
+            return try await b.f.redis.send(Command("HEXISTS", b.queue.keys.want, "batch/b")).int == 0
+        }
+        #expect(try await b.f.redis.send(Command("HLEN", b.queue.keys.want)).int ?? 0 > 0)
+        try await b.ask(.running)
+        #expect(try await b.queue.stats().counts[.paused] == 0)
+        try await b.f.expectOrder()
+    }
+
+    @Test("a known job that joins a batch does what the batch does", arguments: [BatchOperation.paused, .cancelled])
+    func joined(_ operation: BatchOperation) async throws {
+        let b = try await BatchFixture()
+        try await b.ask(operation)
+        let waiting = try await b.begin("waiting", in: #""other""#)
+        try await b.f.settle(waiting, .retry(after: .seconds(60), Failure(.connect, "m")))
+        let paused = try await b.begin("paused", in: #""other""#)
+        try await b.queue.request(.paused, of: ["paused"])
+        try await b.f.tick([paused])
+        try await b.f.settle(paused, .paused)
+        for id in ["waiting", "paused"] { try await b.push(id, in: #""b""#) }
+        #expect(try await b.f.claim() == nil)
+        try await b.tickUntilApplied()
+        let state: JobState = operation == .paused ? .paused : .cancelled
+        for id in ["waiting", "paused"] { #expect(try await b.f.state(id) == state, "\(id)") }
+        #expect(try await b.counts() == (operation == .paused ? [2, 0, 0, 0, 0] : [0, 0, 0, 2, 0]))
+        try await b.f.expectOrder()
+    }
+
+    @Test(
+        "a cancel reaches elements that wait for a host or for a limit of their group",
+        arguments: [("group:g", #"{"running":0}"#), ("h", #"{"connections":0}"#)])
+    func deferred(_ name: String, _ limit: String) async throws {
+        let b = try await BatchFixture()
+        try await b.f.redis.send(Command("HSET", b.queue.keys.limits, name, limit))
+        for id in ["1", "2", "3"] { try await b.push(id, in: Self.three, #","group":"g""#) }
+        try await b.push("other", in: #""c""#, #","group":"g""#)
+        #expect(try await b.f.claim() == nil)
+        try await b.queue.request(.cancelled, ofBatch: "b")
+        try await eventually("the batch to end") {
+            try await b.f.tick()
+            return try await b.rounds() == [1]
+        }
+        #expect(try await b.counts() == [0, 0, 0, 3, 0])
+        #expect(try await b.f.state("other") == nil)
+        #expect(try await b.queue.stats().counts[.queued] == 1)
+        try await b.f.expectOrder()
+    }
 }

@@ -260,4 +260,66 @@ struct HostTests {
         try await f.tick()
         #expect(try await f.claim()?.run.id == "1")
     }
+
+    @Test("an element that comes back and starts nothing lets the next one come in the same call") func passedOn()
+        async throws
+    {
+        let f = try await QueueFixture()
+        try await limit("slow", #"{"connections":1}"#, f)
+        try await push(f, "1")
+        let first = try #require(try await f.claim())
+        let at = try await f.queue.time()
+        for id in ["2", "2", "2", "3"] {
+            try await f.push(#"{"id":"\#(id)","url":"http://slow/\#(id)","at":\#(at)}"#)
+        }
+        #expect(try await f.claim() == nil)
+        try await f.settle(first, QueueFixture.done)
+        let second = try #require(try await f.claim())
+        let reply = try await f.queue.settle(second.run, as: QueueFixture.done, worker: f.worker, next: Token.make())
+        let next: Claim? = if case .job(let claim)? = reply.next { claim } else { nil }
+        #expect(second.run.id == "2" && next?.run.id == "3")
+        try await f.expectOrder()
+    }
+
+    @Test("elements that come back from a host into a group at its limit keep their order") func returnedToGroup()
+        async throws
+    {
+        let f = try await QueueFixture()
+        try await limit("slow", #"{"connections":1}"#, f)
+        try await limit("group:acme", #"{"running":1}"#, f)
+        func push(_ id: String, _ host: String, _ group: String) async throws {
+            try await f.push(#"{"id":"\#(id)","url":"http://\#(host)/\#(id)","group":"\#(group)"}"#)
+        }
+        try await push("other", "slow", "bolt")
+        let other = try #require(try await f.claim())
+        for n in 1...5 { try await push("b\(n)", "slow", "acme") }
+        #expect(try await f.claim() == nil)
+        try await push("full", "fast", "acme")
+        let full = try #require(try await f.claim())
+        #expect(full.run.id == "full")
+        try await limit("slow", #"{"connections":10}"#, f)
+        try await f.tick([other, full])
+        #expect(try await f.claim() == nil)
+        var (begun, running): ([String], Claim?) = ([], full)
+        while let claim = running {
+            try await f.settle(claim, QueueFixture.done)
+            running = try await f.claim()
+            if let running { begun.append(running.run.id) }
+        }
+        #expect(begun == ["b1", "b2", "b3", "b4", "b5"])
+        try await f.expectOrder()
+    }
+
+    @Test("a mirror that asks for a pause is paused, and not the host of the job's first URL") func mirror()
+        async throws
+    {
+        let f = try await QueueFixture()
+        try await f.push(#"{"id":"1","urls":["http://first/1","http://second:81/1"]}"#)
+        let claim = try #require(try await f.claim())
+        var failure = Failure(.http(429), "m")
+        failure.mirror = "second:81"
+        try await f.settle(claim, .retry(after: .seconds(60), failure))
+        let paused = try await f.server.cli("KEYS", f.queue.keys.prefix + "backoff:*")
+        #expect(paused.hasSuffix("backoff:second"))
+    }
 }

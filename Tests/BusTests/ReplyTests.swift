@@ -256,4 +256,20 @@ import Testing
         #expect(announced().map { $0["made"]?.integer } == [nil, now + 1, now, now - 3_600_000, ahead])
         #expect(announced().map { $0["since"]?.integer } == [nil, nil, now + 1, settled, ahead])
     }
+
+    @Test("of pushes that wait behind a cancel, each reply list beyond the 64th gets `crowded` at once")
+    func crowdedBehindCancel() async throws {
+        let f = try await QueueFixture()
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        let claim = try #require(try await f.claim())
+        try await f.queue.request(.cancelled, of: ["1"])
+        try await f.tick()
+        for n in 0..<66 { try await f.push(#"{"url":"http://h/1","id":"1","reply_to":"n\#(n)"}"#) }
+        while case .more = try await f.queue.claim(f.worker, token: Token.make()) {}
+        for n in 64..<66 { #expect(try await answers(f, "n\(n)").first?["reason"]?.string == "crowded", "\(n)") }
+        try await f.settle(claim, .cancelled)
+        try await f.settle(try #require(try await f.claim()), QueueFixture.done)
+        for n in 0..<64 { #expect(try await names(f, "n\(n)") == ["completed"], "\(n)") }
+        try await f.expectOrder()
+    }
 }

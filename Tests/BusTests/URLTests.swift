@@ -124,4 +124,23 @@ import Testing
         #expect(ended < .milliseconds(500))
         #expect(waiting < .seconds(5))
     }
+
+    @Test("a further job of a URL is found for more than a year after each of its pushes") func renewedTime()
+        async throws
+    {
+        let f = try await QueueFixture()
+        let element = #"{"url":"http://h/?same","id":"b"}"#
+        try await f.push(#"{"url":"http://h/?same","id":"a"}"#)
+        try await f.settle(#require(try await f.claim()), QueueFixture.done)
+        try await f.push(element)
+        try await f.settle(#require(try await f.claim()), QueueFixture.done)
+        let keys = try await f.server.cli("KEYS", "*:url:*").split(separator: "\n").map(String.init)
+        let key = try #require(keys.first)
+        let year = 366 * 86_400_000
+        #expect(try await f.redis.send(Command("PTTL", key)).int ?? 0 > year)
+        try await f.redis.send(Command("PEXPIRE", key, 1000))
+        try await f.push(element)
+        #expect(try await f.claim() != nil)
+        #expect(try await f.redis.send(Command("PTTL", key)).int ?? 0 > year)
+    }
 }

@@ -56,6 +56,24 @@ import Testing
         #expect(listed.map(\.text) == [#"{"cause":"paused","queued":3,"running":0}"#])
     }
 
+    @Test("limits hold in each partition, so a queue of partitions reaches a multiple of them") func partitions()
+        async throws
+    {
+        let fixture = try await WebFixture()
+        var stats = try await fixture.queue.stats()
+        stats.partitions = 8
+        func found(_ speed: Int64) -> [Bottleneck] {
+            let job = QueueLoad.RunningJob(host: "h", group: nil, waiting: nil, speed: speed)
+            return QueueLoad(
+                stats: stats, workers: [], settings: ["rate": "10"], limits: ["h": #"{"rate":5}"#], backoffs: [:],
+                running: [job], now: 1000
+            ).bottlenecks.filter { $0.cause != .noWorker }
+        }
+        #expect(found(20) == [])
+        #expect(found(39) == [Bottleneck(.hostRate, "h", running: 1, limit: 40)])
+        #expect(Set(found(75).map(\.limit)) == [40, 80])
+    }
+
     @Test("running jobs whose workers are all lost wait for a worker, even if nothing is queued")
     func lostWorkers() async throws {
         let fixture = try await WebFixture()

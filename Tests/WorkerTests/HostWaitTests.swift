@@ -59,4 +59,19 @@ struct HostWaitTests {
         #expect(reported.value == 1)
         #expect(fleet.root.holds("b", Self.bytes))
     }
+
+    @Test("a mirror that answers 429 makes the fleet pause its own host") func mirror() async throws {
+        let fleet = try await Fleet()
+        let origin = try OriginServer { request in
+            request.path == "/gone"
+                ? OriginReply(404) : OriginReply(429, headers: [("Retry-After", "60")])
+        }
+        let second = origin.url("/busy").replacing("127.0.0.1", with: "localhost")
+        try await fleet.withWorker("w") {
+            try await fleet.push(#"{"id":"a","urls":["\#(origin.url("/gone"))","\#(second)"]}"#)
+            try await fleet.wait("a", for: .scheduled)
+            let paused = try await fleet.server.cli("KEYS", fleet.queue.keys.prefix + "backoff:*")
+            #expect(paused.hasSuffix("backoff:localhost"))
+        }
+    }
 }

@@ -192,12 +192,14 @@ package final class Download: Activity, RunRemainder {
             switch error {
             case .cancelled: return .stopped
             case .noSpace: return await whenDiskIsFull()
-            case .failed(let failure):
+            case .failed(var failure):
                 if Task.isCancelled { return .stopped }
+                failure.mirror = state.withLock { $0.mirrors.current > 0 ? $0.mirrors[$0.mirrors.current].host : nil }
                 // If the store does not work, every other job would fail as well, so the job is parked.
                 let isDiskError = failure.code == .io || failure.code == .permission
                 if isDiskError, await context.store.fault() != nil { return .parked(context.store.waitsFor) }
-                return ResponseStorage.outcome(of: error, mayHaveArrived: !isRepeatable, in: context.store)
+                return ResponseStorage.outcome(
+                    of: .failed(failure), mayHaveArrived: !isRepeatable, in: context.store)
             }
         }
     }

@@ -170,6 +170,7 @@ extension QueueStats {
     /// The figures of a whole queue. Settings are those of the first partition, because all have the same.
     init(joining parts: [QueueStats]) {
         self = parts[0]
+        partitions = parts.count
         for (number, part) in parts.enumerated().dropFirst() {
             counts.merge(part.counts) { $0 + $1 }
             rejected += part.rejected

@@ -7,6 +7,8 @@ package struct QueueStats: Sendable {
     package var rejected = 0
     package var isPaused = false
     package var maxRunning: Int?
+    /// How many partitions the queue has. Each has the limits of the settings for itself.
+    package var partitions = 1
     /// Where the queued elements wait.
     package var waiting = WaitingLists()
     /// How many elements were deferred because the worker that claimed them does not do their kind, by kind.

@@ -44,6 +44,12 @@ package struct QueueLoad: Sendable {
         (self.backoffs, self.running, self.now) = (backoffs, running, now)
     }
 
+    /// A limit of each partition, for the whole queue. A large number may have no multiple.
+    private func ofAllPartitions(_ limit: Int64) -> Int64 {
+        let (product, overflows) = limit.multipliedReportingOverflow(by: Int64(stats.partitions))
+        return overflows ? .max : product
+    }
+
     private var runningCount: Int { max(running.count, stats.counts[.running] ?? 0) }
 
     /// What slows the queue, with what concerns most jobs first; at most twenty.
@@ -68,8 +74,8 @@ package struct QueueLoad: Sendable {
             let stopped = states.allSatisfy { $0 == .lost } ? running : 0
             return Bottleneck(.noWorker, queued: all, running: stopped)
         }
-        if let limit = stats.maxRunning, running >= limit {
-            return Bottleneck(.maxRunning, queued: queued, limit: Int64(limit))
+        if let limit = stats.maxRunning.map({ ofAllPartitions(Int64($0)) }), running >= limit {
+            return Bottleneck(.maxRunning, queued: queued, limit: limit)
         }
         var slots: Int64? = 0
         var taken: Int64 = 0
@@ -88,7 +94,8 @@ package struct QueueLoad: Sendable {
         let queued = Dictionary(stats.waiting.hosts.map { ($0.host, $0.count) }, uniquingKeysWith: +)
         return Set(waiting.keys).union(queued.keys).map { host in
             let own = limits[host].flatMap { try? JSON($0) }
-            let connections = own?["connections"]?.integer ?? settings["host_connections"].flatMap { Int64($0) }
+            let connections = (own?["connections"]?.integer ?? settings["host_connections"].flatMap { Int64($0) })
+                .map(ofAllPartitions)
             let (queued, running) = (queued[host] ?? 0, waiting[host] ?? 0)
             if let until = backoffs[host], until > now {
                 return Bottleneck(.backoff, host, queued: queued, running: running, until: until)
@@ -109,7 +116,7 @@ package struct QueueLoad: Sendable {
         stats.waiting.limitedGroups.map { group, count, _ in
             let own = limits[HostLimit.name(ofGroup: group)].flatMap { try? JSON($0) }
             let atWork = Int64(running.count { $0.group == group })
-            let limit = own?["running"]?.integer
+            let limit = (own?["running"]?.integer).map(ofAllPartitions)
             let isFull = limit.map { atWork >= $0 } ?? false
             let starts = isFull ? nil : Self.starts(own)
             return Bottleneck(.group, group, queued: count, limit: starts == nil ? limit : nil, starts: starts)
@@ -126,7 +133,7 @@ package struct QueueLoad: Sendable {
         func bottleneck(
             _ cause: Bottleneck.Cause, _ name: String?, _ rate: RateSchedule?, _ jobs: [RunningJob]
         ) -> Bottleneck? {
-            guard let limit = rate?.rate(at: now / 1000) else { return nil }
+            guard let limit = rate?.rate(at: now / 1000).map(ofAllPartitions) else { return nil }
             let speed = jobs.reduce(0) { $0 + Double($1.speed) } * part
             guard speed >= Double(limit) * Self.usedUp else { return nil }
             return Bottleneck(cause, name, running: Int(Double(jobs.count) * part), limit: limit)

@@ -82,7 +82,7 @@ package enum Settlement: Sendable {
     var argument: String {
         switch self {
         case .retry(let delay, let failure), .retryAfterProgress(let delay, let failure):
-            String(delay.milliseconds) + (failure.asksForPause ? " asked" : "")
+            String(delay.milliseconds) + (failure.asksForPause ? " asked \(failure.mirror ?? "")" : "")
         case .parked(let delay, let reason): "\(delay.milliseconds) \(reason)"
         case .released(let why): why
         case .rejected(let reason, _): reason

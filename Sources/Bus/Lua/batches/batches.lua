@@ -7,7 +7,7 @@
 -- A job's hash names its batches in `batch`, with blanks between them. `names` is such a text below.
 --
 -- Uses: Call, Events, Replies, Webhooks.
--- Writes: job:<id>, batch:<name>, members:<name>, batches.
+-- Writes: job:<id>, batch:<name>, members:<name>, batches, want.
 do
   -- States in which a member is counted. A `rejected` member has never been a job.
   local STATES = { 'pending', 'completed', 'failed', 'cancelled', 'rejected' }
@@ -89,6 +89,8 @@ do
     for name in string.gmatch(names or '', '%S+') do
       local is_in = Batches.has(job.batch, name)
       if job.state and not is_in and not is_full(job.batch) then
+        local stop = push and not IS_FINAL[job.state] and Batches.stop(c, job, push, name)
+        if stop then call('HSETNX', c.WANT, id, stop .. ' ' .. c.NOW) end
         job.batch = (job.batch and job.batch .. ' ' or '') .. name
         call('HSET', c.JOB .. id, 'batch', job.batch)
         is_in = true

@@ -1,6 +1,7 @@
 -- Control operations for a batch: docs/guides/batches.md.
 --
 -- Uses: Batches, Call, Isolation, Order, Rejections.
+-- Calls ahead: Rechecks.
 -- Writes: want, batch:<name>.
 do
   -- Control operations for a batch, and to which members they apply: `counted_as` is the state in which the member is
@@ -32,8 +33,10 @@ do
       if counted_as == 'pending' or counted_as == 'failed' then
         local values = try('HMGET', c.JOB .. id, 'state', 'want', 'batch')
         local state, known_want, names = unpack(values)
+        local waiting = Order.waiting(c, id)
+        -- A pause that was handed to the member, and that no tick has applied yet, is revoked as well.
+        if waiting and string.find(waiting, '^paused') then known_want = 'paused' end
         if not values.err and Batches.has(names or '', name) and OPERATIONS[want](counted_as, state, known_want) then
-          local waiting = Order.waiting(c, id)
           if waiting and waiting ~= operation then
             -- The next call begins with this page again, and passes over the members that have the operation by then. '0'
             -- is the end of a scan.
@@ -91,7 +94,11 @@ do
     -- many of them. A call hands operations to some 50 members, however many batches have one.
     if tick.handed < 50 and (tick.operation_count < 150 or not tick.has_single) then
       cursor = apply_to_members(c, name, want, operation_at, cursor, tick)
-      if cursor == '0' then return end
+      if cursor == '0' then
+        -- Elements that no worker has begun may wait for a host, a kind or a group. They are members only then.
+        if want == 'paused' or want == 'cancelled' then Rechecks.request(c) end
+        return
+      end
     end
     call('HSET', c.WANT, 'batch/' .. name, want .. ' ' .. operation_at .. ' @' .. cursor .. ' ' .. Call.server())
     tick.more = true

@@ -42,7 +42,7 @@ do
     local due = push.delay and Pushes.due(c, push, push.delay) or 0
     local had_operation = job.want or job.want_next
     local stop = Order.blocking_operation(job, push.at)
-    if not stop and is_begun and push.batch then
+    if not stop and push.batch and (is_begun or not Batches.has(job.batch, push.batch)) then
       stop = Batches.stop(c, job, push, push.batch)
       if stop then job.want, job.want_at = stop, c.NOW end
     end
@@ -71,6 +71,7 @@ do
       if is_late then return States.fail_overdue(c, id, job) end
       if not stop then return States.postpone(c, id, job, due - c.now) end
       States.settle_until(c, id, job.want_at)
+      if stop == 'paused' and job.state == 'paused' then return end
       if stop == 'paused' then States.pause(c, id, job) else States.finish(c, id, job, 'cancelled', '') end
       return
     end
@@ -138,10 +139,15 @@ do
     local job = Claims.known(c, id, fields > 0, has_operations)
     local verdict, why, threshold = Pushes.verdict(job, push, Claims.has_spec(c, job, push))
     local handler = Pushes.not_started[verdict]
-    if handler then return handler(c, job, push, why, threshold) end
+    if handler then
+      handler(c, job, push, why, threshold)
+      return Hosts.pass_on(c, push)
+    end
     local kind = (verdict == 'begin' and push.kind or verdict ~= 'begin' and job.kind) or 'download'
     if not Kinds.does(c, kind) then return Kinds.defer(c, push, kind, element) end
-    return Claims.start(c, job, push, verdict == 'begin', worker, token, lease)
+    local claim = Claims.start(c, job, push, verdict == 'begin', worker, token, lease)
+    if not claim then Hosts.pass_on(c, push) end
+    return claim
   end
 
   -- Rejects an element that caused an error. wrong: the text of the error.

@@ -58,8 +58,9 @@ do
       call('HSET', spec_key, 'next_push_batch', Batches.await(c, names, push))
     end
     if push.reply_to then
-      local names = call('HGET', spec_key, 'next_push_reply_to') or nil
-      call('HSET', spec_key, 'next_push_reply_to', (Replies.join(names, push.reply_to)))
+      local names, _, left = Replies.join(call('HGET', spec_key, 'next_push_reply_to') or nil, push.reply_to)
+      call('HSET', spec_key, 'next_push_reply_to', names)
+      Replies.refuse(c, id, job, left)
     end
     -- When the kept job was pushed, and when the push that renews its URLs was made. A continuation cannot begin a job.
     local has_url = job.next_push and call('HGET', spec_key, 'next_push_has_url')

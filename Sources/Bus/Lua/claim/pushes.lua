@@ -85,7 +85,7 @@ do
     end
     if job.reply_to and job.reply_to ~= waiting then set('reply_to', job.reply_to) end
     if waiting and not job.reply_to then call('HDEL', c.JOB .. id, 'reply_to') end
-    if left then Events.emit(c, id, job, 'duplicate', Replies.duplicate(job, { reason = 'crowded' }), nil, left, true) end
+    Replies.refuse(c, id, job, left)
   end
 
   -- Records what a push says of a job that begins or continues. is_begun: all fields are those of the push; otherwise

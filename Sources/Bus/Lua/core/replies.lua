@@ -70,6 +70,11 @@ do
       .. timestamp('since', why.since)
   end
 
+  -- Answers reply lists that were too many for a job. left: their names, or nil.
+  function Replies.refuse(c, id, job, left)
+    if left then Events.emit(c, id, job, 'duplicate', Replies.duplicate(job, { reason = 'crowded' }), nil, left, true) end
+  end
+
   -- Adds reply lists to a job. Each new name is answered once: at once if the job has ended, else at its end. more:
   -- names with blanks between them, or nil.
   function Replies.await_end(c, id, job, more)
@@ -84,9 +89,7 @@ do
     elseif IS_FINAL[job.state] and job.waiting ~= 'replicas' then
       local members, worker = end_of(c, id, job.state)
       Events.emit(c, id, job, job.state, members, worker, new, true)
-    elseif left then
-      Events.emit(c, id, job, 'duplicate', Replies.duplicate(job, { reason = 'crowded' }), nil, left, true)
-    end
+    else Replies.refuse(c, id, job, left) end
   end
 
   local function undelivered(c) return c.PREFIX .. KEY.undeliveredReplies end

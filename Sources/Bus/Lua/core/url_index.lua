@@ -26,13 +26,20 @@ do
     return table.concat(digests, ' ')
   end
 
+  -- How long further jobs of a URL are found after the last of them was claimed: as long as a queue keeps ended jobs, and
+  -- at least 400 days, because a job may be paused for long.
+  local function renew(c, digest)
+    local retention = c.retention or {}
+    try('PEXPIRE', c.PREFIX .. KEY.url .. digest, integer_text(math.max(34560000000, tonumber(retention.completed or 0),
+      tonumber(retention.failed or 0), tonumber(retention.cancelled or 0))))
+  end
+
   -- Enters a job for one digest. A key of another type stops no job.
   local function enter(c, id, digest)
     if digest == id then return end
     if try('HSETNX', c.PREFIX .. KEY.urls, digest, id) == 0 then
-      local others = c.PREFIX .. KEY.url .. digest
-      try('HSET', others, id, '')
-      try('PEXPIRE', others, 2764800000)
+      try('HSET', c.PREFIX .. KEY.url .. digest, id, '')
+      renew(c, digest)
     end
   end
 
@@ -55,11 +62,10 @@ do
   -- Enters a job that is missing, for an inspection, whose role has few rights.
   function UrlIndex.restore(c, id, digests)
     for digest in string.gmatch(digests, '%x+') do
-      local others = c.PREFIX .. KEY.url .. digest
       if call('HEXISTS', c.PREFIX .. KEY.urls, digest) == 0 then call('HSET', c.PREFIX .. KEY.urls, digest, id)
       else
-        call('HSET', others, id, '')
-        call('PEXPIRE', others, 2764800000)
+        call('HSET', c.PREFIX .. KEY.url .. digest, id, '')
+        renew(c, digest)
       end
     end
   end
@@ -85,7 +91,11 @@ do
   -- Records the URLs of a push. set: adds a pair for the job's hash.
   function UrlIndex.record(c, job, push, set)
     local id, digests = push.id, push.url_digests
-    if digests == (job.url_digests or id) then return end
+    if digests == job.url_digests then
+      for digest in string.gmatch(digests, '%x+') do renew(c, digest) end
+      return
+    end
+    if not job.url_digests and digests == id then return end
     if job.url_digests then UrlIndex.forget(c, { id, job.url_digests }) end
     UrlIndex.enter(c, id, digests)
     set('url_digests', digests)

@@ -218,10 +218,24 @@ do
     if startable_on(c, rule) ~= 0 then return_to_queue(c, rule, 1) end
   end
 
-  -- Records that a job's host asked for a pause of `delay` ms. The fleet pauses for a minute at most, since the host
-  -- may mean one of its resources only.
-  function Hosts.back_off(c, id, delay)
-    local host = rule_of(c, host_of(call('HGET', c.JOB .. id, 'url'))).host
+  -- Returns the next element of a host after one that came back and started nothing. If more than one job may start
+  -- there, other elements may be on their way, and a tick returns the next ones.
+  function Hosts.pass_on(c, push)
+    if not are_limited(c) then return end
+    local name, authority = host_of(push.url or call('HGET', c.JOB .. push.id, 'url'))
+    if c.full_hosts and c.full_hosts[authority] then return end
+    local rule = rule_of(c, name, authority)
+    if not has_queue(c, rule.host)
+      or try('HGET', c.PREFIX .. KEY.hosts, 'returned ' .. rule.host) ~= redis.sha1hex(push.element) then return end
+    c.produced = c.produced + BYTES_OF_CHECK
+    if rule.interval then Starts.reserve(c, rule, math.max(0, Starts.reserved(c, rule) - 1)) end
+    if startable_on(c, rule) == 1 then return_to_queue(c, rule, 1) end
+  end
+
+  -- Records that a job's host asked for a pause of `delay` ms. mirror: its name and port, if it is not the host of the
+  -- first URL. The fleet pauses for a minute at most, since the host may mean one of its resources only.
+  function Hosts.back_off(c, id, delay, mirror)
+    local host = rule_of(c, host_of(mirror ~= '' and 'http://' .. mirror or call('HGET', c.JOB .. id, 'url'))).host
     delay = math.min(delay, 60000)
     c.has_defaults_or_limits, c.are_hosts_limited, c.full_hosts = true, true, nil
     if delay < 1 or backoff_until(c, host) >= c.now + delay then return end

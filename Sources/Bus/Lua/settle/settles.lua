@@ -119,8 +119,8 @@ do
   -- done at once.
   local function postpone_run(c, run, worker, event, waiting)
     local job = record_report(c, run, worker)
-    local delay, asked = string.match(run.argument, '^(%d+) ?(%a*)$')
-    if asked == 'asked' then Hosts.back_off(c, run.id, tonumber(delay)) end
+    local delay, asked, mirror = string.match(run.argument, '^(%d+) ?(%a*) ?(%S*)$')
+    if asked == 'asked' then Hosts.back_off(c, run.id, tonumber(delay), mirror) end
     if job.want then return States.requeue(c, run.id, job, true, 'wanted') end
     if run.outcome == 'retry' then call('HSET', c.JOB .. run.id, 'attempt', job.attempt + 1) end
     if run.outcome == 'carry-on' then call('HDEL', c.JOB .. run.id, 'attempt') end

@@ -63,13 +63,18 @@ do
     return true
   end
 
+  -- Whether the operation of its batch stops a push.
+  local function is_stopped(c, push) return push.batch and Batches.stop(c, {}, push, push.batch) ~= nil end
+
   -- Applies a push that starts nothing, as a claim would. Returns whether its element may be removed.
   function Rechecks.apply_push(c, element)
     local push, reason = Envelopes.read(c, element)
     local id = push and push.id
-    if not id or Jobs.size(c.JOB .. id) == 0 or Jobs.wrong_type(c, id) then return false end
-    local job = Jobs.read(c, id)
-    job.is_known = true
+    if not id then return false end
+    local is_known = Jobs.size(c.JOB .. id) ~= 0
+    if is_known and Jobs.wrong_type(c, id) or not is_known and (reason or not is_stopped(c, push)) then return false end
+    local job = is_known and Jobs.read(c, id) or { crashes = 0, attempt = 0, seq = 0 }
+    job.is_known = is_known
     if reason then
       if not push.kind then return false end
       if not push.at or not Pushes.is_repeat(job, push.at) then return cancel_unread(c, job, push) end
@@ -84,12 +89,26 @@ do
       return true
     end
     local operations = { state = job.state, want = job.want, want_at = job.want_at, want_next = job.want_next }
-    if not Order.blocking_operation(operations, push.at) then return false end
-    Claims.start(c, job, push, verdict == 'begin')
+    local is_begun = verdict == 'begin'
+    if not Order.blocking_operation(operations, push.at) and not (is_begun and is_stopped(c, push)) then return false end
+    Claims.start(c, job, push, is_begun)
     return true
   end
 
-  -- Whether an element may be done: its job is known, or only reading it shows its id. Returns also what that costs.
+  -- Whether an element seems to name a batch for which an operation is in force. Each batch is read once in a call.
+  local function names_stopped_batch(c, element)
+    local name = string.match(element, '"batch"%s*:[%s{]*"([%w._:-]+)"[^:]')
+      or string.match(element, '"batch"%s*:%s*{[^}]*"name"%s*:%s*"([%w._:-]+)"')
+    if not name then return false end
+    c.stopped_batches = c.stopped_batches or {}
+    if c.stopped_batches[name] == nil then
+      c.stopped_batches[name] = type(try('HGET', Batches.hash_of(c, name), 'want')) == 'string'
+    end
+    return c.stopped_batches[name]
+  end
+
+  -- Whether an element may be done: its job is known, its batch is stopped, or only reading it shows its id. Returns also
+  -- what that costs.
   function Rechecks.may_be_done(c, element)
     local id, ticket = string.match(element, '^{"id":"([%w._:-]+)","t":"([^"]*)"}$')
     if id then
@@ -100,6 +119,7 @@ do
     for other in string.gmatch(element, '"id"%s*:%s*"([%w._:-]+)"') do
       if try('EXISTS', c.JOB .. other) == 1 then return true, READ end
     end
+    if names_stopped_batch(c, element) then return true, READ end
     return false, 1
   end
 
