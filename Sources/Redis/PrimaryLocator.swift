@@ -20,7 +20,7 @@ struct PrimaryLocator: Sendable {
     ///
     /// - Throws: `.unreachable` if no sentinel names the primary.
     func find(timeout: Duration) async throws(RedisError) -> RedisURL.Address {
-        if case .sentinel(let primary) = url.kind { return try await Self.ask(url, for: primary, name, timeout) }
+        if case .sentinel(let primary) = url.kind { return try await ask(for: primary, timeout) }
         return movedTo ?? addresses[nextIndex % addresses.count]
     }
 
@@ -31,7 +31,8 @@ struct PrimaryLocator: Sendable {
         return RedisError(.noPrimary, "the sentinels name a primary \(primary) that does not answer: \(error.message)")
     }
 
-    /// Records that the server did not answer. `find` continues with the next known address.
+    /// Records that the server did not answer, or is no primary. `find` continues with the next known address, which may
+    /// be that of a sentinel: the last one that was asked may be cut off from the others, and name an old primary for ever.
     mutating func failed() {
         movedTo = nil
         nextIndex += 1
@@ -51,11 +52,10 @@ struct PrimaryLocator: Sendable {
     }
 
     /// Asks the sentinels in turn. Returns the primary that the first answering sentinel names.
-    private static func ask(
-        _ url: RedisURL, for primary: String, _ name: String, _ timeout: Duration
-    ) async throws(RedisError) -> RedisURL.Address {
+    private func ask(for primary: String, _ timeout: Duration) async throws(RedisError) -> RedisURL.Address {
         var last = RedisError(.unreachable, "no sentinel is named")
-        for sentinel in url.addresses {
+        for offset in url.addresses.indices {
+            let sentinel = url.addresses[(nextIndex + offset) % url.addresses.count]
             do throws(RedisError) {
                 let connection = try await Connection.open(
                     sentinel, Login(sentinelOf: url, name: name), timeout: min(timeout, .seconds(1)))

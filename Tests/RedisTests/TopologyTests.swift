@@ -1,3 +1,4 @@
+import Foundation
 import Glibc
 import HaulTestSupport
 import Testing
@@ -78,6 +79,28 @@ import Testing
         }
         #expect(try await redis.send(Command("GET", "k")).string == "1")
         #expect(try await topology.primary() !== old)
+    }
+
+    @Test("a sentinel that names a primary which is gone does not keep the others from being asked")
+    func staleSentinel() async throws {
+        let port = FreePort.next()
+        let server = try await RedisServer(["--bind", "127.0.0.1", "--port", "\(port)"])
+        let directory = TemporaryDirectory()
+        var sentinels: [ChildProcess] = []
+        var ports: [Int] = []
+        for (number, primary) in [FreePort.next(), port].enumerated() {
+            ports.append(FreePort.next())
+            let file = directory.file("sentinel\(number).conf")
+            let settings = "port \(ports[number])\nbind 127.0.0.1\nsentinel monitor main 127.0.0.1 \(primary) 2\n"
+            try settings.write(toFile: file, atomically: true, encoding: .utf8)
+            sentinels.append(try ChildProcess("redis-server", [file, "--sentinel"]))
+        }
+        let url = "redis+sentinel://" + ports.map { "127.0.0.1:\($0)" }.joined(separator: ",") + "/main"
+        let redis = Redis(try RedisURL(url), name: "test")
+        try await eventually("the primary that the second sentinel names") {
+            (try? await redis.send(Command("PING"), timeout: .seconds(1))) != nil
+        }
+        withExtendedLifetime((server, sentinels)) {}
     }
 
     @Test("the client leaves a primary that was replaced while it hung") func demoted() async throws {
