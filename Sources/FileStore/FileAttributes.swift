@@ -18,8 +18,9 @@ package struct FileAttributes: Sendable {
     func apply(to descriptor: Int32, lastModified: String?) throws(TransferError) -> Bool {
         if let mode, fchmod(descriptor, mode) != 0 { throw TransferError(file: "the file's mode cannot be set", errno) }
         guard keepsRemoteTime, let time = lastModified.flatMap(HTTPDate.parse) else { return mode != nil }
-        // A server's clock may be wrong, and a time in the future confuses programs that compare times.
-        let timestamp = timespec(tv_sec: Int(min(time, UnixTime.seconds)), tv_nsec: 0)
+        // A server's clock may be wrong. A time in the future confuses programs that compare times, and not every file
+        // system has times before 1970.
+        let timestamp = timespec(tv_sec: Int(max(0, min(time, UnixTime.seconds))), tv_nsec: 0)
         guard futimens(descriptor, [timestamp, timestamp]) == 0 else {
             throw TransferError(file: "the file's time cannot be set", errno)
         }

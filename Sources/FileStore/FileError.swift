@@ -23,4 +23,10 @@ extension TransferError {
             default: Self(.io, "\(what): \(reason); check the disk and the system's log")
             }
     }
+
+    /// Whether an errno says that this machine cannot open a file now, and nothing about the file. Such a file must not be
+    /// taken for one that is missing or has changed.
+    static func isPassing(_ systemError: Int32) -> Bool {
+        [EMFILE, ENFILE, ENOMEM, EIO, ESTALE].contains(systemError)
+    }
 }

@@ -53,7 +53,11 @@ final class FileSource: SourceFile {
     func check() async throws(TransferError) {
         try await blocking.run { () throws(TransferError) in
             let found = Self.open(self.path, in: self.root)
-            guard found >= 0 else { throw self.changed }
+            guard found >= 0 else {
+                let code = errno
+                throw TransferError.isPassing(code)
+                    ? TransferError(file: "the file \(self.path) cannot be read", code) : self.changed
+            }
             defer { close(found) }
             var status = stat()
             guard fstat(found, &status) == 0, SourceVersion(status) == self.version else { throw self.changed }

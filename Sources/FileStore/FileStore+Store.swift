@@ -15,7 +15,11 @@ extension FileStore: DurableStore {
     }
 
     package func resume(_ request: FileRequest, from resume: ResumePoint) async throws(TransferError) -> Remainder {
-        guard let target = try? await target(of: resume.file, for: request) else { return .nothing }
+        let target: Target
+        do throws(TransferError) { target = try await self.target(of: resume.file, for: request) } catch {
+            if case .failed(let failure) = error, failure.code == .localLimit { throw error }
+            return .nothing
+        }
         return try await onDisk { () throws(TransferError) in
             let left = try Takeover(
                 of: request.key, in: target.directory, by: request.runToken, continuing: resume.generation)
@@ -26,7 +30,8 @@ extension FileStore: DurableStore {
                 target.name = placed.name
                 return .placed(target.record(placed.status, checksum: nil))
             }
-            guard let name = left.partial, let hidden = HiddenFile.open(name, fulfilling: resume, in: target.directory)
+            guard let name = left.partial,
+                let hidden = try HiddenFile.open(name, fulfilling: resume, in: target.directory)
             else { return .nothing }
             let output = OutputFile(
                 descriptor: hidden.descriptor, diskWriter: self.diskWriter, durability: self.options.durability,

@@ -32,9 +32,17 @@ struct HiddenFile: Sendable {
     }
 
     /// Opens a file that an earlier run left; nil if it has not all that `resume` promises.
-    static func open(_ hidden: HiddenName, fulfilling resume: ResumePoint, in directory: Directory) -> HiddenFile? {
+    ///
+    /// - Throws: If this machine cannot open it now: `TransferError.isPassing`.
+    static func open(
+        _ hidden: HiddenName, fulfilling resume: ResumePoint, in directory: Directory
+    ) throws(TransferError) -> HiddenFile? {
         let descriptor = openat(directory.descriptor, hidden.text, O_RDWR | O_CLOEXEC | O_NOFOLLOW)
-        guard descriptor >= 0 else { return nil }
+        guard descriptor >= 0 else {
+            let code = errno
+            if TransferError.isPassing(code) { throw TransferError(file: "a partial file cannot be opened", code) }
+            return nil
+        }
         var status = stat()
         fstat(descriptor, &status)
         guard Int64(status.st_size) >= resume.offsets.end, BlockCheck.matches(resume, descriptor) else {

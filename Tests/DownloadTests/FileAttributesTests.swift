@@ -1,10 +1,10 @@
 import Glibc
 import HaulContract
-import HaulFileStore
 import HaulTestSupport
 import Testing
 
 @testable import HaulActivities
+@testable import HaulFileStore
 
 /// The mode and the modification time of finished files.
 @Suite struct FileAttributesTests {
@@ -131,5 +131,18 @@ import Testing
         latch.open()
         #expect(await task.value.file != nil)
         #expect(status("a", in: bench).st_mode & 0o777 == 0o400)
+    }
+
+    @Test("a server's time long ago is 1970, and a file of any time has an identity") func farTimes() async throws {
+        let bench = try bench(keepsRemoteTime: true)
+        let origin = try origin(1000, ("Last-Modified", "Mon, 01 Jan 1500 00:00:00 GMT"))
+        let job = Job(id: "j", urls: [origin.url("/a")])
+        let file = try #require(await bench.run(job).file)
+        #expect(file.modified == 0)
+        for time in [-20_000_000_000, 20_000_000_000] {
+            var status = stat()
+            status.st_mtim.tv_sec = time
+            #expect(status.hasIdentity(0) && !status.hasIdentity(7))
+        }
     }
 }

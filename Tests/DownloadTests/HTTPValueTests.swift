@@ -239,8 +239,10 @@ import Testing
         }
     }
 
-    @Test("contradictory validators count as none") func contradictory() {
+    @Test("contradictory validators, and those that no request can repeat, count as none") func contradictory() {
         for headers in [
+            [("etag", "\"a\u{1}b\""), ("last-modified", Self.date)],
+            [("last-modified", Self.date + "\u{7f}")],
             [("etag", "\"a\""), ("etag", "\"b\"")],
             [("last-modified", Self.date), ("Last-Modified", Self.laterDate), ("etag", "\"a\"")],
         ] {

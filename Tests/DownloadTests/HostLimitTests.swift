@@ -64,4 +64,78 @@ import Testing
         #expect(!hosts.tryEnter(host))
         #expect(origin.requests.count == asked)
     }
+
+    @Test("downloads that wait for a host do not take the places of those that it refuses") func refused() async throws
+    {
+        let bytes = FileBytes(seed: 113, count: 1000)
+        let bench = try DownloadBench()
+        let latch = Latch()
+        defer { latch.open() }
+        let inside = Shared(0)
+        let origin = try OriginServer { request in
+            var isAccepted = false
+            inside.change {
+                isAccepted = $0 < 2
+                $0 += isAccepted ? 1 : 0
+            }
+            guard isAccepted else { return OriginReply(503) }
+            latch.wait()
+            inside.change { $0 -= 1 }
+            return .file(bytes, to: request)
+        }
+        var context = bench.context
+        context.hosts = HostLimits(maxPerHost: 4)
+        let downloads = (0..<12).map { index in
+            var job = Job(id: "j\(index)", urls: [origin.url("/\(index)")])
+            (job.path, job.connections) = ("file\(index)", 1)
+            return Download(
+                job: job, token: "t\(index)",
+                key: String(repeating: index < 10 ? "\(index)" : "a", count: 39)
+                    + "\(index % 10)", resume: nil, completed: nil,
+                clock: SharedClock(serverTime: UnixTime.milliseconds), context: context, mayCommit: { true },
+                report: { _ in })
+        }
+        let failed = Shared(0)
+        let running = downloads.map { download in
+            Task {
+                let outcome = await download.outcome()
+                if outcome.code == .http(503) { failed.change { $0 += 1 } }
+                return outcome.file != nil
+            }
+        }
+        try await eventually("the server to refuse two requests") { failed.value >= 2 }
+        latch.open()
+        var completed = 0
+        for task in running { completed += await task.value ? 1 : 0 }
+        #expect(completed == 10 && failed.value == 2)
+    }
+
+    @Test("a continued download that waits for its host is not too slow") func waitIsNotSlow() async throws {
+        let bytes = FileBytes(seed: 114, count: 2_000_000)
+        let bench = try DownloadBench()
+        let latch = Latch()
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(bytes, to: request)
+            reply.hold = (700_000, latch)
+            return reply
+        }
+        var job = Job(id: "j", urls: [origin.url("/a")])
+        job.connections = 1
+        let resume = try #require(try await bench.begin(job, until: 700_000))
+        latch.open()
+        var context = bench.context
+        (context.speedWindow, context.hosts) = (1, HostLimits(maxPerHost: 1))
+        job.minSpeed = 1000
+        let host = try #require(WebURL(origin.url("/a"))).hostAndPort
+        #expect(context.hosts.tryEnter(host))
+        let download = Download(
+            job: job, token: "t2", key: String(repeating: "a", count: 40), resume: resume, completed: nil,
+            clock: SharedClock(serverTime: UnixTime.milliseconds), context: context, mayCommit: { true },
+            report: { _ in })
+        let running = Task { await download.outcome() }
+        // Three times as long as the window in which a download may be slow.
+        try await Task.sleep(for: .seconds(3))
+        context.hosts.leave(host)
+        #expect(await running.value.file?.bytes == bytes.count)
+    }
 }

@@ -122,16 +122,17 @@ extension Download {
             if case .finished = result { context.hosts.leave(host) }
             return result
         } catch {
-            context.hosts.leave(host)
             if case .failed(let failure) = error { backOff(host, after: failure) }
+            context.hosts.leave(host)
             throw error
         }
     }
 
-    /// Makes this worker's downloads wait for a host that has refused a request.
+    /// Makes this worker's downloads wait for a host that has refused a request. The refused connection is still counted,
+    /// because `leave` would otherwise let the next download take its place.
     func backOff(_ host: String, after failure: Failure) {
         guard [.http(429), .http(503), .connect].contains(failure.code) else { return }
-        context.hosts.backOff(host, retryAfter: failure.retryAfter)
+        context.hosts.backOff(host, retryAfter: failure.retryAfter, isEntered: true)
     }
 
     /// Accepts a response to the request for the whole file, or throws why it cannot be accepted.

@@ -11,10 +11,14 @@ extension ResponseHead {
     /// The ETag; nil for an empty one.
     var etag: String? { headers["etag"].flatMap { $0.isEmptyTag ? nil : $0 } }
 
-    /// The head has several ETags that differ, several Last-Modified that differ, or one that is too long to be stored.
+    /// The head has several ETags that differ, several Last-Modified that differ, or one that is too long to be stored, or
+    /// has a control character, which no request may repeat.
     var hasUnusableValidators: Bool {
         ["etag", "last-modified"].contains { name in
-            headers.contradict(name) || headers.all(name).contains { $0.utf8.count > Self.maxKept }
+            headers.contradict(name)
+                || headers.all(name).contains { value in
+                    value.utf8.count > Self.maxKept || value.utf8.contains { $0 < 0x20 && $0 != 0x09 || $0 == 0x7f }
+                }
         }
     }
 }

@@ -357,7 +357,7 @@ final class UnrecordedFile: ExistingFile {
         let seconds = Int64(status.st_mtim.tv_sec)
         return Status(
             size: Int64(status.st_size), seconds: seconds,
-            nanoseconds: seconds * 1_000_000_000 + Int64(status.st_mtim.tv_nsec), inode: UInt64(status.st_ino),
+            nanoseconds: seconds &* 1_000_000_000 &+ Int64(status.st_mtim.tv_nsec), inode: UInt64(status.st_ino),
             isFile: status.st_mode & S_IFMT == S_IFREG, changed: Int64(status.st_ctim.tv_sec))
     }
 }

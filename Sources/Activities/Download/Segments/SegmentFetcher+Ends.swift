@@ -32,6 +32,11 @@ extension SegmentFetcher {
             return nil
         }
         connections[id] = nil
+        switch result {
+        case .failure(.failed(let failure)), .success(.refused(.fail(let failure))):
+            download.backOff(connection.host, after: failure)
+        default: break
+        }
         download.context.hosts.leave(connection.host)
         let hasOthers = plan.connections.keys.contains { $0 != id }
         switch result {
@@ -68,11 +73,6 @@ extension SegmentFetcher {
     private mutating func refused(
         _ id: Int, _ connection: Connection, _ failure: Failure, hasOthers: Bool
     ) -> Result<Outcome, TransferError>? {
-        switch failure.code {
-        case .http(429), .http(503), .connect:
-            download.context.hosts.backOff(connection.host, retryAfter: failure.retryAfter)
-        default: break
-        }
         if Mirrors.isToBlame(for: failure.code), dropMirror(connection.mirror) {
             plan.refused(id, for: 0, now: now)
             return nil

@@ -95,7 +95,9 @@ struct SegmentFetcher {
             switch notice {
             case .tick:
                 let time = now
-                if floor?.isTooSlow(arrived: download.transferred, isHeld: holds.isLarge, now: time) == true {
+                // A download that waits for a connection to its host is not slow.
+                let isHeld = holds.isLarge || download.io.waitingSince != nil
+                if floor?.isTooSlow(arrived: download.transferred, isHeld: isHeld, now: time) == true {
                     return .failure(.failed(floor!.failure))
                 }
                 tick(&group)
