@@ -243,7 +243,8 @@ struct ResponseTests {
         try await f.push(element)
         let settlement = Settlement.responded(Self.response(100), seconds: 1, unchanged: false)
         try await f.settle(#require(try await f.claim()), settlement)
-        let again = #"{"kind":"request","url":"http://h/1","id":"1","at":\#(at + 100_000),"delay":1000,"deadline":0.001}"#
+        let again =
+            #"{"kind":"request","url":"http://h/1","id":"1","at":\#(at + 100_000),"delay":1000,"deadline":0.001}"#
         try await f.push(again)
         try await eventually("the deadline to pass") {
             _ = try await f.claim()
