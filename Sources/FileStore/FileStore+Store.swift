@@ -8,6 +8,8 @@ package import HaulStorage
 extension FileStore: DurableStore {
     package var name: String { root }
 
+    package var provesByLinks: Bool { true }
+
     package func fault() async -> String? { await diskWriter.blocking.run { self.faultNow() } }
 
     package func begin(_ request: FileRequest, generation: String, suggested: String) -> any Partial {

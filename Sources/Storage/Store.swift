@@ -45,6 +45,9 @@ package protocol Store: Sendable {
 
 /// A store that keeps files when no attempt runs, so that those that no job needs have to be removed.
 package protocol DurableStore: Store {
+    /// Whether only the partial file, which is a second link, proves that a finished file is its job's own.
+    var provesByLinks: Bool { get }
+
     /// Does the same, but keeps files that already have their final name although Redis does not know: they prove that
     /// the finished file is the job's own.
     func discardUnplaced(_ locations: [PartialLocation]) async
@@ -83,6 +86,8 @@ extension Store {
 }
 
 extension DurableStore {
+    package var provesByLinks: Bool { false }
+
     /// Nothing: in a directory, no name is given late.
     package func withdrawUnanswered(_ location: PartialLocation) async {}
 

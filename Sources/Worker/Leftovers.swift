@@ -7,10 +7,11 @@ import Synchronization
 
 /// Removes the partial files of a queue's jobs when they are of no more use.
 ///
-/// A failover may undo a settle. So where one is possible, the second link of a completed job's file is kept for a
-/// while: it proves to a later run of the job that the finished file is the job's own. It is removed when a replica has
-/// the settle, and when a client would have left a primary that was replaced. If no replica reports, or if the server
-/// was restarted, it is removed after less than a minute, if Redis still says that this run has completed the job.
+/// A crash of Redis or a failover may undo a settle. So the second link of a completed job's file is kept for a while: it
+/// proves to a later run of the job that the finished file is the job's own. With one server it is removed when Redis has
+/// certainly synced the settle. Where a failover is possible, it is removed when a replica has the settle, and when a
+/// client would have left a primary that was replaced. If no replica reports, or if the server was restarted, it is
+/// removed after less than a minute, if Redis still says that this run has completed the job.
 final class Leftovers: Sendable {
     private struct Entry {
         let location: PartialLocation
@@ -45,7 +46,8 @@ final class Leftovers: Sendable {
     ) async {
         switch settlement {
         case .completed:
-            if await queue.redis.mayFailOver, let location = remainder.partialLocation {
+            let mayBeUndone = if store.provesByLinks { true } else { await queue.redis.mayFailOver }
+            if mayBeUndone, let location = remainder.partialLocation {
                 await retain(location, of: run)
             } else {
                 await remainder.discard(soon: isSoon)

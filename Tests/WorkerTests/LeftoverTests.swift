@@ -228,6 +228,25 @@ import Testing
         }
     }
 
+    @Test("a job whose end a crash of Redis has lost recognizes its own file", arguments: [3, 300_000])
+    func lostEnd(_ size: Int64) async throws {
+        let fleet = try await Fleet()
+        let origin = try OriginServer { OriginReply.file(FileBytes(seed: 4, count: size), to: $0) }
+        let element = #"{"url":"\#(origin.url("/a"))","id":"j","path":"a"}"#
+        try await fleet.withWorker("w", isOrderly: false) {
+            try await fleet.push(element)
+            try await fleet.wait("j", for: .completed)
+            // Redis knows nothing of the job any more.
+            let keys = fleet.queue.keys
+            try await fleet.queue.redis.send(Command("DEL", keys.job("j"), keys.spec("j"), keys.offsets("j")))
+            try await fleet.queue.redis.send(Command("ZREM", keys.index(.completed), "j"))
+            try await fleet.push(element)
+            try await eventually("the second end") { try await fleet.queue.job("j")?.hasEnded == true }
+            #expect(try await fleet.queue.job("j")?["error"] == nil)
+        }
+        #expect(fleet.root.names == ["a"])
+    }
+
     @Test("a partial file is kept on a cluster even if the worker's URL is a plain one") func cluster() async throws {
         let fleet = try await Fleet(RedisServer.clusterOfOne)
         try await fleet.server.serveAllSlots()
