@@ -15,6 +15,8 @@ package struct Assignment: Sendable {
     package var completed: CompletedFile?
     /// The server's response when the job was completed before.
     package var storedResponse: StoredResponse?
+    /// The job had failed when it was pushed: what its earlier runs have left is of another push.
+    package var isPushedAgain = false
     /// `resume` is what the last attempt of this process has left, so that nothing was sent after it.
     package var isResumeExact = false
     /// An earlier run may have sent the request already.

@@ -22,8 +22,9 @@ extension OutputFile {
         for writer in state.withLock({ $0.writers }) { writer.handOver() }
         await waitForQueue()
         return try await diskWriter.blocking.run { () throws(TransferError) in
-            if let error = self.error { throw error }
             let (written, durable) = self.state.withLock { ($0.written, $0.durable) }
+            // Afterwards, because a reservation that failed may cut off what is written later.
+            if let error = self.error { throw error }
             if written != durable {
                 if self.durability == .disk { try self.sync { self.diskWriter.sync(self.descriptor) } }
                 self.state.withLock { $0.durable = written }
@@ -86,7 +87,9 @@ extension OutputFile {
             checkedMinFree.store(minFree, ordering: .relaxed)
             return nil
         case let systemError:
-            // A failed reservation retains what it got so far, which may be the last space of the disk.
+            // A failed reservation retains what it got so far, which may be the last space of the disk. What another thread
+            // writes meanwhile may be cut off as well, so no later checkpoint may count it.
+            fail(TransferError(file: Self.noReservation, systemError))
             var file = stat()
             if fstat(descriptor, &file) == 0 { ftruncate(descriptor, file.st_size) }
             return systemError

@@ -208,4 +208,26 @@ import Testing
         #expect(origin.requests.map { $0.headers["if-range"] } == [nil, "\"v1\""])
         #expect(origin.bytesSent("/a") == Self.bytes.count)
     }
+
+    @Test("a server that sends one byte for each range gets few requests in an attempt", arguments: [1, 4])
+    func singleBytes(_ connections: Int) async throws {
+        let bench = try DownloadBench()
+        let origin = try OriginServer { request in
+            guard let range = request.range(of: Self.bytes.count) else {
+                var reply = OriginReply.file(Self.bytes, to: request)
+                reply.cut = 100_000
+                return reply
+            }
+            let first = range.lowerBound..<range.lowerBound + 1
+            var reply = OriginReply(
+                206,
+                headers: [("ETag", "\"v1\""), ("Content-Range", OriginReply.contentRange(first, of: Self.bytes.count))])
+            reply.body = .file(Self.bytes, first)
+            return reply
+        }
+        var job = Job(id: "j", urls: [origin.url("/a")])
+        job.connections = connections
+        #expect(await bench.run(job).code == .incomplete)
+        #expect(origin.requests.count < 20, "\(origin.requests.count)")
+    }
 }

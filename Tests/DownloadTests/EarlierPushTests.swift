@@ -217,4 +217,19 @@ import Testing
         #expect(bench.events.withLock { $0.contains("restarted") } == !isConfirmed)
         #expect(bench.directory.holds("a", Self.one))
     }
+
+    @Test(
+        "what an earlier push has named without an end is asked for again by the next push, and never counts for a POST",
+        arguments: ["GET", "POST"], [false, true])
+    func pushedAgain(_ method: String, _ isPushedAgain: Bool) async throws {
+        let bench = try DownloadBench()
+        let first = job("http://127.0.0.1:1/a") { $0.method = method }
+        var policy = bench.download(first).reusePolicy
+        policy.isPushedAgain = isPushedAgain
+        let file = StoredFile(file: "a", bytes: 9, identity: 1, modified: 1, checksum: nil)
+        let resume = ResumePoint(
+            generation: "g", store: "s", file: "a", entity: Entity(etag: "\"e\""), source: "http://127.0.0.1:1/a")
+        let expected: ReusePolicy.Proof = !isPushedAgain ? .nothing : method == "GET" ? .server : .impossible
+        #expect(policy.proof(for: file, of: resume) == expected)
+    }
 }

@@ -276,5 +276,8 @@ package final class Download: Activity, RunRemainder {
 
     var limits: [TokenBucket] { [limit, context.limit].compactMap(\.self) + assignment.limits }
 
-    var reusePolicy: ReusePolicy { ReusePolicy(job: job, mirrors: mirrors.all, maxBytes: sizeLimit) }
+    var reusePolicy: ReusePolicy {
+        ReusePolicy(
+            job: job, mirrors: mirrors.all, maxBytes: sizeLimit, isPushedAgain: assignment.isPushedAgain)
+    }
 }

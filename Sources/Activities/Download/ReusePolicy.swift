@@ -28,6 +28,8 @@ struct ReusePolicy: Sendable {
     let mirrors: [Mirrors.Mirror]
     /// The strictest limit of a file's size, in bytes.
     let maxBytes: Int64?
+    /// What unsettled runs have left is of an earlier push.
+    var isPushedAgain = false
 
     /// For a file that an earlier push has completed `age` ago, or that the server has confirmed then. Only a GET
     /// without a body can use it.
@@ -47,9 +49,9 @@ struct ReusePolicy: Sendable {
         guard mayHave(file.bytes), isConfirmed(resume.contentType) else { return .impossible }
         if let checksum = job.checksum { return .digest(checksum) }
         return switch origin(of: resume) {
-        case .same: .nothing
-        case .unknown where job.method == "GET": .server
-        case .unknown, .other: .impossible
+        case .same where !isPushedAgain: .nothing
+        case .same, .unknown: job.method == "GET" && job.body == nil ? .server : .impossible
+        case .other: .impossible
         }
     }
 

@@ -27,6 +27,8 @@ extension SegmentFetcher {
                 if let wanted = download.job.contentType { state.generation?.contentType = MediaType.essence(wanted) }
             }
             failures.recordResponse()
+            let wanted = plan.connections[id].map { $0.end - $0.position } ?? 0
+            connections[id]!.isShort = length < min(wanted, ConnectionFailures.minUsefulBytes)
             receive(id, transfer, length: length, &group)
             for action in plan.opened(id, length: length, now: now) { perform(action) }
             return nil
@@ -93,9 +95,15 @@ extension SegmentFetcher {
         download.context.hosts.leave(connection.host)
         let isDropped = plan.connections[id] == nil
         for action in plan.ended(id, at: connection.start + transfer.progress.received, now: now) { perform(action) }
-        guard case .failure(let error) = result else {
+        let error: TransferError
+        switch result {
+        case .success where !connection.isShort:
             failures.recordCompletePart()
             return nil
+        case .success:
+            error = TransferError(
+                .incomplete, "the server sends \(transfer.progress.received) bytes in response to a request for more")
+        case .failure(let thrown): error = thrown
         }
         if let error = partial.error { return .failure(error) }
         if case .failed(let failure) = error, failure.code == .badResponse, transfer.head.length == .chunked {

@@ -31,6 +31,8 @@ struct SegmentFetcher {
         /// There was no other connection when it was opened. If there is none at its failure either, the attempt fails.
         let isOnly: Bool
         var transfer: Transfer?
+        /// The server sends far less than was requested, so a request for each part could go on without end.
+        var isShort = false
     }
 
     let download: Download
