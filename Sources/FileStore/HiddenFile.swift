@@ -40,7 +40,10 @@ struct HiddenFile: Sendable {
         let descriptor = openat(directory.descriptor, hidden.text, O_RDWR | O_CLOEXEC | O_NOFOLLOW)
         guard descriptor >= 0 else {
             let code = errno
-            if TransferError.isPassing(code) { throw TransferError(file: "a partial file cannot be opened", code) }
+            // A file on a bad sector stays unreadable, and is replaced.
+            if code != EIO, TransferError.isPassing(code) {
+                throw TransferError(file: "a partial file cannot be opened", code)
+            }
             return nil
         }
         var status = stat()

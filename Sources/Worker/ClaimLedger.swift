@@ -71,6 +71,6 @@ struct ClaimLedger {
 
     mutating func endRegistration(succeeded: Bool) {
         registrations -= 1
-        if succeeded { isRegistered = true }
+        if succeeded { isRegistered = true } else { mayBeOutOfSync = true }
     }
 }

@@ -259,6 +259,27 @@ import Testing
         try await b.f.expectOrder()
     }
 
+    @Test("an older push that joins a cancelled batch does not stop the run of a newer push") func joinedByOlder()
+        async throws
+    {
+        let b = try await BatchFixture()
+        try await b.f.tick()
+        let at = try await b.queue.time()
+        try await eventually { try await b.queue.time() > at + 10 }
+        try await b.f.redis.send(Command("HSET", b.queue.keys.want, "batch/b", "cancelled \(at + 2)"))
+        try await b.tickUntilApplied()
+        try await b.f.push(#"{"url":"http://h/2","id":"j","at":\#(at + 4)}"#)
+        let newer = try #require(try await b.f.claim())
+        try await b.push("j", in: #""b""#, #","at":\#(at)"#)
+        #expect(try await b.f.claim() == nil)
+        let reply = try await b.f.tick([newer])
+        #expect(reply.operations.isEmpty)
+        #expect(try await b.f.state("j") == .running)
+        #expect(try await b.queue.job("j")?["want"] == nil)
+        try await b.f.settle(newer, QueueFixture.done)
+        try await b.f.expectOrder()
+    }
+
     @Test(
         "a cancel reaches elements that wait for a host or for a limit of their group",
         arguments: [("group:g", #"{"running":0}"#), ("h", #"{"connections":0}"#)])

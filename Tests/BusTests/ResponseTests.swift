@@ -241,7 +241,9 @@ struct ResponseTests {
         let at = try await f.queue.time()
         let element = #"{"kind":"request","url":"http://h/1","id":"1"}"#
         try await f.push(element)
-        let settlement = Settlement.responded(Self.response(100), seconds: 1, unchanged: false)
+        var response = Self.response(100)
+        response.files = #"[{"file":"a","status":200}]"#
+        let settlement = Settlement.responded(response, seconds: 1, unchanged: false)
         try await f.settle(#require(try await f.claim()), settlement)
         let again =
             #"{"kind":"request","url":"http://h/1","id":"1","at":\#(at + 100_000),"delay":1000,"deadline":0.001}"#
@@ -255,6 +257,7 @@ struct ResponseTests {
         #expect(try await f.claim() == nil)
         let reply = try JSON(#require(try await f.redis.send(Command("LPOP", f.queue.keys.reply("me"))).bytes))
         #expect(reply["error"]?.string == "deadline" && reply["status"] == nil && reply["body"] == nil)
+        #expect(reply["files"] == nil)
         #expect(try await f.queue.job("1")?["body"] == nil)
         try await f.expectOrder()
     }

@@ -6,8 +6,8 @@
 --
 -- A job's hash names its batches in `batch`, with blanks between them. `names` is such a text below.
 --
--- Uses: Call, Events, Replies, Webhooks.
--- Writes: job:<id>, batch:<name>, members:<name>, batches, want.
+-- Uses: Call, Events, Order, Replies, Webhooks.
+-- Writes: job:<id>, batch:<name>, members:<name>, batches.
 do
   -- States in which a member is counted. A `rejected` member has never been a job.
   local STATES = { 'pending', 'completed', 'failed', 'cancelled', 'rejected' }
@@ -86,11 +86,14 @@ do
   -- forgotten as cancelled. push: the push, or nil. Sets job.batch.
   function Batches.enter(c, id, job, names, push)
     if push then learn(c, push) end
+    local stop, stop_at
     for name in string.gmatch(names or '', '%S+') do
       local is_in = Batches.has(job.batch, name)
       if job.state and not is_in and not is_full(job.batch) then
-        local stop = push and not IS_FINAL[job.state] and Batches.stop(c, job, push, name)
-        if stop then call('HSETNX', c.WANT, id, stop .. ' ' .. c.NOW) end
+        if push and not IS_FINAL[job.state] and stop ~= 'cancelled' then
+          local other, other_at = Batches.stop(c, job, push, name, true)
+          if other then stop, stop_at = other, other == 'cancelled' and push.at and other_at or c.NOW end
+        end
         job.batch = (job.batch and job.batch .. ' ' or '') .. name
         call('HSET', c.JOB .. id, 'batch', job.batch)
         is_in = true
@@ -98,6 +101,8 @@ do
       if is_in then move(c, id, name, counted(job))
       elseif not try('HGET', Batches.members_of(c, name), id) then move(c, id, name, job.state and 'rejected' or 'cancelled') end
     end
+    -- The job may run for a push that is newer than the operation.
+    if stop then Order.apply(c, id, stop .. ' ' .. stop_at, 0) end
   end
 
   -- Counts a push that waits behind a control operation as pending in its batch. names: the batches of pushes that wait
@@ -139,8 +144,9 @@ do
     for name in string.gmatch(names or '', '%S+') do move(c, id, name, Batches.has(job.batch, name) and counted(job) or 'rejected') end
   end
 
-  -- The control operation for a batch that stops a job which joins it: 'paused', 'cancelled' or nil. Sets job.of_batch,
-  -- what is known of the batch. name: a batch of the push. is_awaited: Batches.await() has counted the push as pending.
+  -- The control operation for a batch that stops a job which joins it, 'paused', 'cancelled' or nil, and when it was made.
+  -- Sets job.of_batch, what is known of the batch. name: a batch of the push. is_awaited: Batches.await() has counted the
+  -- push as pending.
   function Batches.stop(c, job, push, name, is_awaited)
     local id = push.id
     local values = try('HMGET', Batches.hash_of(c, name), 'want', 'want_at', 'size', 'reply_to')
@@ -152,7 +158,7 @@ do
     if is_awaited and before == 'pending' and not Batches.has(job.batch, name) then before = nil end
     if before and before ~= 'rejected' then return nil end
     if want == 'cancelled' and push.at and push.at > (tonumber(number(want_at)) or 0) then return nil end
-    return want
+    return want, number(want_at) or c.NOW
   end
 
   -- Lists a new batch, and removes a few listed ones that no longer exist, so that the list does not grow forever.

@@ -1,7 +1,7 @@
 -- Claims the next elements: those that this worker holds, else those of the queue. A settle does the same (settles.lua).
 --
--- Uses: Batches, Call, Defaults, Envelopes, Events, Groups, History, Hosts, Isolation, Jobs, Kinds, Order, Permits, Pushes,
--- Rejections, Settings, States.
+-- Uses: Batches, Call, Defaults, Deletions, Envelopes, Events, Groups, History, Hosts, Isolation, Jobs, Kinds, Order,
+-- Permits, Pushes, Rejections, Settings, States.
 -- Calls ahead: Workers.
 -- Writes: job:<id>, jobs, held:<worker>, worker:<worker>, leases, want.
 do
@@ -72,6 +72,7 @@ do
       if not stop then return States.postpone(c, id, job, due - c.now) end
       States.settle_until(c, id, job.want_at)
       if stop == 'paused' and job.state == 'paused' then return end
+      if stop ~= 'paused' and job.state then Deletions.schedule(c, id) end
       if stop == 'paused' then States.pause(c, id, job) else States.finish(c, id, job, 'cancelled', '') end
       return
     end

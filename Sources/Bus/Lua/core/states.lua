@@ -254,7 +254,7 @@ do
     Steps.record_owed(c, id, code)
     -- The response to an earlier push is no answer to this one.
     if call('HDEL', c.JOB .. id, 'status') == 1 then
-      call('HDEL', c.JOB .. id, 'headers', 'body', 'body_base64', 'request_digest', 'response_dropped')
+      call('HDEL', c.JOB .. id, 'headers', 'body', 'body_base64', 'request_digest', 'method', 'files', 'response_dropped')
       Responses.forget(c, { id })
     end
     call('HSET', c.JOB .. id, 'error', code, 'message', message, 'retryable', retryable and '1' or '0')

@@ -304,14 +304,14 @@ do
     if not score then return true end
     begin_use(c)
     if not Groups.are_used(c) then return true end
-    -- Elements that came back from a host keep their order.
-    c.refused = c.refused or {}
-    local earlier, list = c.turn == RETURNED and c.refused[group] or 0, list_of(c, group)
+    -- Elements that came back from a host keep their order, if one call takes them.
+    c.put_back = c.put_back or {}
+    local earlier, list = c.turn == RETURNED and c.put_back[group] or 0, list_of(c, group)
     local first = earlier > 0 and call('LRANGE', list, -earlier, -1) or {}
     if earlier > 0 then call('LTRIM', list, 0, -1 - earlier) end
     table.insert(first, 1, element)
     add(c, group, 'RPUSH', first)
-    if c.turn == RETURNED then c.refused[group] = earlier + 1 end
+    if c.turn == RETURNED then c.put_back[group] = earlier + 1 end
     call('ZADD', c.PREFIX .. KEY.deferredGroups, score_text(score), group)
     return false
   end

@@ -10,12 +10,11 @@ do
     local max = Budget.of(tick)
     local ids, operations = call('HRANDFIELD', c.WANT, max), {}
     tick.handed, tick.has_single = 0, false
-    for _, id in ipairs(ids) do
-      tick.has_single = tick.has_single or not BatchOperations.named(id)
-      operations[id] = Order.waiting(c, id) or ''
-    end
+    for _, id in ipairs(ids) do tick.has_single = tick.has_single or not BatchOperations.named(id) end
     Isolation.each(c, ids, function(id)
-      call('HDEL', c.WANT, id)
+      -- Only now, because an operation for a batch may have done it, and have left another one.
+      operations[id] = Order.waiting(c, id) or ''
+      if call('HDEL', c.WANT, id) == 0 then return end
       local batch = BatchOperations.named(id)
       if batch then return BatchOperations.apply(c, batch, operations[id], tick) end
       Order.apply(c, id, operations[id], tick.applied_until)

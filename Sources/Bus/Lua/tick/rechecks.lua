@@ -95,16 +95,24 @@ do
     return true
   end
 
+  -- Where an element may name its batch. Other objects in it may have the same members, so the first few are looked at.
+  local NAMES, MAX_NAMES = { '"batch"%s*:%s*"([%w._:-]+)"', '"batch"%s*:%s*{[^{}]*"name"%s*:%s*"([%w._:-]+)"' }, 8
+
   -- Whether an element seems to name a batch for which an operation is in force. Each batch is read once in a call.
   local function names_stopped_batch(c, element)
-    local name = string.match(element, '"batch"%s*:[%s{]*"([%w._:-]+)"[^:]')
-      or string.match(element, '"batch"%s*:%s*{[^}]*"name"%s*:%s*"([%w._:-]+)"')
-    if not name then return false end
     c.stopped_batches = c.stopped_batches or {}
-    if c.stopped_batches[name] == nil then
-      c.stopped_batches[name] = type(try('HGET', Batches.hash_of(c, name), 'want')) == 'string'
+    local count = 0
+    for _, pattern in ipairs(NAMES) do
+      for name in string.gmatch(element, pattern) do
+        if c.stopped_batches[name] == nil then
+          c.stopped_batches[name] = type(try('HGET', Batches.hash_of(c, name), 'want')) == 'string'
+        end
+        if c.stopped_batches[name] then return true end
+        count = count + 1
+        if count >= MAX_NAMES then return false end
+      end
     end
-    return c.stopped_batches[name]
+    return false
   end
 
   -- Whether an element may be done: its job is known, its batch is stopped, or only reading it shows its id. Returns also
