@@ -75,8 +75,12 @@ package enum Signals {
     package static func cancelling<T, E: Error>(_ work: Task<T, E>) -> Task<Void, Never> {
         state.withLock { $0.endsWithoutListener = true }
         return Task {
+            var isFirst = true
             for await _ in terminations() {
-                if work.isCancelled { _exit(130) }
+                // The work may be cancelled already without a signal before this one: a part of a larger task, which
+                // the same signal has reached first.
+                if !isFirst { _exit(130) }
+                isFirst = false
                 work.cancel()
             }
         }
