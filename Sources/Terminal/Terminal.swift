@@ -39,6 +39,12 @@ package enum Terminal {
         }
     }
 
+    /// The value of an option that names a file to write, with "-" for standard output by another name. If a file is
+    /// behind that, opening the name would begin to write at its first byte, over what the command has written.
+    @Sendable package static func outputPath(_ path: String) -> String {
+        ["/dev/stdout", "/dev/fd/\(STDOUT_FILENO)", "/proc/self/fd/\(STDOUT_FILENO)"].contains(path) ? "-" : path
+    }
+
     /// The command prints events as they happen. If the reader goes away before the end, the command counts as failed.
     package static let isFollowing = Atomic(false)
 

@@ -125,6 +125,11 @@ import Testing
         try await eventually("the fresh response to be dropped") {
             try await bench.haul("cache", "list", "--json", "--url", "*/fresh").out.isEmpty
         }
+        let pushed = try await bench.haul("call", "--queue", "other", "--no-wait", "h.invalid/a", "-G", "-d", "q=1")
+        #expect(pushed.status == 0, "\(pushed)")
+        #expect(
+            try await bench.server.cli("LRANGE", "haul:{other}:jobs", "0", "-1").contains(
+                #""url":"https://h.invalid/a?q=1""#))
         for (arguments, words) in [
             (["call", "--queue", "default", origin.url("/a"), "-d", "x", "--json", "1"], "only one of"),
             (["call", "--queue", "default", "ftp://h/"], "url: must be"),

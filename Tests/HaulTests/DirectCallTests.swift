@@ -68,6 +68,9 @@ import Testing
             #expect(String(decoding: try #require(origin.requests.last).body.bytes, as: UTF8.self) == body)
         }
         #expect(try await call("-G", "--data-urlencode", "=a b", origin.url("/q")).out == "GET /q?a%20b ")
+        #expect(try await call("-G", "-d", "@\(file)", origin.url("/q")).out == "GET /q?a=1b=2 ")
+        let twice = try await call("-G", "-d", "@-", origin.url("/q"), origin.url("/r"), input: "a=1\n")
+        #expect(twice.out == "GET /q?a=1 GET /r?a=1 ", "\(twice)")
         #expect(try await call("-H", "X-A:", "-H", "X-B;", origin.url("/h")).status == 0)
         let seen = try #require(origin.requests.last)
         #expect(seen.headers["x-a"] == nil && seen.headers["x-b"] == "")
@@ -80,6 +83,8 @@ import Testing
             (["-m", "1e20"], "--max-time must be from 0.1"), (["-m", "0"], "--max-time must be from 0.1"),
             (["-d", "x", "-H", "Content-Type:"], "every request has this field here"),
             (["--json", "{\"a\":1}", "--json", "{\"b\":2}"], "must be JSON"),
+            (["-G", "--json", "{}"], "-G sends the texts"), (["-G", "--data-binary", "x"], "-G sends the texts"),
+            (["-G", "-F", "a=b"], "-G sends the texts"),
         ] {
             let process = try ChildProcess("haul", ["call"] + arguments + [origin.url("/no")])
             #expect(try await process.wait() == 2, "\(arguments)")
@@ -239,5 +244,24 @@ import Testing
             "-u", "me:password", "-w", "%{url} %{url_effective} %{redirect_url}", origin.url("/a?q=1"))
         #expect(origin.requests.last?.headers["authorization"] != nil)
         #expect(call.out == "\(origin.url("/a?q=1")) \(origin.url("/a?q=1")) \(origin.url("/made"))", "\(call)")
+    }
+
+    @Test(
+        "cookies and header fields for standard output follow what is there, if that is a file",
+        arguments: ["-", "/dev/stdout", "/proc/self/fd/1"])
+    func standardOutput(_ name: String) async throws {
+        let origin = try OriginServer { _ in
+            OriginReply(headers: [("Set-Cookie", "a=1; Path=/")], body: Array("the whole body\n".utf8))
+        }
+        let haul = try #require(ChildProcess.path(of: "haul"))
+        let script = "echo before >\"$2\"; exec \"$0\" call -c \"$3\" -D \"$3\" -o \"$3\" \"$1\" >>\"$2\""
+        let call = try ChildProcess(
+            "/bin/sh", ["-c", script, haul, origin.url("/a"), directory.file("out"), name],
+            environment: ["no_proxy": ""])
+        #expect(try await call.wait() == 0, "\(call.standardError)")
+        let text = String(decoding: directory.contents("out") ?? [], as: UTF8.self)
+        #expect(text.hasPrefix("before\nHTTP/1.1 200\n"), "\(text)")
+        let parts = text.components(separatedBy: "\n\nthe whole body\n# Netscape HTTP Cookie File\n")
+        #expect(parts.count == 2 && parts[1].contains("\ta\t1"), "\(text)")
     }
 }

@@ -36,7 +36,8 @@ final class CookieFile: Sendable {
         let text = (["# Netscape HTTP Cookie File"] + lines).joined(separator: "\n") + "\n"
         // A device or a pipe has no other name.
         guard path == "-" || GetTarget.isSpecialFile(path) else { return try replace(by: text) }
-        try write(text, to: open(path == "-" ? "/dev/stdout" : path, O_WRONLY | O_CLOEXEC))
+        // Standard output may be a file, which has been written up to an offset, or a socket.
+        try write(text, to: path == "-" ? dup(STDOUT_FILENO) : open(path, O_WRONLY | O_CLOEXEC))
     }
 
     /// Writes another file first, so that a crash leaves no half of the text under the name.

@@ -34,7 +34,7 @@ package struct RequestOptions: ParsableArguments {
     @Option(
         help:
             "Write all cookies, those of files of --cookie and those that servers set, into this file in Netscape's format.",
-        completion: .file())
+        completion: .file(), transform: Terminal.outputPath)
     package var saveCookies: String?
     @Option(
         name: [.customShort("A", allowingJoined: true), .long], help: "The User-Agent. [Haul/<version>]")

@@ -56,10 +56,7 @@ struct CallBody {
             return isForm ? .fields(fields) : .text(try encodedText(space: "+"))
         }
         guard !data.isEmpty else { return nil }
-        var pieces = try data.map { text in
-            // As in curl, whose -d sends one line of a form: --data-binary sends a file as it is.
-            try text.hasPrefix("@") ? bytes(text).filter { ![0, 10, 13].contains($0) } : Array(text.utf8)
-        }
+        var pieces = try lines()
         if !encoded.isEmpty { pieces.append(Array(try encodedText(space: "+").utf8)) }
         let whole = Array(pieces.joined(separator: [UInt8(ascii: "&")]))
         guard let text = String(validating: whole, as: UTF8.self) else {
@@ -70,7 +67,16 @@ struct CallBody {
 
     /// The texts of `--data` and `--data-urlencode` for the query of a URL.
     func query() throws -> String {
-        (data + (encoded.isEmpty ? [] : [try encodedText(space: "%20")])).joined(separator: "&")
+        let texts = try lines().map { String(decoding: $0, as: UTF8.self) }
+        return (texts + (encoded.isEmpty ? [] : [try encodedText(space: "%20")])).joined(separator: "&")
+    }
+
+    /// The texts of `--data`. As in curl, whose -d sends one line of a form, a file is read without its line ends;
+    /// --data-binary sends it as it is.
+    private func lines() throws -> [[UInt8]] {
+        try data.map { text in
+            try text.hasPrefix("@") ? bytes(text).filter { ![0, 10, 13].contains($0) } : Array(text.utf8)
+        }
     }
 
     /// The texts of `--data-urlencode`, encoded and joined by "&". Without a name a field is its value alone.

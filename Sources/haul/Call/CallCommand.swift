@@ -47,12 +47,13 @@ struct CallCommand: AsyncParsableCommand {
     @Flag(name: [.short, .long], help: "Print the status and the header fields, too.") var include = false
     @Option(
         name: [.customShort("D", allowingJoined: true), .long],
-        help: "Write the status and the header fields into this file, or - for before the body.", completion: .file())
+        help: "Write the status and the header fields into this file, or - for before the body.", completion: .file(),
+        transform: Terminal.outputPath)
     var dumpHeader: String?
     @Option(
         name: [.customShort("o", allowingJoined: true), .long],
         help: "Write the body into this file, or - for standard output. May be repeated: one for each URL.",
-        completion: .file())
+        completion: .file(), transform: Terminal.outputPath)
     var output: [String] = []
     @Flag(name: [.customShort("f"), .long], help: "Print no body of a response that is not expected.") var fail = false
     @Flag(name: .shortAndLong, help: "Print addresses, TLS, redirects and times on standard error.") var verbose = false
@@ -86,6 +87,11 @@ struct CallCommand: AsyncParsableCommand {
                 "-I requests only the header fields, and such a request has no body: leave out -I, or send the data in the query with -G."
             )
         }
+        guard !isInQuery || json.isEmpty && dataBinary == nil && form.isEmpty else {
+            throw ValidationError(
+                "-G sends the texts of -d and --data-urlencode in the query, and no body: leave out --json, --data-binary and -F."
+            )
+        }
         // A worker's limit is `deadline` of the job, which has bounds of its own.
         guard maxTime.map({ (0.1...86400).contains($0) }) ?? true || !isDirect else {
             throw ValidationError("--max-time must be from 0.1 to 86400 seconds, not \(maxTime ?? 0).")
@@ -100,12 +106,13 @@ struct CallCommand: AsyncParsableCommand {
     func run() async throws {
         if isDirect { return try await sendDirectly() }
         if bus.id != nil, urls.count > 1 { throw wrong("--id names one call, but several URLs are given") }
-        let members = try members()
-        let elements = try urls.map { try element($0, members) }
+        let (members, query) = (try members(), try queryText())
+        let credentials = try GetCredentials(servers)
+        let elements = try urls.map { try element(credentials.apply(to: target($0, query)), members) }
         var common = CommonOptions()
         (common.redis, common.queue, common.json) = (bus.redis, bus.queue, false)
         // Before anything is pushed: a response that cannot be written would be lost.
-        let file = try output.first.map(open)
+        let file = try output.first { $0 != "-" }.map(open)
         let queue = try await common.connect(
             hint: " With a queue haul call requires Redis and a running worker; --direct does not")
         if bus.wait {
@@ -127,9 +134,9 @@ struct CallCommand: AsyncParsableCommand {
 
     private func sendDirectly() async throws {
         let content = isInQuery ? nil : try body(limit: Self.maxBody).content()
-        let members = try members(content: content, isDirect: true)
+        let (members, query) = (try members(content: content, isDirect: true), try queryText())
         let requests = try urls.enumerated().map { index, url in
-            var job = try job(url, members)
+            var job = try job(target(url, query), members)
             content?.set(in: &job)
             if content != nil, request == nil { job.method = "POST" }
             return DirectCall.Request(job: job, output: output.count > 1 ? output[index] : output.first)
@@ -144,10 +151,9 @@ struct CallCommand: AsyncParsableCommand {
 
     /// The job of a request that this process sends, without its body.
     private func job(_ url: String, _ members: [(name: String, value: String)]) throws -> Job {
-        let whole = try target(url.contains("://") ? url : "https://" + url)
         // A job that may have a body needs an id.
         let all = [
-            ("kind", JSON.quoted(Job.Kind.request.rawValue)), ("url", JSON.quoted(whole)),
+            ("kind", JSON.quoted(Job.Kind.request.rawValue)), ("url", JSON.quoted(url)),
             ("id", JSON.quoted("call-" + Token.make())),
         ]
         do {
@@ -159,10 +165,14 @@ struct CallCommand: AsyncParsableCommand {
         }
     }
 
-    /// The URL with the data of `--get` in its query.
-    private func target(_ url: String) throws -> String {
-        guard isInQuery else { return url }
-        let query = try body(limit: JobField.maxElementBytes).query()
+    /// The data of `--get`. It is read once for all URLs, because it may be standard input.
+    private func queryText() throws -> String {
+        isInQuery ? try body(limit: JobField.maxElementBytes).query() : ""
+    }
+
+    /// The whole URL, with a scheme and with `query`.
+    private func target(_ given: String, _ query: String) -> String {
+        let url = given.contains("://") ? given : "https://" + given
         guard !query.isEmpty else { return url }
         // Nothing behind a "#" is sent.
         let sent = url.prefix { $0 != "#" }
@@ -247,11 +257,10 @@ struct CallCommand: AsyncParsableCommand {
     private func wrong(_ sentence: String) -> ExitStatus { .printing(.usage, "\(sentence). Nothing was sent.") }
 
     private func element(_ url: String, _ members: [(name: String, value: String)]) throws -> Element {
-        let credentials = try GetCredentials(servers)
         var all =
             [
                 ("kind", JSON.quoted(Job.Kind.request.rawValue)),
-                ("url", JSON.quoted(credentials.apply(to: try target(url)))),
+                ("url", JSON.quoted(url)),
             ]
             + members
         do {
