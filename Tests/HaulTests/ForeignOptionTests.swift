@@ -48,6 +48,7 @@ import Testing
                 "get https://h/a\thttps://m/a\thttps://n/a\0https://h/c\td -o b --checksum x"
             ),
             ("put -T file -F a=b -F file=@c https://h/", "put file --field a=b --form c https://h/"),
+            ("put file --form-string file=@c https://h/", "put file --field file=@c https://h/"),
             ("call -sSL -r 0-9 -D - --data-raw x https://h/", "call -H Range: bytes=0-9 -D - --data x https://h/"),
             ("call -Dfile -g https://h/", "call -D file https://h/"),
             ("call --post-data a=b https://h/", "call --data a=b https://h/"),
