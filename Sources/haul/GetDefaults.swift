@@ -22,6 +22,9 @@ enum GetDefaults {
         "bearer": ["-u", "--user", "--digest", "--anyauth"], "user": ["--bearer"], "digest": ["--bearer"],
         "anyauth": ["--bearer"], "ipv4": ["-6", "--ipv6"], "ipv6": ["-4", "--ipv4"],
     ]
+    /// The options that exclude an `-o` which writes to a stream, or which names a directory itself.
+    private static let replacedByStream: Set = ["on-complete", "on-error", "json", "directory"]
+    private static let replacedByDirectory: Set = ["directory"]
 
     /// The defaults of this process: the option, its word, and its file and line.
     private static let given = Mutex<[(name: String, word: String, line: String)]>([])
@@ -35,6 +38,16 @@ enum GetDefaults {
 
     private static func isGood(_ word: String) -> Bool { (try? Get.parse([word, "https://h/"])) != nil }
 
+    /// The options that have no use beside the values of `-o` in these words.
+    private static func replacedByOutputs(of words: [String]) -> Set<String> {
+        let names = ["-o", "--output"]
+        let outputs =
+            zip(words, words.dropFirst()).filter { names.contains($0.0) }.map(\.1)
+            + words.filter { $0.hasPrefix("--output=") }.map { String($0.dropFirst("--output=".count)) }
+        if outputs.contains(where: GetOutput.isStream) { return replacedByStream }
+        return outputs.contains { $0.hasPrefix("/") || $0.hasSuffix("/") } ? replacedByDirectory : []
+    }
+
     /// Adds the defaults before the words of the command line, which win because they come later.
     ///
     /// - Throws: `ExitStatus.usage`; the reason has been printed.
@@ -47,7 +60,9 @@ enum GetDefaults {
         func isGiven(_ option: String) -> Bool {
             words.contains { $0 == option || $0.hasPrefix(option.hasPrefix("--") ? option + "=" : option) }
         }
-        for setting in file.settings where replacements[setting.name]?.contains(where: isGiven) != true {
+        let replaced = replacedByOutputs(of: words)
+        for setting in file.settings
+        where replacements[setting.name]?.contains(where: isGiven) != true && !replaced.contains(setting.name) {
             func refusal(_ sentence: String) -> ExitStatus {
                 .printing(.usage, "\(file.path):\(setting.line): \(sentence)")
             }

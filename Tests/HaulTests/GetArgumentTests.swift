@@ -78,6 +78,25 @@ import Testing
         #expect(origin.requests.contains { $0.path == "/there" })
     }
 
+    @Test("a mirror of several files has a pattern as well, and each file gets its own") func mirrorPatterns()
+        async throws
+    {
+        let bench = GetBench()
+        let origin = try OriginServer { request in
+            request.path.hasPrefix("/gone") ? OriginReply(404) : OriginReply(body: Array(request.path.utf8))
+        }
+        let get = try await bench.get(origin.url("/gone/{a,b}"), "--mirror", origin.url("/there/{a,b}"))
+        #expect(get.status == 0 && bench.names == ["a", "b"], "\(get)")
+        for name in ["a", "b"] { #expect(bench.files.contents(name) == Array("/there/\(name)".utf8)) }
+        for mirror in ["/there/a", "/there/[1-3]"] {
+            let wrong = try await bench.get(origin.url("/gone/{c,d}"), "--mirror", origin.url(mirror))
+            #expect(wrong.status == 2 && wrong.err.contains("each file needs a mirror of its own"), "\(wrong)")
+        }
+        // A pattern of mirrors alone does not name several files.
+        let one = try await bench.get(origin.url("/gone/x"), "--mirror", origin.url("/there/{x,y}"), "-o", "x")
+        #expect(one.status == 2 && one.err.contains("stands for 2 URLs"), "\(one)")
+    }
+
     @Test("the name of a file after a redirect is used if only that one has an extension") func finalNames()
         async throws
     {

@@ -231,4 +231,53 @@ import Testing
         #expect(origin.requests.count > asked && secrets(in: origin.requests.last!) == expected)
         #expect(rest.standardError.contains("an older version has recorded a") == isOlder, "\(rest.standardError)")
     }
+
+    @Test("--continue sends no request whose body or header fields are not recorded; the same list does")
+    func partlyRecorded() async throws {
+        let (bench, gate) = (GetBench(), Latch())
+        let origin = try OriginServer { request in
+            var reply = OriginReply(body: request.body.bytes + Array((request.headers["x-own"] ?? "").utf8))
+            reply.hold = (0, gate)
+            return reply
+        }
+        let list = """
+            {"url":"\(origin.url("/report"))","method":"POST","body":"year=2025","path":"2025"}
+            {"url":"\(origin.url("/report"))","method":"POST","body":"year=2026","path":"2026"}
+            \(origin.url("/fields"))
+              header=X-Own: mine
+            """
+        let first = try bench.start(["-i", "-", "-j1"], input: list)
+        try await eventually("a request") { !origin.requests.isEmpty }
+        first.kill(SIGINT)
+        #expect(try await first.wait() == 130)
+        gate.open()
+        let asked = origin.requests.count
+        let other = try await bench.get("--continue")
+        #expect(other.status == 1 && other.err.contains("give the same list again"), "\(other)")
+        #expect(origin.requests.count == asked && !other.err.contains("nothing is left"))
+        let again = try await bench.get("-i", "-", input: list)
+        #expect(again.status == 0, "\(again)")
+        for (name, text) in [("2025", "year=2025"), ("2026", "year=2026"), ("fields", "mine")] {
+            #expect(bench.files.contents(name) == Array(text.utf8))
+        }
+        #expect(try await bench.get("--continue").err.contains("nothing is left"))
+    }
+
+    @Test("limits of options and defaults are not part of what --continue continues") func limits() async throws {
+        let (bench, gate) = (GetBench(), Latch())
+        let origin = try origin(gate)
+        bench.write("get.conf", "[127.0.0.1]\nlimit-rate = 100M\n")
+        let first = try bench.start([origin.url("/a"), "-x1", "--min-speed", "1k", "--config", "get.conf"])
+        try await eventually("a record") { bench.recorded > 0 }
+        first.kill(SIGINT)
+        #expect(try await first.wait() == 130)
+        gate.open()
+        let log = String(decoding: bench.home.contents("haul/get/journal") ?? [], as: UTF8.self)
+        #expect(log.contains("/a") && !log.contains("min_speed") && !log.contains("limit_rate"), "\(log)")
+        // The defaults of now hold.
+        bench.write("get.conf", "[127.0.0.1]\nretries = 5000\n")
+        let wrong = try await bench.get("--continue", "--config", "get.conf")
+        #expect(wrong.status == 2 && wrong.err.contains("get.conf:2: retries"), "\(wrong)")
+        #expect(try await bench.get("--continue").status == 0 && bench.files.holds("a", Self.bytes))
+    }
 }

@@ -60,6 +60,11 @@ import Testing
             ("{\"url\":\"http://h/\",\"siez\":1}", "line 1: unknown fields: siez"),
             ("{\"url\":", "line 1: "), ("http://h/a\n out=../x\n", "line 1: path"),
             ("{\"url\":\"http://h/\",\"if_exists\":\"perhaps\"}", "if_exists must be"),
+            ("http://h/a\n header=Cookie: a\n header=cookie: b\n user-agent=x\n", "line 3: cookie is given twice"),
+            ("http://h/a\n user-agent=x\n header=User-Agent: y\n", "line 3: User-Agent is given twice"),
+            ("http://h/a\n conditional-get=true\n auto-file-renaming=true\n", "line 1: -N (conditional-get)"),
+            ("{\"url\":\"http://h/a\",\"if_exists\":\"skip\"}\n conditional-get=true\n", "if-exists skip does not"),
+            ("{\"url\":5}", "line 1: url must be a text"), ("{\"urls\":[\"http://h/\",5]}", "urls must be a list"),
         ])
     func wrong(_ list: String, _ words: String) async throws {
         let bench = GetBench()
@@ -157,5 +162,19 @@ import Testing
         #expect(
             failures.contains { $0.hasPrefix("failed  http_404: ") && $0.hasSuffix("/absent?id=1&key=[masked]") })
         #expect(!(get.out + get.err).contains("\u{1B}") && !(get.out + get.err).contains("secret"))
+    }
+
+    @Test("a line's url and urls are the URLs of one file, which another line may name as well") func bothMembers()
+        async throws
+    {
+        let (bench, origin) = (GetBench(), try origin())
+        let list = """
+            {"url":"\(origin.url("/without-tls").dropFirst(7))","urls":["\(origin.url("/b"))"],"path":"both"}
+            {"urls":["\(origin.url("/c"))"]}
+            \(origin.url("/c"))
+            """
+        let get = try await bench.get("-i", "-", "--retries", "0", input: list)
+        #expect(get.status == 0 && bench.names == ["both", "c"], "\(get)")
+        #expect(bench.files.holds("both", Self.bytes) && origin.requests.count { $0.path == "/c" } == 1)
     }
 }

@@ -18,6 +18,7 @@ import Testing
             ("{\"url\":\"%U\",\"path\":\".ssh/authorized_keys\"}", ".ssh"),
             ("{\"url\":\"%U\",\"if_exists\":\"overwrite\"}", "overwrite"),
             ("{\"url\":\"%U\",\"method\":\"POST\"}", "method"),
+            ("{\"url\":\"%U\",\"urls\":[\"s3://b/x\"]}", "objects of your buckets"),
             ("{\"url\":\"%U\",\"id\":\"a\",\"method\":\"POST\",\"body\":\"x\"}", "method"),
         ])
     func remote(_ list: String, _ words: String) async throws {

@@ -108,6 +108,19 @@ import Testing
         let get = try await bench.get("--config", "get.conf", "-N", "-4", "-u", "me:secret", origin.url("/a"))
         #expect(get.status == 0, "\(get)")
         #expect(origin.requests.last?.headers["authorization"]?.hasPrefix("Basic ") == true)
+        bench.write(
+            "files.conf", "on-complete = exit 3\non-error = exit 3\njson = true\ndirectory = sub\nquiet = true\n")
+        for output in ["-", "/dev/null", "/dev/stdout"] {
+            let stream = try await bench.get("--config", "files.conf", "-o", output, origin.url("/a"))
+            #expect(stream.status == 0 && stream.out.isEmpty == (output == "/dev/null"), "\(output): \(stream.err)")
+        }
+        bench.write("directory.conf", "directory = sub\n")
+        for output in [bench.files.file("own"), "there/"] {
+            let file = try await bench.get("--config", "directory.conf", "--output=\(output)", origin.url("/a"))
+            #expect(file.status == 0, "\(file)")
+        }
+        #expect(bench.files.holds("own", Self.bytes) && bench.files.holds("there/a", Self.bytes))
+        #expect(!bench.names.contains("sub"))
     }
 
     @Test("a command gets the event of each file that was fetched, or failed, and its failure shows") func hooks()

@@ -12,6 +12,12 @@ extension Get {
             let (root, _) = try GetTarget.of(directory: source.directory, output: source.output)
             try Self.check([root == "/" ? root : root + "/"], whileWatching: directory)
         }
+        // What is wrong with an option is wrong for all lists, and no list is renamed for that.
+        var first = source
+        first.inputFile = [directory]
+        try first.checkSingleFileOptions()
+        _ = try settings(configuration)
+        let sender = try GetSender(request)
         // One task for all lists, so that a signal between two of them ends the command as well.
         let work = Task {
             while !Task.isCancelled {
@@ -20,7 +26,7 @@ extension Get {
                 // A list that has changed since the last look may not be written to its end.
                 for (list, version) in now.sorted(by: { $0.key < $1.key })
                 where before[list] == version && !Task.isCancelled {
-                    try await download(list, of: version, in: directory, configuration)
+                    try await download(list, of: version, in: directory, settings(configuration), sender)
                 }
                 before = now
             }
@@ -34,7 +40,7 @@ extension Get {
     /// all that such a list may do, and renamed.
     ///
     /// - Throws: `ExitStatus.usage`; the reason has been printed.
-    private static func check(_ directories: Set<String>, whileWatching watched: String) throws {
+    static func check(_ directories: Set<String>, whileWatching watched: String) throws {
         guard let real = realpath(watched, nil) else { return }
         defer { free(real) }
         let path = String(cString: real)
@@ -45,18 +51,14 @@ extension Get {
         )
     }
 
-    static func check(_ plan: GetPlan, whileWatching watched: String) throws {
-        try check(Set(plan.items.map(\.directory)), whileWatching: watched)
-    }
-
     /// - Parameter version: What `lists(in:)` says of the list that is read.
     private func download(
-        _ list: String, of version: [Int], in directory: String, _ configuration: GetConfiguration?
+        _ list: String, of version: [Int], in directory: String, _ settings: TransferSettings, _ sender: GetSender
     ) async throws {
         var get = self
         get.source.inputFile = [list]
         var end = "done"
-        do { try await get.run(configuration) } catch let status as ExitStatus {
+        do { try await get.run(settings, sender) } catch let status as ExitStatus {
             if status == .interrupted { throw status }
             end = "failed"
         }

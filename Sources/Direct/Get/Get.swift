@@ -63,15 +63,17 @@ package struct Get: AsyncParsableCommand {
         let configuration = try source.configuration.read()
         if source.configuration.printConfig { return Terminal.write(configuration?.text ?? "") }
         if let watch { return try await download(listsIn: watch, configuration) }
-        try await run(configuration)
+        try source.checkSingleFileOptions()
+        try await run(settings(configuration), GetSender(request))
     }
 
-    func run(_ configuration: GetConfiguration?) async throws {
-        try source.checkSingleFileOptions()
-        let settings = try TransferSettings(request, transfer, bucket, configuration)
-        if source.isStreaming { return try await writeToStreams(settings) }
-        var plan = try await GetPlan(source, request, settings, isVerbose: verbose)
-        if let watch { try Self.check(plan, whileWatching: watch) }
+    func settings(_ configuration: GetConfiguration?) throws -> TransferSettings {
+        try TransferSettings(request, transfer, bucket, configuration)
+    }
+
+    func run(_ settings: TransferSettings, _ sender: GetSender) async throws {
+        if source.isStreaming { return try await writeToStreams(settings, sender) }
+        var plan = try await GetPlan(source, sender, settings, isVerbose: verbose)
         try settings.stores.check(Set(plan.items.map(\.root) + [plan.root]))
         let downloadLog = try DownloadLog()
         var unended = await downloadLog.unended()
@@ -85,7 +87,8 @@ package struct Get: AsyncParsableCommand {
         }
         if source.forget { try await forget(left, settings) }
         let others = source.forget ? [] : await left.records(besides: plan.items)
-        if source.continues { for record in others { try plan.add(record) } }
+        let partial = others.filter(\.isPartial)
+        if source.continues { for record in others where !record.isPartial { try plan.add(record) } }
         // If the reader goes away after the first lines, the command has to end as failed.
         Terminal.isFollowing.store(true, ordering: .relaxed)
         let reporter = makeReporter()
@@ -93,22 +96,28 @@ package struct Get: AsyncParsableCommand {
         if source.continues, request.hasSecrets, let line = UnfinishedDownloads.unknownSources(of: others) {
             reporter.record(line)
         }
+        let areLeft = source.continues && !partial.isEmpty
+        if areLeft { reporter.record(UnfinishedDownloads.refusal(of: partial)) }
         guard !plan.items.isEmpty else {
-            if source.continues { reporter.record("nothing is left to continue in \(plan.root)") }
-            return await reporter.flush()
+            if source.continues, !areLeft { reporter.record("nothing is left to continue in \(plan.root)") }
+            await reporter.flush()
+            if areLeft { throw ExitStatus.jobFailed }
+            return
         }
         var (metalinks, isFailed) = try await download(plan.items, settings, downloadLog, reporter)
         if !metalinks.isEmpty {
-            try await plan.follow(metalinks: metalinks, isVerbose: verbose)
+            try await plan.follow(metalinks, isVerbose: verbose)
             isFailed = try await download(plan.items, settings, downloadLog, makeReporter()).isFailed || isFailed
         }
-        if isFailed { throw ExitStatus.jobFailed }
+        if isFailed || areLeft { throw ExitStatus.jobFailed }
     }
 
-    /// Returns the URLs for which servers have sent Metalinks, and whether a download or a command has failed.
+    /// Returns the downloads instead of which servers have sent Metalinks, and whether a download or a command has failed.
     private func download(
         _ items: [GetItem], _ settings: TransferSettings, _ downloadLog: DownloadLog, _ reporter: TransferReporter
-    ) async throws -> (metalinks: [String], isFailed: Bool) {
+    ) async throws -> (metalinks: [GetItem], isFailed: Bool) {
+        // The names of a Metalink's files come from its server, and are known only now.
+        if let watch { try Self.check(Set(items.map(\.directory)), whileWatching: watch) }
         let hooks =
             onComplete == nil && onError == nil ? nil : GetHooks(onComplete: onComplete, onError: onError)
         let runner = GetRunner(
@@ -134,7 +143,7 @@ package struct Get: AsyncParsableCommand {
             throw ExitStatus.interrupted
         }
         let isFailed = results.contains { $0.1.isFailed } || hooks?.hasFailed == true
-        return (metalinks.flatMap(\.0.urls), isFailed)
+        return (metalinks.map(\.0), isFailed)
     }
 
     private func forget(_ left: UnfinishedDownloads, _ settings: TransferSettings) async throws {

@@ -98,7 +98,7 @@ package struct GetConfiguration: Sendable {
         var (members, lines, headers) = ([String: String](), [String: String](), [(String, String)]())
         for setting in sections.filter({ $0.isFor(host) }).flatMap(\.settings) {
             switch setting.name {
-            case "header": headers.append(try GetPlan.header(setting.value))
+            case "header": headers.append(try GetSender.header(setting.value))
             case "user-agent": headers.append(("User-Agent", setting.value))
             default:
                 guard let number = ByteUnits.count(setting.value) else {

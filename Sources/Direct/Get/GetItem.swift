@@ -43,6 +43,8 @@ struct GetItem: Sendable {
     var followsMetalink = false
     /// A Metalink that a server has sent for another URL names the file, so that it replaces none.
     var isFollowed = false
+    /// The request has a body or header fields of its own, which may be secrets, so no record has them.
+    var isPartlyRecorded = false
     /// Another download of the command has the same name.
     var sharesName = false
 

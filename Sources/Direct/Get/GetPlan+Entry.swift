@@ -8,6 +8,8 @@ extension GetPlan {
         /// The path that the list gives.
         var path: String?
         var directory: String?
+        /// The absolute directory of a file that a Metalink's files replace.
+        var root: String?
         var ifExists: ExistingPolicy?
         var isOnlyNewer = false
         /// A URL was given without a scheme, so https was assumed.

@@ -26,11 +26,10 @@ struct GetPlan {
     ///
     /// - Throws: `ExitStatus.usage`, or what `GetLists` throws; the reason has been printed.
     init(
-        _ source: GetSourceOptions, _ request: RequestOptions, _ settings: TransferSettings, isVerbose: Bool
+        _ source: GetSourceOptions, _ sender: GetSender, _ settings: TransferSettings, isVerbose: Bool
     ) async throws {
         (self.source, self.settings) = (source, settings)
-        credentials = try GetCredentials(request)
-        headers = try request.headers().map(Self.header) + credentials.headers
+        (credentials, headers) = (sender.credentials, sender.headers)
         let lists = try await GetLists(
             source.inputFile + source.metalink + source.urls.filter(source.isMetalink) + source.checksumFile,
             credentials, settings, isVerbose: isVerbose
@@ -46,10 +45,17 @@ struct GetPlan {
             }
             let output = source.outputs.count > 1 ? source.outputs[index] : source.outputs.first
             // Mirrors follow after tabs, as in a list: see `ForeignArguments`.
-            let mirrors = text.split(separator: "\t").map(String.init)
-            let first = mirrors.first ?? text
-            let urls = source.takesBrackets ? [URLPattern.URL(text: first)] : try URLPattern(first).urls
-            for url in urls { try add(try self.entry(for: url, mirrors.dropFirst(), output)) }
+            let sources = try text.split(separator: "\t").map { try urls(for: String($0)) }
+            let files = sources.first ?? []
+            for (mirror, text) in zip(sources, text.split(separator: "\t")) where mirror.count != files.count {
+                throw ExitStatus.printing(
+                    .usage,
+                    "--mirror \(MaskedURL.keepingQuery(String(text))) stands for \(mirror.count) URLs, and the URL before it for \(files.count): each file needs a mirror of its own"
+                )
+            }
+            for (index, url) in files.enumerated() {
+                try add(try self.entry(for: url, sources.dropFirst().map { $0[index].text }, output))
+            }
         }
         for file in source.metalink { for entry in try Metalink.entries(of: file, lists) { try add(entry) } }
         for file in source.inputFile { for entry in try InputFile.entries(of: file, lists) { try add(entry) } }
@@ -59,23 +65,34 @@ struct GetPlan {
         try checkNames()
     }
 
-    /// Replaces the downloads by the files of Metalinks, which servers have sent for these URLs.
+    /// The URLs that an argument stands for.
+    private func urls(for text: String) throws -> [URLPattern.URL] {
+        source.takesBrackets ? [URLPattern.URL(text: text)] : try URLPattern(text).urls
+    }
+
+    /// Replaces the downloads by the files of Metalinks, which servers have sent instead of the files of `metalinks`. They
+    /// go to the directories of these.
     ///
     /// - Throws: What `init` throws. If a server calls another text a Metalink, the command itself is right, and so the
     ///   status is `.jobFailed`.
-    mutating func follow(metalinks urls: [String], isVerbose: Bool) async throws {
+    mutating func follow(_ metalinks: [GetItem], isVerbose: Bool) async throws {
         // A URL that turned out to be a Metalink has no file of its own.
-        ended = items.filter { $0.urls.count != 1 || !urls.contains($0.urls[0]) }
-        let fields = Dictionary(items.map { ($0.urls[0], $0.job.headers) }) { one, _ in one }
+        let replaced = Set(metalinks.map(\.key))
+        ended = items.filter { !replaced.contains($0.key) }
         (items, isFollowing) = ([], true)
         known = known.mapValues { ($0.entry, nil) }
+        let urls = metalinks.flatMap(\.urls)
+        let fields = Dictionary(zip(urls, metalinks.map(\.job.headers))) { one, _ in one }
         let lists = try await GetLists(urls, credentials, settings, isVerbose: isVerbose) { fields[$0] ?? [] }
         do {
-            for url in urls {
+            for (item, url) in zip(metalinks, urls) {
                 let entries = try Metalink.entries(
                     of: url, lists,
                     advice: "; the server calls it a Metalink, and --no-follow-metalink saves it as it is")
-                for entry in entries { try add(entry) }
+                for var entry in entries {
+                    entry.root = item.directory
+                    try add(entry)
+                }
             }
             try checkNames()
         } catch ExitStatus.usage { throw ExitStatus.jobFailed }
@@ -85,7 +102,7 @@ struct GetPlan {
     private var namesOneFile: Bool { path.map { !$0.hasSuffix("/") } ?? false }
 
     /// One URL of the command line, with its mirrors.
-    private func entry(for url: URLPattern.URL, _ mirrors: ArraySlice<String>, _ output: String?) throws -> Entry {
+    private func entry(for url: URLPattern.URL, _ mirrors: [String], _ output: String?) throws -> Entry {
         var entry = Entry()
         entry.urls = [url.text] + mirrors
         if let checksum = source.checksum {
@@ -131,7 +148,11 @@ struct GetPlan {
     mutating func add(_ left: GetRecord) throws {
         guard var item = left.item, known[item.key] == nil else { return }
         item.followsMetalink = item.followsMetalink && !source.keepsMetalinks
-        known[item.key] = (Entry(members: item.members), items.count)
+        let entry = Entry(members: item.members)
+        var job = try job(of: entry)
+        job.ifExists = item.job.ifExists
+        item.job = job
+        known[item.key] = (entry, items.count)
         items.append(try complete(item))
     }
 
@@ -185,7 +206,7 @@ struct GetPlan {
         entry.isSchemeAssumed = urls != given
         if entry.isSchemeAssumed { entry.urls = urls }
         // Nothing is written to a directory while streaming.
-        let root = try (source.isStreaming ? nil : entry.directory).map { directory in
+        let root = try (source.isStreaming ? nil : entry.root ?? entry.directory).map { directory in
             try GetTarget.absolute(
                 directory.hasPrefix("/") || GetTarget.isBucket(directory) ? directory : self.root + "/" + directory)
         }
@@ -233,18 +254,18 @@ struct GetPlan {
         }
     }
 
-    private func item(_ entry: Entry, in root: String) throws -> GetItem {
-        var entry = entry
+    /// The job of an entry, with the limits that the options and the user's defaults set for its host.
+    private func job(of entry: Entry) throws -> Job {
         let prefix = entry.origin.map { "\($0): " } ?? ""
         let terms = try terms(of: entry.urls)
         let own = Set(entry.members.map(\.0))
-        entry.members += (terms?.members ?? []).filter { !own.contains($0.0) }
-        if let speed = settings.minSpeed, !entry.members.contains(where: { $0.0 == "min_speed" }) {
-            entry.members.append(("min_speed", String(speed)))
+        var members = entry.members + (terms?.members ?? []).filter { !own.contains($0.0) }
+        if let speed = settings.minSpeed, !members.contains(where: { $0.0 == "min_speed" }) {
+            members.append(("min_speed", String(speed)))
         }
         let job: Job
         do {
-            job = try Job(json: try JSON(JSON.object(entry.members)))
+            job = try Job(json: try JSON(JSON.object(members)))
         } catch let error as Job.Invalid {
             let isAboutURL = error.field == "url" || error.field == "urls"
             let url = isAboutURL ? entry.urls.first.map { " (\(MaskedURL.keepingQuery($0)))" } ?? "" : ""
@@ -264,8 +285,15 @@ struct GetPlan {
                     + "docs/reference/fields.md lists those that exist"
             )
         }
+        return job
+    }
+
+    private func item(_ entry: Entry, in root: String) throws -> GetItem {
+        let job = try job(of: entry)
+        let prefix = entry.origin.map { "\($0): " } ?? ""
+        let recorded = entry.members.filter { $0.0 != "headers" && $0.0 != "body" }
         var item = GetItem(
-            job: job, root: root, members: entry.members.filter { $0.0 != "headers" && $0.0 != "body" },
+            job: job, root: root, members: recorded,
             // The user allows the file that the URL names to be replaced, and not files that only the server names.
             ifExists: entry.ifExists ?? (isFollowing && source.ifExists == .overwrite ? .reuse : source.ifExists),
             isOnlyNewer: entry.isOnlyNewer || source.newer && !isFollowing)
@@ -275,7 +303,14 @@ struct GetPlan {
                 "\(prefix)-N compares the time of a file, which an object in a bucket does not have: choose --if-exists overwrite"
             )
         }
-        item.isFollowed = isFollowing
+        let policy = item.ifExists
+        guard !item.isOnlyNewer || policy == .reuse || policy == .overwrite else {
+            throw ExitStatus.printing(
+                .usage,
+                "\(prefix)-N (conditional-get) replaces an older file, and if-exists \(policy.rawValue) does not: give one of them"
+            )
+        }
+        (item.isFollowed, item.isPartlyRecorded) = (isFollowing, recorded.count < entry.members.count)
         (item.origin, item.stream, item.urlSource) = (entry.origin, entry.stream, URLSource(list: entry.server))
         item.isSchemeAssumed = entry.isSchemeAssumed
         // A Metalink names its files, and none of them is another Metalink.
@@ -326,35 +361,5 @@ struct GetPlan {
         return urls.first.flatMap { WebURL($0) ?? WebURL.object($0) }.map(\.lastComponent).flatMap {
             $0.isEmpty ? nil : $0
         }
-    }
-
-    static func header(_ text: String) throws -> (String, String) {
-        guard let colon = text.utf8.firstIndex(of: UInt8(ascii: ":")), colon != text.startIndex else {
-            throw ExitStatus.printing(.usage, "-H requires \"Name: value\", not \"\(text)\"")
-        }
-        let name = String(text[..<colon])
-        let value = text[text.utf8.index(after: colon)...].trimmed
-        // A header has to keep the rules of a job's headers.
-        do {
-            _ = try Job(
-                json: try JSON(
-                    JSON.object([
-                        ("url", "\"http://h/\""), ("headers", JSON.object([(name, JSON.quoted(value))])),
-                    ])))
-        } catch {
-            let lower = name.lowercased()
-            let isOwn = JobField.forbiddenHeaders.contains(lower) || lower.hasPrefix(JobField.forbiddenPrefix)
-            let reason =
-                switch true {
-                case lower == "host":
-                    "the URL says it, and --connect-to or --resolve sends the request to another server"
-                case isOwn: "haul sets this header itself, so leave it out"
-                case name.utf8.contains(where: { $0 <= 32 || $0 >= 127 }):
-                    "a header's name has only visible ASCII characters, and no spaces"
-                default: "a header's value has no line breaks and no null characters"
-                }
-            throw ExitStatus.printing(.usage, "-H \(JSON.quoted(name)): \(reason)")
-        }
-        return (name, value)
     }
 }

@@ -14,6 +14,8 @@ struct GetRecord: Sendable {
     let isOnlyNewer: Bool
     let urlSource: URLSource
     let followsMetalink: Bool
+    /// The job lacks the body or the header fields of the request, so only the same list can send that again.
+    let isPartial: Bool
     /// The token of the last run. It names the first partial file of that run.
     var run: String
     /// The last checkpoint, if the download can be continued.
@@ -34,7 +36,7 @@ struct GetRecord: Sendable {
     init(_ item: GetItem, run: String, completed: CompletedFile?) {
         (key, root, job) = (item.key, item.root, JSON.object(item.members))
         (ifExists, isOnlyNewer, urlSource) = (item.ifExists, item.isOnlyNewer, item.urlSource)
-        followsMetalink = item.followsMetalink
+        (followsMetalink, isPartial) = (item.followsMetalink, item.isPartlyRecorded)
         (self.run, self.completed, isOpen) = (run, completed, true)
     }
 
@@ -49,6 +51,7 @@ struct GetRecord: Sendable {
         isOnlyNewer = json["newer"] == .bool(true)
         urlSource = URLSource(recorded: json["list"]?.string)
         followsMetalink = json["follow"] == .bool(true)
+        isPartial = json["partial"] == .bool(true)
         isOpen = json["open"] == .bool(true)
         resume = json["resume"].flatMap { ResumePoint(hash: Self.texts($0), offsets: Self.texts(json["offsets"])) }
         completed = json["completed"].flatMap { CompletedFile(hash: Self.texts($0)) }
@@ -99,6 +102,7 @@ struct GetRecord: Sendable {
         if isOnlyNewer { object.set("newer", true) }
         object.set("list", urlSource.recorded)
         if followsMetalink { object.set("follow", true) }
+        if isPartial { object.set("partial", true) }
         if let resume {
             object.set("resume", json: Self.object(resume.fields))
             object.set(
@@ -121,7 +125,7 @@ struct GetRecord: Sendable {
         var item = GetItem(
             job: job, root: root, members: members.map { ($0.name, $0.raw) }, ifExists: ifExists,
             isOnlyNewer: isOnlyNewer)
-        (item.urlSource, item.followsMetalink) = (urlSource, followsMetalink)
+        (item.urlSource, item.followsMetalink, item.isPartlyRecorded) = (urlSource, followsMetalink, isPartial)
         return item
     }
 

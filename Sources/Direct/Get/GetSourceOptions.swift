@@ -14,6 +14,14 @@ package enum GetURLs {
     }
 }
 
+/// The values of `-o`.
+package enum GetOutput {
+    /// Whether bytes are written there as they arrive: to standard output, a pipe or a device.
+    package static func isStream(_ output: String) -> Bool {
+        Terminal.outputPath(output) == "-" || GetTarget.isStream(output)
+    }
+}
+
 /// The options that say what to download, and where to put it.
 struct GetSourceOptions: ParsableArguments {
     @Argument(
@@ -47,7 +55,7 @@ struct GetSourceOptions: ParsableArguments {
         name: [.customShort("o", allowingJoined: true), .customLong("output")],
         help:
             "A file's name, in which #1 is what the first [] or {} of the URL stands for; a directory that exists, or a name that ends in /; - for standard output, a pipe or a device. May be repeated: one for each URL.",
-        completion: .file())
+        completion: .file(), transform: Terminal.outputPath)
     var outputs: [String] = []
     @Option(help: "Another URL of the file before it. May be repeated.") var mirror: [String] = []
     @Flag(name: [.customShort("g"), .customLong("globoff")], help: "Take [] and {} in URLs as they are.")
@@ -88,7 +96,9 @@ struct GetSourceOptions: ParsableArguments {
     var isToStandardOutput: Bool { outputs.contains("-") }
 
     /// Whether bytes are written as they arrive: to standard output, a pipe or a device.
-    var isStreaming: Bool { outputs.contains { $0 == "-" || GetTarget.isStream(path(of: $0)) } }
+    var isStreaming: Bool { outputs.contains(where: isStream) }
+
+    private func isStream(_ output: String) -> Bool { GetOutput.isStream(output == "-" ? output : path(of: output)) }
 
     /// Whether an argument stands for the files of a Metalink by its name.
     func isMetalink(_ url: String) -> Bool {
@@ -103,8 +113,9 @@ struct GetSourceOptions: ParsableArguments {
     /// A list may name one file, and is counted once it is read (`GetPlan`).
     private var namesSeveralFiles: Bool { urls.count > 1 || continues || urls.contains(where: hasPatterns) }
 
+    /// - Parameter url: A URL with its mirrors, which may have as many patterns.
     private func hasPatterns(_ url: String) -> Bool {
-        !takesBrackets && ((try? URLPattern(url).urls.count) ?? 1) > 1
+        !takesBrackets && ((try? URLPattern(String(url.prefix { $0 != "\t" })).urls.count) ?? 1) > 1
     }
 
     /// Checks that options about one file are not given for several. This is not part of `validate`, because there the
@@ -153,7 +164,7 @@ struct GetSourceOptions: ParsableArguments {
                 "--continue and --forget are about files, and -o names standard output, a pipe or a device: give one of them."
             )
         }
-        guard !isStreaming || outputs.allSatisfy({ $0 == "-" || GetTarget.isStream(path(of: $0)) }) else {
+        guard !isStreaming || outputs.allSatisfy(isStream) else {
             throw ValidationError("-o names files as well as standard output, a pipe or a device: give one kind.")
         }
     }

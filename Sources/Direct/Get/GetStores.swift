@@ -41,6 +41,9 @@ final class GetStores: Sendable {
         }
     }
 
+    /// Closes the store of a directory that is removed.
+    func forget(_ root: String) { known.withLock { $0[root] = nil } }
+
     private func directory(_ root: String) throws(Failure) -> FileStore {
         var options = options
         // Only this user's download log contains the id, so it need not be kept in a file in the directory.

@@ -57,6 +57,13 @@ enum InputFile {
         }
         for member in members {
             switch member.name {
+            case "url", "urls":
+                // A line may have both. They become one member, so that what is decided about URLs is about all of them.
+                guard let texts = urls(of: member) else {
+                    let form = member.name == "url" ? "a text" : "a list of texts"
+                    throw ExitStatus.printing(.usage, "\(origin): \(member.name) must be \(form)")
+                }
+                entry.urls = member.name == "url" ? texts + entry.urls : entry.urls + texts
             case "path":
                 guard let path = member.value.string else {
                     throw ExitStatus.printing(.usage, "\(origin): path must be a text, not \(member.raw)")
@@ -73,6 +80,13 @@ enum InputFile {
         // A job with a body must have an id. `haul get` does not use the id.
         if !members.contains(where: { $0.name == "id" }) { entry.members.append(("id", "\"get\"")) }
         return entry
+    }
+
+    /// The URLs of a member; nil if it has anything else.
+    private static func urls(of member: JSON.Member) -> [String]? {
+        if member.name == "url" { return member.value.string.map { [$0] } }
+        let texts = member.value.array?.compactMap(\.string)
+        return texts?.count == member.value.array?.count ? texts : nil
     }
 
     /// Sets an option of aria2's input files, if `haul get` has a counterpart.
@@ -139,6 +153,10 @@ enum InputFile {
         )
         let index = entry.members.firstIndex { $0.0 == "headers" }
         var members = index.flatMap { try? JSON(entry.members[$0].1) }?.members?.map { ($0.name, $0.raw) } ?? []
+        guard !members.contains(where: { $0.0.lowercased() == pair.0.lowercased() }) else {
+            throw ExitStatus.printing(
+                .usage, "\(origin): \(pair.0) is given twice for one URL: write one field with both values")
+        }
         members.append(pair)
         if let index { entry.members.remove(at: index) }
         entry.members.append(("headers", JSON.object(members)))

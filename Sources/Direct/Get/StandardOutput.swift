@@ -10,8 +10,8 @@ import HaulTerminal
 extension Get {
     /// With a checksum the whole file is fetched and verified before its first byte is written. Without one the bytes
     /// are written as they arrive, and a message says so.
-    func writeToStreams(_ settings: TransferSettings) async throws {
-        let plan = try await GetPlan(source, request, settings, isVerbose: verbose)
+    func writeToStreams(_ settings: TransferSettings, _ sender: GetSender) async throws {
+        let plan = try await GetPlan(source, sender, settings, isVerbose: verbose)
         let writeOut = try writeOut.map(WriteOut.read)
         let reporter = makeReporter()
         if source.isToStandardOutput, plan.items.contains(where: { $0.job.checksum == nil }) {
@@ -23,7 +23,12 @@ extension Get {
         let work = Task { try await write(plan.items, writeOut, settings, reporter) }
         let signals = Signals.cancelling(work)
         defer { signals.cancel() }
-        let isWhole = try await work.value
+        // With --watch the task of all lists may have been cancelled before this one was made.
+        let isWhole = try await withTaskCancellationHandler {
+            try await work.value
+        } onCancel: {
+            work.cancel()
+        }
         try settings.saveCookies()
         if work.isCancelled { throw ExitStatus.interrupted }
         if !isWhole { throw ExitStatus.jobFailed }
@@ -175,7 +180,10 @@ extension Get {
     ) async -> GetResult {
         let scratch: ScratchDirectory
         do { scratch = try ScratchDirectory() } catch { return GetResult(end: .stopped) }
-        defer { scratch.remove() }
+        defer {
+            settings.stores.forget(scratch.path)
+            scratch.remove()
+        }
         let spooled = item.moved(to: scratch.path, as: "file")
         let run = GetRun(spooled, settings, scratch.downloadLog, GetNames(), reporter)
         let bars = Task { await Self.show(settings, reporter) { run.view } }

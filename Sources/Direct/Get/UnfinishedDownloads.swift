@@ -74,8 +74,8 @@ struct UnfinishedDownloads {
     static func summary(of records: [GetRecord]) -> String? {
         guard !records.isEmpty else { return nil }
         let subject = records.count == 1 ? "a download" : "\(records.count) downloads"
-        return "an earlier haul get left \(subject) unfinished (\(names(of: records))): "
-            + "continue with --continue, or remove with --forget"
+        let way = records.allSatisfy(\.isPartial) ? "give the same list again" : "continue with --continue"
+        return "an earlier haul get left \(subject) unfinished (\(names(of: records))): \(way), or remove with --forget"
     }
 
     /// One line about those whose servers get no passwords, because an older version has not recorded who chose their
@@ -85,6 +85,12 @@ struct UnfinishedDownloads {
         guard !records.isEmpty else { return nil }
         return "an older version has recorded \(names(of: records)), and not who chose the URL: "
             + "its server gets no -u, --bearer, -H or -b unless you give the URL again"
+    }
+
+    /// One line about those that only their list can continue.
+    static func refusal(of records: [GetRecord]) -> String {
+        "not continued: \(names(of: records)), because the body or header fields of the list are not recorded: "
+            + "give the same list again, or remove what is left with --forget"
     }
 
     private static func names(of records: [GetRecord]) -> String {

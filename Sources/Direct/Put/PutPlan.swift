@@ -92,7 +92,7 @@ struct PutPlan {
         }
         if let url = job.unreadableURL { throw ExitStatus.printing(.usage, "url: \(url) has an invalid host name") }
         job.urls = job.urls.map(credentials.apply)
-        job.headers = try (options.request.headers().map(GetPlan.header) + credentials.headers).map {
+        job.headers = try (options.request.headers().map(GetSender.header) + credentials.headers).map {
             HeaderField($0.0, $0.1)
         }
         return job

@@ -1,0 +1,78 @@
+import Foundation
+import Glibc
+import HaulTestSupport
+import Testing
+
+/// What `haul get --watch` makes of lists, beside what any command makes of them.
+@Suite(.timeLimit(.minutes(2))) struct GetWatchTests {
+    private static let bytes = FileBytes(seed: 98, count: 1000)
+
+    private func write(_ text: String, to file: String) throws {
+        // A list appears as a whole.
+        try Data(text.utf8).write(to: URL(filePath: file), options: .atomic)
+    }
+
+    @Test("the files of a followed Metalink do not arrive in the watched directory, where they would be lists")
+    func metalink() async throws {
+        let bench = GetBench()
+        let origin = try OriginServer { request in
+            guard request.path == "/release" else { return .file(Self.bytes, to: request) }
+            let text = """
+                <metalink xmlns="urn:ietf:params:xml:ns:metalink"><file name="in/x">
+                <url>http://\(request.headers["host"] ?? "")/f</url></file></metalink>
+                """
+            return OriginReply(headers: [("Content-Type", "application/metalink4+xml")], body: Array(text.utf8))
+        }
+        try FileManager.default.createDirectory(atPath: bench.files.file("in"), withIntermediateDirectories: true)
+        let get = try bench.start(["--watch", "in"], environment: ["TMPDIR": bench.home.path])
+        try write(origin.url("/release"), to: bench.files.file("in/list"))
+        func lists() throws -> [String] {
+            try FileManager.default.contentsOfDirectory(atPath: bench.files.file("in")).filter { !$0.hasPrefix(".") }
+        }
+        try await eventually("the list to be renamed") { try lists() == ["list.failed"] }
+        get.kill(SIGTERM)
+        #expect(try await get.wait() == 0, "\(get.standardError)")
+        #expect(get.standardError.contains("read as lists") && !origin.requests.contains { $0.path == "/f" })
+    }
+
+    @Test("one signal ends the downloads of a list as it ends any others, and keeps what has arrived")
+    func oneSignal() async throws {
+        let latch = Latch()
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(Self.bytes, to: request)
+            reply.hold = (500, latch)
+            return reply
+        }
+        let benches = (0..<8).map { _ in (bench: GetBench(), lists: TemporaryDirectory()) }
+        let gets = try benches.map { bench, lists in
+            try write(origin.url("/slow"), to: lists.file("list"))
+            return try bench.start(["--watch", lists.path])
+        }
+        try await eventually("all requests") { origin.requests.count == gets.count }
+        for get in gets { get.kill(SIGTERM) }
+        for get in gets {
+            #expect(try await get.wait() == 130)
+            #expect(get.standardError.contains("interrupted: run the same command again"), "\(get.standardError)")
+        }
+        latch.open()
+    }
+
+    @Test("what options name is read once, so that a file that is gone later fails no list") func options() async throws
+    {
+        let (bench, lists) = (GetBench(), TemporaryDirectory())
+        let origin = try OriginServer { .file(Self.bytes, to: $0) }
+        bench.write("fields", "X-Own: mine\n")
+        let get = try bench.start(["--watch", lists.path, "-H", "@fields"])
+        for name in ["first", "second"] {
+            try write(origin.url("/\(name)"), to: lists.file(name))
+            try await eventually("the list") { lists.names.contains { $0.hasPrefix("\(name).") } }
+            try? FileManager.default.removeItem(atPath: bench.files.file("fields"))
+        }
+        get.kill(SIGTERM)
+        #expect(try await get.wait() == 0, "\(get.standardError)")
+        #expect(lists.names == ["first.done", "second.done"], "\(get.standardError)")
+        #expect(origin.requests.allSatisfy { $0.headers["x-own"] == "mine" })
+        let wrong = try bench.start(["--watch", lists.path, "--checksum", "sha256:" + Self.bytes.sha256])
+        #expect(try await wrong.wait() == 2, "\(wrong.standardError)")
+    }
+}
