@@ -164,4 +164,16 @@ import Testing
         let long = try await bench.get(origin.url("/" + String(repeating: "n", count: 300) + ".txt"))
         #expect(long.status == 0 && bench.names.contains { $0.utf8.count == 255 && $0.hasSuffix(".txt") }, "\(long)")
     }
+
+    @Test("files with checksums that follow one another leave no descriptor open") func descriptors() async throws {
+        let (bench, bytes) = (GetBench(), FileBytes(seed: 3, count: 10))
+        let origin = try OriginServer { .file(bytes, to: $0) }
+        let list = (1...90).map { "\(origin.url("/\($0)"))\n checksum=sha-256=\(bytes.sha256)\n" }.joined()
+        let haul = try #require(ChildProcess.path(of: "haul"))
+        let get = try ChildProcess(
+            "/bin/sh", ["-c", "ulimit -n 64; exec \"$0\" get -q -o - -i -", haul],
+            environment: ["XDG_STATE_HOME": bench.home.path, "TMPDIR": bench.home.path, "no_proxy": ""], input: list)
+        #expect(try await get.wait() == 0, "\(get.standardError.prefix(500))")
+        #expect(get.standardOutput.utf8.count >= 90)
+    }
 }

@@ -1,3 +1,4 @@
+import Foundation
 import Glibc
 import HaulTestSupport
 import Testing
@@ -40,5 +41,33 @@ import Testing
             count += got
         }
         return count
+    }
+
+    @Test("a copy of a file ends when its task is cancelled, although the reader reads nothing") func cancelledCopy()
+        async throws
+    {
+        let directory = TemporaryDirectory()
+        let whole = [UInt8](repeating: 7, count: 5 << 20)
+        _ = FileManager.default.createFile(atPath: directory.file("whole"), contents: Data(whole))
+        let out = open(directory.file("out"), O_WRONLY | O_CREAT, 0o600)
+        defer { close(out) }
+        try await OutputPipe(out).copy(directory.file("whole"))
+        #expect(directory.contents("out") == whole)
+        var ends: [Int32] = [0, 0]
+        #expect(Glibc.pipe(&ends) == 0)
+        let pipe = OutputPipe(ends[1])
+        let copy = Task { try await pipe.copy(directory.file("whole")) }
+        try await eventually("bytes in the pipe") {
+            var count: Int32 = 0
+            return ioctl(ends[0], UInt(FIONREAD), &count) == 0 && count > 0
+        }
+        copy.cancel()
+        await #expect(throws: (any Error).self) { try await copy.value }
+        // Lets the thread that writes come to its end.
+        var bytes = [UInt8](repeating: 0, count: 1 << 20)
+        #expect(readAll(ends[0], &bytes) == 1 << 20)
+        try await pipe.flush()
+        close(ends[0])
+        close(ends[1])
     }
 }

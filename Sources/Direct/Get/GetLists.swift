@@ -20,7 +20,10 @@ struct GetLists: Sendable {
         guard !urls.isEmpty else { return }
         let names = urls.indices.map(String.init)
         let scratch = try ScratchDirectory()
-        defer { scratch.remove() }
+        defer {
+            settings.stores.forget(scratch.path)
+            scratch.remove()
+        }
         let items = try zip(urls, names).map { url, name in
             try Self.item(url, name, in: scratch.path, credentials, headers(url))
         }

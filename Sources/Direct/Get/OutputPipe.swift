@@ -91,23 +91,30 @@ final class OutputPipe: Sendable {
 
     /// Writes out a whole file.
     ///
-    /// - Throws: The error of opening or reading the file, or of a write.
+    /// - Throws: The error of opening or reading the file, or of a write; `cancelled` if the task is cancelled, as by a
+    ///   limit of time.
     func copy(_ path: String) async throws(TransferError) {
-        try await pool.run { () throws(TransferError) in
-            let file = open(path, O_RDONLY | O_CLOEXEC)
-            guard file >= 0 else { throw self.writeError(errno) }
-            defer { close(file) }
-            var bytes = [UInt8](repeating: 0, count: 1 << 20)
-            while true {
-                let count = read(file, &bytes, bytes.count)
-                if count == 0 { return }
-                if count < 0, errno == EINTR { continue }
-                guard count > 0 else {
-                    throw TransferError(.io, "the file cannot be read: \(String(cString: strerror(errno)))")
-                }
-                let code = self.writeAll(Array(bytes[..<count]))
-                if code != 0 { throw self.writeError(code) }
+        let file = open(path, O_RDONLY | O_CLOEXEC)
+        guard file >= 0 else { throw writeError(errno) }
+        defer { close(file) }
+        while true {
+            // Each piece is written before the next one is read, so the thread is free, and few bytes are in memory.
+            let piece = try await pool.run { () throws(TransferError) in try Self.nextPiece(of: file) }
+            if piece.isEmpty { return }
+            if case .failed(let error) = append(piece, at: position) { throw error }
+            try await flush()
+        }
+    }
+
+    private static func nextPiece(of file: Int32) throws(TransferError) -> [UInt8] {
+        var bytes = [UInt8](repeating: 0, count: 1 << 20)
+        while true {
+            let count = read(file, &bytes, bytes.count)
+            if count < 0, errno == EINTR { continue }
+            guard count >= 0 else {
+                throw TransferError(.io, "the file cannot be read: \(String(cString: strerror(errno)))")
             }
+            return Array(bytes[..<count])
         }
     }
 
