@@ -96,7 +96,8 @@ public struct QueueEvents: AsyncSequence, Sendable {
             for state in [JobState.completed, .failed, .cancelled, .paused] {
                 ids.formUnion(
                     try await mappingErrors { () throws(RedisError) in
-                        try await queue.queue.ids(in: state, since: since)
+                        // They are all held in memory.
+                        try await queue.queue.ids(in: state, since: since, limit: 100_000)
                     })
             }
             for page in Array(ids).chunks(ofCount: 500) {

@@ -171,4 +171,14 @@ import Testing
         #expect(try await f.queue.stats().counts[.queued] == 0, "seed \(seed)")
         try await f.expectOrder()
     }
+
+    @Test("all jobs that ended since a time are read, oldest first, in short calls") func endedSince() async throws {
+        let f = try await QueueFixture()
+        let script = "for n = 1, 100001 do redis.call('ZADD', KEYS[1], n, 'j' .. n) end"
+        try await f.redis.send(Command("EVAL", script, 1, f.queue.keys.index(.completed)))
+        #expect(try await f.queue.ids(in: .completed, since: 0) == (1...100_001).map { "j\($0)" })
+        #expect(try await f.queue.ids(in: .completed, since: 99_500) == (99_500...100_001).map { "j\($0)" })
+        #expect(try await f.queue.ids(in: .completed, since: 0, limit: 250) == (99_752...100_001).map { "j\($0)" })
+        #expect(try await f.queue.ids(in: .failed, since: 0).isEmpty)
+    }
 }

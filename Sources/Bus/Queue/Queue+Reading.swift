@@ -135,16 +135,28 @@ extension Queue {
         return ids
     }
 
-    /// The ids that got into `state`, which is final or `paused`, at `timestamp` (unix ms) or later. Oldest first, at
-    /// most 100,000; with partitions one partition after the other.
-    package func ids(in state: JobState, since timestamp: Int64) async throws(RedisError) -> [String] {
+    /// The ids that got into `state`, which is final or `paused`, at `timestamp` (unix ms) or later. Oldest first; with
+    /// partitions one partition after the other.
+    ///
+    /// - Parameter limit: How many to read of each partition, the newest ones.
+    package func ids(
+        in state: JobState, since timestamp: Int64, limit: Int = .max
+    ) async throws(RedisError) -> [String] {
         guard partitions.isEmpty else {
-            return try await each { queue throws(RedisError) in try await queue.ids(in: state, since: timestamp) }
-                .flatMap(\.self)
+            return try await each { queue throws(RedisError) in
+                try await queue.ids(in: state, since: timestamp, limit: limit)
+            }.flatMap(\.self)
         }
-        let reply = try await redis.send(
-            Command("ZRANGE", keys.index(state), timestamp, "+inf", "BYSCORE", "LIMIT", 0, 100_000))
-        return (reply.array ?? []).compactMap(\.string)
+        var (ids, known): ([String], Set<String>) = ([], [])
+        // From the newest on: what gets into the state meanwhile moves jobs into the next page, and none out of it.
+        for start in stride(from: 0, to: limit, by: Self.elementsOfPage) {
+            let page = try await listed(in: state, from: start, limit: min(Self.elementsOfPage, limit - start))
+            for job in page where (job.timestamp ?? 0) >= timestamp && known.insert(job.id).inserted {
+                ids.append(job.id)
+            }
+            if page.count < Self.elementsOfPage || (page.last?.timestamp ?? 0) < timestamp { break }
+        }
+        return ids.reversed()
     }
 
     /// How many jobs are in `state`; for `queued`, how many elements wait.
