@@ -271,4 +271,17 @@ struct PartitionFixture {
             ], "\(findings)")
         #expect(try await QueueName.all(on: f.redis).map(\.text) == ["films#3", "films#4"])
     }
+
+    @Test("an operation of a given time has the time of each partition's own server") func operationTimes() async throws
+    {
+        let f = try await PartitionFixture()
+        let timestamps = Dictionary(uniqueKeysWithValues: f.queue.parts.indices.map { ($0, Int64(1_000 + $0)) })
+        _ = try await f.queue.request(.removed, of: ["unknown"], at: timestamps)
+        for (number, partition) in f.queue.partitions.enumerated() {
+            let want = try await partition.redis.send(Command("HGET", partition.keys.want, "unknown")).string
+            #expect(want == "removed \(1_000 + number)")
+        }
+        let all = try await f.queue.timestamps(of: Set(f.queue.parts.indices))
+        #expect(all.count == f.queue.partitions.count)
+    }
 }

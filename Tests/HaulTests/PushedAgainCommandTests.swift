@@ -44,4 +44,26 @@ import Testing
             return hasEnded && origin.requests.last?.path == "/new"
         }
     }
+
+    @Test(
+        "to remove ended jobs does not stop a push that comes after their states were read",
+        arguments: [["remove", "--state", "completed", "--yes"], ["cache", "clear", "--yes"]])
+    func pushedMeanwhile(_ command: [String]) async throws {
+        let bench = try await CommandBench()
+        let origin = try OriginServer { _ in OriginReply(body: [1]) }
+        try await push("\"kind\":\"request\",\"url\":\"\(origin.url("/old"))\"", bench)
+        try await run(bench) { try await bench.server.cli("HGET", "haul:{default}:job:a", "state") == "completed" }
+        let monitor = try ChildProcess("redis-cli", ["-s", bench.server.socket, "MONITOR"])
+        try await eventually("the monitor") { monitor.standardOutput.contains("OK") }
+        let process = try bench.start(command)
+        #expect(try await process.wait() == 0, "\(process.standardError)")
+        try await eventually("the removal") { monitor.standardOutput.contains("removed ") }
+        monitor.kill(SIGTERM)
+        _ = try await monitor.wait()
+        let lines = monitor.standardOutput.split(separator: "\n")
+        let time = try #require(lines.lastIndex { $0.contains("\"TIME\"") })
+        let read = try #require(lines.lastIndex { $0.contains("\"HMGET\"") && $0.contains("\"state\"") })
+        // The removal has this time, and whatever is pushed later is newer.
+        #expect(time < read, "\(monitor.standardOutput)")
+    }
 }

@@ -19,7 +19,7 @@ extension Queue {
     @discardableResult package func request(
         _ operation: ControlOperation, of ids: [String], at timestamp: Int64? = nil
     ) async throws(RedisError) -> Int64 {
-        guard partitions.isEmpty else { return try await requestOfPartitions(operation, of: ids, at: timestamp) }
+        guard partitions.isEmpty else { return try await requestOfPartitions(operation, of: ids) { _ in timestamp } }
         let timestamp = if let timestamp { timestamp } else { try await self.timestamp() }
         for batch in stride(from: 0, to: ids.count, by: 500) {
             let ids = ids[batch..<min(batch + 500, ids.count)]
@@ -33,15 +33,24 @@ extension Queue {
         return timestamp
     }
 
+    /// The same with the timestamps of `timestamps(of:)`, so that pushes since then are not stopped.
+    package func request(
+        _ operation: ControlOperation, of ids: [String], at timestamps: [Int: Int64]
+    ) async throws(RedisError) -> Int64 {
+        guard partitions.isEmpty else { return try await requestOfPartitions(operation, of: ids) { timestamps[$0] } }
+        return try await request(operation, of: ids, at: timestamps[0])
+    }
+
     /// An operation for a job that no partition knows goes to all of them: it may be pushed to any, and the operation is
     /// forgotten where it is not. Each partition has the time of its own server, as its pushes have.
     private func requestOfPartitions(
-        _ operation: ControlOperation, of ids: [String], at timestamp: Int64?
+        _ operation: ControlOperation, of ids: [String], at timestamp: @escaping @Sendable (Int) -> Int64?
     ) async throws(RedisError) -> Int64 {
         let places = try await locate(ids)
-        let times = try await each { queue throws(RedisError) in
+        let times = try await each { queue throws(RedisError) -> Int64? in
             let own = zip(ids, places).filter { $1 == nil || $1 == queue.name.partition }.map(\.0)
-            return own.isEmpty ? nil : try await queue.request(operation, of: own, at: timestamp)
+            if own.isEmpty { return nil }
+            return try await queue.request(operation, of: own, at: queue.name.partition.flatMap(timestamp))
         }
         return times.compactMap(\.self).max() ?? 0
     }

@@ -148,11 +148,13 @@ private struct ClearCache: AsyncParsableCommand {
         if filter.isEmpty, !responses.isEmpty {
             try Prompt.confirm("Forget all \(responses.count) responses of \(queue.name)?", isConfirmed: yes)
         }
-        // A job that was pushed again meanwhile is about to get another response.
+        // A job that was pushed again meanwhile is about to get another response. A push that comes while the states are
+        // read is newer than the removal.
+        let timestamps = try await queue.timestamps(of: Set(queue.parts.indices))
         let ids = try await KnownJobs.ids(responses.map(\.id), in: [.completed], of: queue)
         var change = ChangeRecord(byUser: "remove")
         change.select(ids)
-        change.at = try await queue.request(.removed, of: ids)
+        change.at = try await queue.request(.removed, of: ids, at: timestamps)
         if !ids.isEmpty { await queue.record(change) }
         if filter.common.json { return Terminal.line(JSON.object([("cleared", String(ids.count))])) }
         Terminal.line("\(ids.count) cleared")

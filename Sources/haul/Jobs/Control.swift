@@ -52,11 +52,19 @@ struct Selection: ParsableArguments {
         if isRefused { throw ExitStatus.jobFailed }
     }
 
-    private func apply(_ command: ControlCommand, to ids: [String], of queue: Queue) async throws {
+    /// - Parameter timestamps: The operation stops no push that is newer, by the number of its partition; nil: now.
+    private func apply(
+        _ command: ControlCommand, to ids: [String], of queue: Queue, at timestamps: [Int: Int64]? = nil
+    ) async throws {
         var change = ChangeRecord(byUser: command.name)
         change.select(ids)
         if jobs.isEmpty { change.filter = all ? "--all" : filter.text }
-        change.at = try await queue.request(command.operation, of: ids)
+        change.at =
+            if let timestamps {
+                try await queue.request(command.operation, of: ids, at: timestamps)
+            } else {
+                try await queue.request(command.operation, of: ids)
+            }
         await queue.record(change)
     }
 
@@ -99,9 +107,12 @@ struct Selection: ParsableArguments {
                 "\(command.capitalName) \(chosen.count) jobs of the queue \(queue.name)?",
                 isConfirmed: command.isConfirmed)
         }
+        // A job that has ended may be pushed again while its state is read. To remove the old job must not stop that push.
+        let isOfEnded = command.isIrreversible && states.allSatisfy(\.isFinal)
+        let timestamps = isOfEnded ? try await queue.timestamps(of: Set(queue.parts.indices)) : nil
         // Others may have retried or pushed some of them since the list was read.
         let ids = try await KnownJobs.ids(chosen, in: Set(states), of: queue)
-        if !ids.isEmpty { try await apply(command, to: ids, of: queue) }
+        if !ids.isEmpty { try await apply(command, to: ids, of: queue, at: timestamps) }
         for id in ids { printResult(id, command) }
         if ids.count < chosen.count {
             let names = states.map(\.rawValue).joined(separator: ", ")
