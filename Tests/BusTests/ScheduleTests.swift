@@ -208,6 +208,28 @@ import Testing
         #expect(try await bench.record("s").next == Self.dawn + 20_000)
     }
 
+    @Test("a run that was requested takes place once, whatever operators do with the schedule before a worker sees it")
+    func askedBefore() async throws {
+        let bench = try await Bench()
+        try await bench.define("s", #"{"every":10,"unique":true,"job":\#(Self.job)}"#)
+        try await bench.tick()
+        let time = try await bench.queue.runSchedule("s")
+        var schedule = try Schedule(#require(try await bench.queue.scheduleDefinition("s")))
+        schedule.isPaused = true
+        try await bench.queue.add(schedule, as: "s")
+        #expect(try await bench.queue.runSchedule("s") == time)
+        // Redis' own clock made the request, and the test's clock is behind it.
+        try await bench.tick()
+        let record = try await bench.record("s")
+        #expect(record.count("pushed") == 1 && record.fields["last_due"] == "\(time)" && record.next == nil)
+        #expect(record.fields["last_id"] == schedule.id(ofRun: time, of: "s"))
+        // A definition that comes later is planned at once.
+        schedule.isPaused = false
+        try await bench.queue.add(schedule, as: "s")
+        try await bench.tick()
+        #expect(try await bench.record("s").next == Self.dawn + 10_000)
+    }
+
     @Test("a definition that changes while a worker plans it is planned again") func changed() async throws {
         let bench = try await Bench()
         try await bench.define("s", #"{"every":10,"job":\#(Self.job)}"#)

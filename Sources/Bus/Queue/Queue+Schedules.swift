@@ -41,11 +41,13 @@ package struct ScheduleRecord: Sendable {
 extension Queue {
     // MARK: For operators
 
-    /// Adds a schedule, or replaces the one of this name. A tick plans it within a second.
+    /// Adds a schedule, or replaces the one of this name. A tick plans it within a second. A run that was requested and
+    /// has not been pushed yet stays requested.
     package func add(_ schedule: Schedule, as name: String) async throws(RedisError) {
         guard partitions.isEmpty else { return try await partition(of: name).add(schedule, as: name) }
         try await redis.send(Command("HSET", keys.schedules, name, schedule.text))
-        try await redis.send(Command("ZADD", keys.scheduleDue, 0, name))
+        // Not instead of a score below 0, which is a requested run. It plans the new definition as well.
+        try await redis.send(Command("ZADD", keys.scheduleDue, "LT", 0, name))
     }
 
     /// False if there was no such schedule. Jobs that it has pushed stay.
@@ -57,9 +59,13 @@ extension Queue {
         return count > 0
     }
 
-    /// Requests a run now, besides those that are due. Returns the time that counts as its due time, unix ms.
+    /// Requests a run now, besides those that are due. Returns the time that counts as its due time, unix ms: that of an
+    /// earlier request if its run has not been pushed yet.
     package func runSchedule(_ name: String) async throws(RedisError) -> Int64 {
         guard partitions.isEmpty else { return try await partition(of: name).runSchedule(name) }
+        // The score plus 0 is the score. The roles may write this key, and not read it.
+        let due = try await redis.send(Command("ZADD", keys.scheduleDue, "XX", "INCR", 0, name)).string
+        if let due = due.flatMap({ Double($0) }), due < 0, let requested = Int64(exactly: -due) { return requested }
         let now = try await timestamp()
         try await redis.send(Command("ZADD", keys.scheduleDue, -now, name))
         return now

@@ -594,7 +594,7 @@ class Core:
     def write_schedule(self, name: str, definition: Mapping[str, Any]) -> Operation[None]:
         text = json.dumps(definition, ensure_ascii=False, separators=(",", ":"))
         keys = self.partition_of(name)
-        yield from self.run(keys, ("HSET", keys.schedules, name, text), ("ZADD", keys.schedule_due, 0, name))
+        yield from self.run(keys, ("HSET", keys.schedules, name, text), ("ZADD", keys.schedule_due, "LT", 0, name))
 
     def pause_schedule(self, name: str, paused: bool) -> Operation[None]:
         definition = yield from self.schedule_definition(name)
@@ -602,7 +602,9 @@ class Core:
 
     def run_schedule(self, name: str) -> Operation[Tuple[str, int]]:
         definition, keys = (yield from self.schedule_definition(name)), self.partition_of(name)
-        at = yield from self.next_timestamp(keys)
+        # The score plus 0 is the score. A run that was requested, and has not been pushed yet, is this run.
+        (due,) = yield from self.run(keys, ("ZADD", keys.schedule_due, "XX", "INCR", 0, name))
+        at = int(-float(due)) if due is not None and float(due) < 0 else (yield from self.next_timestamp(keys))
         yield from self.run(keys, ("ZADD", keys.schedule_due, -at, name))
         if not definition.get("unique"):
             return name, at
