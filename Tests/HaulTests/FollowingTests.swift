@@ -154,4 +154,27 @@ import Testing
         #expect(push.status == 2 && push.err.contains("url: "), "\(push)")
         #expect(try await bench.server.cli("KEYS", "*") == "")
     }
+
+    @Test("a command that waits goes on after Redis refused its commands for a while", arguments: ["watch", "call"])
+    func refused(_ verb: String) async throws {
+        let bench = try await CommandBench()
+        _ = try await bench.haul("push", "http://127.0.0.1:1/", "--id", "a", "--delay", "600")
+        let (arguments, id) =
+            verb == "watch"
+            ? (["watch", "a"], "a") : (["call", "--queue", "default", "--id", "b", "http://127.0.0.1:1/"], "b")
+        let process = try bench.start(arguments)
+        try await eventually("the command to subscribe") {
+            try await bench.server.cli("PUBSUB", "NUMSUB", "haul:{default}:events:\(id)").hasSuffix("1")
+        }
+        try await bench.server.cli("CONFIG", "SET", "lua-time-limit", "1")
+        let script = try ChildProcess("redis-cli", ["-s", bench.server.socket, "EVAL", "while true do end", "0"])
+        try await eventually("the command to say so, or to end") {
+            process.standardError.contains("trying again") || !process.isRunning
+        }
+        try await bench.server.cli("SCRIPT", "KILL")
+        _ = try await script.wait()
+        #expect(process.isRunning, "\(process.standardError)")
+        process.kill(SIGTERM)
+        #expect(try await process.wait() == 130)
+    }
 }

@@ -50,19 +50,26 @@ struct CallEnds {
             reader.cancel()
             clock.cancel()
         }
-        var notice = ServiceNotice(queue)
+        var (notice, isInterrupted) = (ServiceNotice(queue), false)
         await notice.refresh()
         for await input in inputs {
             if case .rejected(let id, let reason) = input { ends[id] = .failure(.rejected(reason)) }
             await notice.refresh()
             let open = pushed.filter { ends[$0.key] == nil }
-            for record in try await queue.jobs(Array(open.keys))
-            where record.hasEnded(since: open[record.id] ?? 0) {
-                ends[record.id] = .success(record)
-            }
-            let left = open.filter { ends[$0.key] == nil }
-            for id in try await queue.removed(left) {
-                ends[id] = .failure(.removed)
+            do throws(RedisError) {
+                for record in try await queue.jobs(Array(open.keys))
+                where record.hasEnded(since: open[record.id] ?? 0) {
+                    ends[record.id] = .success(record)
+                }
+                let left = open.filter { ends[$0.key] == nil }
+                for id in try await queue.removed(left) {
+                    ends[id] = .failure(.removed)
+                }
+            } catch {
+                // Redis may be away for a while. The next look is two seconds later.
+                guard error.isTransient else { throw error }
+                if !isInterrupted { Terminal.printError("haul: \(error.message); trying again") }
+                isInterrupted = true
             }
             if ends.count == pushed.count { break }
         }

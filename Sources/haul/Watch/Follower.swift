@@ -42,7 +42,7 @@ struct Follower {
         /// The jobs whose end has not been seen.
         var open: Set<String>
         var hasFailed = false
-        /// The interruption of the subscription has been printed.
+        /// Redis is away, and that has been printed.
         var isInterrupted = false
         var notice: ServiceNotice
     }
@@ -69,9 +69,8 @@ struct Follower {
             case .element(.message(_, let payload)): handle(payload, &state)
             case .element(.interrupted(let error)):
                 if error.code == .authentication || error.code == .noPermission { throw ExitStatus.printing(error) }
-                // Printed once. Events until the next `.subscribed` are missed.
-                if !state.isInterrupted { Terminal.printError("haul: \(error.message); trying again") }
-                state.isInterrupted = true
+                // Events until the next `.subscribed` are missed.
+                reportInterruption(error, &state)
             case .draw: await draw(&state)
             case .element(.subscribed):
                 state.isInterrupted = false
@@ -82,6 +81,12 @@ struct Follower {
         }
         state.display.finish()
         if state.hasFailed { throw ExitStatus.jobFailed }
+    }
+
+    /// Prints the error, once for each interruption.
+    private func reportInterruption(_ error: RedisError, _ state: inout State) {
+        if !state.isInterrupted { Terminal.printError("haul: \(error.message); trying again") }
+        state.isInterrupted = true
     }
 
     private static func every(_ interval: Duration, _ body: @escaping @Sendable () -> Void) -> Task<Void, Never> {
@@ -121,7 +126,17 @@ struct Follower {
         await state.notice.refresh()
         if ids.isEmpty, let count = try? await queue.count(in: .running) { state.display.record(running: count) }
         let openIDs = Array(state.open)
-        let records = try await queue.jobs(openIDs)
+        let (records, removed): ([JobRecord], [String])
+        do throws(RedisError) {
+            records = try await queue.jobs(openIDs)
+            let unknown = state.open.subtracting(records.map(\.id))
+            removed = try await queue.removed(pushed.filter { unknown.contains($0.key) })
+        } catch {
+            // Redis may be away for a while. The next look is two seconds later.
+            guard error.isTransient else { throw error }
+            reportInterruption(error, &state)
+            return
+        }
         for record in records where pushed[record.id].map(record.hasEnded(since:)) ?? record.hasEnded {
             state.open.remove(record.id)
             if record.state != .completed { state.hasFailed = true }
@@ -131,9 +146,7 @@ struct Follower {
                 state.display.end(JobView(record: record).line, id: record.id)
             }
         }
-        let unknown = state.open.subtracting(records.map(\.id))
-        let waited = pushed.filter { unknown.contains($0.key) }
-        for id in try await queue.removed(waited) {
+        for id in removed {
             state.open.remove(id)
             state.hasFailed = true
             if json {
