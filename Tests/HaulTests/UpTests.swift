@@ -1,6 +1,7 @@
 import Foundation
 import Glibc
 import HaulContract
+import HaulRedis
 import HaulTestSupport
 import Testing
 
@@ -83,13 +84,22 @@ import Testing
         #expect(try await second.wait() == 0)
     }
 
-    @Test("with --expose-redis its Redis has a port of loopback, and demands the password") func exposed() async throws
-    {
+    @Test(
+        "with --expose-redis its Redis has a port of loopback, and demands the password, also one of the user's own",
+        arguments: [nil, #"cor rect" h&rse%41/b?#'é\"#] as [String?])
+    func exposed(_ own: String?) async throws {
         let redisPort = FreePort.next()
+        if let own {
+            try FileManager.default.createDirectory(
+                atPath: privateFiles, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
+            try own.write(toFile: privateFiles + "/password", atomically: false, encoding: .utf8)
+        }
         let up = try up(["--json", "--expose-redis", "--redis-port", "\(redisPort)"])
         let output = try await printed(up)
         let url = try #require(output["redis"]?.string)
-        #expect(url == "redis://default:\(try #require(output["password"]?.string))@127.0.0.1:\(redisPort)")
+        let password = try #require(output["password"]?.string)
+        #expect(own == nil ? url == "redis://default:\(password)@127.0.0.1:\(redisPort)" : password == own)
+        #expect(try RedisURL(url).password == password)
         #expect(try await run("redis-cli", ["-p", "\(redisPort)", "PING"]).contains("NOAUTH"))
         #expect(try await run("redis-cli", ["-u", url, "--no-auth-warning", "PING"]) == "PONG\n")
         let arguments = try children(of: up).map {

@@ -1,5 +1,6 @@
 import Glibc
 import HaulContract
+import HaulHTTP
 import HaulHTTPServer
 import HaulRedis
 import HaulTerminal
@@ -13,18 +14,20 @@ struct PrivateRedis {
 
     /// Where workers and commands on this machine find it. It holds the password if there is one.
     var url: String {
-        port == nil ? "unix://\(directory.socket)" : "unix://\(directory.socket)?password=\(directory.password)"
+        port == nil ? "unix://\(directory.socket)" : "unix://\(directory.socket)?password=\(password)"
     }
+
+    /// As a URL takes it: the user may have chosen any.
+    private var password: String { PercentEncoding.component(directory.password) }
 
     /// The address that is printed. Clients of other programs need the port, if there is one.
     var printedURL: String {
-        port.map { "redis://default:\(directory.password)@127.0.0.1:\($0)" } ?? "unix://\(directory.socket)"
+        port.map { "redis://default:\(password)@127.0.0.1:\($0)" } ?? "unix://\(directory.socket)"
     }
 
     /// The words of `redis-cli` that reach it.
     var client: String {
-        port.map { "redis-cli -u redis://default:\(directory.password)@127.0.0.1:\($0)" }
-            ?? "redis-cli -s \(Self.quoted(directory.socket))"
+        port == nil ? "redis-cli -s \(Self.quoted(directory.socket))" : "redis-cli -u \(Self.quoted(printedURL))"
     }
 
     /// Starts the server. It first loads its data: see `answers()`.
@@ -65,7 +68,7 @@ struct PrivateRedis {
             // Everything is in the append-only file, which loses at most a second when the machine loses power.
             "appendonly yes", "appendfsync everysec", "save \"\"", "maxmemory-policy noeviction", "daemonize no",
         ]
-        if port != nil { lines.append("requirepass \(directory.password)") }
+        if port != nil { lines.append("requirepass \(Self.argument(directory.password))") }
         return lines.joined(separator: "\n") + "\n"
     }
 
