@@ -49,12 +49,14 @@ struct CommonOptions: ParsableArguments {
 
     /// The queue, after connecting to Redis.
     ///
-    /// - Parameter hint: Printed behind the reason if Redis cannot be reached.
+    /// - Parameters:
+    ///   - hint: Printed behind the reason if Redis cannot be reached.
+    ///   - timeout: How long Redis may take to answer.
     /// - Throws: `RedisError`, which `Haul.main` prints, or an `ExitStatus` whose reason has been printed.
-    func connect(hint: String = "") async throws -> Queue {
+    func connect(hint: String = "", timeout: Duration = .seconds(2)) async throws -> Queue {
         let redis = Redis(try url(), name: "haul-cli")
         let queue = Queue(try queueName(), redis: redis)
-        do throws(RedisError) { try await redis.connect(timeout: .seconds(2)) } catch {
+        do throws(RedisError) { try await redis.connect(timeout: timeout) } catch {
             throw error.code == .unreachable ? RedisError(error.code, error.message + hint) : error
         }
         return queue

@@ -104,4 +104,21 @@ import Testing
         #expect(!worker.standardError.contains("Redis failed"), "\(worker.standardError.suffix(1000))")
         try await fleet.end(worker)
     }
+
+    @Test("while Redis loads its data, load-functions waits, and a worker that waits ends at once with status 0")
+    func loading() async throws {
+        let (server, root) = (try await RedisServer(RedisServer.slowLoading), TemporaryDirectory())
+        try await server.beginLoading()
+        func start(_ arguments: String...) throws -> ChildProcess {
+            try ChildProcess("haul", arguments, environment: ["HAUL_REDIS": server.url])
+        }
+        let (load, worker) = (try start("load-functions"), try start("worker", "--root", root.path))
+        for (process, words) in [(load, "trying again"), (worker, "is loading its data")] {
+            try await eventually("the refusal") { process.standardError.contains(words) || !process.isRunning }
+        }
+        worker.kill(SIGTERM)
+        #expect(try await worker.wait() == 0, "\(worker.standardError)")
+        try await server.endLoading()
+        #expect(try await load.wait() == 0 && load.standardOutput.contains("is loaded"), "\(load.standardError)")
+    }
 }

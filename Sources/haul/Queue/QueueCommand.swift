@@ -93,12 +93,29 @@ struct LoadFunctions: AsyncParsableCommand {
     @OptionGroup var common: CommonOptions
 
     func run() async throws {
-        let queue = try await common.connect()
-        let count = try await queue.loadFunctions()
+        // A Redis that loads its data answers late.
+        let queue = try await common.connect(timeout: .seconds(10))
+        let count = try await load(in: queue)
         let name = queue.functionLibrary
         if common.json {
             return Terminal.line(JSON.object([("library", JSON.quoted(name)), ("servers", String(count))]))
         }
         Terminal.line(count == 1 ? "\(name) is loaded" : "\(name) is loaded on \(count) servers")
+    }
+
+    /// Tries again for a minute while Redis refuses commands for a time, or does not answer: it may have been started
+    /// together with this command, and load its data.
+    private func load(in queue: Queue) async throws -> Int {
+        let deadline = ContinuousClock.now + .seconds(60)
+        var isReported = false
+        while true {
+            do throws(RedisError) { return try await queue.loadFunctions() } catch {
+                let isOverloaded = [.timedOut, .closed, .unreachable].contains(error.code)
+                guard error.isTemporaryRefusal || isOverloaded, .now < deadline else { throw error }
+                if !isReported { Terminal.printError("haul: \(error.message); trying again") }
+                isReported = true
+                try await Task.sleep(for: .milliseconds(500))
+            }
+        }
     }
 }

@@ -168,7 +168,8 @@ struct WebCommand: AsyncParsableCommand {
                     let directory = try SourceDirectory(queue == nil ? text : parts[1])
                     if let queue { directories[queue] = directory } else { shared = directory }
                 } catch {
-                    throw ExitStatus.printing(.usage, "--serve-files: \(error.message)")
+                    throw ExitStatus.printing(
+                        error.code == .io ? .jobFailed : .usage, "--serve-files: \(error.message)")
                 }
             }
             for queue in queues where directories[queue] == nil { directories[queue] = shared }

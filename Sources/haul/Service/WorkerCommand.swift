@@ -113,7 +113,10 @@ struct WorkerCommand: AsyncParsableCommand {
         log.logLevel = level
         for doubt in Settings.active?.doubts ?? [] { log.warning("\(doubt)") }
         let worker: Worker
-        do { worker = try Worker(configuration, log: log) } catch { throw ExitStatus.printing(.usage, error.message) }
+        do { worker = try Worker(configuration, log: log) } catch {
+            // A disk may be read-only, or not mounted yet. Then a service manager has to try again.
+            throw ExitStatus.printing(error.code == .io ? .jobFailed : .usage, error.message)
+        }
         try await WorkerService(
             worker, log: log, output: output, grace: configuration.graceTime, address: address
         ) {

@@ -39,7 +39,11 @@ struct WorkerService {
         }
         let result = await work.result
         await server?.stop()
-        do { try result.get() } catch let error as RedisError { throw ExitStatus.printing(error) }
+        do { try result.get() } catch let error as RedisError {
+            // It was to end, and had not reached Redis yet.
+            guard !work.isCancelled else { return }
+            throw ExitStatus.printing(error)
+        }
     }
 
     /// Serves metrics and health. It begins before the worker is registered, so that waiting for Redis is visible.
