@@ -38,9 +38,12 @@ grep -q "^## \[$version\] - 20" CHANGELOG.md || { echo "release.sh: CHANGELOG.md
 architecture=$(dpkg --print-architecture)
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH HAUL_RELEASE=1 LC_ALL=C
-output=${output:-$PWD/.build/release-$version}
+default=$PWD/.build/release-$version
+output=${output:-$default}
 case $output in /*) ;; *) output=$PWD/$output ;; esac
-rm -rf "$output"
+# A directory of the user's may hold an earlier release: it is neither emptied nor mixed with this one.
+[ "$output" = "$default" ] || [ -z "$(ls -A "$output" 2>/dev/null)" ] ||
+    { echo "release.sh: --output $output is not empty" >&2; exit 2; }
 base=$PWD/$(debian_base)
 repository=$PWD
 
@@ -144,6 +147,7 @@ if [ ! -x "$venv/bin/pyspdxtools" ]; then
 fi
 "$venv/bin/pyspdxtools" -i "$work/1/haul-$version.spdx.json"
 echo "-- the SPDX document is valid"
+[ "$output" != "$default" ] || rm -rf "$output"
 mkdir -p "$output"
 cp "$work"/1/* "$output"
 if [ -n "$key" ]; then ssh-keygen -q -Y sign -f "$key" -n file "$output/SHA256SUMS"; fi
