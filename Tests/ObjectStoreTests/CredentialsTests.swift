@@ -163,6 +163,24 @@ import Testing
         #expect(try await chain.credentials().accessKey == "K")
     }
 
+    @Test(
+        "a service that has no new credentials when the old ones expire is asked again, and says nothing about access")
+    func outage() async throws {
+        let isDown = Shared(false)
+        let origin = try OriginServer { [self] _ in
+            isDown.value ? OriginReply(500) : answer("K", until: "2030-01-01T00:00:00Z")
+        }
+        let time = Shared<Int64>(1_800_000_000)
+        let chain = CredentialsChain(
+            engine: engine(), locations: [.container(url: "http://127.0.0.1:\(origin.port)/creds", token: nil)],
+            now: { time.value })
+        _ = try await chain.credentials()
+        (isDown.value, time.value) = (true, AmazonTime.seconds("2030-01-01T00:00:01Z")!)
+        let error = await #expect(throws: StoreError.self) { _ = try await chain.credentials() }
+        #expect(error?.kind == .transient && error?.failure.code == .io)
+        #expect(error?.failure.message.contains("the container's role") == true)
+    }
+
     @Test("the error for missing credentials lists the locations that were searched") func none() async throws {
         let chain = CredentialsChain(engine: engine(), locations: [.file(path: "/nowhere", profile: "x")])
         do {

@@ -45,7 +45,9 @@ import Testing
 
     @Test(
         "credentials that have expired or were replaced are read again, and the request succeeds",
-        arguments: [(400, "ExpiredToken"), (403, "InvalidAccessKeyId"), (403, "SignatureDoesNotMatch")])
+        arguments: [
+            (400, "ExpiredToken"), (403, "InvalidAccessKeyId"), (403, "SignatureDoesNotMatch"), (400, "InvalidToken"),
+        ])
     func renewed(_ status: Int, _ code: String) async throws {
         let isExpired = Shared(false)
         let origin = try OriginServer { request in
@@ -60,6 +62,23 @@ import Testing
         #expect(try await part(sources).1 == Self.bytes.bytes(1000..<2000))
         #expect(origin.requests.count == 3)
         #expect(origin.requests.allSatisfy { $0.path == "/films/a%20b" && $0.headers["if-range"] == nil })
+    }
+
+    @Test("credentials that have expired and cannot be read now are a failure that is retried") func unreadable()
+        async throws
+    {
+        let origin = try OriginServer { request in
+            request.number == 1 ? OriginReply.file(Self.bytes, to: request) : Self.error(400, "ExpiredToken")
+        }
+        let sources = try sources(origin, key: "OLD", token: "t")
+        #expect(try await part(sources).1 == Self.bytes.bytes(1000..<2000))
+        try write("")
+        do {
+            _ = try await part(sources)
+            Issue.record("no failure")
+        } catch TransferError.failed(let failure) {
+            #expect(failure.code == .connect && failure.message.contains("NoCredentials"), "\(failure)")
+        }
     }
 
     @Test("credentials that stay refused fail the request after they were read again, without the server's message")

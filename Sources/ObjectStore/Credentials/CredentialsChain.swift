@@ -31,13 +31,20 @@ actor CredentialsChain {
     /// The location where the credentials were found, in words for the operator.
     var found: String? { location?.label }
 
-    /// - Throws: `StoreError` with the code `NoCredentials` if no location has any.
+    /// - Throws: `StoreError` with the code `NoCredentials` if no location has any. It is transient if there were some:
+    ///   a service that does not respond now will again.
     func credentials() async throws(StoreError) -> Credentials {
         if let current, current.areFresh(at: now()) { return current }
         let isUsable = current?.areUsable(at: now()) ?? false
         if isUsable, let current, let failed, ContinuousClock.now - failed < Self.pause { return current }
         if let fetched = await refresh() { return fetched }
         if let current, current.areUsable(at: now()) { return current }
+        if let location {
+            throw StoreError(
+                status: 0, code: "NoCredentials",
+                message: "the credentials are no longer valid, and \(location.label) has no others now",
+                kind: .transient)
+        }
         let tried = locations.map(\.label).joined(separator: ", ")
         throw StoreError(
             status: 403, code: "NoCredentials", message: "no credentials were found (looked at: \(tried))",

@@ -81,6 +81,7 @@ final class NameClaim: Sendable {
         var condition = first
         var hasChecked = false
         for _ in 0..<4 {
+            try await store.client.waitForTurn()
             let sent = ContinuousClock.now
             // Without If-Match, the claim is read before it is replaced.
             let isKnown = condition == .absent || store.knows(.replace)

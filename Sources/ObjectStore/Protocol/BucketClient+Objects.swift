@@ -28,33 +28,6 @@ enum NameCondition: Sendable, Equatable {
     case same(String)
 }
 
-/// An object as the server lists it.
-struct ListedObject: Sendable, Equatable {
-    let key: String
-    let size: Int64
-    let etag: String
-    /// Seconds since 1970.
-    let modified: Int64
-}
-
-/// A part as the server lists it.
-struct ListedPart: Sendable, Equatable {
-    let number: Int
-    let etag: String
-    let size: Int64
-}
-
-/// A multipart upload that is neither completed nor aborted.
-struct ListedUpload: Sendable, Equatable {
-    /// As the server sent it. Servers do not say reliably whether they have encoded it.
-    let sent: String
-    var key: String { PartsRecord.decoded(sent[...]) ?? sent }
-    func hasKey(_ key: String) -> Bool { key == sent || key == self.key }
-    let id: String
-    /// Seconds since 1970.
-    let begun: Int64
-}
-
 // The requests to a bucket.
 extension BucketClient {
     /// nil if there is no such object.
@@ -67,7 +40,7 @@ extension BucketClient {
 
     /// The bytes of an object or of a range of it; nil if there is no such object.
     ///
-    /// - Parameter limit: The maximum bytes of the response.
+    /// - Parameter limit: The maximum bytes of the object or the range.
     func get(_ key: String, _ range: Range<Int64>? = nil, limit: Int) async throws(StoreError) -> [UInt8]? {
         var request = StoreRequest("GET", key)
         request.limit = limit
@@ -151,6 +124,20 @@ extension BucketClient {
         _ = try await send(request)
     }
 
+    /// Puts a text only as long as `check` does not throw, which is called before each try. Each try expires.
+    func put(
+        _ key: String, text: String, checking check: () async throws(StoreError) -> Void
+    ) async throws(StoreError) {
+        var request = StoreRequest("PUT", key)
+        request.carry(text)
+        request.presign()
+        request.tries = RequestBackoff.tries
+        _ = try await send(request) { () throws(StoreError) in
+            try await waitForTurn()
+            try await check()
+        }
+    }
+
     /// Deletes an object. An object that does not exist is not an error.
     func delete(_ key: String) async throws(StoreError) {
         do { _ = try await send(StoreRequest("DELETE", key)) } catch {
@@ -172,11 +159,10 @@ extension BucketClient {
             let response = try await send(request)
             guard let xml = response.xml, xml.name == "ListBucketResult" else { throw Self.unreadable(response) }
             if let date = response.headers["date"].flatMap(HTTPDate.parse) { now = date }
-            // XML cannot have every character that a key of another program may have.
             let isEncoded = xml.text("EncodingType") == "url"
             for entry in xml.all("Contents") {
                 guard let sent = entry.text("Key"),
-                    let key = isEncoded ? PartsRecord.decoded(sent.replacing("+", with: " ")[...]) : sent,
+                    let key = isEncoded ? ListedKey.decoded(sent) : sent,
                     let modified = entry.text("LastModified").flatMap(AmazonTime.seconds)
                 else { continue }
                 objects.append(
@@ -324,13 +310,16 @@ extension BucketClient {
             guard let xml = response.xml, xml.name == "ListMultipartUploadsResult" else {
                 throw Self.unreadable(response)
             }
+            let isEncoded = xml.text("EncodingType") == "url"
             for entry in xml.all("Upload") {
                 guard let key = entry.text("Key"), let id = entry.text("UploadId") else { continue }
-                uploads.append(
-                    ListedUpload(sent: key, id: id, begun: entry.text("Initiated").flatMap(AmazonTime.seconds) ?? time))
+                let begun = entry.text("Initiated").flatMap(AmazonTime.seconds) ?? time
+                uploads.append(ListedUpload(sent: key, isEncoded: isEncoded, id: id, begun: begun))
             }
-            let key = xml.text("NextKeyMarker") ?? ""
-            let next = (key: PartsRecord.decoded(key[...]) ?? key, id: xml.text("NextUploadIdMarker") ?? "")
+            let marker = ListedUpload(
+                sent: xml.text("NextKeyMarker") ?? "", isEncoded: isEncoded, id: xml.text("NextUploadIdMarker") ?? "",
+                begun: 0)
+            let next = (key: marker.key, id: marker.id)
             let isMore = xml.text("IsTruncated") == "true" && !next.key.isEmpty
             markers = isMore && (markers.map { $0 != next } ?? true) ? next : nil
         } while markers != nil

@@ -10,8 +10,10 @@ final class BucketClient: Sendable {
         var pace = BucketThrottle()
         var region: String
         var hasMoved = false
-        /// When a write last succeeded, in seconds of `watch`.
-        var written: Double?
+        /// When the last write that succeeded was sent, in seconds of `watch`.
+        var written = -Double.infinity
+        /// When the server last refused access or had no space, or when there were no credentials.
+        var refused = -Double.infinity
         var requests = 0
         /// Seconds between the local time and the Date of the last response.
         var latestSkew: Int64?
@@ -39,8 +41,10 @@ final class BucketClient: Sendable {
     /// The number of requests that were sent, with all retries.
     var requests: Int { state.withLock { $0.requests } }
 
-    /// Seconds since a write last succeeded; nil if none has.
-    var secondsSinceWriting: Double? { state.withLock { state in state.written.map { watch.seconds - $0 } } }
+    /// Seconds since a write was sent that succeeded; nil if none has, or if any request was refused since then.
+    var secondsSinceWriting: Double? {
+        state.withLock { $0.written > $0.refused ? watch.seconds - $0.written : nil }
+    }
 
     /// Seconds to add to the local time to get the time of the server.
     var skew: Int64 { state.withLock { $0.skew.seconds } }
@@ -78,15 +82,10 @@ final class BucketClient: Sendable {
             let failure: StoreError
             do { return try await sendOnce(request) } catch { failure = error }
             tries += 1
-            var retriesAtOnce = false
-            switch failure.kind {
-            case .transient, .throttled: break
-            // `sendOnce` has corrected the clock, the credentials or the region: no backoff is needed.
-            case .clock, .expired, .region: retriesAtOnce = tries < 3
-            default: throw failure
-            }
-            guard tries < request.tries, ContinuousClock.now - begun < request.maxTime else { throw failure }
-            if retriesAtOnce { continue }
+            guard failure.isCorrected || [.transient, .throttled].contains(failure.kind), tries < request.tries,
+                ContinuousClock.now - begun < request.maxTime
+            else { throw failure }
+            if failure.isCorrected, tries < 3 { continue }
             guard failure.isRetryable else { throw failure }
             do { try await Task.sleep(for: RequestBackoff.wait(before: tries, using: &generator)) } catch {
                 throw StoreError(TransferError.cancelled)
@@ -94,26 +93,41 @@ final class BucketClient: Sendable {
         }
     }
 
+    /// Waits until the throttle of a store admits one more request.
+    ///
+    /// That may take minutes, so a request whose sender has checked something waits before these checks: see
+    /// `StoreRequest.isPresigned`.
+    func waitForTurn() async throws(StoreError) {
+        let wait = state.withLock { $0.pace.turn(at: watch.seconds) }
+        guard wait > 0 else { return }
+        do { try await Task.sleep(for: .seconds(wait)) } catch { throw StoreError(TransferError.cancelled) }
+    }
+
+    private func usableCredentials() async throws(StoreError) -> Credentials {
+        do throws(StoreError) { return try await credentials.credentials() } catch {
+            state.withLock { $0.refused = watch.seconds }
+            throw error
+        }
+    }
+
     private func sendOnce(_ request: StoreRequest) async throws(StoreError) -> StoreResponse {
-        let wait = state.withLock { state in
-            state.requests += 1
-            return state.pace.turn(at: watch.seconds)
-        }
-        if wait > 0 {
-            do { try await Task.sleep(for: .seconds(wait)) } catch { throw StoreError(TransferError.cancelled) }
-        }
-        let credentials = try await credentials.credentials()
-        let skew = skew
+        state.withLock { $0.requests += 1 }
+        if !request.isPresigned { try await waitForTurn() }
+        let credentials = try await usableCredentials()
+        let (skew, sent) = (skew, watch.seconds)
         let now = request.isPresigned ? presigningTime : UnixTime.seconds + skew
         let time = now - request.age - (request.seen.map { (ContinuousClock.now - $0).components.seconds } ?? 0)
         let response: StoreResponse
+        let date: Int64?
         do throws(TransferError) {
             let transfer = try await engine.start(signed(request, by: credentials, at: time))
-            let body = try await transfer.collect(limit: request.limit)
-            response = StoreResponse(status: transfer.head.status, headers: transfer.head.headers, body: body)
+            let head = transfer.head
+            date = head.headers["date"].flatMap(HTTPDate.parse)
+            // Before the body, which may take long.
+            if let date { state.withLock { $0.latestSkew = date - UnixTime.seconds } }
+            let body = try await transfer.collect(limit: request.limit(ofStatus: head.status))
+            response = StoreResponse(status: head.status, headers: head.headers, body: body)
         } catch { throw StoreError(error) }
-        let date = response.headers["date"].flatMap(HTTPDate.parse)
-        if let date { state.withLock { $0.latestSkew = date - UnixTime.seconds } }
         if response.status == 403, let validity = request.validity, let date, date - time >= validity - 1 {
             // Either the network was slow, or this machine's clock is behind, and each request would expire at once.
             let wasOff = correctSkew(by: response, from: skew)
@@ -121,7 +135,7 @@ final class BucketClient: Sendable {
                 status: 403, code: "RequestExpired", message: "the store received the request too late",
                 kind: wasOff ? .clock : .transient)
         }
-        try await check(response, request, credentials, skew)
+        try await check(response, request, credentials, skew, sent: sent)
         return response
     }
 
@@ -142,10 +156,10 @@ final class BucketClient: Sendable {
         var (tries, isConditional) = (0, etag != nil)
         while true {
             let credentials: Credentials
-            do throws(StoreError) { credentials = try await self.credentials.credentials() } catch {
+            do throws(StoreError) { credentials = try await usableCredentials() } catch {
                 throw .failed(refusal(error, HeaderFields()))
             }
-            let skew = skew
+            let (skew, time) = (skew, watch.seconds)
             request.headers = template.headers
             if isConditional, let etag { request.headers.append(ifMatch(etag)) }
             var sent = signed(request, by: credentials, at: UnixTime.seconds + skew)
@@ -169,22 +183,13 @@ final class BucketClient: Sendable {
             }
             let body = try await transfer.collect(limit: 64 << 10)
             let response = StoreResponse(status: head.status, headers: head.headers, body: body)
-            var failure: StoreError
+            let failure: StoreError
             do throws(StoreError) {
-                try await check(response, request, credentials, skew)
+                try await check(response, request, credentials, skew, sent: time)
                 failure = StoreError(status: head.status, headers: head.headers, body: nil)
             } catch { failure = error }
             tries += 1
-            guard tries < 3 else { throw .failed(refusal(failure, head.headers)) }
-            switch failure.kind {
-            case .clock, .expired, .region: continue
-            case .denied where failure.isAboutKey:
-                // The operator may have replaced the key since it was read.
-                await self.credentials.drop(credentials)
-                if let renewed = try? await self.credentials.credentials(), renewed != credentials { continue }
-            default: break
-            }
-            throw .failed(refusal(failure, head.headers))
+            guard tries < 3, failure.isCorrected else { throw .failed(refusal(failure, head.headers)) }
         }
     }
 
@@ -212,9 +217,11 @@ final class BucketClient: Sendable {
 
     /// Throws the error, unless the response is a success. Corrects the skew, the credentials and the region first.
     ///
-    /// - Parameter skew: Seconds that were added to the local time when the request was signed.
+    /// - Parameters:
+    ///   - skew: Seconds that were added to the local time when the request was signed.
+    ///   - sent: When it was sent, in seconds of `watch`.
     private func check(
-        _ response: StoreResponse, _ request: StoreRequest, _ credentials: Credentials, _ skew: Int64
+        _ response: StoreResponse, _ request: StoreRequest, _ credentials: Credentials, _ skew: Int64, sent: Double
     ) async throws(StoreError) {
         let isSuccess = (200..<300).contains(response.status)
         // A status of 200 may come with an error in the body (CompleteMultipartUpload, CopyObject).
@@ -223,11 +230,15 @@ final class BucketClient: Sendable {
         if isSuccess, body?.name != "Error" {
             return state.withLock { state in
                 state.pace.recordSuccess()
-                if request.method != "GET", request.method != "HEAD" { state.written = watch.seconds }
+                if request.method != "GET", request.method != "HEAD" { state.written = max(state.written, sent) }
             }
         }
         let failure = StoreError(status: response.status, headers: response.headers, body: body)
-        if failure.kind == .throttled { state.withLock { $0.pace.recordThrottled(at: watch.seconds) } }
+        switch failure.kind {
+        case .throttled: state.withLock { $0.pace.recordThrottled(at: watch.seconds) }
+        case .denied, .full: state.withLock { $0.refused = watch.seconds }
+        default: break
+        }
         let isAboutTime = response.status == 403 || failure.kind == .clock
         if isAboutTime, correctSkew(by: response, from: skew) {
             // Servers use several codes for this, so the kind is set here.
@@ -239,6 +250,11 @@ final class BucketClient: Sendable {
         }
         switch failure.kind {
         case .expired: await self.credentials.drop(credentials)
+        case .denied where failure.isAboutKey:
+            // The operator may have replaced the key since it was read.
+            await self.credentials.drop(credentials)
+            guard let renewed = try? await self.credentials.credentials(), renewed != credentials else { break }
+            throw StoreError(status: failure.status, code: failure.code, message: failure.message, kind: .expired)
         case .region(let region?):
             let hasChanged = state.withLock { state in
                 guard !state.hasMoved, region != state.region else { return false }
@@ -291,6 +307,14 @@ final class BucketClient: Sendable {
 }
 
 extension StoreError {
+    /// `check` has corrected the clock, the credentials or the region, so that no backoff is needed.
+    fileprivate var isCorrected: Bool {
+        switch kind {
+        case .clock, .expired, .region: true
+        default: false
+        }
+    }
+
     /// The server does not accept the access key or the secret, whatever is requested.
     fileprivate var isAboutKey: Bool { ["InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken"].contains(code) }
 

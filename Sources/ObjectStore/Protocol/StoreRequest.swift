@@ -11,7 +11,7 @@ struct StoreRequest: Sendable {
     var memory: RequestMemory?
     /// SHA-256 of the body in hexadecimal digits. nil if the body is not signed, since it is sent with its MD5.
     var payload: String?
-    /// The maximum bytes of the response.
+    /// The maximum bytes of a successful response.
     var limit = XMLElement.maxBytes
     /// The number of tries, the first one included.
     var tries = RequestBackoff.tries
@@ -23,7 +23,8 @@ struct StoreRequest: Sendable {
     var timeout: Int64 = 30
 
     /// The signature is in the query and expires, as for each request that creates or deletes a finished object. It is
-    /// sent only once, and has no effect if the network delivers it late.
+    /// not retried, and has no effect if the network delivers it late. It is sent at once, because its sender has
+    /// checked that it may be: `BucketClient.waitForTurn` comes before these checks.
     private(set) var isPresigned = false
     /// How many seconds earlier than now the request is dated.
     var age: Int64 = 0
@@ -37,6 +38,12 @@ struct StoreRequest: Sendable {
     private static let minValidity: Int64 = 10
 
     mutating func presign() { (isPresigned, tries) = (true, 1) }
+
+    /// The maximum bytes of a response. That of an error has a document, which may be longer than the object.
+    func limit(ofStatus status: Int) -> Int {
+        (200..<300).contains(status) ? limit : max(limit, Self.maxErrorBytes)
+    }
+    private static let maxErrorBytes = 64 << 10
 
     init(_ method: String, _ key: String) { (self.method, self.key) = (method, key) }
 

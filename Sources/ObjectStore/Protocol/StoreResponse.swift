@@ -31,7 +31,7 @@ struct StoreError: Error, Sendable, Equatable {
     }
 
     let status: Int
-    /// The server's error code, or the status if the server sends none; Haul's error code if there was no response.
+    /// The server's error code, or the status if the server sends none; one of Haul if there was no response.
     let code: String
     let message: String
     let kind: Kind
@@ -61,14 +61,16 @@ struct StoreError: Error, Sendable, Equatable {
         case "RequestTimeTooSkewed", "RequestExpired": return .clock
         case "ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired": return .expired
         case "PermanentRedirect", "TemporaryRedirect", "AuthorizationHeaderMalformed",
-            "IllegalLocationConstraintException":
+            // The same about a presigned request.
+            "AuthorizationQueryParametersError", "IllegalLocationConstraintException":
             return .region(region)
         case "NoSuchUpload": return .noSuchUpload
         case "NoSuchKey": return .noSuchObject
         case "NoSuchBucket": return .noSuchBucket
         case "PreconditionFailed": return .precondition
         case "NotImplemented": return .unknownRequest
-        case "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "AllAccessDisabled", "AccountProblem":
+        case "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "AllAccessDisabled",
+            "AccountProblem":
             return .denied
         case "QuotaExceeded", "XMinioStorageFull", "InsufficientCapacity", "StorageFull": return .full
         default: break
@@ -99,7 +101,7 @@ struct StoreError: Error, Sendable, Equatable {
 
     /// The failure as it is recorded in the job's hash.
     var failure: Failure {
-        if status == 0 { return Failure(.io, "the object store does not respond, \(summary)") }
+        if status == 0 { return Failure(.io, "a request to the object store failed, \(summary)") }
         return switch kind {
         case .denied:
             Failure(.permission, "the object store refuses access, \(summary): check the credentials and the policy")

@@ -133,7 +133,7 @@ package final class BucketSources: SourceBuckets {
     /// A failure for the job. The server's own message is left out, because it may name the user and the key.
     private static func failure(_ error: StoreError, _ headers: HeaderFields, _ bucket: String) -> Failure {
         guard error.status != 0 else {
-            return Failure(.connect, "the bucket \(bucket) does not respond: \(error.code)")
+            return Failure(.connect, "a request to the bucket \(bucket) failed: \(error.code)")
         }
         let advice =
             switch error.kind {
