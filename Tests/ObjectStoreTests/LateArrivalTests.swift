@@ -108,6 +108,30 @@ struct LateArrivalTests: MultipartFileTests {
         #expect((before.1 == nil) == (settled == .removed))
     }
 
+    @Test(
+        "an object that a late deletion removes, right after its job has replaced an equal one, is made again",
+        .timeLimit(.minutes(2)), arguments: ObjectServer.dialects)
+    func deletedLate(_ kind: ObjectServer.Kind) async throws {
+        let good = try await Bucket(kind)
+        let gateway = LateGateway(to: good.server.endpoint)
+        let bad = try Bucket(good.server, endpoint: gateway.endpoint, prefix: good.store.client.address.prefix)
+        #expect(isStored(try await put(good, "0", Self.old)))
+        let before = try #require(try await identity(good))
+        gateway.keep { Late.delete.isIn($0) }
+        let deletion = Task { await bad.store.delete("films/film", FinishedIdentity(inode: before)) }
+        try await eventually("the deletion to be sent") { gateway.hasKept }
+        deletion.cancel()
+        let next = Task { try await put(good, "1", Self.old) }
+        try await eventually("the object to be replaced") {
+            let now = try await identity(good)
+            #expect(now != nil, "the name is never without an object")
+            return now != before
+        }
+        _ = gateway.deliver()
+        #expect(isStored(try await next.value))
+        #expect(await good.read("films/film") == Self.old)
+    }
+
     /// A run that is stopped with the request of its commit, which the gateway keeps.
     private func stoppedCommit(
         _ kind: ObjectServer.Kind, _ late: Late

@@ -16,7 +16,7 @@ package struct StoreConformance: Sendable {
         case wrongDigestGivesNoName = "a file with the wrong digest gets no name, and leaves nothing"
         case namedFileIsFoundAgain = "the next run finds the file that an earlier run named without reporting it"
         case lostRunIsRepeated =
-            "a file whose run Redis has lost, with its claim and its end, is replaced by the next run of its job"
+            "a file whose run Redis has lost, with its claim and its end, is replaced by the next run of its job, in one step"
         case foreignFileStays = "a file that does not belong to the job is treated as if_exists says"
         case changedFileIsNotHeld = "a finished file that was changed does not count as the job's file"
         case discardLeavesNothing = "discarding a partial file leaves nothing"
@@ -157,13 +157,25 @@ package struct StoreConformance: Sendable {
     }
 
     private func lostRun() async throws {
+        var reader: Task<Int, Never>?
         for run in 1...2 {
             // To Redis, each of them is the first one.
             let request = request(run: run, isNew: true)
             let partial = store.begin(request, generation: request.runToken, suggested: "x")
             let file = try #require(stored(try await partial.put(bytes, whole())))
             #expect(file.file == "a/b")
+            guard run == 1 else { break }
+            reader = Task { [read, bytes] in
+                var others = 0
+                while !Task.isCancelled {
+                    if await read("a/b") != bytes, !Task.isCancelled { others += 1 }
+                    try? await Task.sleep(for: .milliseconds(5))
+                }
+                return others
+            }
         }
+        reader?.cancel()
+        #expect(await reader?.value == 0, "a reader finds the file at any time")
     }
 
     private func foreignFile() async throws {

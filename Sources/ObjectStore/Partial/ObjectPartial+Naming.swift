@@ -58,6 +58,10 @@ extension ObjectPartial {
     /// Sends `request` until its result is known. Before each try the lease must hold, and the object that has the name
     /// determines the condition.
     ///
+    /// An earlier run may have sent a deletion of the object that is replaced (`withdraw`), on the condition of its ETag,
+    /// which is the same on most servers if the bytes are the same. So if such a deletion is possible, this waits until
+    /// it has expired, and gives the name again if the object is gone.
+    ///
     /// - Parameters:
     ///   - method: What `request` sends.
     ///   - isNumbered: True if a number was added to the name.
@@ -73,13 +77,32 @@ extension ObjectPartial {
         isPossible: () async throws(TransferError) -> Naming? = { () throws(TransferError) in nil },
         _ request: (NameCondition) async throws(StoreError) -> ObjectHead?
     ) async throws(TransferError) -> Naming {
+        var mayBeDeleted = false
+        let naming = try await giveName(
+            name, by: method, size: size, isNumbered: isNumbered, checksFirst: checksFirst, claim: claim,
+            limits: limits, mayBeDeleted: &mayBeDeleted, isPossible: isPossible, request)
+        guard mayBeDeleted, case .placed = naming, await isDeletedLate(name) else { return naming }
+        return try await giveName(
+            name, by: method, size: size, isNumbered: isNumbered, checksFirst: true, claim: claim, limits: limits,
+            mayBeDeleted: &mayBeDeleted, isPossible: isPossible, request)
+    }
+
+    /// - Parameter mayBeDeleted: Set if an earlier deletion may remove the new object.
+    private func giveName(
+        _ name: ObjectName, by method: NamingRequest, size: Int64, isNumbered: Bool, checksFirst: Bool,
+        claim: NameClaim?, limits: NamingLimits, mayBeDeleted: inout Bool,
+        isPossible: () async throws(TransferError) -> Naming?,
+        _ request: (NameCondition) async throws(StoreError) -> ObjectHead?
+    ) async throws(TransferError) -> Naming {
         let key = client.address.key(name.path)
         let begun = ContinuousClock.now
         var condition = known(.absent, by: method)
         var failure: StoreError?
         var contradicted: ContinuousClock.Instant?
-        var (hasDeletedEarlier, isReplacing) = (false, false)
+        var isReplacing = false
         for attempt in 1... {
+            // Before the checks, because a store that throttles may make this wait for minutes.
+            do { try await client.waitForTurn() } catch { throw error.transferError }
             // The last pause may have been long. A run that has lost its job by now must leave the claim and the partial
             // file to the one that has it.
             guard try await hasJob() else { return .fenced }
@@ -92,11 +115,9 @@ extension ObjectPartial {
                     case .isOurs: return .placed(head)
                     case .renumber: return .renumber
                     case .refuse: throw conflict(at: name)
-                    case .replace where !hasDeletedEarlier && mayBeDeletedLate(head, size):
-                        hasDeletedEarlier = true
-                        guard try await deleteEarlierObject(at: key, head) else { return .fenced }
-                        continue
-                    case .replace: (next, isReplacing) = (head.etag.map(NameCondition.same) ?? .none, true)
+                    case .replace:
+                        (next, isReplacing) = (head.etag.map(NameCondition.same) ?? .none, true)
+                        mayBeDeleted = mayBeDeleted || mayBeDeletedLate(head, size)
                     }
                 } else {
                     (next, isReplacing) = (.absent, false)
@@ -158,21 +179,25 @@ extension ObjectPartial {
         return .fenced
     }
 
-    /// Whether a deletion of the object may still be under way, and might delete the new object instead. An earlier run
-    /// of this job made the object and was cancelled (`withdraw`), and the job was pushed again. The condition of the
-    /// deletion is the ETag, which is the same on most servers if the bytes are the same.
+    /// Whether a deletion of the object may still be under way: an earlier run of this job made it and was cancelled, and
+    /// the job was pushed again. If Redis knows of no such run, only a job that was removed since can have sent one.
     private func mayBeDeletedLate(_ head: ObjectHead, _ size: Int64) -> Bool {
         head.mark?.job == request.key && head.size == size
             && request.completed.map { head.matches($0.identity) } != true
+            && (!request.isNew || head.age ?? 0 < Self.withdrawalLimit)
     }
 
-    /// Deletes the object of an earlier run, and waits until earlier requests to delete it have expired. Returns false
-    /// if another run has the job.
-    private func deleteEarlierObject(at key: String, _ head: ObjectHead) async throws(TransferError) -> Bool {
-        guard try await hasJob() else { return false }
-        await store.deleteFinal(key) { $0.mark == head.mark }
-        do { try await Task.sleep(for: ObjectStore.expiry) } catch { throw .cancelled }
-        return true
+    /// Seconds after which no deletion by `withdraw` of an object of that age is under way: it lasts for
+    /// `executionLimit`, and its last request has expired then.
+    private static let withdrawalLimit: Int64 = 60
+
+    /// Waits until earlier requests to delete the object have expired. Returns whether it is gone then. A run that is
+    /// stopped meanwhile has its object, so it does not wait.
+    private func isDeletedLate(_ name: ObjectName) async -> Bool {
+        do {
+            try await Task.sleep(for: ObjectStore.expiry)
+            return try await head(name.path) == nil
+        } catch { return false }
     }
 
     /// Sends a request for a key, and records it as unanswered until it is known that it will not be executed later.
