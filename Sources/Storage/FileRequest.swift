@@ -91,6 +91,12 @@ package struct RunLease: Sendable {
     ) {
         (self.isHeld, self.confirm, self.writePermit) = (isHeld, confirm, writePermit)
     }
+
+    /// Whether the run has the job: by our own clock, or by what Redis says.
+    package func holds() async -> Bool {
+        if isHeld() { return true }
+        return await confirm()
+    }
 }
 
 /// Whether a run may write to its partial file. If another run has continued it, the file may have its final name.

@@ -100,6 +100,41 @@ struct HandoverTests: MultipartFileTests {
         try await expectWhole(bucket)
     }
 
+    @Test("a run that has lost its lease takes nothing over, and removes nothing", arguments: ObjectServer.installed)
+    func lostLease(_ kind: ObjectServer.Kind) async throws {
+        let bucket = try await Bucket(kind)
+        let first = try await open(bucket, "1")
+        try await receive(0..<9 << 20, into: first)
+        let point = try await point(first)
+        let next = try await resume(bucket, "2", point)
+        let late = request("3", lease: RunLease(isHeld: { false }, confirm: { false }))
+        var other = point
+        other.generation = ""
+        for point in [point, other] {
+            let error = await thrown { () throws(TransferError) in try await bucket.store.resume(late, from: point) }
+            #expect(error?.code == .io)
+        }
+        try await receive(9 << 20..<Self.size, into: next)
+        #expect(isStored(try await next.commit(whole())))
+        await next.discard(soon: false)
+        try await expectWhole(bucket)
+    }
+
+    @Test("a partial object that is not to be continued is removed at once", arguments: ObjectServer.installed)
+    func notContinued(_ kind: ObjectServer.Kind) async throws {
+        let bucket = try await Bucket(kind)
+        let first = try await open(bucket, "1")
+        try await receive(0..<17 << 20, into: first)
+        var point = try await point(first)
+        // The job was pushed again, with another path.
+        point.generation = ""
+        guard case .nothing = try await bucket.store.resume(request("2"), from: point) else {
+            Issue.record("it is continued")
+            return
+        }
+        #expect(try await bucket.everything() == ([], 0))
+    }
+
     /// What a run finds when it resumes after a long stop.
     enum Late: String, CaseIterable, Sendable {
         case anotherHasIt, anotherFinished, newGeneration, cancelled, cancelledAndBegunAgain

@@ -73,15 +73,9 @@ extension ObjectPartial {
         do { return try await client.head(client.address.key(path)) } catch { throw error.transferError }
     }
 
-    /// Whether this run may still name the object: its lease holds by the local clock, or Redis confirms it.
-    func mayName() async -> Bool {
-        if request.lease.isHeld() { return true }
-        return await request.lease.confirm()
-    }
-
     /// Whether this run has the job and, if there are hidden objects, these as well.
     func hasJob() async throws(TransferError) -> Bool {
-        guard await mayName() else { return false }
+        guard await request.lease.holds() else { return false }
         guard state.withLock({ $0.hasHidden }) else { return true }
         return try await isStillOwner()
     }

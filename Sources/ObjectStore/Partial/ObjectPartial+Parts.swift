@@ -199,7 +199,7 @@ extension ObjectPartial {
     private func create() async -> Result<String, StoreError> {
         do throws(StoreError) {
             // A run that was stopped for long must not purge the generations of later runs.
-            guard await mayName() else { throw Self.fenced }
+            try await request.checkLease()
             // Purging the older generations is the fence: none of their uploads can be completed any more.
             if !request.isNew { try await store.purge(job: request.key, but: generation) }
             try await own()
@@ -251,12 +251,9 @@ extension ObjectPartial {
         // Without If-None-Match, the object is read before the write.
         let owner = try await client.get(key, limit: 4096)
         if owner == bytes { return }
-        guard owner == nil, !store.knows(.create) else { throw Self.fenced }
+        guard owner == nil, !store.knows(.create) else { throw .fenced }
         try await client.put(key, text: request.runToken)
     }
-
-    private static let fenced = StoreError(
-        status: 412, code: "fenced", message: "another run has the partial file", kind: .noSuchUpload)
 
     func isOwner() async throws(StoreError) -> Bool {
         try await client.get(client.address.key(hidden.owner), limit: 4096).map { $0 == Array(request.runToken.utf8) }
@@ -313,5 +310,17 @@ extension ObjectPartial {
             return results
         }
         for result in results { try result.get() }
+    }
+}
+
+extension StoreError {
+    static let fenced = StoreError(
+        status: 412, code: "fenced", message: "another run has the partial file", kind: .noSuchUpload)
+}
+
+extension FileRequest {
+    /// - Throws: `fenced` if the run has lost the job.
+    func checkLease() async throws(StoreError) {
+        guard await lease.holds() else { throw .fenced }
     }
 }

@@ -30,17 +30,21 @@ extension ObjectStore: DurableStore, SourceFolder {
         let hidden = HiddenKeys(job: request.key, generation: resume.generation)
         if !resume.generation.isEmpty {
             // From now on, earlier runs are fenced: they find another owner, and do not name the object.
-            try await client.put(client.address.key(hidden.owner), text: request.runToken)
+            try await client.put(
+                client.address.key(hidden.owner), text: request.runToken, checking: request.checkLease)
             if let placed = try await placed(resume, request) { return try await whole(placed, request, resume) }
         }
         let objects = try await client.list(client.address.key(HiddenKeys.prefix(ofJob: request.key))).objects
-        guard let found = try await partial(request, resume, hidden, objects) else {
+        guard !resume.generation.isEmpty, let found = try await partial(request, resume, hidden, objects) else {
             if !resume.generation.isEmpty, let placed = try await placed(resume, request) {
                 return try await whole(placed, request, resume)
             }
+            try await request.checkLease()
             try await purge(job: request.key, but: nil)
             return .nothing
         }
+        // The requests may have been retried for longer than the lease. Then a later run has a generation of its own.
+        try await request.checkLease()
         // This run finds the object if it comes late, and a later removal of hidden objects must not delete it.
         let naming = client.address.key(hidden.naming)
         if objects.contains(where: { $0.key == naming }) { try await client.delete(naming) }
@@ -54,6 +58,7 @@ extension ObjectStore: DurableStore, SourceFolder {
     private func whole(
         _ placed: StoredFile, _ request: FileRequest, _ resume: ResumePoint
     ) async throws(StoreError) -> Remainder {
+        try await request.checkLease()
         try await purge(job: request.key, but: resume.generation)
         let completed = Set([PartsRecord(resume.storeState)?.upload].compactMap(\.self))
         await purge(HiddenKeys(job: request.key, generation: resume.generation), completed: completed)
@@ -107,7 +112,10 @@ extension ObjectStore: DurableStore, SourceFolder {
         guard let head = try? await client.head(client.address.key(file.file)), head.matches(file.identity) else {
             return nil
         }
-        if fencing { try? await purge(job: request.key, but: nil) }
+        if fencing {
+            guard await request.lease.holds() else { return nil }
+            try? await purge(job: request.key, but: nil)
+        }
         return HeldFile()
     }
 
@@ -196,9 +204,13 @@ extension ObjectStore: DurableStore, SourceFolder {
         var last: NameCondition?
         var isConditional = true
         for attempt in 1...RequestBackoff.tries {
-            let seen = ContinuousClock.now
             let found: ObjectHead?
-            do throws(StoreError) { found = try await client.head(key) } catch { return false }
+            let seen: ContinuousClock.Instant
+            do throws(StoreError) {
+                try await client.waitForTurn()
+                seen = .now
+                found = try await client.head(key)
+            } catch { return false }
             guard let head = found, isRight(head) else { return true }
             let condition = isConditional && knows(.delete) ? head.etag.map(NameCondition.same) ?? .none : .none
             // The server says that the object has another ETag.
