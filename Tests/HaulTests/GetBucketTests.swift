@@ -16,6 +16,13 @@ struct GetBucketTests {
 
         init() async throws { server = try await .shared(ObjectServer.installed.last!) }
 
+        /// Runs the command of another user: with another home.
+        func getElsewhere(_ words: String...) async throws -> (status: Int32, out: String, err: String) {
+            let other = GetBench()
+            let process = try other.start(words + arguments, environment: server.environment)
+            return (try await process.wait(), process.standardOutput, process.standardError)
+        }
+
         var arguments: [String] { ["-d", "s3://\(server.bucket)/\(prefix)/", "--s3-endpoint", server.endpoint] }
 
         func start(_ words: String...) throws -> ChildProcess {
@@ -122,6 +129,46 @@ struct GetBucketTests {
         let replaced = try await place.get(origin.url("/b/x"), "--if-exists", "overwrite")
         #expect(replaced.status == 0, "\(replaced)")
         #expect(try await place.holds("x", other))
+    }
+
+    @Test("an object that the user has named belongs to its URL, and to the download log that knows it")
+    func named() async throws {
+        let place = try await Place()
+        let bytes = ["/a/x": FileBytes(seed: 93, count: 40_000), "/b/x": FileBytes(seed: 94, count: 40_000)]
+        let origin = try OriginServer { .file(bytes[$0.path]!, to: $0) }
+        let (first, second) = (["-o", "r.csv", origin.url("/a/x")], ["-o", "r.csv", origin.url("/b/x")])
+        #expect(try await place.get(first[0], first[1], first[2]).status == 0)
+        let other = try await place.get(second[0], second[1], second[2])
+        #expect(other.status == 1 && other.err.contains("r.csv exists: choose --if-exists"), "\(other)")
+        for words in [first, second] {
+            let elsewhere = try await place.getElsewhere(words[0], words[1], words[2])
+            #expect(elsewhere.status == 1 && elsewhere.err.contains("r.csv exists: choose --if-exists"), "\(elsewhere)")
+        }
+        #expect(try await place.holds("r.csv", bytes["/a/x"]!))
+        // The log still knows the object.
+        let again = try await place.get(first[0], first[1], first[2])
+        #expect(again.status == 0 && again.out.contains("unchanged"), "\(again)")
+        let replaced = try await place.get(second[0], second[1], second[2], "--if-exists", "overwrite")
+        #expect(replaced.status == 0, "\(replaced)")
+        #expect(try await place.holds("r.csv", bytes["/b/x"]!))
+    }
+
+    @Test("skip leaves an own object as well, although the server has another version", arguments: [true, false])
+    func skipped(isNamedByServer: Bool) async throws {
+        let place = try await Place()
+        let versions = [95, 96].map { FileBytes(seed: $0, count: 40_000) }
+        let version = Shared(0)
+        let origin = try OriginServer { request in
+            let name = isNamedByServer ? [("Content-Disposition", "attachment; filename=y")] : []
+            return .file(versions[version.value], etag: "\"\(version.value)\"", headers: name, to: request)
+        }
+        #expect(try await place.get(origin.url("/x"), "-nc").status == 0)
+        version.value = 1
+        let before = origin.requests.count
+        let again = try await place.get(origin.url("/x"), "-nc")
+        #expect(again.status == 0 && again.out.contains("skipped"), "\(again)")
+        #expect(try await place.holds(isNamedByServer ? "y" : "x", versions[0]))
+        #expect(isNamedByServer || origin.requests.count == before)
     }
 
     @Test("of two downloads whose servers give one name, the first one keeps it, even with overwrite")

@@ -50,9 +50,9 @@ struct GetItem: Sendable {
 
     /// The URLs as given, without the credentials of options.
     let urls: [String]
-    /// Names the record and the partial file: a hash of the root and the file's name. If no name was given, or if the
-    /// name may get a number, it is a hash of the path and all URLs with their queries: URLs that differ only in the
-    /// query may be different files.
+    /// Names the record, and in a directory the partial file: a hash of the root and the file's name. If no name was
+    /// given, or if the name may get a number, it is a hash of the path and all URLs with their queries: URLs that differ
+    /// only in the query may be different files.
     let key: String
     /// The file's path in `root`, as far as it is known before the server responds.
     let likelyPath: String?

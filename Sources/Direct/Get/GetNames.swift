@@ -56,12 +56,29 @@ final class GetNames: Sendable {
 struct BucketName: ExistingFile {
     let item: GetItem
     let names: GetNames
+    let store: any Store
+
+    /// Whether the bucket has an object of this name.
+    static func exists(_ path: String?, in store: any Store) async throws(TransferError) -> Bool {
+        guard let path, let objects = store as? any SourceFolder else { return false }
+        do throws(TransferError) {
+            _ = try await objects.source(path)
+            return true
+        } catch {
+            guard case .failed(let failure) = error, failure.code == .sourceMissing else { throw error }
+            return false
+        }
+    }
 
     var modifiedSince: String? { nil }
     var isCompared: Bool { false }
 
     func completedFile(for offer: Offer) async throws(TransferError) -> CompletedFile? {
-        _ = try names.reserve(offered: offer.name, for: item)
+        let path = try names.reserve(offered: offer.name, for: item)
+        // The store would replace an object that this download has made.
+        if item.ifExists == .skip, try await Self.exists(path, in: store) {
+            throw TransferError(.fileExists, "\(path) exists")
+        }
         return nil
     }
 

@@ -13,6 +13,15 @@ extension GetRecord {
         await files.discard(PartialLocation(file: file, key: key, generation: "", name: hidden))
     }
 
+    /// Whether the download's object in a bucket is of another URL than `item`, which has the same name. To that download
+    /// it is a foreign object, as a file would be. Then what is unfinished of this one is removed.
+    mutating func isEnded(by item: GetItem, in store: any Store) async -> Bool {
+        guard bucketKey != nil, completed != nil, !isFile(of: item.urls) else { return false }
+        for location in partialLocations { await store.discard(location) }
+        (resume, isOpen) = (nil, false)
+        return true
+    }
+
     /// Removes the hidden files that the last run has left beside a completed file. If that run was killed after it gave
     /// the file its name and before it recorded that, this becomes the record of the completed file. The caller has the
     /// lock of the download.

@@ -1,12 +1,16 @@
 import HaulBus
 import HaulContract
 import HaulHTTP
+import HaulStorage
 import HaulTerminal
 
 /// What is remembered of one download: a line of the download log.
 struct GetRecord: Sendable {
     /// The download's `GetItem.key`.
     let key: String
+    /// Instead of `key` in a bucket, which other users and machines may share: a random name of this download. The store
+    /// takes an object with this mark for the download's own. nil in a directory.
+    var bucketKey: String?
     let root: String
     /// The job as JSON, without headers and credentials.
     let job: String
@@ -38,6 +42,7 @@ struct GetRecord: Sendable {
         (ifExists, isOnlyNewer, urlSource) = (item.ifExists, item.isOnlyNewer, item.urlSource)
         (followsMetalink, isPartial) = (item.followsMetalink, item.isPartlyRecorded)
         (self.run, self.completed, isOpen) = (run, completed, true)
+        bucketKey = GetTarget.isBucket(root) ? Job.Checksum.Algorithm.sha1.hexadecimal(of: Token.make()) : nil
     }
 
     /// nil if the line cannot be read. It is then ignored.
@@ -57,6 +62,7 @@ struct GetRecord: Sendable {
         completed = json["completed"].flatMap { CompletedFile(hash: Self.texts($0)) }
         unfinished = json["unfinished"].flatMap { CompletedFile(hash: Self.texts($0)) }
         hidden = json["hidden"]?.string
+        bucketKey = json["bucket_key"]?.string
     }
 
     private static let version: Int64 = 1
@@ -74,6 +80,17 @@ struct GetRecord: Sendable {
 
     /// The `fileKey` of the completed file.
     var fileKey: String? { completed.map { Self.fileKey(of: $0.file, in: root) } }
+
+    /// What the store knows the download's files by.
+    var storeKey: String { bucketKey ?? key }
+
+    /// The partial files that the last run may have left.
+    var partialLocations: [PartialLocation] {
+        guard let file = resume?.file ?? item?.likelyPath else { return [] }
+        return [resume?.generation, run].compactMap(\.self).map {
+            PartialLocation(file: file, key: storeKey, generation: $0)
+        }
+    }
 
     /// The URLs of the download.
     var urls: [String] { item?.urls ?? [] }
@@ -113,6 +130,7 @@ struct GetRecord: Sendable {
         if let completed { object.set("completed", json: Self.object(completed.fields)) }
         if let unfinished { object.set("unfinished", json: Self.object(unfinished.fields)) }
         object.set("hidden", hidden)
+        object.set("bucket_key", bucketKey)
         // Before `open`, where `DownloadLogFile` finds it without parsing the line.
         if !isOpen { object.set("file", fileKey) }
         object.set("open", isOpen)

@@ -15,6 +15,8 @@ final class GetRun: RunHost {
         /// The attempt that runs.
         var current: (attempt: Attempt, download: Download)?
         var record: GetRecord?
+        /// The record of another URL whose object has the same name in the bucket.
+        var other: GetRecord?
         /// A server has responded at least once.
         var hasReachedServer = false
         /// Bytes received in all attempts.
@@ -63,18 +65,25 @@ final class GetRun: RunHost {
         var isClean = true
         do throws(TransferError) {
             isClean = try await before?.settle(in: store, downloadLog, isDurable: settings.isDurable) ?? true
+            if isSkippable, try await BucketName.exists(item.likelyPath, in: store) {
+                return GetResult(end: .skipped, file: item.likelyPath)
+            }
         } catch {
             guard case .failed(let failure) = error else { return GetResult(end: .stopped) }
             return GetResult(end: .failed(failure))
         }
-        let (own, other) = await owner(before, store.id, isNew: claim.isBegun)
+        if var other = before, await other.isEnded(by: item, in: store) {
+            state.withLock { $0.other = other }
+            (before, isClean) = (nil, true)
+        }
+        let (own, other) = await downloadLog.owner(of: item, before, store.id, isNew: claim.isBegun)
         // In a bucket the store handles an object that has the name.
         let standing =
             GetTarget.isBucket(item.root)
             ? nil
             : UnrecordedFile(
                 item, in: store, own: own, hasOtherURL: other, unfinished: before?.unfinished, downloadLog, names)
-        if item.ifExists == .skip, item.job.checksum == nil, standing?.exists == true {
+        if isSkippable, standing?.exists == true {
             return GetResult(end: .skipped, file: item.likelyPath)
         }
         if before?.isOpen != true, let file = await standing?.existingFileByChecksum() {
@@ -82,35 +91,16 @@ final class GetRun: RunHost {
         }
         if claim.isBegun { return await attempts(standing, store, isNew: true) }
         var record = GetRecord(item, run: Token.make(), completed: own)
-        (record.resume, record.unfinished) = (before?.resume, before?.unfinished)
+        if let before {
+            (record.resume, record.unfinished, record.bucketKey) = (before.resume, before.unfinished, before.bucketKey)
+        }
         state.withLock { $0.record = record }
         await save(isDurable: false)
         return await attempts(standing, store, isNew: isClean)
     }
 
-    /// The file that an earlier download of this URL completed, and whether the file of the likely name is known to be
-    /// of another URL.
-    ///
-    /// - Parameter isNew: The log has no record of this download, and none of the file.
-    private func owner(
-        _ before: GetRecord?, _ store: String, isNew: Bool
-    ) async -> (own: CompletedFile?, hasOtherURL: Bool) {
-        if isNew { return (nil, false) }
-        var own: CompletedFile?
-        // The record may be of another URL whose file has the same name. That file is not reused.
-        if let before, before.isFile(of: item.urls) { own = before.completed }
-        guard !GetTarget.isBucket(item.root), let path = item.likelyPath,
-            let owner = await downloadLog.owner(of: path, in: item.root)
-        else { return (own, false) }
-        guard owner.isFile(of: item.urls) else { return (own, true) }
-        var file = owner.completed
-        // A record of another directory describes the same file by another path.
-        if owner.root != item.root {
-            file?.file = path
-            file?.store = store
-        }
-        return (own ?? file, false)
-    }
+    /// Any file that has the name ends the download. One with a checksum must have it.
+    private var isSkippable: Bool { item.ifExists == .skip && item.job.checksum == nil }
 
     /// Waits for the lock. nil if the task is cancelled before that.
     private func claim() async -> DownloadLog.Claim? {
@@ -151,7 +141,7 @@ final class GetRun: RunHost {
             // A job with a type of its own follows none, so no other response has this code.
             if item.followsMetalink, failure.code == .wrongContentType {
                 await discard(result.remainder)
-                await downloadLog.remove(item.key)
+                await forget()
                 return GetResult(end: .metalink)
             }
             if !state.withLock({ $0.hasReachedServer }), let url = item.job.urls.first,
@@ -165,12 +155,10 @@ final class GetRun: RunHost {
                 let wait = settings.delay(
                     after: failure, result, hasReachedServer: hasReachedServer, of: item.job, failed: &failed)
             else {
-                guard failure.code == .fileExists, item.ifExists == .skip, item.job.checksum == nil else {
-                    return await fail(failure)
-                }
+                guard failure.code == .fileExists, isSkippable else { return await fail(failure) }
                 // The file was made during this download, and `skip` keeps that file: drop the bytes.
                 await discard(result.remainder)
-                await downloadLog.remove(item.key)
+                await forget()
                 return GetResult(end: .skipped, file: item.likelyPath)
             }
             if let tooLong = TransferSettings.refusal(of: wait, after: failure) { return await fail(tooLong) }
@@ -258,14 +246,8 @@ final class GetRun: RunHost {
             if !isNew { state.record?.run = Token.make() }
             return state.record!
         }
-        var assignment = Assignment(
-            job: item.job, token: record.run, key: item.key, clock: SharedClock(serverTime: UnixTime.milliseconds))
-        (assignment.resume, assignment.isNew) = (record.resume, isNew)
-        // Nothing hidden is left of an earlier run, so that no directory has to be searched for it.
-        (assignment.isSettled, assignment.hasNoLeftovers) = (isNew, isNew)
-        assignment.completed = record.unfinished ?? record.completed
-        assignment.existing = if let standing { standing } else { BucketName(item: item, names: names) }
-        assignment.refusesMetalinks = item.followsMetalink
+        var assignment = record.assignment(of: item, isNew: isNew)
+        assignment.existing = if let standing { standing } else { BucketName(item: item, names: names, store: store) }
         assignment.cookies = settings.cookies(for: item)
         let io = RunIO(self)
         let (attempt, download) = (Attempt(), Download(assignment, io, context: settings.context(store)))
@@ -315,6 +297,12 @@ final class GetRun: RunHost {
     private func save(isDurable: Bool) async {
         guard let record = state.withLock({ $0.record }) else { return }
         await downloadLog.write(record, isDurable: isDurable)
+    }
+
+    /// Removes the record. The one of an object that has kept the name comes back.
+    private func forget() async {
+        if let other = state.withLock({ $0.other }) { return await downloadLog.write(other, isDurable: false) }
+        await downloadLog.remove(item.key)
     }
 
     /// Records the last checkpoint, or removes a partial file that no run could continue.
@@ -373,7 +361,7 @@ final class GetRun: RunHost {
             if state.record?.resume?.offsets.isEmpty != false { state.record?.isOpen = false }
             return state.record.map { $0.isOpen || $0.completed != nil } ?? false
         }
-        if isContinuable { await save(isDurable: false) } else { await downloadLog.remove(item.key) }
+        if isContinuable { await save(isDurable: false) } else { await forget() }
         return GetResult(end: .failed(item.explained(failure, of: view.name)))
     }
 

@@ -110,13 +110,9 @@ struct UnfinishedDownloads {
                 record.key, in: record.item?.folder ?? "", by: Token.make(), continuing: nil)
             if let placed { await files.discard(placed.proof) }
         }
-        if let file = record.resume?.file ?? record.item?.likelyPath {
-            let locations = [record.resume?.generation, record.run].compactMap(\.self).map {
-                PartialLocation(file: file, key: record.key, generation: $0)
-            }
-            for location in locations { await store.withdrawUnanswered(location) }
-            await store.discardUnplaced(locations)
-        }
+        let locations = record.partialLocations
+        for location in locations { await store.withdrawUnanswered(location) }
+        await store.discardUnplaced(locations)
         await downloadLog.remove(record.key)
     }
 }
