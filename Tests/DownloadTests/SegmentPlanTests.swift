@@ -299,8 +299,8 @@ struct SimulatedFetch {
         let hosts = HostLimits(maxPerHost: 8)
         for _ in 0..<4 { #expect(hosts.tryEnter("h")) }
         for _ in 0..<2 {
-            hosts.leave("h")
             hosts.backOff("h", retryAfter: nil)
+            hosts.leave("h")
         }
         #expect(!hosts.tryEnter("h"))
         hosts.leave("h")
@@ -310,7 +310,7 @@ struct SimulatedFetch {
     @Test("a refused connection that is still counted does not count as accepted") func enteredComplaint() {
         let hosts = HostLimits(maxPerHost: 8)
         for _ in 0..<3 { #expect(hosts.tryEnter("h")) }
-        hosts.backOff("h", retryAfter: nil, isEntered: true)
+        hosts.backOff("h", retryAfter: nil)
         hosts.leave("h")
         #expect(hosts.figures.limits.map { $0.limit.rounded() } == [2])
         #expect(!hosts.tryEnter("h"))
@@ -341,7 +341,7 @@ struct SimulatedFetch {
         for number in 0..<10_000 {
             let host = "h:\(number)"
             for _ in 0..<2 { #expect(hosts.tryEnter(host)) }
-            hosts.backOff(host, retryAfter: number % 2 == 0 ? .seconds(60) : nil, isEntered: true)
+            hosts.backOff(host, retryAfter: number % 2 == 0 ? .seconds(60) : nil)
             for _ in 0..<2 { hosts.leave(host) }
             now.change { $0 += 1_000_000_000 }
         }

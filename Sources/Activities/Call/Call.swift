@@ -162,7 +162,7 @@ package final class Call: Activity {
             }
         } catch {
             if case .failed(let failure) = error, failure.code == .connect {
-                context.hosts.backOff(host, retryAfter: nil, isEntered: true)
+                context.hosts.backOff(host, retryAfter: nil)
             }
             throw error
         }
@@ -185,7 +185,7 @@ package final class Call: Activity {
             state.withLock { $0.response = response }
             let failure = responseStorage.refusal(head)
             if head.status == 429 || head.status == 503 {
-                context.hosts.backOff(host, retryAfter: failure.retryAfter, isEntered: true)
+                context.hosts.backOff(host, retryAfter: failure.retryAfter)
             }
             throw .failed(failure)
         }

@@ -132,7 +132,7 @@ extension Download {
     /// because `leave` would otherwise let the next download take its place.
     func backOff(_ host: String, after failure: Failure) {
         guard [.http(429), .http(503), .connect].contains(failure.code) else { return }
-        context.hosts.backOff(host, retryAfter: failure.retryAfter, isEntered: true)
+        context.hosts.backOff(host, retryAfter: failure.retryAfter)
     }
 
     /// Accepts a response to the request for the whole file, or throws why it cannot be accepted.

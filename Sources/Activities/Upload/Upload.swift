@@ -222,12 +222,12 @@ package final class Upload: Activity, RunRemainder {
             let (transfer, end) = try await follower.send(url, [.identity] + headers, from: finalURL)
             if [429, 503].contains(transfer.head.status) {
                 context.hosts.backOff(
-                    url.hostAndPort, retryAfter: responseStorage.refusal(transfer.head).retryAfter, isEntered: true)
+                    url.hostAndPort, retryAfter: responseStorage.refusal(transfer.head).retryAfter)
             }
             return (transfer, end)
         } catch {
             if case .failed(let failure) = error, failure.code == .connect {
-                context.hosts.backOff(url.hostAndPort, retryAfter: nil, isEntered: true)
+                context.hosts.backOff(url.hostAndPort, retryAfter: nil)
             }
             throw error
         }

@@ -170,8 +170,8 @@ package final class HostLimits: Sendable {
 
     /// The host asked for fewer: it responded with 429 or 503, or refused to connect. It accepts the other connections.
     ///
-    /// - Parameter isEntered: The refused connection is still counted: `leave` comes later.
-    package func backOff(_ host: String, retryAfter: Duration?, isEntered: Bool = false) {
+    /// The refused connection is still counted: `leave` comes later, because it admits a waiting download.
+    package func backOff(_ host: String, retryAfter: Duration?) {
         state.withLock { state in
             var entry = entry(host, state)
             let now = entry.limited
@@ -180,7 +180,7 @@ package final class HostLimits: Sendable {
                 entry.recovery = min(Self.maxRecovery, 4 * entry.recovery)
             }
             entry.refused = now
-            entry.limit = max(1, min(entry.limit, Double(entry.active - (isEntered ? 1 : 0))))
+            entry.limit = max(1, min(entry.limit, Double(entry.active - 1)))
             if let retryAfter {
                 entry.closedUntil = max(entry.closedUntil, now + UInt64(retryAfter.secondsValue * 1e9))
             }
