@@ -22,6 +22,10 @@ struct TestHost: RunHost {
     var runLease = RunLease(isHeld: { true }, confirm: { true })
     var trace: (@Sendable (String) -> Void)?
     var onEvent: @Sendable (ActivityEvent) -> Void = { _ in }
+    /// Returns whether the request may be sent.
+    var onMark: @Sendable () -> Bool = { true }
+
+    func markSent() async -> Bool { onMark() }
 
     func report(_ event: ActivityEvent) { onEvent(event) }
 }

@@ -110,7 +110,7 @@ extension Download {
         let mirrors = mirrors
         let (mirror, host) = (mirrors.current, mirrors[mirrors.current].host)
         guard await enter(host) else { throw .cancelled }
-        if !isRepeatable, await !io.markSent() {
+        if job.method != "GET", await !io.markSent() {
             context.hosts.leave(host)
             throw .cancelled
         }

@@ -218,13 +218,13 @@ package final class Download: Activity, RunRemainder {
                     + "the job max_bytes"))
     }
 
-    /// Fetches. If that fails, looks for another way: another mirror, or one response alone.
+    /// Fetches. If that fails, looks for another way: another mirror, or one response alone. A request that must not be
+    /// repeated is not sent to another mirror either, because that may be the same server.
     private func attempt(_ step: Step) async throws(TransferError) -> Step {
         let error: TransferError
         do { return try await fetch(step) } catch let thrown { error = thrown }
-        guard case .failed(let failure) = error, !Task.isCancelled, let why = otherWay(after: failure) else {
-            throw error
-        }
+        guard case .failed(let failure) = error, isRepeatable, !Task.isCancelled, let why = otherWay(after: failure)
+        else { throw error }
         return .restart(why: why)
     }
 
