@@ -106,6 +106,20 @@ import Testing
         #expect((TusUpload(point, of: plan) != nil) == query.isEmpty)
     }
 
+    @Test("with `each`, only the same version of the same file has the same Idempotency-Key") func keys() throws {
+        let text = #""kind":"upload","id":"u","url":"http://h/","method":"POST","files":[{"file":"a"},{"file":"b"}]"#
+        let plan = UploadPlan(try Job(json: JSON("{\(text),\"idempotent\":true,\"each\":true}")))
+        func key(_ file: Int, _ version: String) -> String? {
+            plan.headers(of: plan.files[file], version: version).first { $0.name == "Idempotency-Key" }?.value
+        }
+        let keys = [key(0, "1"), key(0, "1"), key(0, "2"), key(1, "1")].compactMap(\.self)
+        #expect(keys.count == 4 && keys.allSatisfy { $0.hasPrefix("u-") })
+        #expect(keys[0] == keys[1] && Set(keys).count == 3 && plan.isRepeatable)
+        #expect(!UploadPlan(try Job(json: JSON("{\(text),\"each\":true}"))).isRepeatable)
+        let form = UploadPlan(try Job(json: JSON("{\(text),\"idempotent\":true}")))
+        #expect(form.headers == [HeaderField("Idempotency-Key", "u")] && form.isRepeatable)
+    }
+
     @Test(
         "a POST without a response is `outcome_unknown`, although an earlier file of the job got one",
         arguments: [201, 500])

@@ -25,7 +25,7 @@ extension Upload {
         guard let url = WebURL(target) else {
             throw TransferError(.badJob, "\(MaskedURL.text(target)) is not a valid http or https URL")
         }
-        let headers = plan.headers(type: file.type ?? Job.Upload.File.defaultType)
+        let headers = plan.headers(of: file, version: source.version.text)
         if let stream = source as? any SourceStream, stream.size == nil {
             let response = try await send(stream, to: url, headers)
             // S3 and its kind answer 501 to a body without a length.

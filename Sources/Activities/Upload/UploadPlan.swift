@@ -6,8 +6,10 @@ struct UploadPlan: Sendable {
     /// The job's URL with its query parameters.
     let url: String
     let method: String
-    /// The job's own header fields, and Idempotency-Key for a job that is `idempotent`.
+    /// The job's own header fields, and Idempotency-Key for a job that is `idempotent` and has one request.
     let headers: [HeaderField]
+    /// The job's id, if each file is sent with an Idempotency-Key of its own.
+    private let keyPrefix: String?
     let files: [Job.Upload.File]
     let form: [Job.Item]
     /// Each file is sent in a request of its own.
@@ -21,19 +23,20 @@ struct UploadPlan: Sendable {
         (isTus, contentDigest) = (job.upload.method == .tus, job.upload.contentDigest)
         files = job.upload.file.map { [Job.Upload.File($0)] } ?? job.upload.files
         isForm = job.upload.file == nil && !isEach
-        var headers = job.headers
-        if job.request.isIdempotent, let id = job.id, !headers.contains(where: { $0.isNamed("idempotency-key") }) {
-            headers.append(HeaderField("Idempotency-Key", id))
-        }
-        self.headers = headers
+        let hasKey = job.headers.contains { $0.isNamed(Self.keyName) }
+        let id = job.request.isIdempotent && !hasKey ? job.id : nil
+        headers = job.headers + (isEach ? [] : id.map { [HeaderField(Self.keyName, $0)] } ?? [])
+        keyPrefix = isEach ? id : nil
     }
+
+    private static let keyName = "Idempotency-Key"
 
     /// All files are sent in one form.
     let isForm: Bool
 
     /// Sending the upload again does no harm. (A tus server reports what it already has.)
     var isRepeatable: Bool {
-        isTus || IdempotentMethod.contains(method) || headers.contains { $0.isNamed("idempotency-key") }
+        isTus || IdempotentMethod.contains(method) || keyPrefix != nil || headers.contains { $0.isNamed(Self.keyName) }
     }
 
     /// Names the URL with its query, which a masked URL does not show. "" without a query.
@@ -61,14 +64,18 @@ struct UploadPlan: Sendable {
             + String(decoding: bytes[end...], as: UTF8.self)
     }
 
-    /// The job's header fields, with `type` as Content-Type if the job sets none.
-    func headers(type: String) -> [HeaderField] {
-        headers.contains { $0.isNamed("content-type") } ? headers : headers + [HeaderField("Content-Type", type)]
+    /// The header fields for a file that is sent by itself: the job's, and a Content-Type if the job sets none. To the
+    /// server only a request with the same version of the same file is a repetition.
+    func headers(of file: Job.Upload.File, version: String) -> [HeaderField] {
+        let hasType = headers.contains { $0.isNamed("content-type") }
+        return headers
+            + (hasType ? [] : [HeaderField("Content-Type", file.type ?? Job.Upload.File.defaultType)])
+            + (keyPrefix.map { [HeaderField(Self.keyName, "\($0)-\(mark(of: file, version: version))")] } ?? [])
     }
 }
 
 extension HeaderField {
-    func isNamed(_ name: String) -> Bool { self.name.lowercased() == name }
+    func isNamed(_ name: String) -> Bool { self.name.lowercased() == name.lowercased() }
 }
 
 extension Job.Upload.File {

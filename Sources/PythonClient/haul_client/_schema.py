@@ -184,7 +184,7 @@ class Request:
     #: Bytes of the response's body. A longer one makes the job fail as too_large.
     max_response: Optional[int] = None
     #: The server recognizes a repetition by its Idempotency-Key, which is set to the job's id, so the request may be
-    #: sent again.
+    #: sent again. With `each`, every version of every file has a key of its own.
     idempotent: Optional[bool] = None
     #: The name of the workers' secret with which the request is signed as a webhook, by Standard Webhooks. It is sent
     #: again for a day, and gets none of the queue's defaults. docs/guides/webhooks.md has the rules.
@@ -264,7 +264,7 @@ class Upload:
     #: Bytes of the response's body. A longer one makes the job fail as too_large.
     max_response: Optional[int] = None
     #: The server recognizes a repetition by its Idempotency-Key, which is set to the job's id, so the request may be
-    #: sent again.
+    #: sent again. With `each`, every version of every file has a key of its own.
     idempotent: Optional[bool] = None
     #: The file beneath the workers' --upload-from that is sent as the body. If the path of url ends in /, its name is
     #: added. An upload has file or files.
