@@ -27,6 +27,16 @@ import Testing
         #expect(bench.names == ["x.bin"])
     }
 
+    @Test("a file with a time in the far future is a file like any other") func farFuture() async throws {
+        let (bench, origin) = (GetBench(), try origin())
+        bench.write("x.bin", Self.bytes.all)
+        // The year 2300. Not every file system has such times.
+        let time = timespec(tv_sec: 10_413_792_000, tv_nsec: 0)
+        utimensat(AT_FDCWD, bench.files.file("x.bin"), [time, time], 0)
+        let get = try await bench.get(origin.url("/x.bin"))
+        #expect(get.status == 0 && get.out.contains("unchanged  x.bin"), "\(get)")
+    }
+
     @Test(
         "a downloaded file with the right checksum stays, whatever its server has now",
         arguments: [200, 404])

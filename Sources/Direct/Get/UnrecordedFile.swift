@@ -327,7 +327,7 @@ final class UnrecordedFile: ExistingFile {
         let changed: Int64
 
         /// The file has a date of whole seconds, as HTTP sends it, and got it within a minute of that date.
-        var hasWeakServerDate: Bool { nanoseconds == seconds * 1_000_000_000 && changed - seconds < 60 }
+        var hasWeakServerDate: Bool { nanoseconds == seconds &* 1_000_000_000 && changed &- seconds < 60 }
 
         /// Whether this is the file as it was recorded. A store without lasting inodes records a substitute for them,
         /// whose highest bit is set.
