@@ -54,7 +54,8 @@ extension HaulQueue {
         for index in jobs.indices { jobs[index].id = try jobs[index].resolvedID }
         if jobs.contains(where: { $0.at == nil }) {
             let places = jobs.map { queue.placement(ofID: $0.id ?? "", inBatch: $0.batch?.name) }
-            let times = try await mappingErrors { () throws(RedisError) in try await queue.timestamps(of: Set(places)) }
+            let pushes = Dictionary(grouping: zip(places, jobs)) { $0.0 }.mapValues { $0.compactMap(\.1.id) }
+            let times = try await mappingErrors { () throws(RedisError) in try await queue.timestamps(of: pushes) }
             for (index, place) in places.enumerated() where jobs[index].at == nil { jobs[index].at = times[place] }
         }
         var elements: [Element] = []

@@ -27,7 +27,8 @@ extension Aria2 {
             guard !uris.isEmpty else { throw Failure("URI is not provided.") }
             let element = try Self.element(uris, params.count > 1 ? params[1] : nil)
             change.ids = [element.id]
-            let timestamp = try await queue.timestamp()
+            let place = queue.placement(ofID: element.id, inBatch: nil)
+            let timestamp = try await queue.timestamps(of: [place: [element.id]])[place] ?? 0
             // The pause is there before the push: it stops pushes that are not newer than it.
             if params.count > 1, params[1]["pause"]?.string == "true" {
                 try await queue.request(.paused, of: [element.id], at: timestamp)

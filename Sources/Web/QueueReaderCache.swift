@@ -32,7 +32,7 @@ package actor QueueReaderCache {
     // MARK: Overview
 
     package func overview() async throws -> String {
-        let now = try await queue.timestamp()
+        let now = try await queue.time()
         let stats = try await queue.stats()
         var json = JSONObject()
         json.set("queue", queue.name.text)
@@ -140,7 +140,7 @@ package actor QueueReaderCache {
     // MARK: Workers, rejected elements
 
     package func workers() async throws -> String {
-        let now = try await queue.timestamp()
+        let now = try await queue.time()
         let running = Dictionary(grouping: try await runningFacts().values) { $0.worker ?? "" }
         let workers = try await queue.workers().map { name, fields in
             var json = JSONObject()

@@ -57,7 +57,7 @@ private struct BatchHistory {
         let name = Self.batches.randomElement(using: &random)!
         var members = #""id":"\#(id)","#
         members += random.chance(92) ? #""url":"http://h/\#(id)""# : #""url":"ftp://h/""#
-        if random.chance(50) { members += #","at":\#(try await f.queue.timestamp())"# }
+        if random.chance(50) { members += #","at":\#(try await f.queue.timestamp(of: .operation))"# }
         if random.chance(10) { members += #","delay":0.05"# }
         if random.chance(5) { members += #","deadline":0.01"# }
         if random.chance(85) {

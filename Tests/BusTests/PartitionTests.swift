@@ -281,7 +281,7 @@ struct PartitionFixture {
             let want = try await partition.redis.send(Command("HGET", partition.keys.want, "unknown")).string
             #expect(want == "removed \(1_000 + number)")
         }
-        let all = try await f.queue.timestamps(of: Set(f.queue.parts.indices))
+        let all = try await f.queue.operationTimestamps()
         #expect(all.count == f.queue.partitions.count)
     }
 }

@@ -22,7 +22,7 @@ import Testing
                 let id = "j\(n)"
                 try await fleet.push(#"{"url":"\#(origin.url("/x"))","id":"\#(id)","path":"\#(n)/a"}"#)
                 try await fleet.wait(id, for: .completed)
-                let timestamp = try await fleet.queue.timestamp()
+                let timestamp = try await fleet.queue.time()
                 try await fleet.queue.request(.deleted, of: [id], at: timestamp)
                 try await fleet.push(
                     #"{"url":"\#(origin.url("/x"))","id":"\#(id)","path":"\#(n)/\#(path)","at":\#(timestamp + 1)}"#)

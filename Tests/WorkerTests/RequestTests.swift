@@ -268,7 +268,7 @@ struct RequestTests {
         try await fleet.withWorker("w") {
             func ask() async throws -> [String] {
                 let before = origin.requests.count
-                let timestamp = try await fleet.queue.timestamp()
+                let timestamp = try await fleet.queue.time()
                 try await fleet.push(
                     #"{"kind":"request","id":"c","url":"\#(origin.url("/latest"))","fresh_for":0,"at":\#(timestamp + 1)}"#
                 )

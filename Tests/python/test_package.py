@@ -7,7 +7,7 @@ import zipfile
 
 import haul_client as haul
 import pytest
-from haul_client import _core
+from haul_client import _clock, _core
 from support import PYTHON, REPOSITORY, Origin, Server, Worker
 
 PAGES = ["Sources/PythonClient/README.md", "docs/start/python.md"]
@@ -21,6 +21,24 @@ def examples(page):
 
 def version_of_haul():
     return re.search(r'text = "(.*)"', (REPOSITORY / "Sources/Contract/Version.swift").read_text()).group(1)
+
+
+def test_pushes_share_a_millisecond_unless_they_follow_an_operation_or_a_push_of_the_same_job():
+    order = _clock.TimestampOrder()
+
+    def wait(now, pushed=None):
+        return order.wait(now, order.latest, pushed)
+
+    assert [wait(1000, [f"j{number}"]) for number in range(50)] == [0] * 50
+    assert wait(1000, ["j7"]) > 0
+    assert wait(1000) == 0 and wait(1000) == 0 and wait(1000, ["x"]) > 0
+    assert wait(1001, ["j7"]) == 0
+    assert wait(1001, [f"k{number}" for number in range(1000)]) == 0 and wait(1001, ["y"]) > 0
+    assert wait(900) == 101
+    # The replies to two calls may be read in another order.
+    assert order.wait(1002, 1001, ["a"]) == 0 and order.wait(1001, 1001, ["b"]) > 0 and order.wait(1000, 1000, ["b"]) > 0
+    # Another server's clock is used as it is.
+    assert wait(2, ["x"]) == 0 and order.latest == 2
 
 
 def test_the_client_and_the_readme_name_the_version_of_haul():

@@ -6,6 +6,7 @@ import re
 import signal
 import sqlite3
 import subprocess
+import threading
 import time
 
 import haul_client as haul
@@ -214,6 +215,25 @@ def test_a_result_and_events_outlast_a_restart_of_redis(server):
     finally:
         worker.close()
         origin.shutdown()
+
+
+def test_no_timestamp_is_ahead_of_the_clock_of_redis_however_many_are_taken(server):
+    queue, clock = haul.Queue(server.url), redis.Redis.from_url(server.url)
+    ahead = []
+
+    def push(thread):
+        for number in range(150):
+            handle = queue.push(haul.Download("http://h/", id=f"j{thread}-{number}"))
+            seconds, microseconds = clock.time()
+            ahead.append(handle.at - (seconds * 1000 + microseconds // 1000))
+
+    threads = [threading.Thread(target=push, args=[thread]) for thread in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(ahead) == 1200 and max(ahead) <= 0
+    queue.close()
 
 
 def test_a_queue_is_reached_through_the_unix_socket_of_redis(tmp_path, origin):

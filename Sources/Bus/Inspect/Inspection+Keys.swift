@@ -209,7 +209,7 @@ extension Inspection {
     /// workers delete its files.
     func checkWaiting() async throws(RedisError) -> [Finding] {
         let keys = queue.keys
-        let now = try await queue.timestamp()
+        let now = try await queue.time()
         var findings: [Finding] = []
         let replies = try await queue.redis.pipeline([
             .command(Command("HLEN", keys.want)), .command(Command("GET", keys.tick)),
@@ -298,7 +298,7 @@ extension Inspection {
 
     /// Checks for elements that wait for a host, a kind or a group of which no worker knows that something waits.
     func checkDeferred(repairing: Bool) async throws(RedisError) -> [Finding] {
-        let now = try await queue.timestamp()
+        let now = try await queue.time()
         let (hosts, kinds, groups) = (queue.keys[.deferredHosts], queue.keys.deferredKinds, queue.keys[.deferredGroups])
         var findings: [Finding] = []
         for name in [KeyName.deferredHost, .deferredKind, .deferredGroup] {

@@ -90,7 +90,7 @@ extension Queue {
         // The list of the whole queue is that of its first partition.
         guard partitions.isEmpty else { return await partitions[0].record(change) }
         var change = change
-        if change.at == nil { change.at = try? await timestamp() }
+        if change.at == nil { change.at = try? await time() }
         let commands = [
             Command("LPUSH", keys.changes, change.json),
             Command("LTRIM", keys.changes, 0, ChangeRecord.maxCount - 1),

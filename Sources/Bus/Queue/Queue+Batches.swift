@@ -109,7 +109,7 @@ extension Queue {
         _ operation: BatchOperation, ofBatch name: String
     ) async throws(RedisError) -> Int64 {
         guard partitions.isEmpty else { return try await partition(of: name).request(operation, ofBatch: name) }
-        let timestamp = try await timestamp()
+        let timestamp = try await timestamp(of: .operation)
         try await redis.send(Command("HSET", keys.want, "batch/\(name)", "\(operation.rawValue) \(timestamp)"))
         return timestamp
     }

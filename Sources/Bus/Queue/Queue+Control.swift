@@ -20,7 +20,7 @@ extension Queue {
         _ operation: ControlOperation, of ids: [String], at timestamp: Int64? = nil
     ) async throws(RedisError) -> Int64 {
         guard partitions.isEmpty else { return try await requestOfPartitions(operation, of: ids) { _ in timestamp } }
-        let timestamp = if let timestamp { timestamp } else { try await self.timestamp() }
+        let timestamp = if let timestamp { timestamp } else { try await self.timestamp(of: .operation) }
         for batch in stride(from: 0, to: ids.count, by: 500) {
             let ids = ids[batch..<min(batch + 500, ids.count)]
             let pairs = ids.flatMap { [$0, "\(operation.rawValue) \(timestamp)"] }
@@ -33,7 +33,7 @@ extension Queue {
         return timestamp
     }
 
-    /// The same with the timestamps of `timestamps(of:)`, so that pushes since then are not stopped.
+    /// The same with the timestamps of `operationTimestamps()`, so that pushes since then are not stopped.
     package func request(
         _ operation: ControlOperation, of ids: [String], at timestamps: [Int: Int64]
     ) async throws(RedisError) -> Int64 {

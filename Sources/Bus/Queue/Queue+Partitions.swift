@@ -18,11 +18,24 @@ extension Queue {
         partitions.isEmpty ? 0 : name.partition(of: batch ?? id)
     }
 
-    /// A timestamp for pushes and operations of each of these partitions, by the clock of its server.
-    package func timestamps(of numbers: Set<Int>) async throws(RedisError) -> [Int: Int64] {
-        guard !partitions.isEmpty else { return [0: try await timestamp()] }
-        let sorted = numbers.sorted()
-        let times = try await each(sorted) { queue, _ throws(RedisError) in try await queue.timestamp() }
+    /// A timestamp for operations in each partition, by the clock of its server.
+    package func operationTimestamps() async throws(RedisError) -> [Int: Int64] {
+        guard !partitions.isEmpty else { return [0: try await timestamp(of: .operation)] }
+        let times = try await each { queue throws(RedisError) in try await queue.timestamp(of: .operation) }
+        return Dictionary(uniqueKeysWithValues: times.enumerated().map { ($0.offset, $0.element) })
+    }
+
+    /// A timestamp for a push in each of some partitions, by the clock of its server.
+    ///
+    /// - Parameter pushes: The ids that are pushed, by the numbers of the partitions.
+    package func timestamps(of pushes: [Int: [String]]) async throws(RedisError) -> [Int: Int64] {
+        let sorted = pushes.keys.sorted()
+        guard !partitions.isEmpty else {
+            return [0: try await timestamp(of: .push(Array(pushes.values.joined())))]
+        }
+        let times = try await each(sorted) { queue, number throws(RedisError) in
+            try await queue.timestamp(of: .push(pushes[number] ?? []))
+        }
         return Dictionary(uniqueKeysWithValues: zip(sorted, times))
     }
 

@@ -64,7 +64,7 @@ extension Queue {
             return times.reduce(into: [:]) { $0.merge($1, uniquingKeysWith: max) }
         }
         guard !elements.isEmpty else { return [:] }
-        let timestamp = try await timestamp()
+        let timestamp = try await timestamp(of: .push(elements.map(\.id)))
         let made = elements.map { $0.made(at: timestamp) }
         try await push(made)
         return Dictionary(made.map { ($0.id, $0.timestamp ?? timestamp) }) { max($0, $1) }

@@ -19,6 +19,7 @@ from typing import (
 )
 
 from . import _contract as contract
+from ._clock import TimestampOrder
 from ._contract import Keys
 from ._errors import (
     HaulError, InvalidSetting, NotReplicated, NoWorker, Rejected, TimedOut, Unreachable,
@@ -138,8 +139,8 @@ class Core:
         self.reply_to = reply_to
         #: For how long a call tries to reach Redis: seconds.
         self.patience = patience
-        #: The last timestamp of each partition, by the clock of its server.
-        self._last_timestamps: Dict[str, int] = {}
+        #: The timestamps of each partition, by the clock of its server.
+        self._timestamps = {keys.prefix: TimestampOrder() for keys in self.parts}
 
     def partition_of(self, name: str) -> Keys:
         """Where a job with this id belongs, or a batch or a schedule of this name."""
@@ -168,13 +169,19 @@ class Core:
         ((seconds, microseconds),) = yield from self.run(keys, ("TIME",))
         return int(seconds) * 1000 + int(microseconds) // 1000
 
-    def next_timestamp(self, keys: Keys) -> Operation[int]:
-        """The server's time for a push or a control operation. Two of them within a millisecond get different ones."""
-        now, last = (yield from self.time(keys)), self._last_timestamps.get(keys.prefix, 0)
-        if now <= last < now + 1000:
-            now = last + 1
-        self._last_timestamps[keys.prefix] = now
-        return now
+    def next_timestamp(self, keys: Keys, pushed: Optional[Sequence[str]] = None) -> Operation[int]:
+        """The server's time for a push of these ids, or for a control operation.
+
+        Calls for one job that follow each other are in the order of their timestamps.
+        """
+        order = self._timestamps[keys.prefix]
+        while True:
+            earlier = order.latest
+            now = yield from self.time(keys)
+            wait = order.wait(now, earlier, pushed)
+            if wait == 0:
+                return now
+            yield Pause(wait / 1000)
 
     def find(self, ids: Sequence[str], until: Optional[float] = None) -> Operation[List[Found]]:
         """The hash of each job, and the partition that knows it. A job that none knows is where its id leads."""
@@ -207,7 +214,8 @@ class Core:
         parts = [keys for keys in self.parts if keys.prefix in numbers]
         for keys in parts:
             own = numbers[keys.prefix]
-            timestamp = (yield from self.next_timestamp(keys)) if any(elements[n].at is None for n in own) else 0
+            undated = [elements[n].id for n in own if elements[n].at is None]
+            timestamp = (yield from self.next_timestamp(keys, undated)) if undated else 0
             for number in own:
                 at = elements[number].at
                 elements[number] = elements[number].made(timestamp if at is None else at)
@@ -604,7 +612,7 @@ class Core:
         definition, keys = (yield from self.schedule_definition(name)), self.partition_of(name)
         # The score plus 0 is the score. A run that was requested, and has not been pushed yet, is this run.
         (due,) = yield from self.run(keys, ("ZADD", keys.schedule_due, "XX", "INCR", 0, name))
-        at = int(-float(due)) if due is not None and float(due) < 0 else (yield from self.next_timestamp(keys))
+        at = int(-float(due)) if due is not None and float(due) < 0 else (yield from self.next_timestamp(keys, [name]))
         yield from self.run(keys, ("ZADD", keys.schedule_due, -at, name))
         if not definition.get("unique"):
             return name, at

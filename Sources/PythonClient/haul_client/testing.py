@@ -276,7 +276,7 @@ class FakeFleet:
             if fields.get(contract.STATE) not in ("running", "paused", "queued"):
                 raise ValueError(f"job {id} is {fields.get(contract.STATE)}, and cannot become {state}")
             self._last = max(self._now(), self._last + 2)
-            settled = max(self._last, int(fields.get("_at", 0)))
+            settled = max(self._now(), int(fields.get("_at", 0)))
             self.update(id, {**hashed, contract.STATE: state, contract.SETTLED_UNTIL: settled, contract.FINISHED: self._now()})
             names = fields.get("reply_to", "").split()
             self._answered[id] = set(names)

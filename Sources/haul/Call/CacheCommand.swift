@@ -150,7 +150,7 @@ private struct ClearCache: AsyncParsableCommand {
         }
         // A job that was pushed again meanwhile is about to get another response. A push that comes while the states are
         // read is newer than the removal.
-        let timestamps = try await queue.timestamps(of: Set(queue.parts.indices))
+        let timestamps = try await queue.operationTimestamps()
         let ids = try await KnownJobs.ids(responses.map(\.id), in: [.completed], of: queue)
         var change = ChangeRecord(byUser: "remove")
         change.select(ids)

@@ -109,7 +109,7 @@ struct Selection: ParsableArguments {
         }
         // A job that has ended may be pushed again while its state is read. To remove the old job must not stop that push.
         let isOfEnded = command.isIrreversible && states.allSatisfy(\.isFinal)
-        let timestamps = isOfEnded ? try await queue.timestamps(of: Set(queue.parts.indices)) : nil
+        let timestamps = isOfEnded ? try await queue.operationTimestamps() : nil
         // Others may have retried or pushed some of them since the list was read.
         let ids = try await KnownJobs.ids(chosen, in: Set(states), of: queue)
         if !ids.isEmpty { try await apply(command, to: ids, of: queue, at: timestamps) }

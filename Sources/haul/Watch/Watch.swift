@@ -39,7 +39,7 @@ struct Watch: AsyncParsableCommand {
                 throw ExitStatus.printing(.jobFailed, "the queue \(queue.name) has no such job to watch")
             }
         }
-        let now = try await queue.timestamp()
+        let now = try await queue.time()
         let known = try await KnownJobs.find(ids, in: queue, waiting: named.waiting)
         let unknown = filter.isEmpty && !waitFor ? ids.filter { known.states[$0] == nil } : []
         guard unknown.isEmpty else {
