@@ -100,7 +100,7 @@ public struct JobList: AsyncSequence, Sendable {
             var ids: [String] = []
             switch position {
             case .index(var index, let end):
-                ids = try await queue.ids(in: list.state, after: &index, until: end, limit: limit)
+                ids = try await queue.listed(in: list.state, after: &index, until: end, limit: limit).map(\.id)
                 position = ids.count < limit ? .end : .index(index, until: end)
             case .waiting(let lists, let start):
                 ids = try await queue.listed(in: .queued, from: start, limit: limit, lists).map(\.id)
@@ -119,9 +119,8 @@ public struct JobList: AsyncSequence, Sendable {
             switch list.state {
             case .queued: return .waiting(try await queue.waitingLists(), 0)
             case .running: return .running(try await queue.runningIDs().reversed())
-            case .scheduled: return .index(IndexPosition(), until: nil)
-            // Jobs that get there during the pass are left out: there may be more of them all the time.
-            case .paused, .completed, .failed, .cancelled: return .index(IndexPosition(), until: try await queue.time())
+            case .scheduled, .paused, .completed, .failed, .cancelled:
+                return .index(IndexPosition(), until: try await queue.end(of: list.state))
             }
         }
 

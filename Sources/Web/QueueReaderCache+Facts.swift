@@ -58,7 +58,7 @@ extension QueueReaderCache {
     /// them, with the speeds that they had.
     private func presentWorkers() async throws -> Set<String> {
         if let present, present.readAt + Self.maxFactsAge > .now { return present.names }
-        let now = try await queue.timestamp()
+        let now = try await queue.time()
         let workers = try await queue.workers().filter { WorkerState($0.fields, now: now) != .lost }
         let names = Set(workers.map(\.name))
         present = (names, .now)
@@ -104,6 +104,7 @@ extension QueueReaderCache {
             for start in Swift.stride(from: 0, to: lists.count, by: stride).prefix(Self.sampleChunks + 1) {
                 jobs += try await queue.listed(in: .queued, from: start, limit: Self.sampleChunkLength, lists)
             }
+            jobs = try await queue.effective(jobs)
         } catch {
             guard error.code == .noPermission else { throw error }
             jobs = []
@@ -116,7 +117,7 @@ extension QueueReaderCache {
 
     /// The jobs of a state, counted by host, worker, kind, batch, reason to wait and error.
     func facets(_ state: JobState) async throws -> String {
-        let now = try await queue.timestamp()
+        let now = try await queue.time()
         var json = JSONObject()
         json.set("state", state.rawValue)
         json.set("total", try await queue.count(in: state))
@@ -152,7 +153,7 @@ extension QueueReaderCache {
 
     /// The newest failures by error and host, the largest group first; and of how many failures.
     package func failureGroups() async throws -> (groups: [FailureGroup], of: Int, now: Int64) {
-        let now = try await queue.timestamp()
+        let now = try await queue.time()
         let failures = try await listedFacts(in: .failed)
         return (Self.groups(of: failures, now: now), failures.count, now)
     }
@@ -168,7 +169,7 @@ extension QueueReaderCache {
 
     /// What slows the queue, and Redis' clock.
     package func bottlenecks() async throws -> (found: [Bottleneck], now: Int64) {
-        let now = try await queue.timestamp()
+        let now = try await queue.time()
         return (try await bottlenecks(try await queue.stats(), try await queue.workers().map(\.fields), now), now)
     }
 
@@ -179,7 +180,7 @@ extension QueueReaderCache {
         let hasRate = settings["rate"] != nil || limits.values.contains { HostLimit.rate($0) != nil }
         let running = job.state == .running ? hasRate ? try await runningJobs() : [QueueLoad.RunningJob(job)] : []
         let workers = try await queue.workers().map(\.fields)
-        return try await bottlenecks(try await queue.stats(), workers, running, try await queue.timestamp())
+        return try await bottlenecks(try await queue.stats(), workers, running, try await queue.time())
             .filter { $0.slows(job) }
     }
 
@@ -219,7 +220,7 @@ extension QueueReaderCache {
 
     /// The hosts that have running, waiting or recently failed jobs, and those with limits. The busiest come first.
     package func hosts() async throws -> String {
-        let now = try await queue.timestamp()
+        let now = try await queue.time()
         let limits = try await limits().limits.filter { HostLimit.group($0.key) == nil }
         let running = Dictionary(grouping: try await runningFacts().values) { Self.hostName($0.authority, limits) }
         let failed = Dictionary(grouping: try await listedFacts(in: .failed)) {

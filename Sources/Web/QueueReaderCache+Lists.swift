@@ -77,28 +77,28 @@ extension QueueReaderCache {
             page.jobs = listed.enumerated().map { ($0.offset, $0.element) }
             page.read = page.jobs.count
         }
-        let values = try await values(of: matcher, page.jobs.map(\.job.id), state)
-        page.jobs = zip(page.jobs, values).filter { job, values in
-            values.map { matcher.matches(job.job, $0) } ?? false
-        }.map { $0.0 }
+        page.jobs = try await matching(page.jobs, matcher, state)
         return page
     }
 
-    /// What `matcher` compares, of jobs that are listed in `state`; nil for a waiting element whose job is not queued: it
-    /// repeats the push of a job that runs, is paused or is scheduled, and a worker drops it.
-    private func values(
-        of matcher: JobMatcher, _ ids: [String], _ state: JobState
-    ) async throws(RedisError) -> [[[UInt8]?]?] {
-        guard state == .queued else { return try await queue.values(matcher.fields, of: ids) }
-        return try await queue.values(["state"] + matcher.fields, of: ids).map { values in
-            let known = (values.first ?? nil).flatMap { JobState(rawValue: String(decoding: $0, as: UTF8.self)) }
-            switch known {
-            case nil, .queued: return Array(values.dropFirst())
-            // The hash tells of the last end, and not of the push that waits (`JobState.describing`).
-            case .completed, .failed, .cancelled: return matcher.fields.map { _ in nil }
-            case .running, .paused, .scheduled: return nil
+    /// Those of some jobs, which are listed in `state`, that match.
+    private func matching(
+        _ jobs: [(position: Int, job: ListedJob)], _ matcher: JobMatcher, _ state: JobState
+    ) async throws -> [(position: Int, job: ListedJob)] {
+        let deciding = state == .queued ? ListedJob.decisiveFields : []
+        let values = try await queue.values(deciding + matcher.fields, of: jobs.map(\.job.id))
+        return zip(jobs, values).filter { job, values in
+            guard state == .queued else { return matcher.matches(job.job, values) }
+            var known: [String: String] = [:]
+            for (name, value) in zip(deciding, values) {
+                known[name] = value.map { String(decoding: $0, as: UTF8.self) }
             }
-        }
+            guard let described = state.describing(known, job.job) else { return false }
+            // The hash may tell of the job's last end, and not of the push that waits.
+            let isOfLastEnd = described.isEmpty && !known.isEmpty
+            let compared = values.dropFirst(deciding.count)
+            return matcher.matches(job.job, isOfLastEnd ? compared.map { _ in nil } : Array(compared))
+        }.map(\.0)
     }
 
     private static func page(of ids: [String], from start: Int, limit: Int) -> WaitingPage {
@@ -116,7 +116,7 @@ extension QueueReaderCache {
     ) async throws -> String {
         let source = try await source(of: state, filter)
         let total = try await total(of: state, source)
-        let matcher = JobMatcher(filter, now: filter.older > 0 ? try await queue.timestamp() : 0)
+        let matcher = JobMatcher(filter, now: filter.older > 0 ? try await queue.time() : 0)
         let deadline = ContinuousClock.now + Self.maxTime
         var found: [ListedJob] = []
         var (position, step) = (start, Queue.minPageOfElements)
@@ -165,7 +165,7 @@ extension QueueReaderCache {
     ) async throws -> String {
         let source = try await source(of: state, filter)
         let total = try await total(of: state, source)
-        let matcher = JobMatcher(filter, now: filter.older > 0 ? try await queue.timestamp() : 0)
+        let matcher = JobMatcher(filter, now: filter.older > 0 ? try await queue.time() : 0)
         let page = try await matches(matcher, in: state, source, from: 0, limit: Self.maxSorted)
         let jobs = page.jobs.map(\.job)
         let fields =
@@ -180,12 +180,14 @@ extension QueueReaderCache {
 
     private func rows(of jobs: [ListedJob], _ state: JobState) async throws -> [String] {
         let ids = jobs.map(\.id)
-        let hashes = try await queue.fields(JobRecord.rowFields, of: ids)
+        let hashes = try await queue.fields(JobRecord.rowFields + ListedJob.decisiveFields, of: ids)
         let offsets = Self.partial.contains(state) ? try await queue.offsets(of: ids) : []
         var rows: [String] = []
         for (index, job) in zip(jobs, hashes).enumerated() {
             let intervals = index < offsets.count ? offsets[index] : ByteIntervals()
-            let fields = state.describing(job.1)
+            // A worker may have claimed the job meanwhile.
+            var fields = state.describing(job.1, job.0) ?? job.1
+            for name in ListedJob.decisiveFields where !JobRecord.rowFields.contains(name) { fields[name] = nil }
             let record = JobRecord(job: job.0, state: state, fields: fields, offsets: JobRecord.merged(intervals))
             rows.append(
                 try await current(record).json(
@@ -203,7 +205,7 @@ extension QueueReaderCache {
         let known = try await queue.fields(["state", "finished", "updated"], of: ids)
         var others = filter
         others.url = ""
-        let matcher = JobMatcher(others, now: try await queue.timestamp())
+        let matcher = JobMatcher(others, now: try await queue.time())
         let values = try await queue.values(matcher.fields, of: ids)
         var jobs: [(ListedJob, JobState)] = []
         for ((id, fields), hashed) in zip(zip(ids, known), values) {
@@ -259,34 +261,61 @@ extension QueueReaderCache {
             }
             return (Array(ids.prefix(limit)), ids.count <= limit)
         }
-        let matcher = JobMatcher(filter, now: filter.older > 0 ? try await queue.timestamp() : 0)
+        let matcher = JobMatcher(filter, now: filter.older > 0 ? try await queue.time() : 0)
         var found = UniqueIDs(limit: limit)
-        let source = try await source(of: state, filter)
-        if case .waiting(let lists) = source {
-            var (cursor, step) = (WaitingCursor(lists), Queue.minPageOfElements)
-            while !Task.isCancelled {
-                guard try await cursor.hasNext(in: queue) else { return (found.ids, true) }
-                let page = try await matches(
-                    matcher, in: state, .waiting(cursor.lists), from: cursor.position, limit: step)
-                cursor.advance(by: page.read)
-                step = page.next
-                let jobs = try await queue.jobs(page.jobs.map(\.job), in: state, without: operation)
-                guard found.add(jobs) else { return (found.ids, false) }
-            }
-            return (found.ids, false)
-        }
-        var (position, step) = (0, Queue.minPageOfElements)
+        var (pass, step) = (try await pass(of: state, filter), Queue.minPageOfElements)
         while !Task.isCancelled {
-            // The first scheduled jobs leave the list when they are due, which moves all behind them.
-            let page = try await matches(
-                matcher, in: state, source, from: position, limit: step, isReversed: state == .scheduled)
-            if page.read == 0 { return (found.ids, true) }
-            position += page.read
+            guard let page = try await pass.next(limit: step, matcher) else { return (found.ids, true) }
             step = page.next
-            let jobs = try await queue.jobs(page.jobs.map(\.job), in: state, without: operation)
+            let matching = try await matching(page.jobs, matcher, state)
+            let jobs = try await queue.jobs(matching.map(\.job), in: state, without: operation)
             guard found.add(jobs) else { return (found.ids, false) }
         }
         return (found.ids, false)
+    }
+
+    /// A way through the jobs of a state, which leaves out none that is in the state all the time.
+    private struct Pass {
+        enum Position {
+            case waiting(WaitingCursor)
+            case index(IndexPosition, until: Int64?)
+            /// Ids that were read at once, without those that were passed.
+            case ids(ArraySlice<String>)
+        }
+
+        let queue: Queue
+        let state: JobState
+        var position: Position
+
+        /// At most `limit` jobs, of which those with an element that cannot match are left out. nil at the end.
+        mutating func next(limit: Int, _ matcher: JobMatcher) async throws(RedisError) -> WaitingPage? {
+            var page = WaitingPage(read: limit)
+            switch position {
+            case .waiting(var cursor):
+                // So that what the cursor has read is not copied.
+                position = .ids([])
+                defer { position = .waiting(cursor) }
+                return try await cursor.next(limit: limit, that: matcher.mayMatch)
+            case .index(var index, let end):
+                page.jobs = try await queue.listed(in: state, after: &index, until: end, limit: limit).map { (0, $0) }
+                position = .index(index, until: end)
+            case .ids(let ids):
+                page.jobs = ids.prefix(limit).map { (0, ListedJob(id: $0)) }
+                position = .ids(ids.dropFirst(limit))
+            }
+            return page.jobs.isEmpty ? nil : page
+        }
+    }
+
+    private func pass(of state: JobState, _ filter: JobFilter) async throws -> Pass {
+        var pass = Pass(queue: queue, state: state, position: .waiting(WaitingCursor(queue)))
+        guard state != .queued else { return pass }
+        if case .ids(let ids) = try await source(of: state, filter) {
+            pass.position = .ids(ids[...])
+        } else {
+            pass.position = .index(IndexPosition(), until: try await queue.end(of: state))
+        }
+        return pass
     }
 
     /// The ids of jobs, each once, up to a limit.
@@ -315,9 +344,7 @@ extension QueueReaderCache {
         var found = Set(states.filter { $0.value == state.rawValue }.keys)
         // A newer push of a job that has ended may wait.
         let ended = Set(states.filter { JobState(rawValue: $0.value)?.isFinal == true }.keys)
-        if state == .queued, !ended.isEmpty {
-            found.formUnion(try await queue.waiting(for: ended, in: try await queue.waitingLists()).keys)
-        }
+        if state == .queued, !ended.isEmpty { found.formUnion(try await queue.waiting(for: ended).keys) }
         return ids.filter(found.contains)
     }
 }

@@ -39,7 +39,7 @@ import Testing
         #expect(paged == (try await f.queue.ids(in: .queued, limit: 100)))
         let searched = try await f.queue.waiting(in: lists, from: 0, limit: 100) { _ in true }
         #expect(searched.read == expected.count && Set(searched.jobs.map(\.job.id)) == expected)
-        #expect(Set(try await f.queue.waiting(for: Self.all, in: lists).keys) == expected)
+        #expect(Set(try await f.queue.waiting(for: Self.all).keys) == expected)
         for id in expected { #expect(try await f.queue.waiting(for: id)?.id == id) }
         #expect(try await f.queue.waiting(for: "h2")?.waitsFor == "host slow (limit connections 0)")
         #expect(try await f.queue.waiting(for: "later")?.waitsFor == "a worker that does jobs of the kind later")

@@ -266,8 +266,7 @@ struct GroupTests {
         #expect(try await f.queue.stats().counts[.queued] == 302)
         let listed = try await f.queue.listed(in: .queued, from: 0, limit: 1000)
         #expect(listed.count == 302 && listed.count { $0.group == "b" } == 3)
-        let lists = try await f.queue.waitingLists()
-        #expect(try await f.queue.waiting(for: ["a-250"], in: lists)["a-250"]?.group == "a")
+        #expect(try await f.queue.waiting(for: ["a-250"])["a-250"]?.group == "a")
         // As for a job in `jobs`, a worker that reaches the element applies the cancel.
         try await f.queue.request(.cancelled, of: ["a-3"])
         let begun = try await starts(f, slots: 1, limit: 20)

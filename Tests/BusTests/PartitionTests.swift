@@ -210,9 +210,9 @@ struct PartitionFixture {
             #expect(try await f.queue.listed(in: .completed, from: start, limit: 7).map(\.id) == newest, "\(start)")
         }
         var (position, ids) = (IndexPosition(), [String]())
-        while case let page = try await f.queue.ids(in: .completed, after: &position, until: nil, limit: 8),
+        while case let page = try await f.queue.listed(in: .completed, after: &position, until: nil, limit: 8),
             !page.isEmpty
-        { ids += page }
+        { ids += page.map(\.id) }
         #expect(ids.count == 90 && Set(ids) == Set(expected))
     }
 

@@ -45,31 +45,4 @@ import Testing
         let known = try await fixture.queue.waiting(in: lists(), from: 0, limit: 4) { _ in false }
         #expect(known.jobs.map { $0.job.id } == ["j0", "j1", "j2", "j3"])
     }
-
-    @Test("a cursor passes each element that waits all the time, although others are claimed and pushed meanwhile")
-    func cursor() async throws {
-        let f = try await QueueFixture()
-        func push(_ numbers: Range<Int>) async throws {
-            try await f.push(numbers.map { #"{"url":"http://h/\#($0)","id":"j\#($0)"}"# })
-        }
-        try await push(0..<200)
-        try await f.redis.send(Command("RPUSH", f.queue.keys.held("w1"), #"{"url":"http://h/","id":"held"}"#))
-        var cursor = WaitingCursor(try await f.queue.waitingLists())
-        var (passed, pushed): (Set<String>, Int) = ([], 200)
-        while try await cursor.hasNext(in: f.queue) {
-            let page = try await f.queue.listed(in: .queued, from: cursor.position, limit: 20, cursor.lists)
-            passed.formUnion(page.map(\.id))
-            cursor.advance(by: 20)
-            // More are pushed than claimed at first, and then fewer.
-            try await f.redis.send(Command("RPOP", f.queue.keys.jobs, 3))
-            if pushed < 240 {
-                try await push(pushed..<pushed + 7)
-                pushed += 7
-            }
-        }
-        let rest = try await f.redis.send(Command("LRANGE", f.queue.keys.jobs, 0, -1)).array ?? []
-        let waiting = Set(rest.compactMap { $0.bytes.map { Queue.listed($0).id } })
-        let old = waiting.filter { Int($0.dropFirst())! < 200 }
-        #expect(old.isSubset(of: passed) && old.count > 50 && passed.contains("held"), "\(old.subtracting(passed))")
-    }
 }

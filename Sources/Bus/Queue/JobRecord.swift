@@ -69,3 +69,29 @@ package struct JobRecord: Sendable {
         "resumed", "retried", "sent", "settled", "ticket", "token", "unannounced", "url_digests", "want_at",
     ]
 }
+
+/// What has become of a push, by some fields of its job's hash.
+package enum PushEnd: Sendable {
+    case open
+    /// The job has ended, and its event was published.
+    case ended
+    /// The job was removed.
+    case removed
+
+    package static let fields = ["state", "waiting", "settled_until", "ahead"]
+
+    /// - Parameters:
+    ///   - timestamp: When the job was pushed, unix ms; 0 for any push. Only of a push with a time it is known that its job
+    ///     was removed.
+    ///   - fields: Among them `PushEnd.fields`; empty for an unknown job.
+    package init(of timestamp: Int64, _ fields: [String: String]) {
+        guard let state = fields["state"].flatMap(JobState.init) else {
+            let isSettled = JobRecord.isSettled(
+                timestamp, settledUntil: fields["settled_until"], ahead: fields["ahead"])
+            self = timestamp > 0 && isSettled ? .removed : .open
+            return
+        }
+        let record = JobRecord(id: "", state: state, fields: fields)
+        self = (timestamp > 0 ? record.hasEnded(since: timestamp) : record.hasEnded) ? .ended : .open
+    }
+}

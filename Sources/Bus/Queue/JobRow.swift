@@ -34,7 +34,7 @@ package struct JobRow: Sendable, Equatable {
     package init(id: String, state: JobState, fields: [String: String], listed: ListedJob? = nil) {
         (self.id, self.state) = (id, state)
         self.listed = listed ?? ListedJob(id: id)
-        let fields = state.describing(fields)
+        let fields = state.describing(fields, self.listed) ?? [:]
         func text(_ name: String) -> String { fields[name] ?? "" }
         // Any client may write into a hash. Texts that are not numbers are ignored. Numbers are limited, so that sums
         // cannot overflow.
@@ -75,12 +75,30 @@ package struct JobRow: Sendable, Equatable {
 }
 
 extension JobState {
-    /// The fields of a hash that describe a listed job in this state. A push that waits may begin a job anew whose hash
-    /// still tells of its last end: then these are none.
-    package func describing(_ fields: [String: String]) -> [String: String] {
-        let isOfLastEnd = self == .queued && fields["state"].flatMap(JobState.init)?.isFinal == true
-        return isOfLastEnd ? [:] : fields
+    /// The fields of a hash that describe a job which is listed in this state. nil for an element that waits and does not
+    /// make its job a queued one: it repeats a push, or is for a job that runs, is paused or is scheduled. Workers decide
+    /// in the same way: Pushes.verdict() in Lua/claim/pushes.lua.
+    ///
+    /// - Parameter fields: Among them `ListedJob.decisiveFields`.
+    package func describing(_ fields: [String: String], _ job: ListedJob) -> [String: String]? {
+        guard self == .queued else { return fields }
+        let state = fields["state"].flatMap(JobState.init)
+        if state == .running || state == .paused || state == .scheduled { return nil }
+        // A job that was removed has left a hash without a state.
+        guard state?.isFinal ?? (fields["state"] == nil) else { return fields }
+        if let timestamp = job.timestamp,
+            JobRecord.isSettled(timestamp, settledUntil: fields["settled_until"], ahead: fields["ahead"])
+        {
+            return nil
+        }
+        // A push that begins a job anew whose hash still tells of its last end.
+        return state == nil ? fields : [:]
     }
+}
+
+extension ListedJob {
+    /// The fields of a hash that decide whether a waiting element makes its job a queued one.
+    package static let decisiveFields = ["state", "settled_until", "ahead"]
 }
 
 /// What a list is sorted by.

@@ -40,11 +40,11 @@ extension Queue {
     }
 
     /// The time of the oldest kept event, unix ms, from which on the stream is whole; nil if it keeps none. Of partitions
-    /// it is the latest of their times.
+    /// it is the latest of their times. A partition without an event has lost none.
     package func oldestLoggedEvent() async throws(RedisError) -> Int64? {
         guard partitions.isEmpty else {
             let times = try await each { queue throws(RedisError) in try await queue.oldestLoggedEvent() }
-            return times.contains { $0 == nil } ? nil : times.compactMap(\.self).max()
+            return times.compactMap(\.self).max()
         }
         return try await loggedEvents(from: "-", limit: 1).first?.time
     }

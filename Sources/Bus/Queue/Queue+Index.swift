@@ -22,20 +22,27 @@ package struct IndexPosition: Sendable {
 }
 
 extension Queue {
+    /// Where a pass through the index of a state ends, for `listed(in:after:until:limit:)`. Jobs that get into the state
+    /// during the pass are left out, because there may be more of them all the time. Scheduled jobs are sorted by their due
+    /// times.
+    package func end(of state: JobState) async throws(RedisError) -> Int64? {
+        state == .scheduled ? nil : try await time()
+    }
+
     /// The jobs of a state behind `position`, at most `limit`, oldest first; scheduled ones by due time. Only for states
     /// whose index is sorted by a time that does not change: not for queued and running jobs.
     ///
     /// - Parameters:
     ///   - position: Is moved behind the last job that is returned.
     ///   - end: Jobs with a greater score are left out: unix ms, or nil.
-    package func ids(
+    package func listed(
         in state: JobState, after position: inout IndexPosition, until end: Int64?, limit: Int
-    ) async throws(RedisError) -> [String] {
+    ) async throws(RedisError) -> [ListedJob] {
         guard partitions.isEmpty else {
-            var page: [String] = []
+            var page: [ListedJob] = []
             while page.count < limit, position.partition < partitions.count {
                 let wanted = limit - page.count
-                let found = try await partitions[position.partition].ids(
+                let found = try await partitions[position.partition].listed(
                     in: state, after: &position, until: end, limit: wanted)
                 page += found
                 if found.count < wanted { position = IndexPosition(partition: position.partition + 1) }
@@ -74,6 +81,6 @@ extension Queue {
             position.count = last.score == position.last?.score ? position.count + same : same
             position.last = last
         }
-        return page.map(\.id)
+        return page.map { ListedJob(id: $0.id, timestamp: Double($0.score).flatMap { Int64(exactly: $0) }) }
     }
 }

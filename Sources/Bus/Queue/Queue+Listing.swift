@@ -83,14 +83,17 @@ extension Queue {
         return ids.sorted()
     }
 
-    /// Some fields of jobs' hashes, in the order of `ids`. A job that is not known has none.
+    /// Some fields of jobs' hashes, in the order of `ids`. A job that is not known has none, unless it was removed. Of
+    /// partitions with `state` the one that knows the job comes before one from which it was removed.
     package func fields(
         _ names: [String], of ids: some Collection<String>
     ) async throws(RedisError) -> [[String: String]] {
         guard partitions.isEmpty else {
-            return try await find(Array(ids)) { queue, ids throws(RedisError) -> [[String: String]?] in
-                try await queue.fields(names, of: ids).map { $0.isEmpty ? nil : $0 }
-            }.map { $0?.value ?? [:] }
+            let decides = names.contains("state")
+            return try await findKnown(
+                Array(ids), { (fields: [String: String]) in !decides || fields["state"] != nil }, { $0.isEmpty }
+            ) { queue, ids throws(RedisError) in try await queue.fields(names, of: ids) }
+            .map { $0 ?? [:] }
         }
         var result: [[String: String]] = []
         for page in Array(ids).chunks(ofCount: Self.pageSize) {
@@ -110,9 +113,12 @@ extension Queue {
     ) async throws(RedisError) -> [[[UInt8]?]] {
         if names.isEmpty { return ids.map { _ in [] } }
         guard partitions.isEmpty else {
-            return try await find(Array(ids)) { queue, ids throws(RedisError) -> [[[UInt8]?]?] in
-                try await queue.values(names, of: ids).map { $0.contains { $0 != nil } ? $0 : nil }
-            }.map { $0?.value ?? names.map { _ in nil } }
+            let state = names.firstIndex(of: "state")
+            return try await findKnown(
+                Array(ids), { (values: [[UInt8]?]) in state.map { values[$0] != nil } ?? true },
+                { $0.allSatisfy { $0 == nil } }
+            ) { queue, ids throws(RedisError) in try await queue.values(names, of: ids) }
+            .map { $0 ?? names.map { _ in nil } }
         }
         var result: [[[UInt8]?]] = []
         for page in Array(ids).chunks(ofCount: Self.pageSize) {

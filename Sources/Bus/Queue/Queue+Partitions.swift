@@ -72,6 +72,23 @@ extension Queue {
         return values
     }
 
+    /// Reads something of each job from the partition that knows it, or else from one that has a trace of it.
+    func findKnown<T: Sendable>(
+        _ ids: [String], _ isKnown: @escaping @Sendable (T) -> Bool, _ isEmpty: @escaping @Sendable (T) -> Bool,
+        _ read: @escaping @Sendable (Queue, [String]) async throws(RedisError) -> [T]
+    ) async throws(RedisError) -> [T?] {
+        var found = try await find(ids) { queue, ids throws(RedisError) -> [T?] in
+            try await read(queue, ids).map { isKnown($0) && !isEmpty($0) ? $0 : nil }
+        }.map { $0?.value }
+        let missing = found.indices.filter { found[$0] == nil }
+        guard !missing.isEmpty else { return found }
+        let traces = try await find(missing.map { ids[$0] }) { queue, ids throws(RedisError) -> [T?] in
+            try await read(queue, ids).map { isEmpty($0) ? nil : $0 }
+        }
+        for (index, trace) in zip(missing, traces) { found[index] = trace?.value }
+        return found
+    }
+
     /// Reads something of each job where its id says, and of jobs that are not known there in all other partitions:
     /// members of batches, next steps and runs of schedules are where their batch, parent or schedule is.
     ///

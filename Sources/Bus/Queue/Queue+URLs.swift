@@ -37,15 +37,21 @@ extension Queue {
         var found = JobsByURL()
         for url in urls { ids[url] = try await claimed(url) }
         if searchesWaiting {
-            do throws(RedisError) { found.waiting = try await waiting(ofURLs: urls) } catch {
+            do throws(RedisError) {
+                let waiting = try await waiting(ofURLs: urls)
+                for (id, job) in waiting.all { for url in job.urls { ids[url, default: []].insert(id) } }
+                found.waiting = waiting.all.filter { waiting.effective.contains($0.key) }
+            } catch {
                 // A user who may not read elements finds claimed jobs only.
                 guard error.code == .noPermission else { throw error }
             }
         }
-        for (id, job) in found.waiting { for url in job.urls { ids[url, default: []].insert(id) } }
         found.ids = ids.mapValues { $0.sorted() }
         return found
     }
+
+    /// How many elements one page has at most. A digest of each is kept until its end.
+    private static let maxPage = 250_000
 
     private func claimed(_ url: String) async throws(RedisError) -> Set<String> {
         let digest = Self.digest(ofURL: url)
@@ -69,35 +75,43 @@ extension Queue {
             }.map(\.0))
     }
 
-    /// The jobs whose waiting elements have one of the URLs, by id. Searches the bytes of all elements, and reads only
-    /// those that may match.
-    private func waiting(ofURLs urls: Set<String>) async throws(RedisError) -> [String: ListedJob] {
-        var cursor = WaitingCursor(try await waitingLists())
+    /// The jobs whose waiting elements have one of the URLs, by id, and those of them that are queued or begin with these
+    /// elements. Searches the bytes of all elements, and reads only those that may match.
+    private func waiting(
+        ofURLs urls: Set<String>
+    ) async throws(RedisError) -> (all: [String: ListedJob], effective: Set<String>) {
+        var cursor = WaitingCursor(self)
         // An element with an escape may write the URL in another way.
         let needles = [Needle("\\")] + urls.map { Needle($0) }
         @Sendable func isPossible(_ element: [UInt8]) -> Bool { needles.contains { $0.isIn(element) } }
         var found: [String: ListedJob] = [:]
-        // The first page tells how long the elements are. All others are one page, so that Redis reads without a pause.
+        var effective: Set<String> = []
+        // The first page tells how long the elements are. The others are long, so that Redis reads without a pause.
         var (limit, piece): (Int, Int?) = (Self.minPageOfElements, nil)
-        while !Task.isCancelled, try await cursor.hasNext(in: self) {
-            let page = try await page(in: cursor.lists, from: cursor.position, limit: limit, inPiecesOf: piece) {
-                elements in
-                elements.enumerated().compactMap { position, element in
-                    guard isPossible(element.bytes), let json = try? JSON(element.bytes), (try? Element(json)) != nil
-                    else { return nil }
-                    let its = [json["url"]?.string] + (json["urls"]?.array ?? []).map(\.string)
-                    var job = Self.listed(element)
-                    job.urls = Set(its.compactMap(\.self)).intersection(urls)
-                    return job.urls.isEmpty ? nil : (position, job)
-                }
+        let search: Search = { elements in
+            elements.enumerated().compactMap { position, element in
+                guard isPossible(element.bytes), let json = try? JSON(element.bytes), (try? Element(json)) != nil
+                else { return nil }
+                let its = [json["url"]?.string] + (json["urls"]?.array ?? []).map(\.string)
+                var job = Self.listed(element)
+                job.urls = Set(its.compactMap(\.self)).intersection(urls)
+                return job.urls.isEmpty ? nil : (position, job)
             }
-            for (_, job) in page.jobs {
+        }
+        while !Task.isCancelled, let page = try await cursor.next(limit: limit, inPiecesOf: piece, search) {
+            let hashes = try await fields(ListedJob.decisiveFields, of: page.jobs.map(\.job.id))
+            for ((_, job), fields) in zip(page.jobs, hashes) {
+                if JobState.queued.describing(fields, job) != nil {
+                    effective.insert(job.id)
+                } else if fields["state"] == nil {
+                    // It repeats a push of a job that was removed.
+                    continue
+                }
                 // Two elements of a job may have different URLs. The newer one comes first.
                 found[job.id, default: job].urls.formUnion(job.urls)
             }
-            cursor.advance(by: page.read)
-            (limit, piece) = (cursor.lists.count, page.next / Self.piecesOfPage)
+            (limit, piece) = (min(cursor.count, Self.maxPage), page.next / Self.piecesOfPage)
         }
-        return found
+        return (found, effective)
     }
 }

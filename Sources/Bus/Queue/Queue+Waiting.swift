@@ -9,6 +9,8 @@ package struct WaitingPage: Sendable {
     package var next = Queue.minPageOfElements
     /// The jobs that may match, each with the index of its element in the page.
     package var jobs: [(position: Int, job: ListedJob)] = []
+    /// A digest of each element that was read, and the key of its list.
+    var digests: [(list: String, digest: Int)] = []
 
     package init(read: Int = 0) { self.read = read }
 }
@@ -34,7 +36,12 @@ extension Queue {
     package func waiting(
         in lists: WaitingLists, from start: Int, limit: Int, that isPossible: @escaping @Sendable ([UInt8]) -> Bool
     ) async throws(RedisError) -> WaitingPage {
-        try await page(in: lists, from: start, limit: limit) { elements throws(RedisError) in
+        try await page(in: lists, from: start, limit: limit, search(isPossible))
+    }
+
+    /// A search for the elements that may match.
+    func search(_ isPossible: @escaping @Sendable ([UInt8]) -> Bool) -> Search {
+        { elements throws(RedisError) in
             let ids = elements.map { ElementID.quick($0.bytes) }
             let known = try await known(ids)
             return elements.enumerated().compactMap { position, element in
@@ -46,10 +53,12 @@ extension Queue {
         }
     }
 
-    /// The jobs of `ids` that have an element in `lists`. Searches the bytes of all elements, and reads few of them. A job
-    /// that waits all the time is found, even if others are claimed meanwhile.
+    /// The jobs of `ids` that have an element that waits and is no repeat. Searches the bytes of all elements, and reads
+    /// few of them. A job that waits all the time is found, even if others are claimed meanwhile.
+    ///
+    /// - Parameter deferredOnly: Leaves out elements that only wait for their turn.
     package func waiting(
-        for ids: Set<String>, in lists: WaitingLists
+        for ids: Set<String>, deferredOnly: Bool = false
     ) async throws(RedisError) -> [String: ListedJob] {
         let name = ids.count == 1 ? ids.first.map { Needle("\"\($0)\"") } : nil
         // The id of an element that names none has this form. Only reading such an element shows its id.
@@ -62,25 +71,31 @@ extension Queue {
             return element.contains(UInt8(ascii: "\\")) || (name == nil || mayFollow) && ElementID.quick(element) == nil
         }
         var found: [String: ListedJob] = [:]
-        var (cursor, limit) = (WaitingCursor(lists), Self.minPageOfElements)
-        while !Task.isCancelled, found.count < ids.count, try await cursor.hasNext(in: self) {
-            let page = try await page(in: cursor.lists, from: cursor.position, limit: limit) { elements in
-                elements.enumerated().compactMap { position, element in
-                    guard isMeant(element.bytes) else { return nil }
-                    let job = Self.listed(element)
-                    return ids.contains(job.id) ? (position, job) : nil
-                }
+        let search: Search = { elements in
+            elements.enumerated().compactMap { position, element in
+                guard isMeant(element.bytes) else { return nil }
+                let job = Self.listed(element)
+                return ids.contains(job.id) ? (position, job) : nil
             }
-            for (_, job) in page.jobs { found[job.id] = found[job.id] ?? job }
-            cursor.advance(by: page.read)
+        }
+        var (cursor, limit) = (WaitingCursor(self, deferredOnly: deferredOnly), Self.minPageOfElements)
+        while !Task.isCancelled, found.count < ids.count, let page = try await cursor.next(limit: limit, search) {
+            for job in try await effective(page.jobs.map(\.job)) { found[job.id] = found[job.id] ?? job }
             limit = page.next
         }
         return found
     }
 
+    /// Those of some jobs with waiting elements that are queued, or begin with these elements.
+    package func effective(_ jobs: [ListedJob]) async throws(RedisError) -> [ListedJob] {
+        guard !jobs.isEmpty else { return [] }
+        let hashes = try await fields(ListedJob.decisiveFields, of: jobs.map(\.id))
+        return zip(jobs, hashes).filter { JobState.queued.describing($1, $0) != nil }.map(\.0)
+    }
+
     /// The job of this id, if an element for it waits anywhere; nil otherwise.
     package func waiting(for id: String) async throws(RedisError) -> ListedJob? {
-        try await waiting(for: [id], in: waitingLists())[id]
+        try await waiting(for: [id])[id]
     }
 
     /// Finds jobs among the elements of a piece, and returns each with the index of its element.
@@ -121,6 +136,7 @@ extension Queue {
             page.jobs += piece.found.map { ($0.position + first, $0.job) }
             // The piece may have had fewer elements, because some have been claimed meanwhile.
             page.read = min(first + length, limit)
+            page.digests += piece.digests
             read += piece.read
             bytes += piece.bytes
         }
@@ -135,6 +151,7 @@ extension Queue {
         var read = 0
         var bytes = 0
         var found: [(position: Int, job: ListedJob)] = []
+        var digests: [(list: String, digest: Int)] = []
         var error: RedisError?
     }
 
@@ -146,6 +163,11 @@ extension Queue {
             let elements = try await elements(in: lists, from: range.lowerBound, limit: range.count)
             piece.read = elements.count
             piece.bytes = elements.reduce(0) { $0 + $1.bytes.count }
+            piece.digests = elements.map { element in
+                var hasher = Hasher()
+                element.bytes.withUnsafeBytes { hasher.combine(bytes: $0) }
+                return (element.list, hasher.finalize())
+            }
             piece.found = try await search(elements)
         } catch { piece.error = error }
         return piece

@@ -25,19 +25,21 @@ package struct WaitingLists: Sendable {
         let key: String
         /// The number of its partition.
         fileprivate(set) var partition = 0
-        package fileprivate(set) var length = 0
-        /// How many elements at the end where pushes arrive are left out: `WaitingCursor` has read them.
-        fileprivate(set) var skipped = 0
+        package var length = 0
+        /// How many elements at the end where pushes arrive are left out.
+        var skipped = 0
+        /// Whether what is given of the list ends where it is claimed first.
+        var reachesEnd = true
         /// What the elements wait for, for people; nil if they only wait for their turn.
         package fileprivate(set) var reason: String?
     }
 
-    package fileprivate(set) var lists: [List] = []
+    package var lists: [List] = []
 
     /// From which end of each list positions count.
     enum Order { case claims, pushes }
     /// By default from the end that is claimed first. Each claim moves all elements one position towards that end.
-    fileprivate(set) var order = Order.claims
+    var order = Order.claims
 
     package init() {}
 
@@ -122,35 +124,11 @@ extension [(String, Int, String)] {
     }
 }
 
-/// A way through all elements that wait, which leaves out none that waits all the time. Positions count from the end at
-/// which pushes arrive: a claim moves no element, and a push moves elements to greater positions. So some may come
-/// twice, and what has been moved beyond the length that a list had at the start comes at the end.
-package struct WaitingCursor: Sendable {
-    package private(set) var lists: WaitingLists
-    /// Where the next page begins.
-    package private(set) var position = 0
-
-    package init(_ lists: WaitingLists) {
-        self.lists = lists
-        self.lists.order = .pushes
-    }
-
-    /// Goes on by the elements that were read.
-    package mutating func advance(by count: Int) { position += count }
-
-    /// Whether there are elements to read.
-    package mutating func hasNext(in queue: Queue) async throws(RedisError) -> Bool {
-        if position >= lists.count {
-            lists = try await queue.remainder(of: lists)
-            position = 0
-        }
-        return lists.count > 0
-    }
-}
-
 /// An element as it waits.
 struct WaitingElement: Sendable {
     let bytes: [UInt8]
+    /// The key of its list.
+    let list: String
     let reason: String?
 }
 
@@ -209,8 +187,8 @@ extension Queue {
         return lengths
     }
 
-    /// The elements that pushes have moved beyond the lengths of lists that were read from the end of the pushes.
-    fileprivate func remainder(of lists: WaitingLists) async throws(RedisError) -> WaitingLists {
+    /// What these lists have beyond the parts that are given, at the end that is claimed first.
+    func remainder(of lists: WaitingLists) async throws(RedisError) -> WaitingLists {
         var rest = lists
         guard partitions.isEmpty else {
             rest.lists = []
@@ -231,16 +209,18 @@ extension Queue {
 
     /// The groups with elements that wait for their turn, the next one first, and whether a limit stops them.
     private func deferredGroups() async throws(RedisError) -> [(group: String, isLimited: Bool)] {
+        // Turns change the ranks of groups all the time, so that a second page may leave some out.
+        let pageSize = 10_000
         var groups: [(group: String, isLimited: Bool)] = []
         var known: Set<String> = []
-        for start in stride(from: 0, to: Int.max, by: 1000) {
-            let range = Command("ZRANGE", keys[.deferredGroups], start, start + 999, "WITHSCORES")
+        for start in stride(from: 0, to: Int.max, by: pageSize) {
+            let range = Command("ZRANGE", keys[.deferredGroups], start, start + pageSize - 1, "WITHSCORES")
             let page = (try await redis.pipeline([.command(range)])[0].array ?? []).map { $0.string ?? "" }
             for index in stride(from: 0, to: page.count - 1, by: 2) where known.insert(page[index]).inserted {
                 // Lua/limits/groups.lua distinguishes the limits by the score.
                 groups.append((page[index], Double(page[index + 1]) ?? 0 >= 1e17))
             }
-            if page.count < 2000 { break }
+            if page.count < 2 * pageSize { break }
         }
         return groups
     }
@@ -301,7 +281,7 @@ extension Queue {
         var elements: [WaitingElement] = []
         for (part, reply) in zip(parts, replies) {
             let found = (try reply.get().array ?? []).map {
-                WaitingElement(bytes: $0.bytes ?? [], reason: part.list.reason)
+                WaitingElement(bytes: $0.bytes ?? [], list: part.list.key, reason: part.list.reason)
             }
             elements += isFromPushes ? found : found.reversed()
         }

@@ -30,7 +30,7 @@ struct KnownJobs {
         let missing = Set(ids.filter { known.states[$0]?.isFinal ?? true })
         guard !missing.isEmpty else { return known }
         do throws(RedisError) {
-            for job in try await queue.waiting(for: missing, in: queue.waitingLists()).values { known.record(job) }
+            for job in try await queue.waiting(for: missing).values { known.record(job) }
         } catch {
             guard error.code == .noPermission else { throw ExitStatus.printing(error) }
             known.lacksPermission = true

@@ -91,8 +91,8 @@ struct Show: AsyncParsableCommand {
 
     /// What a queued job waits for; nil if it waits for its turn, or if the user may not read elements.
     private func reason(of record: JobRecord, in queue: Queue) async -> String? {
-        guard record.state == .queued, let lists = try? await queue.waitingLists() else { return nil }
-        return (try? await queue.waiting(for: [record.id], in: lists.deferred))?[record.id]?.waitsFor
+        guard record.state == .queued else { return nil }
+        return (try? await queue.waiting(for: [record.id], deferredOnly: true))?[record.id]?.waitsFor
     }
 
     /// A job that no worker has claimed has no hash. Its element is shown.

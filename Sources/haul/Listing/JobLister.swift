@@ -104,22 +104,17 @@ struct JobLister {
             for row in try await rows(at: page, state) where known.insert(row.id).inserted { body(row) }
         }
         guard state == .queued else {
-            // The first scheduled jobs leave the list when they are due, which moves all behind them.
-            let isReversed = state == .scheduled
-            for start in stride(from: 0, to: Int.max, by: Queue.elementsOfPage) {
-                let page = try await queue.listed(
-                    in: state, from: start, limit: Queue.elementsOfPage, isReversed: isReversed)
+            var position = IndexPosition()
+            let end = try await queue.end(of: state)
+            while true {
+                let limit = Queue.elementsOfPage
+                let page = try await queue.listed(in: state, after: &position, until: end, limit: limit)
                 try await pass(page)
-                if page.count < Queue.elementsOfPage { return }
+                if page.count < limit { return }
             }
-            return
         }
-        var cursor = WaitingCursor(try await queue.waitingLists())
-        while try await cursor.hasNext(in: queue) {
-            let limit = Queue.elementsOfPage
-            try await pass(try await queue.listed(in: state, from: cursor.position, limit: limit, cursor.lists))
-            cursor.advance(by: limit)
-        }
+        var cursor = WaitingCursor(queue)
+        while let page = try await cursor.next(limit: Queue.elementsOfPage) { try await pass(page) }
     }
 
     private func sorted(_ state: JobState, by order: JobOrder, _ now: Int64) async throws(RedisError) -> Found {
@@ -155,9 +150,9 @@ struct JobLister {
     private func rows(
         of ids: ArraySlice<String>, _ state: JobState, _ listed: [String: ListedJob] = [:]
     ) async throws(RedisError) -> [JobRow] {
-        let fields = try await queue.fields(Queue.summaryFields, of: ids)
+        let fields = try await queue.fields(Queue.summaryFields + ListedJob.decisiveFields, of: ids)
         return zip(ids, fields).compactMap { id, fields in
-            let fields = listed[id] == nil ? fields : state.describing(fields)
+            guard let fields = listed[id].map({ state.describing(fields, $0) }) ?? fields else { return nil }
             // Leave out a job that has changed its state since the index was read.
             if let now = fields["state"].flatMap(JobState.init), now != state { return nil }
             return JobRow(id: id, state: state, fields: fields, listed: listed[id])

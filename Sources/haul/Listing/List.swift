@@ -120,7 +120,7 @@ struct List: AsyncParsableCommand {
             let records = try await queue.jobs(rows.map(\.id))
             let known = Dictionary(records.map { ($0.id, $0) }) { one, _ in one }
             for row in rows {
-                let fields = row.state.describing(known[row.id]?.fields ?? [:])
+                let fields = row.state.describing(known[row.id]?.fields ?? [:], row.listed) ?? [:]
                 // A queued job without fields has only its element: no worker has claimed it, or not since its last end.
                 let unclaimed = row.state == .queued && fields.isEmpty
                 guard
