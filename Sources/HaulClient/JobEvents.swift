@@ -19,6 +19,8 @@ public struct JobEvents: AsyncSequence, Sendable {
         private let handle: JobHandle
         private let messages: Subscription.Iterator
         private var position = EventPosition.none
+        /// Whether there was a record of the job, or an event.
+        private var isKnown = false
         private var hasEnded = false
 
         fileprivate init(_ handle: JobHandle) {
@@ -49,7 +51,12 @@ public struct JobEvents: AsyncSequence, Sendable {
 
         private mutating func take(_ event: Event) async throws(HaulError) -> JobUpdate? {
             // An event without a position is not part of the job's order.
-            guard let newPosition = event.position else { return .event(event) }
+            guard let newPosition = event.position else {
+                // This push starts nothing, as ``JobHandle/result(timeout:)`` says with an error.
+                if event.kind == .rejected, handle.pushedAt != nil { hasEnded = true }
+                return .event(event)
+            }
+            isKnown = true
             guard newPosition > position else { return nil }
             guard newPosition.follows(position) || position == .none else {
                 // Events before this one were missed. The hash is at least as new as this event.
@@ -65,7 +72,7 @@ public struct JobEvents: AsyncSequence, Sendable {
             position = newPosition
             // The event may announce the end of an earlier push, while this push still waits. The hash decides.
             if event.finalState != nil || event.kind == .duplicate {
-                switch try await handle.readEndState() {
+                switch try await handle.readEndState(wasKnown: isKnown) {
                 case .ended, .removed: hasEnded = true
                 case .open: break
                 }
@@ -76,7 +83,9 @@ public struct JobEvents: AsyncSequence, Sendable {
         /// Reads the job's hash. nil if the hash is not newer than the last update.
         private mutating func catchUp() async throws(HaulError) -> JobUpdate? {
             let status: JobStatus
-            switch try await handle.readEndState() {
+            let state = try await handle.readEndState(wasKnown: isKnown)
+            if case .open(nil) = state {} else { isKnown = true }
+            switch state {
             case .removed:
                 hasEnded = true
                 return nil

@@ -23,7 +23,8 @@ public struct JobHandle: Sendable, Identifiable {
     ///
     /// The first element is the job's ``JobUpdate/status(_:)``, if the job is known already. Then follow the events,
     /// each once and in order. If events were missed, a status read from the hash replaces them. The sequence ends
-    /// after the job's end. The last element announces this end, unless the job was removed.
+    /// after the job's end. The last element announces this end, unless the job was removed. The sequence of a handle with
+    /// ``pushedAt`` also ends after the event that its push was rejected.
     ///
     /// Each iteration is one subscription over the queue's connection for events.
     public var events: JobEvents { JobEvents(handle: self) }
@@ -65,13 +66,16 @@ extension JobHandle {
     }
 
     /// Reads the job's hash.
-    func readEndState() async throws(HaulError) -> EndState {
+    ///
+    /// - Parameter wasKnown: Whether the job was known before, so that it was removed if it is not known now. Of a push
+    ///   with a time Redis tells that, for an hour.
+    func readEndState(wasKnown: Bool) async throws(HaulError) -> EndState {
         let record = try await mappingErrors { () throws(RedisError) in try await queue.queue.job(id) }
         if let record {
             let hasEnded = pushedAt.map(record.hasEnded(since:)) ?? record.hasEnded
             return hasEnded ? .ended(JobStatus(record)) : .open(JobStatus(record))
         }
-        guard let pushedAt else { return .open(nil) }
+        guard let pushedAt else { return wasKnown ? .removed : .open(nil) }
         let removed = try await mappingErrors { () throws(RedisError) in try await queue.queue.removed([id: pushedAt]) }
         return removed.isEmpty ? .open(nil) : .removed
     }

@@ -50,7 +50,10 @@ public struct Replies: AsyncSequence, Sendable {
         /// Waits for the next end. The sequence does not end by itself.
         public mutating func next(isolation actor: isolated (any Actor)?) async throws -> Reply? {
             while true {
-                while let reply = found.popLast() { if consumer.deliver(reply.identity) { return reply } }
+                while let reply = found.popLast() {
+                    if consumer.deliver(reply) { return reply }
+                    try await consumer.drop(reply)
+                }
                 if Task.isCancelled { throw HaulError.cancelled }
                 var open: [JobHandle]?
                 if nextSweep <= .now, let read = replies.open { open = try await read() }

@@ -34,7 +34,7 @@ public struct Reply: Sendable, Identifiable {
     public let at: Int64
     let identity: Identity
     /// The reply as it is on the list. nil if the end was read from the job's hash.
-    private let text: [UInt8]?
+    fileprivate let text: [UInt8]?
     private let consumer: ReplyConsumer
 
     /// How the job ended. nil for a batch and for a rejected element.
@@ -47,6 +47,8 @@ public struct Reply: Sendable, Identifiable {
     public func acknowledge() async throws(HaulError) {
         if let text { try await consumer.remove(text) }
         consumer.acknowledged(identity)
+        // The reply of an end that was read from the job's hash may have been taken since.
+        for text in consumer.takeLaterTexts(of: identity) { try await consumer.remove(text) }
     }
 
     init(_ end: End, id: String, at: Int64, _ identity: Identity, _ text: [UInt8]?, of consumer: ReplyConsumer) {
@@ -78,8 +80,8 @@ final class ReplyConsumer: Sendable {
     private static let maxAcknowledged = 10_000
 
     private struct State {
-        /// Delivered, and not acknowledged.
-        var delivered: Set<Reply.Identity> = []
+        /// Delivered, and not acknowledged. With the replies that were taken later.
+        var delivered: [Reply.Identity: [[UInt8]]] = [:]
         var acknowledged: Set<Reply.Identity> = []
         /// The acknowledged ends in their order. Those before the index `oldest` are no longer remembered.
         var order: [Reply.Identity] = []
@@ -101,7 +103,6 @@ final class ReplyConsumer: Sendable {
 
     func acknowledged(_ identity: Reply.Identity) {
         state.withLock { state in
-            state.delivered.remove(identity)
             guard state.acknowledged.insert(identity).inserted else { return }
             state.order.append(identity)
             guard state.acknowledged.count > Self.maxAcknowledged else { return }
@@ -118,8 +119,26 @@ final class ReplyConsumer: Sendable {
         state.withLock { $0.acknowledged.contains(identity) }
     }
 
+    /// Removes the reply of an end that was acknowledged after the reply was read.
+    func drop(_ reply: Reply) async throws(HaulError) {
+        if let text = reply.text, isAcknowledged(reply.identity) { try await remove(text) }
+    }
+
     /// Whether the end is to be delivered: it was neither delivered nor acknowledged before.
-    func deliver(_ identity: Reply.Identity) -> Bool {
-        state.withLock { !$0.acknowledged.contains(identity) && $0.delivered.insert(identity).inserted }
+    func deliver(_ reply: Reply) -> Bool {
+        state.withLock { state in
+            guard !state.acknowledged.contains(reply.identity) else { return false }
+            guard let later = state.delivered[reply.identity] else {
+                state.delivered[reply.identity] = []
+                return true
+            }
+            if let text = reply.text, !later.contains(text) { state.delivered[reply.identity] = later + [text] }
+            return false
+        }
+    }
+
+    /// The replies of an end that were taken after it was delivered. It is not delivered any more.
+    func takeLaterTexts(of identity: Reply.Identity) -> [[UInt8]] {
+        state.withLock { $0.delivered.removeValue(forKey: identity) ?? [] }
     }
 }

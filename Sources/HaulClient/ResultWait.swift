@@ -13,7 +13,7 @@ struct ResultWait {
         let messages = handle.queue.subscription(to: [handle.id]).makeAsyncIterator()
         var known: JobStatus?
         // Reads the hash before the subscription is confirmed, because a job that has ended already needs no wait.
-        switch try await readUntilDeadline() {
+        switch try await readUntilDeadline(wasKnown: false) {
         case .ended(let status): return JobResult(status)
         case .removed: return JobResult(removed: handle.id)
         case .open(let status): known = status
@@ -26,7 +26,8 @@ struct ResultWait {
             if element == nil, let deadline, deadline <= .now { throw await timedOut(known) }
             guard try requiresRead(element) else { continue }
             nextRead = .now + Self.pollInterval
-            switch try await readUntilDeadline() {
+            // A removal publishes the job's end, and then forgets the job.
+            switch try await readUntilDeadline(wasKnown: known != nil || element?.isEnd ?? false) {
             case .ended(let status): return JobResult(status)
             case .removed: return JobResult(removed: handle.id)
             case .open(let status): known = status ?? known
@@ -36,8 +37,10 @@ struct ResultWait {
     }
 
     /// Reads the job's hash. Retries until the deadline while Redis is unreachable.
-    private func readUntilDeadline() async throws(HaulError) -> JobHandle.EndState {
-        try await Self.retrying(until: deadline, handle.readEndState)
+    private func readUntilDeadline(wasKnown: Bool) async throws(HaulError) -> JobHandle.EndState {
+        try await Self.retrying(until: deadline) { () throws(HaulError) in
+            try await handle.readEndState(wasKnown: wasKnown)
+        }
     }
 
     /// Calls `read`, and retries until the deadline while Redis is unreachable.
@@ -98,5 +101,9 @@ struct ResultWait {
 }
 
 extension Subscription.Element {
+    /// Whether it is an event of a job's end.
+    fileprivate var isEnd: Bool {
+        if case .message(_, let payload) = self { Event(payload)?.finalState != nil } else { false }
+    }
     fileprivate var isSubscribed: Bool { if case .subscribed = self { true } else { false } }
 }

@@ -94,6 +94,33 @@ import Testing
         _ = try await worker.wait()
     }
 
+    @Test("an end from the hash does not come again, although its reply was taken before it was acknowledged")
+    func laterReply() async throws {
+        let bench = try await ClientBench()
+        let queue = try bench.queue()
+        let worker = try bench.worker()
+        let handle = try await queue.push(job("/ok", id: "a", of: bench))
+        _ = try await handle.result(timeout: .seconds(30))
+        let list = "haul:{default}:reply:shop"
+        let text = try await bench.server.cli("LRANGE", list, "0", "-1")
+        _ = try await bench.server.cli("DEL", list)
+        var replies = try queue.replies(to: "shop", open: { [handle] }, every: .milliseconds(50)).makeAsyncIterator()
+        let first = try await next(&replies)
+        #expect(first.id == "a")
+        // The reply comes late, and is taken before the next one.
+        _ = try await bench.server.cli("LPUSH", list, text)
+        try await queue.push(job("/ok?2", id: "new", of: bench))
+        let second = try await next(&replies)
+        #expect(second.id == "new")
+        #expect(try await bench.server.cli("LLEN", list + ":taken") == "2")
+        try await first.acknowledge()
+        try await second.acknowledge()
+        #expect(try await bench.server.cli("LLEN", list + ":taken") == "0")
+        await queue.close()
+        worker.kill(SIGTERM)
+        _ = try await worker.wait()
+    }
+
     @Test("rejected elements are delivered, and replies without a final state are ignored with a warning")
     func ignored() async throws {
         let bench = try await ClientBench()

@@ -1,3 +1,4 @@
+import Foundation
 import Glibc
 import HaulClient
 import HaulTestSupport
@@ -95,6 +96,31 @@ import Testing
         await #expect { try await queue.push(bench.job("/b", id: "b")) } throws: { ($0 as? HaulError)?.code == .closed }
     }
 
+    @Test("callers who do not know when the job was pushed learn that it was removed") func removed() async throws {
+        let bench = try await ClientBench()
+        let queue = try bench.queue()
+        let worker = try bench.worker()
+        try await queue.push(bench.job("/held/a", id: "a"))
+        try await bench.wait("a", for: "running")
+        let handle = queue.job("a")
+        let result = Task { try await handle.result(timeout: .seconds(45)) }
+        var updates = handle.events.makeAsyncIterator()
+        #expect(try await updates.next()?.name == "is running")
+        try await bench.waitForListener("a")
+        try await handle.remove()
+        let ended = try await value(of: result)
+        #expect(ended.state == .cancelled)
+        let following = Task { [updates] in
+            var updates = updates
+            while try await updates.next() != nil {}
+        }
+        // The event of the end may be left out: what is known is that the job is gone.
+        try await value(of: following)
+        await queue.close()
+        worker.kill(SIGTERM)
+        _ = try await worker.wait()
+    }
+
     @Test("a push that a worker cannot read is reported as rejected, also to a late caller")
     func rejected() async throws {
         let bench = try await ClientBench()
@@ -102,10 +128,17 @@ import Testing
         let worker = try bench.worker()
         // The job must be known. An unknown job would fail and not return to its earlier state.
         #expect(try await queue.push(bench.job("/a", id: "a")).result(timeout: .seconds(30)).state == .completed)
-        let handle = try await queue.push(Job("http://\u{2100}.invalid/", id: "a"))
+        try await eventually("no subscriber") { try await bench.listeners("a") == 0 }
+        var bad = Job("http://\u{2100}.invalid/", id: "a")
+        let at = Int64(Date().timeIntervalSince1970 * 1000) + 60_000
+        bad.at = at
+        let events = Task { try await collect(queue.job("a", pushedAt: at).events) }
+        try await bench.waitForListener("a")
+        let handle = try await queue.push(bad)
         try await eventually("the push to be rejected") {
             try await bench.server.cli("LLEN", "haul:{default}:rejected") == "1"
         }
+        #expect(try await value(of: events).map(\.name).last == "rejected")
         await #expect { try await handle.result(timeout: .seconds(30)) } throws: {
             let error = $0 as? HaulError
             return error?.code == .rejected && error?.message.hasPrefix("url") == true

@@ -6,6 +6,7 @@ import threading
 
 import haul_client as haul
 import pytest
+import redis
 from support import CHECKSUM, GOOD, KINDS, Bench, Origin, Server, Worker, eventually
 
 NUMBER = itertools.count(1)
@@ -146,6 +147,45 @@ def test_events_begin_with_what_is_known_and_end_with_the_job(bench):
     assert isinstance(last, haul.JobStatus) and last.state == "cancelled"
     with pytest.raises(haul.JobCancelled):
         handle.result(timeout=5).raise_for_error()
+
+
+def test_events_and_a_result_without_an_at_end_when_the_job_is_removed(bench):
+    queue = bench.queue()
+    queue.push(download(bench, "/held"))
+    handle = queue.handle(bench.id("a"))
+    eventually("it to run", lambda: (handle.status() or 0) and handle.status().state == "running")
+    names = []
+    for update in handle.events():
+        names.append(update.event)
+        if len(names) == 1:
+            handle.remove()
+    assert names[-1] == "cancelled"
+    assert handle.status() is None
+
+
+def test_an_end_from_the_hash_does_not_come_again_though_its_reply_was_taken_later(bench):
+    if bench.kind != "real-sync":
+        return
+    name, client = f"shop-{bench.n}", redis.Redis.from_url(bench.server.url)
+    queue = bench.queue(reply_to=name)
+    handle = queue.push(download(bench, id="a"))
+    handle.result(timeout=30)
+    replies, taken = f"haul:{{default}}:reply:{name}", f"haul:{{default}}:reply:{name}:taken"
+    text = eventually("the reply", lambda: client.lindex(replies, 0))
+    client.delete(replies)
+    for end in queue.settled(open_jobs=lambda: [(handle.id, handle.at)], every=0.05, idle=20):
+        if end.id == bench.id("a"):
+            first = end
+            client.lpush(replies, text)
+            queue.push(download(bench, id="b"))
+            continue
+        assert client.llen(taken) == 2
+        with first:
+            pass
+        with end:
+            pass
+        break
+    assert client.llen(taken) == 0
 
 
 def test_a_job_is_paused_resumed_and_removed(bench):

@@ -111,8 +111,8 @@ class SettledLoop:
     """What a loop has handed out."""
 
     name: str
-    #: Handed out, and not acknowledged.
-    open: Set[str]
+    #: The marks of ends that were handed out and not acknowledged, with their replies that were taken later.
+    open: Dict[str, List[Tuple[Keys, str]]]
     #: Acknowledged lately, so that no end is handed out twice because it is on the list and in the hash.
     done: OrderedDict[str, None]
 
@@ -292,30 +292,38 @@ class Core:
             for id, (state, masked, digests) in zip(page, hashes):
                 if state and (digest in digests.split() if digests else id == digest and masked == masked_url(url)):
                     found.add(id)
-        start = 0
-        while True:
-            (elements,) = yield from self.run(keys, ("LRANGE", keys.jobs, start, start + contract.PAGE - 1))
-            for text in elements:
-                if url in text or "\\" in text:
-                    found |= _ids_of(text, url)
-            if len(elements) < contract.PAGE:
-                return found
-            start += len(elements)
+        for list_key in (yield from self._waiting_lists(keys)):
+            start = 0
+            while True:
+                (elements,) = yield from self.run(keys, ("LRANGE", list_key, start, start + contract.PAGE - 1))
+                for text in elements:
+                    if url in text or "\\" in text:
+                        found |= _ids_of(text, url)
+                if len(elements) < contract.PAGE:
+                    break
+                start += len(elements)
+        return found
 
     def status(self, id: str, place: Optional[str] = None) -> Operation[Optional[JobStatus]]:
         reading = yield from self.read_state(id, None, place)
         return reading.status
 
     def read_state(
-        self, id: str, at: Optional[int], place: Optional[str], until: Optional[float] = None
+        self, id: str, at: Optional[int], place: Optional[str], until: Optional[float] = None, was_known: bool = False
     ) -> Operation[StateReading]:
-        """Reads a job's hash, and says whether the push has come to its end."""
+        """Reads a job's hash, and says whether the push has come to its end.
+
+        A job that was known before and is not known now was removed. Of a push with `at` Redis tells that, for an hour.
+        """
         if place is None:
             ((keys, fields),) = yield from self.find([id], until)
         else:
             keys = self.partition_of(place)
             (fields,) = yield from self.run(keys, ("HGETALL", keys.job(id)), until=until)
-        return reading_of(id, at, fields, keys)
+        reading = reading_of(id, at, fields, keys)
+        if reading.status is None and at is None and was_known:
+            return StateReading(None, removed(id), keys)
+        return reading
 
     def batch(self, name: str, until: Optional[float] = None) -> Operation[Optional[BatchStatus]]:
         keys = self.partition_of(name)
@@ -330,8 +338,8 @@ class Core:
             names.update(seen)
         return len(names)
 
-    def waiting(self, keys: contract.Keys) -> Operation[int]:
-        """How many elements wait: in the queue's list, for a host, a kind or a group, and for a worker."""
+    def _waiting_lists(self, keys: contract.Keys) -> Operation[List[str]]:
+        """The keys of the lists in which elements wait: in the queue, for a host, a kind or a group, and for a worker."""
         workers, hosts, kinds, groups = yield from self.run(
             keys,
             ("ZRANGE", keys.workers, 0, -1),
@@ -344,6 +352,11 @@ class Core:
         lists += [keys.deferred_host(name) for name in hosts]
         lists += [keys.deferred_kind(name) for name in kinds]
         lists += [keys.deferred_group(name) for name in groups]
+        return lists
+
+    def waiting(self, keys: contract.Keys) -> Operation[int]:
+        """How many elements wait."""
+        lists = yield from self._waiting_lists(keys)
         count = 0
         # Redis serves no other client during a pipeline, and there may be thousands of hosts.
         for start in range(0, len(lists), 500):
@@ -374,6 +387,7 @@ class Core:
         if reading.result:
             return reading.result
         yield Listen(reading.keys.events(id))
+        was_known = reading.status is not None
         next_poll = time.monotonic() + self.POLL
         while True:
             now = time.monotonic()
@@ -388,12 +402,15 @@ class Core:
                     raise Rejected(event.reason)
                 if event is None or event.event not in (*contract.FINAL_STATES, "duplicate"):
                     continue
+                # A removal publishes the job's end, and then forgets the job.
+                was_known = was_known or event.event in contract.FINAL_STATES
             elif message is None and time.monotonic() < next_poll:
                 continue
             next_poll = time.monotonic() + self.POLL
-            reading = yield from self.read_state(id, at, place, deadline)
+            reading = yield from self.read_state(id, at, place, deadline, was_known)
             if reading.result:
                 return reading.result
+            was_known = was_known or reading.status is not None
             if not isinstance(message, str):
                 yield from self._check_rejected(id, at, reading.keys)
 
@@ -443,6 +460,7 @@ class Core:
             keys = (yield from self.find([id], float("inf")))[0].keys
         yield Listen(keys.events(id))
         position = START
+        was_known = False
         while True:
             message = yield Receive(self.POLL)
             if message is Notice.INTERRUPTED:
@@ -458,11 +476,12 @@ class Core:
                 continue
             if event_position is not None and event_position <= position:
                 continue
-            reading: Optional[StateReading] = None
+            was_known = was_known or event is not None
             if event_position is None or not (position <= NO_EVENT or event_position.follows(position)):
                 # Events may have been missed. The hash is at least as new as this event.
-                reading = yield from self.read_state(id, at, place, float("inf"))
+                reading = yield from self.read_state(id, at, place, float("inf"), was_known)
                 status = reading.status
+                was_known = was_known or status is not None
                 # The end of an earlier push does not concern this one.
                 is_old = status is not None and status.has_ended and not reading.result
                 if status and not is_old and (status.position > position or reading.result):
@@ -476,7 +495,7 @@ class Core:
                 yield Emit(event)
                 if event.event in (*contract.FINAL_STATES, "duplicate"):
                     # The event may be the end of an earlier push. The hash decides.
-                    reading = yield from self.read_state(id, at, place, float("inf"))
+                    reading = yield from self.read_state(id, at, place, float("inf"), was_known)
                     if reading.result:
                         return
 
@@ -524,10 +543,16 @@ class Core:
                     failure = error
                     new.add(keys.prefix)
             for delivery in deliveries:
-                if delivery.mark not in loop.open:
-                    loop.open.add(delivery.mark)
+                later = loop.open.get(delivery.mark)
+                if delivery.mark in loop.done:
+                    # It was acknowledged since this reply was read.
+                    yield from self.acknowledge(delivery)
+                elif later is None:
+                    loop.open[delivery.mark] = []
                     yield Emit(delivery)
                     last = time.monotonic()
+                elif delivery.text is not None and (delivery.keys, delivery.text) not in later:
+                    later.append((delivery.keys, delivery.text))
             if failure:
                 log.warning("Redis cannot be reached; trying again: %s", failure)
                 next_poll = 0.0
@@ -575,8 +600,10 @@ class Core:
     def acknowledge(self, delivery: Delivery) -> Operation[None]:
         if delivery.text is not None:
             yield from self.run(delivery.keys, ("LREM", delivery.keys.taken(delivery.loop.name), 1, delivery.text))
-        delivery.loop.open.discard(delivery.mark)
         delivery.loop.done[delivery.mark] = None
+        # The reply of an end that was read from the job's hash may have been taken since.
+        for keys, text in delivery.loop.open.pop(delivery.mark, []):
+            yield from self.run(keys, ("LREM", keys.taken(delivery.loop.name), 1, text))
         while len(delivery.loop.done) > 10_000:
             delivery.loop.done.popitem(last=False)
 
@@ -586,7 +613,7 @@ class Core:
             raise HaulError("settled needs the name of a list: give the queue a reply_to, or name it here")
         if not contract.ID.fullmatch(name):
             raise HaulError(f"the name of a list must be 1 to 128 of the characters A-Z a-z 0-9 . _ : -, not {name!r}")
-        return SettledLoop(name, set(), OrderedDict())
+        return SettledLoop(name, {}, OrderedDict())
 
     # Schedules
 
@@ -599,14 +626,27 @@ class Core:
         whole["job"] = scheduled(job, name, self.reply_to)
         yield from self.write_schedule(name, whole)
 
-    def write_schedule(self, name: str, definition: Mapping[str, Any]) -> Operation[None]:
+    def write_schedule(
+        self, name: str, definition: Mapping[str, Any], until: Optional[float] = None
+    ) -> Operation[None]:
         text = json.dumps(definition, ensure_ascii=False, separators=(",", ":"))
         keys = self.partition_of(name)
-        yield from self.run(keys, ("HSET", keys.schedules, name, text), ("ZADD", keys.schedule_due, "LT", 0, name))
+        yield from self.run(
+            keys, ("HSET", keys.schedules, name, text), ("ZADD", keys.schedule_due, "LT", 0, name), until=until
+        )
 
     def pause_schedule(self, name: str, paused: bool) -> Operation[None]:
-        definition = yield from self.schedule_definition(name)
-        yield from self.write_schedule(name, {**definition, "paused": paused})
+        until = time.monotonic() + self.patience
+        while True:
+            definition = yield from self.schedule_definition(name)
+            try:
+                # Without patience, because the definition may be replaced while Redis cannot be reached.
+                yield from self.write_schedule(name, {**definition, "paused": paused}, until=0)
+                return
+            except Unreachable:
+                if time.monotonic() + 0.1 > until:
+                    raise
+            yield Pause(0.1)
 
     def run_schedule(self, name: str) -> Operation[Tuple[str, int]]:
         definition, keys = (yield from self.schedule_definition(name)), self.partition_of(name)
