@@ -13,6 +13,9 @@ extension HTTPServer {
         let isHead = request.method == "HEAD"
         switch response.body {
         case .bytes(let bytes):
+            guard isHead || mayHold(bytes.count, for: connection) else {
+                return refuse(connection, 503, "too many responses wait for their clients: try again in some seconds")
+            }
             let keepsAlive = request.keepsAlive && isWhole && !connection.isHalfClosed
             connection.output += response.head(length: Int64(bytes.count), keepsAlive: keepsAlive)
             if !isHead { connection.output += bytes }
@@ -34,6 +37,18 @@ extension HTTPServer {
             let incoming = IncomingBytes(server: self, connection: id)
             stream({ try await body($0, incoming) }, on: connection)
         }
+    }
+
+    /// Whether a response of this length may be held beside those that wait for other clients. Short ones always may, and
+    /// are few enough, because each connection has one.
+    private func mayHold(_ count: Int, for connection: ServerConnection) -> Bool {
+        guard count > limits.shortResponse else { return true }
+        var (all, own) = (0, 0)
+        for other in connections.values {
+            all += other.waitingResponse
+            if other.network == connection.network { own += other.waitingResponse }
+        }
+        return (all == 0 || all + count <= limits.responses) && (own == 0 || own + count <= limits.responses / 4)
     }
 
     private func stream(

@@ -17,9 +17,10 @@ package actor HTTPServer {
     package enum Decision: Sendable {
         /// Sends the response. If the request has a body, it is not read, and the connection ends.
         case respond(ServerResponse)
-        /// Reads the body, which may be empty, and sends the response that is made of it. Clients that are not known,
-        /// because the body itself has their secret, share `ServerLimits.strangersBodies`.
-        case readBody(isKnown: Bool = true, @Sendable ([UInt8]) async -> ServerResponse)
+        /// Reads the body, which may be empty, and sends the response that is made of it. Strangers, who are not known
+        /// because the body itself has their secret, share `ServerLimits.strangersBodies`. `stranger` is the address of
+        /// one, and nil for a known client.
+        case readBody(stranger: ClientAddress? = nil, @Sendable ([UInt8]) async -> ServerResponse)
     }
 
     /// What the clients occupy.
@@ -258,9 +259,9 @@ package actor HTTPServer {
                 case .respond(let response): await self?.send(response, to: request, isWhole: length == 0, on: id)
                 case .readBody(_, let respond) where length == 0:
                     await self?.send(await respond([]), to: request, isWhole: true, on: id)
-                case .readBody(let isKnown, let respond):
+                case .readBody(let stranger, let respond):
                     let body = ServerConnection.IncomingBody(
-                        request: request, length: length, isOfStranger: !isKnown, respond: respond)
+                        request: request, length: length, stranger: stranger?.network, respond: respond)
                     await self?.receive(body, on: id)
                 }
             })
@@ -271,11 +272,11 @@ package actor HTTPServer {
 
     private func receive(_ body: ServerConnection.IncomingBody, on id: UInt64) {
         guard let connection = connections[id] else { return }
-        guard bodies + body.length <= limits.bodies, !body.isOfStranger || mayReceive(body) else {
+        guard bodies + body.length <= limits.bodies, mayReceive(body) else {
             return refuse(connection, 503, "too many bodies are being received: try again in some seconds")
         }
         bodies += body.length
-        if body.isOfStranger { strangersBodies[body.request.client.network, default: 0] += body.length }
+        if let stranger = body.stranger { strangersBodies[stranger, default: 0] += body.length }
         connection.phase = .receiving(body)
         setDeadline(of: connection, after: limits.bodyTime)
         if body.request.expectsContinue, connection.reader.count < body.length {
@@ -298,17 +299,17 @@ package actor HTTPServer {
         updateReadiness(of: connection)
     }
 
-    /// Whether a client that has not signed in may send a body beside those that others of its kind send.
+    /// Whether a body may be received beside those that strangers send. Bodies of known clients always may.
     private func mayReceive(_ body: ServerConnection.IncomingBody) -> Bool {
+        guard let stranger = body.stranger else { return true }
         let all = strangersBodies.values.reduce(0, +)
-        let own = strangersBodies[body.request.client.network] ?? 0
+        let own = strangersBodies[stranger] ?? 0
         return all + body.length <= limits.strangersBodies && own + body.length <= limits.body
     }
 
     func release(_ body: ServerConnection.IncomingBody) {
         bodies -= body.length
-        guard body.isOfStranger else { return }
-        let network = body.request.client.network
+        guard let network = body.stranger else { return }
         let left = (strangersBodies[network] ?? 0) - body.length
         strangersBodies[network] = left > 0 ? left : nil
     }

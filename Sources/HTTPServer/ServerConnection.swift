@@ -22,8 +22,8 @@ final class ServerConnection {
     struct IncomingBody {
         let request: ServerRequest
         let length: Int
-        /// Whether its client has not signed in.
-        let isOfStranger: Bool
+        /// The network of its client, if the client has not signed in.
+        let stranger: ClientNetwork?
         let respond: @Sendable ([UInt8]) async -> ServerResponse
     }
 
@@ -66,6 +66,8 @@ final class ServerConnection {
         case .handling, .streaming: false
         }
     }
+    /// The bytes of a response that the socket has not taken yet.
+    var waitingResponse: Int { if case .writing = phase { output.count } else { 0 } }
     var isStreaming: Bool { if case .streaming = phase { true } else { false } }
 
     /// Sends as much of `output` as the socket takes. Returns false if the client is gone.

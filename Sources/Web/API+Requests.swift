@@ -129,30 +129,51 @@ extension API {
         let seconds = try query.integer("timeout", in: 0...60, else: 30)
         let end = ContinuousClock.now + .seconds(seconds)
         let isOperator = caller.role == .operator
-        guard JobField.isID(path[3]) else { throw .notFound("a job of such an id") }
-        while true {
-            let record: JobRecord?
-            do throws(RedisError) {
-                record = try await queue.job(path[3])
-                if record == nil, since > 0, !(try await queue.removed([path[3]: since])).isEmpty {
-                    throw RedisError(.cancelled, "removed")
-                }
-            } catch {
-                if error.message == "removed" { throw APIError(404, .removed, "the job was removed") }
-                throw APIError(error)
+        let id = path[3]
+        guard JobField.isID(id) else { throw .notFound("a job of such an id") }
+        let job = path.prefix(4).joined(separator: "/")
+        // All that wait for the job share these reads, except for the first one, which is no older than the request. A whole
+        // record may have a response of a megabyte.
+        var age = Duration.zero
+        func decisive() -> Resource {
+            Resource(key: "\(job) end", age: age) {
+                let fields = try await queue.fields(PushEnd.fields, of: [id])[0]
+                return PushEnd.fields.reduce(into: JSONObject()) { $0.set($1, fields[$1]) }.text
             }
-            if let record, since > 0 ? record.hasEnded(since: since) : record.hasEnded {
-                return Self.json(200, record.json(showsResponse: isOperator))
+        }
+        while true {
+            let known = try await text(of: decisive()).text
+            age = .milliseconds(250)
+            let fields: [String: String] = ((try? JSON(known))?.members ?? []).reduce(into: [:]) {
+                $0[$1.name] = $1.value.string
+            }
+            switch PushEnd(of: since, fields) {
+            case .removed: throw APIError(404, .removed, "the job was removed")
+            case .ended:
+                // The record is read after this end was seen, so it tells of this end or of what came later.
+                let record = Resource(key: "\(job) \(isOperator) \(known)", age: .seconds(1)) {
+                    let record = try await queue.job(id)
+                    let hasEnded = record.map { PushEnd(of: since, $0.fields) == .ended } ?? false
+                    return hasEnded ? record?.json(showsResponse: isOperator) ?? "" : ""
+                }
+                let json = try await text(of: record).text
+                if !json.isEmpty { return Self.json(200, json) }
+            case .open: break
             }
             guard .now < end, !Task.isCancelled else {
                 // A client that gives `since` knows that the job was pushed. Otherwise the queue's elements are searched
                 // once, because no worker may have seen the job yet.
-                if record == nil, since == 0,
+                let isKnown = fields["state"] != nil
+                if !isKnown, since == 0,
                     let search = try resource(Array(path.prefix(4)), try Query("line=true", of: ["line"]), caller)
                 {
                     return Self.json(202, try await text(of: search, for: caller))
                 }
-                return Self.json(202, (record ?? JobRecord(unclaimed: path[3])).json(showsResponse: isOperator))
+                let present = Resource(key: "\(job) \(isOperator) now \(known)", age: .milliseconds(400)) {
+                    let record = isKnown ? try await queue.job(id) : nil
+                    return (record ?? JobRecord(unclaimed: id)).json(showsResponse: isOperator)
+                }
+                return Self.json(202, try await text(of: present).text)
             }
             try? await Task.sleep(for: .milliseconds(300))
         }

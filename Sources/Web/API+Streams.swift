@@ -69,7 +69,7 @@ extension API {
             // Once the subscription is active, no event is missed between the replay and it. Some may come twice.
             if let time, content.isOpened, !memory.isReplayed {
                 memory.isReplayed = true
-                try await Self.replay(reader.queue, id, after: time, caller, send)
+                try await replay(reader.queue, id, after: time, caller, send)
             }
             try await send(Self.text(of: content, as: nil, caller))
         }
@@ -82,22 +82,29 @@ extension API {
     /// and the subscription of its own server.
     private static let spread: Int64 = 2000
 
+    /// How long a replay waits for other searches of its caller.
+    private static let patience: Duration = .seconds(10)
+
     /// Sends the events that the queue's stream has kept since a time (unix ms), those of that millisecond once more, and
-    /// of partitions those of `spread` before it. A client that may have missed some gets `gap`.
-    private static func replay(
+    /// of partitions those of `spread` before it. A client that may have missed some gets `gap`. It is a search: without a
+    /// place for it nothing is sent but `gap`, after which the client reads what it needs.
+    private func replay(
         _ queue: Queue, _ id: String?, after time: Int64, _ caller: Caller, _ send: Send
     ) async throws {
+        let hold = await searchHold(for: caller, within: Self.patience)
+        defer { withExtendedLifetime(hold) {} }
+        guard hold != nil else { return try await send("event: gap\ndata: {}\n\n") }
         var isWhole = try await queue.oldestLoggedEvent().map { $0 <= time } ?? false
-        let start = queue.partitions.isEmpty ? time : max(0, time - spread)
+        let start = queue.partitions.isEmpty ? time : max(0, time - Self.spread)
         var (reader, count) = (EventLogReader(queue, from: "\(start)"), 0)
         while true {
             let events = try await reader.next()
             if events.isEmpty { break }
             var content = ListenerBuffer.Content()
             content.events = events.filter { id == nil || $0.id == id }.map(\.text)
-            try await send(text(of: content, as: nil, caller))
+            try await send(Self.text(of: content, as: nil, caller))
             count += events.count
-            guard count < maxReplayed else {
+            guard count < Self.maxReplayed else {
                 isWhole = false
                 break
             }

@@ -65,6 +65,15 @@ struct API: Sendable {
         return reader
     }
 
+    /// The caller's place for one more search, once it has one; nil if it has none in time.
+    func searchHold(for caller: Caller, within patience: Duration) async -> Quota<UInt64>.Hold? {
+        let end = ContinuousClock.now + patience
+        while true {
+            if let hold = calls.hold(counter.next(), for: caller) { return hold }
+            guard .now < end, (try? await Task.sleep(for: .milliseconds(50))) != nil else { return nil }
+        }
+    }
+
     /// The resource at `path`, which is the part behind `/api`; nil if there is none.
     ///
     /// - Parameter isWatched: True if a stream reads the resource again and again, so that each read must be cheap.

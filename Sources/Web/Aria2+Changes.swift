@@ -10,6 +10,8 @@ extension Aria2 {
         do {
             let result = try await apply(name, params, caller, &change)
             await audit.changed(change, of: queue, by: caller)
+            // The client that made the change must not get older figures. Pushes are many, and their clients do not look.
+            if name != "addUri" { await api.reads.expireAll() }
             return result
         } catch let error as RedisError {
             audit.failed(change, of: queue, by: caller, APIError(error))
@@ -31,7 +33,10 @@ extension Aria2 {
             let timestamp = try await queue.timestamps(of: [place: [element.id]])[place] ?? 0
             // The pause is there before the push: it stops pushes that are not newer than it.
             if params.count > 1, params[1]["pause"]?.string == "true" {
+                var pause = ChangeRecord("pause", by: caller.description, via: .aria2)
+                (pause.ids, pause.at) = ([element.id], timestamp)
                 try await queue.request(.paused, of: [element.id], at: timestamp)
+                await audit.changed(pause, of: queue, by: caller)
             }
             // Position 0 is the front of the queue. A queue has no other positions.
             try await queue.push([element.made(at: timestamp)], toFront: params.count > 2 && params[2].integer == 0)
@@ -67,7 +72,7 @@ extension Aria2 {
         guard try await queue.fields(["state"], of: [id])[0]["state"] == JobState.failed.rawValue else {
             throw Failure("GID \(id) has not failed, so it is not retried")
         }
-        change.ids = [id]
+        (change.action, change.ids) = ("retry", [id])
         change.at = try await queue.request(.running, of: [id])
         return JSON.quoted(id)
     }
@@ -97,6 +102,8 @@ extension Aria2 {
     }
 
     private func changeOptions(_ options: JSON?, _ change: inout ChangeRecord) async throws {
+        var settings: [(setting: QueueSetting, value: String?)] = []
+        var names: [String] = []
         for member in options?.members ?? [] {
             let number = member.value.string.flatMap(Self.bytes)
             let setting: QueueSetting
@@ -106,9 +113,12 @@ extension Aria2 {
             default: throw Failure("\(member.name) cannot be changed: haul queue set has what a queue has")
             }
             guard let number, number >= 0 else { throw Failure("\(member.name) must be a number, 0 or more") }
-            change.settings = ((change.settings.map { [$0] } ?? []) + [member.name]).joined(separator: " ")
             // aria2 has 0 for "no limit" of a speed. 0 running jobs at once would be a pause.
-            try await queue.set(setting, to: number == 0 ? nil : String(number))
+            settings.append((setting, number == 0 ? nil : String(number)))
+            names.append(member.name)
         }
+        // All are checked before the first is set.
+        if !names.isEmpty { change.settings = names.joined(separator: " ") }
+        for (setting, value) in settings { try await queue.set(setting, to: value) }
     }
 }

@@ -21,7 +21,7 @@ extension Aria2 {
             ]
             return .respond(ServerResponse(204, fields: Self.crossOrigin + fields))
         case "POST":
-            return .readBody(isKnown: isKnown(request)) { body in
+            return .readBody(stranger: isKnown(request) ? nil : request.client) { body in
                 var session = Session(request: request)
                 let text = await respond(to: body, in: &session) ?? ""
                 return ServerResponse(

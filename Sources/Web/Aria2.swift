@@ -21,6 +21,11 @@ struct Aria2: Sendable {
         /// What the present text has cost, however its calls are nested.
         fileprivate(set) var calls = 0
         fileprivate(set) var bytes = 0
+        /// The caller's place among the searches, which the lists of the present text use one after the other.
+        fileprivate var search: Quota<UInt64>.Hold?
+
+        /// - Parameter caller: Nil until a call was allowed.
+        init(request: ServerRequest, caller: Caller? = nil) { (self.request, self.caller) = (request, caller) }
     }
 
     let reader: QueueReaderCache
@@ -50,6 +55,7 @@ struct Aria2: Sendable {
     /// The response to a text, which is one call or a list of calls; nil if all of them are notifications.
     func respond(to text: [UInt8], in session: inout Session) async -> String? {
         (session.calls, session.bytes) = (0, 0)
+        defer { session.search = nil }
         guard let json = try? JSON(text) else { return Self.error("null", -32700, "Parse error.") }
         guard let calls = json.array else { return await respond(to: json, in: &session) }
         guard (1...Self.maxCalls).contains(calls.count) else { return Self.error("null", -32600, "Invalid Request.") }
@@ -127,26 +133,42 @@ struct Aria2: Sendable {
         "changeGlobalOption", "purgeDownloadResult", "removeDownloadResult",
     ]
 
+    /// Methods that list jobs, each of which is read.
+    private static let searches: Set<String> = ["tellActive", "tellWaiting", "tellStopped"]
+    /// For how long a text waits for other searches of its caller.
+    private static let patience: Duration = .seconds(5)
+
     private func result(of method: String, _ params: [JSON], in session: inout Session) async throws -> String {
-        switch method {
-        case "system.listMethods": return Self.list(Self.methods)
-        case "system.listNotifications": return Self.list(Self.notifications.values.sorted())
-        case "system.multicall": return try await multicall(params, in: &session)
-        default: break
-        }
-        guard method.hasPrefix("aria2."), Self.methods.contains(method) else {
-            throw Failure("No such method: \(method)")
-        }
+        // Only its calls count.
+        if method == "system.multicall" { return try await multicall(params, in: &session) }
         session.calls += 1
         guard session.calls <= Self.maxCalls else { throw Failure("more than \(Self.maxCalls) calls together") }
         guard session.bytes < Self.maxBytes else {
             throw Failure("the calls before this one have answered \(Self.maxBytes >> 20) MiB: ask again for the rest")
         }
-        var params = params[...]
-        let caller = try await caller(&params, in: &session)
-        let result = try await result(of: method, Array(params), caller)
+        let result = try await resultOfOne(method, params, in: &session)
         session.bytes += result.utf8.count
         return result
+    }
+
+    private func resultOfOne(_ method: String, _ params: [JSON], in session: inout Session) async throws -> String {
+        switch method {
+        case "system.listMethods": return Self.list(Self.methods)
+        case "system.listNotifications": return Self.list(Self.notifications.values.sorted())
+        default: break
+        }
+        guard method.hasPrefix("aria2."), Self.methods.contains(method) else {
+            throw Failure("No such method: \(method)")
+        }
+        var params = params[...]
+        let caller = try await caller(&params, in: &session)
+        if Self.searches.contains(String(method.dropFirst(6))), session.search == nil {
+            session.search = await api.searchHold(for: caller, within: Self.patience)
+            guard session.search != nil else {
+                throw Failure("too many searches run at once: wait for the answer of an earlier one")
+            }
+        }
+        return try await result(of: method, Array(params), caller)
     }
 
     private func result(of method: String, _ params: [JSON], _ caller: Caller) async throws -> String {
@@ -201,12 +223,14 @@ struct Aria2: Sendable {
         case "getOption": return try await options(of: try Self.gid(params), caller)
         case "getGlobalOption": return try await globalOptions()
         case "tellActive":
-            let ids = try await queue.runningIDs().prefix(Self.maxJobs)
+            let ids = try await reader.runningIDs().prefix(Self.maxJobs)
             return "[\(try await downloads(ids.map { ListedJob(id: $0) }, .running, keys(0)).joined(separator: ","))]"
         case "tellWaiting": return try await page([.queued, .scheduled, .paused], params, keys(2))
         case "tellStopped":
             return try await page([.completed, .failed, .cancelled], newestFirst: true, params, keys(2))
-        case "getGlobalStat": return try await globalStat()
+        case "getGlobalStat":
+            let key = "\(queue.name.text) aria2 stat"
+            return try await api.reads.text(key, within: .milliseconds(900)) { try await globalStat() }.text
         case "getVersion": return #"{"version":"1.37.0","enabledFeatures":["HTTPS","Message Digest","Async DNS"]}"#
         case "getSessionInfo": return #"{"sessionId":\#(JSON.quoted(queue.name.text))}"#
         case "saveSession": return "\"OK\""
@@ -302,10 +326,7 @@ struct Aria2: Sendable {
     private func globalStat() async throws -> String {
         let stats = try await queue.stats()
         func count(_ states: JobState...) -> Int { states.reduce(0) { $0 + (stats.counts[$1] ?? 0) } }
-        let ids = try await queue.runningIDs()
-        let speed = try await fields(["speed", "worker"], of: ids).reduce(Int64(0)) {
-            $0 + ($1["speed"].flatMap { Int64($0) } ?? 0)
-        }
+        let speed = try await reader.runningFacts().values.reduce(Int64(0)) { $0 + $1.speed }
         let stopped = count(.completed, .failed, .cancelled)
         var json = JSONObject()
         json.set("downloadSpeed", String(speed))

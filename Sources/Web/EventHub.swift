@@ -65,7 +65,7 @@ actor EventHub {
 }
 
 /// The buffers of one feed.
-private final class Listeners: Sendable {
+final class Listeners: Sendable {
     private let all = Mutex<(buffers: [ListenerBuffer], isOpen: Bool)>(([], false))
 
     func add(_ buffer: ListenerBuffer) {
@@ -86,12 +86,16 @@ private final class Listeners: Sendable {
 
     func post(_ event: String) { for buffer in all.withLock({ $0.buffers }) { buffer.post(event) } }
 
+    /// The subscription is active. If it was so before, what has arrived was too much and was dropped.
     func open() {
-        let buffers = all.withLock {
-            $0.isOpen = true
-            return $0.buffers
+        let (buffers, hasLost) = all.withLock { state in
+            defer { state.isOpen = true }
+            return (state.buffers, state.isOpen)
         }
-        for buffer in buffers { buffer.open() }
+        for buffer in buffers {
+            if hasLost { buffer.lose() }
+            buffer.open()
+        }
     }
 
     func lose() {

@@ -56,8 +56,8 @@ package final class WebServer: Sendable {
         do throws(APIError) {
             switch try await answer(request) {
             case .respond(let response): return .respond(Self.protected(response))
-            case .readBody(let isKnown, let respond):
-                return .readBody(isKnown: isKnown) { Self.protected(await respond($0)) }
+            case .readBody(let stranger, let respond):
+                return .readBody(stranger: stranger) { Self.protected(await respond($0)) }
             }
         } catch {
             return .respond(Self.protected(error.response))

@@ -52,8 +52,16 @@ import Testing
             guard let read = path.value["get"] else { continue }
             let described = (read["parameters"]?.array ?? []).filter { $0["in"]?.string == "query" }
             #expect(described.compactMap { $0["name"]?.string } == API.parameters(of: words), "\(path.name)")
+            let headers = (read["parameters"]?.array ?? []).filter { $0["in"]?.string == "header" }
+            #expect(headers.compactMap { $0["name"]?.string } == Self.headers[path.name] ?? [], "\(path.name)")
         }
     }
+
+    /// The header fields of requests that change the response.
+    private static let headers = [
+        "/queues/{queue}/events": ["Last-Event-ID"],
+        "/queues/{queue}/jobs/{id}/file": ["Range", "If-Range", "If-None-Match"],
+    ]
 
     private static func object(_ members: [JSONMember], _ description: String) -> String {
         var properties = JSONObject()

@@ -42,6 +42,33 @@ import Testing
         }
     }
 
+    @Test("a record is not read for callers that wait for its end, and is read once when it has come")
+    func sharedWait() async throws {
+        let fixture = try await WebFixture()
+        let redis = fixture.queue.redis
+        func calls(_ command: String) async throws -> Int {
+            let stats = try await redis.send(Command("INFO", "commandstats")).string ?? ""
+            let line = stats.split(whereSeparator: \.isNewline).first { $0.hasPrefix("cmdstat_\(command):calls=") }
+            return line.flatMap { Int($0.split(separator: "=")[1].prefix(while: \.isNumber)) } ?? 0
+        }
+        _ = await fixture.push(#"{"url":"\#(Self.url)","id":"film"}"#)
+        let claim = try #require(try await fixture.claim())
+        let (records, reads) = (try await calls("hgetall"), try await calls("hmget"))
+        let ends = Task {
+            await withTaskGroup(of: WebFixture.Response.self) { group in
+                for _ in 0..<50 { group.addTask { await fixture.get(WebFixture.jobs + "/film/wait?timeout=60") } }
+                return await group.reduce(into: []) { $0.append($1) }
+            }
+        }
+        try await eventually("the callers to wait") { try await calls("hmget") > reads + 54 }
+        #expect(try await calls("hgetall") == records)
+        try await fixture.settle(claim, WebFixture.done)
+        let settled = try await calls("hgetall")
+        let responses = await ends.value
+        #expect(responses.allSatisfy { $0.status == 200 && $0.json?["state"]?.string == "completed" })
+        #expect(try await calls("hgetall") - settled < 20)
+    }
+
     @Test(
         "an invalid job is refused, and none of its request is pushed",
         arguments: [

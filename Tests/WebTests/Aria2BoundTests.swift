@@ -69,6 +69,67 @@ import Testing
         #expect(results.last?["message"]?.string?.contains("4 MiB") == true)
     }
 
+    @Test(
+        "methods that need no token count as calls, and so do unknown ones",
+        arguments: [
+            "system.listMethods", "system.listNotifications", "aria2.nothing",
+        ])
+    func countedMethods(_ method: String) async throws {
+        let bench = try await Bench()
+        let sixty = multicall((0..<60).map { _ in #"{"methodName":"\#(method)","params":[]}"# })
+        let results = results(try await bench.respond("[\(sixty),\(sixty)]"))
+        #expect(results.count { $0["message"]?.string?.contains("100 calls") == true } == 20)
+    }
+
+    @Test("figures of running jobs are read once for all calls, and lists one after the other")
+    func shared() async throws {
+        let bench = try await Bench()
+        let queue = bench.fixture.queue
+        for number in 0..<300 {
+            try await queue.redis.send(
+                Command("HSET", queue.keys.job("r\(number)"), "state", "running", "speed", 10, "worker", "w1"))
+            try await queue.redis.send(Command("ZADD", queue.keys.leases, number, "r\(number)"))
+        }
+        func reads() async throws -> Int {
+            let stats = try await queue.redis.send(Command("INFO", "commandstats")).string ?? ""
+            let calls = stats.firstMatch(of: /cmdstat_hmget:calls=(\d+)/)?.1
+            return calls.flatMap { Int($0) } ?? 0
+        }
+        let before = try await reads()
+        let calls = (0..<100).map { _ in #"{"methodName":"aria2.getGlobalStat","params":[]}"# }
+        let results = results(try await bench.respond(multicall(calls)))
+        #expect(results.count { $0.array?.first?["downloadSpeed"]?.string == "3000" } == 100, "\(results.first!)")
+        // The text may have taken longer than the figures are kept.
+        #expect(try await reads() - before < 3000)
+        let caller = Caller(visitor: Visitor(name: nil, role: .operator), client: ClientAddress("127.0.0.1")!)
+        var holds = [1, 2].map { bench.api.calls.hold(1000 + $0, for: caller) }
+        let list = Task { try await bench.respond(multicall([#"{"methodName":"aria2.tellActive","params":[]}"#])) }
+        #expect(holds.count == 2)
+        holds = []
+        #expect(try await list.value["result"]?.array?.first?.array?.first?.array?.count == 300)
+    }
+
+    @Test("options of which one cannot be changed change nothing, and a retry and a pause are in the list of changes")
+    func changes() async throws {
+        let bench = try await Bench()
+        let queue = bench.fixture.queue
+        let options =
+            #"{"id":1,"method":"aria2.changeGlobalOption","params":[{"max-concurrent-downloads":"1","dir":"/x"}]}"#
+        #expect(try await bench.respond(options).at("error", "message")?.string?.hasPrefix("dir ") == true)
+        #expect(try await queue.settings()["max_running"] == nil)
+        #expect(try await queue.changes().isEmpty)
+        let add =
+            #"{"id":1,"method":"aria2.addUri","params":[["http://h/f"],{"pause":"true","gid":"00000000000000aa"}]}"#
+        #expect(try await bench.respond(add)["result"]?.string == "00000000000000aa")
+        let pause = try #require(try await queue.changes().first)
+        #expect(pause.action == "pause" && pause.ids == ["00000000000000aa"] && pause.at != nil)
+        try await queue.redis.send(Command("HSET", queue.keys.job("00000000000000bb"), "state", "failed"))
+        let retry =
+            #"{"id":1,"method":"aria2.addUri","params":[["http://h/f"],{"haul-retry":"00000000000000bb"}]}"#
+        #expect(try await bench.respond(retry)["result"]?.string == "00000000000000bb")
+        #expect(try await queue.changes().map(\.action) == ["retry", "pause"])
+    }
+
     @Test("a search through the waiting jobs counts among the caller's searches, with those of the API")
     func searches() async throws {
         let bench = try await Bench()

@@ -181,7 +181,9 @@ import Testing
         var limits = ServerLimits()
         (limits.body, limits.bodies, limits.strangersBodies) = (1000, 10_000, 2000)
         let server = HTTPServer(limits: limits) { request in
-            .readBody(isKnown: request.path == "/known") { ServerResponse(200, "text/plain", "\($0.count)") }
+            .readBody(stranger: request.path == "/known" ? nil : request.client) {
+                ServerResponse(200, "text/plain", "\($0.count)")
+            }
         }
         let address = try await server.listen(on: ListenAddress("127.0.0.1:0")!)
         func post(_ path: String, _ text: String, from source: String) async throws -> RawClient {
@@ -201,6 +203,32 @@ import Testing
         strangers = []
         try await eventually("the budget to be given back") { await server.load.bodies == 0 }
         #expect(try await post("/", body, from: "127.0.3.1").read(until: "1000").hasPrefix("HTTP/1.1 200 "))
+        await server.stop()
+    }
+
+    @Test("long responses that nobody reads are bounded, and short ones and those of other networks still answered")
+    func unreadResponses() async throws {
+        var limits = ServerLimits()
+        limits.responses = 64 << 20
+        let bytes = [UInt8](repeating: 97, count: 9 << 20)
+        let server = HTTPServer(limits: limits) { request in
+            .respond(
+                ServerResponse(
+                    200, "text/plain", request.path == "/short" ? "short" : String(decoding: bytes, as: UTF8.self)))
+        }
+        let address = try await server.listen(on: ListenAddress("127.0.0.1:0")!)
+        func get(_ path: String, from source: String) async throws -> RawClient {
+            let client = try RawClient(address, from: source)
+            await client.send("GET \(path) HTTP/1.1\r\nHost: h\r\n\r\n")
+            return client
+        }
+        // The kernel takes some megabytes of the response, and the server holds it.
+        let first = try await get("/", from: "127.0.1.1")
+        try await eventually("the first response to wait") { await server.load.buffered > 9 << 20 }
+        #expect(try await get("/", from: "127.0.1.2").read().hasPrefix("HTTP/1.1 503 "))
+        #expect(try await get("/short", from: "127.0.1.2").read(until: "short").hasPrefix("HTTP/1.1 200 "))
+        #expect(try await get("/", from: "127.0.2.1").read(until: "aaa").hasPrefix("HTTP/1.1 200 "))
+        #expect(await first.read(until: "aaa").hasPrefix("HTTP/1.1 200 "))
         await server.stop()
     }
 

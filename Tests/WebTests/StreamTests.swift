@@ -136,6 +136,23 @@ import Testing
         await server.stop()
     }
 
+    @Test("events that were dropped because they came too fast are a gap, although the subscription stays open")
+    func droppedEvents() {
+        let (listeners, buffer) = (Listeners(), ListenerBuffer())
+        listeners.add(buffer)
+        listeners.open()
+        let begun = buffer.take()
+        #expect(begun.isOpened && !begun.hasGap)
+        // A full buffer of the subscription is replaced by this.
+        listeners.open()
+        let later = buffer.take()
+        #expect(later.isOpened && later.hasGap)
+        listeners.lose()
+        #expect(buffer.take().hasGap)
+        listeners.open()
+        #expect(!buffer.take().hasGap)
+    }
+
     @Test("a text that is read again and has not changed keeps its version, by which streams know what they have sent")
     func versions() async throws {
         let reads = SharedReads(try await WebFixture().queue.redis.traffic)
