@@ -31,7 +31,7 @@ struct PrimaryLocator: Sendable {
         return RedisError(.noPrimary, "the sentinels name a primary \(primary) that does not answer: \(error.message)")
     }
 
-    /// Records that the server did not answer, or is no primary. `find` continues with the next known address, which may
+    /// Records that the server did not answer, or is not a primary. `find` continues with the next known address, which may
     /// be that of a sentinel: the last one that was asked may be cut off from the others, and name an old primary for ever.
     mutating func failed() {
         movedTo = nil

@@ -132,7 +132,7 @@ extension API {
         let id = path[3]
         guard JobField.isID(id) else { throw .notFound("a job of such an id") }
         let job = path.prefix(4).joined(separator: "/")
-        // All that wait for the job share these reads, except for the first one, which is no older than the request. A whole
+        // All that wait for the job share these reads, except for the first one, which is as new as the request. A whole
         // record may have a response of a megabyte.
         var age = Duration.zero
         func decisive() -> Resource {

@@ -119,7 +119,7 @@ import Testing
         #expect(second.requests.count == (fault == .down ? 1 : 0))
     }
 
-    @Test("a finished file of another length than the server's is no result", arguments: [4, 5, nil] as [Int64?])
+    @Test("a finished file of another length than the server's is not a result", arguments: [4, 5, nil] as [Int64?])
     func length(_ total: Int64?) {
         let job = job("http://h/a")
         let policy = ReusePolicy(

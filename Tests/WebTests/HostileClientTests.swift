@@ -206,7 +206,7 @@ import Testing
         await server.stop()
     }
 
-    @Test("long responses that nobody reads are bounded, and short ones and those of other networks still answered")
+    @Test("long responses that wait for readers are bounded, and short ones and other networks are answered")
     func unreadResponses() async throws {
         var limits = ServerLimits()
         limits.responses = 64 << 20

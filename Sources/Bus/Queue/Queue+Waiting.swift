@@ -53,7 +53,7 @@ extension Queue {
         }
     }
 
-    /// The jobs of `ids` that have an element that waits and is no repeat. Searches the bytes of all elements, and reads
+    /// The jobs of `ids` that have a waiting element that does not repeat an earlier one. Searches the bytes of all elements, and reads
     /// few of them. A job that waits all the time is found, even if others are claimed meanwhile.
     ///
     /// - Parameter deferredOnly: Leaves out elements that only wait for their turn.

@@ -252,7 +252,7 @@ do
   function States.fail(c, id, job, code, message, retryable)
     States.settle_until(c, id)
     Steps.record_owed(c, id, code)
-    -- The response to an earlier push is no answer to this one.
+    -- The response to an earlier push does not answer this one.
     if call('HDEL', c.JOB .. id, 'status') == 1 then
       call('HDEL', c.JOB .. id, 'headers', 'body', 'body_base64', 'request_digest', 'method', 'files', 'response_dropped')
       Responses.forget(c, { id })
