@@ -13,7 +13,9 @@ extension HTTPServer {
         let isHead = request.method == "HEAD"
         switch response.body {
         case .bytes(let bytes):
-            guard isHead || mayHold(bytes.count, for: connection) else {
+            connection.recipient = response.recipient ?? connection.network
+            // Only what has changed nothing may be refused now, because a client repeats it.
+            guard request.method != "GET" || mayHold(bytes.count, for: connection) else {
                 return refuse(connection, 503, "too many responses wait for their clients: try again in some seconds")
             }
             let keepsAlive = request.keepsAlive && isWhole && !connection.isHalfClosed
@@ -46,7 +48,7 @@ extension HTTPServer {
         var (all, own) = (0, 0)
         for other in connections.values {
             all += other.waitingResponse
-            if other.network == connection.network { own += other.waitingResponse }
+            if other.recipient == connection.recipient { own += other.waitingResponse }
         }
         return (all == 0 || all + count <= limits.responses) && (own == 0 || own + count <= limits.responses / 4)
     }

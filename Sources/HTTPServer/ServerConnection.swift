@@ -31,6 +31,8 @@ final class ServerConnection {
     let socket: Int32
     let client: ClientAddress
     let network: ClientNetwork
+    /// The network for which the last response is.
+    var recipient: ClientNetwork
     var phase = Phase.reading { didSet { lastPhaseChange = .now } }
     var reader: RequestReader
     /// Bytes to send. The socket has taken the first `sent` of them.
@@ -56,6 +58,7 @@ final class ServerConnection {
     init(id: UInt64, socket: Int32, limits: ServerLimits) {
         (self.id, self.socket, client) = (id, socket, ClientAddress(peerOf: socket))
         network = client.network
+        recipient = network
         reader = RequestReader(limits: limits)
     }
 

@@ -16,6 +16,8 @@ package struct ServerResponse: Sendable {
     /// Without Content-Length and Connection, which the server writes.
     package var fields: [(name: String, value: String)]
     package var body: Body
+    /// The network of the client for which it is, if a proxy has forwarded the request; nil: that of the connection.
+    package var recipient: ClientNetwork?
 
     package init(_ status: Int, fields: [(name: String, value: String)] = [], body: Body = .bytes([])) {
         (self.status, self.fields, self.body) = (status, fields, body)

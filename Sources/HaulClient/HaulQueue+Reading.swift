@@ -64,7 +64,8 @@ extension WorkerStatus.State {
 }
 
 extension HaulQueue {
-    /// The ids of the jobs in `state`, oldest first. For queued jobs the ids come from the waiting elements.
+    /// The ids of the jobs in `state`, oldest first. For queued jobs the ids come from the waiting elements, which may be
+    /// repeated pushes of jobs that run or have ended: `list(.queued)` leaves these out.
     ///
     /// - Parameters:
     ///   - state: Any state.

@@ -75,8 +75,11 @@ extension JobHandle {
             let hasEnded = pushedAt.map(record.hasEnded(since:)) ?? record.hasEnded
             return hasEnded ? .ended(JobStatus(record)) : .open(JobStatus(record))
         }
-        guard let pushedAt else { return wasKnown ? .removed : .open(nil) }
-        let removed = try await mappingErrors { () throws(RedisError) in try await queue.queue.removed([id: pushedAt]) }
+        // A removed job leaves a record of that. Without one, Redis may have lost the job's last seconds.
+        guard wasKnown || pushedAt != nil else { return .open(nil) }
+        let removed = try await mappingErrors { () throws(RedisError) in
+            try await queue.queue.removed([id: pushedAt ?? 1])
+        }
         return removed.isEmpty ? .open(nil) : .removed
     }
 }

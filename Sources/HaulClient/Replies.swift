@@ -52,7 +52,8 @@ public struct Replies: AsyncSequence, Sendable {
             while true {
                 while let reply = found.popLast() {
                     if consumer.deliver(reply) { return reply }
-                    try await consumer.drop(reply)
+                    // If Redis is away, it is dropped when what was taken is read again.
+                    try? await consumer.drop(reply)
                 }
                 if Task.isCancelled { throw HaulError.cancelled }
                 var open: [JobHandle]?

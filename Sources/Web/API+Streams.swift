@@ -86,19 +86,23 @@ extension API {
     private static let patience: Duration = .seconds(10)
 
     /// Sends the events that the queue's stream has kept since a time (unix ms), those of that millisecond once more, and
-    /// of partitions those of `spread` before it. A client that may have missed some gets `gap`. It is a search: without a
-    /// place for it nothing is sent but `gap`, after which the client reads what it needs.
+    /// of partitions those of `spread` before it. A client that may have missed some gets `gap`. Each read is a search, but
+    /// not the wait for the client: without a place for one nothing more is sent but `gap`, after which the client reads
+    /// what it needs.
     private func replay(
         _ queue: Queue, _ id: String?, after time: Int64, _ caller: Caller, _ send: Send
     ) async throws {
-        let hold = await searchHold(for: caller, within: Self.patience)
-        defer { withExtendedLifetime(hold) {} }
-        guard hold != nil else { return try await send("event: gap\ndata: {}\n\n") }
         var isWhole = try await queue.oldestLoggedEvent().map { $0 <= time } ?? false
         let start = queue.partitions.isEmpty ? time : max(0, time - Self.spread)
         var (reader, count) = (EventLogReader(queue, from: "\(start)"), 0)
         while true {
+            let hold = await searchHold(for: caller, within: Self.patience)
+            guard hold != nil else {
+                isWhole = false
+                break
+            }
             let events = try await reader.next()
+            withExtendedLifetime(hold) {}
             if events.isEmpty { break }
             var content = ListenerBuffer.Content()
             content.events = events.filter { id == nil || $0.id == id }.map(\.text)

@@ -109,7 +109,7 @@ extension APIError {
             case .http:
                 (
                     "no valid HTTP, a body without `Content-Length`, more than 1 MiB of body or 16 KiB of head (4xx); or "
-                        + "the server is full: connections, streams or bodies (503)",
+                        + "the server is full: connections, streams, bodies or responses (503)",
                     "correct it, or try again after a 503"
                 )
             case .cancelled: ("the server is ending, or the request was given up", "try again")

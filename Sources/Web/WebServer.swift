@@ -53,14 +53,15 @@ package final class WebServer: Sendable {
     func decide(_ request: ServerRequest) async -> HTTPServer.Decision {
         var request = request
         if configuration.trustsForwardedFor, let client = Self.forwardedFor(request) { request.client = client }
+        let recipient = request.client.network
         do throws(APIError) {
             switch try await answer(request) {
-            case .respond(let response): return .respond(Self.protected(response))
+            case .respond(let response): return .respond(Self.protected(response, for: recipient))
             case .readBody(let stranger, let respond):
-                return .readBody(stranger: stranger) { Self.protected(await respond($0)) }
+                return .readBody(stranger: stranger) { Self.protected(await respond($0), for: recipient) }
             }
         } catch {
-            return .respond(Self.protected(error.response))
+            return .respond(Self.protected(error.response, for: recipient))
         }
     }
 
@@ -70,9 +71,10 @@ package final class WebServer: Sendable {
         return last.flatMap { ClientAddress(String($0.filter { $0 != " " && $0 != "\t" })) }
     }
 
-    private static func protected(_ response: ServerResponse) -> ServerResponse {
+    private static func protected(_ response: ServerResponse, for recipient: ClientNetwork? = nil) -> ServerResponse {
         var response = response
         response.fields += protection
+        response.recipient = recipient
         return response
     }
 

@@ -124,7 +124,7 @@ struct JobRunner: Sendable {
         if claim.previous == .failed { assignment.completed?.validated = 0 }
         (assignment.storedResponse, assignment.wasSent) = (claim.storedResponse, claim.wasSent)
         (assignment.isNew, assignment.isSettled) = (claim.isNew, claim.previous == .completed)
-        assignment.isPushedAgain = claim.previous == .failed
+        assignment.isPushedAgain = claim.isPushedAgain
         assignment.mayOverwrite = mayOverwrite
         assignment.limits = [queueServer.rates.bucket]
         assignment.hostBuckets = queueServer.rates.hosts

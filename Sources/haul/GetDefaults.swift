@@ -45,7 +45,7 @@ enum GetDefaults {
             zip(words, words.dropFirst()).filter { names.contains($0.0) }.map(\.1)
             + words.filter { $0.hasPrefix("--output=") }.map { String($0.dropFirst("--output=".count)) }
         if outputs.contains(where: GetOutput.isStream) { return replacedByStream }
-        return outputs.contains { $0.hasPrefix("/") || $0.hasSuffix("/") } ? replacedByDirectory : []
+        return outputs.contains(where: GetOutput.namesDirectory) ? replacedByDirectory : []
     }
 
     /// Adds the defaults before the words of the command line, which win because they come later.

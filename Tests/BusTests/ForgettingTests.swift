@@ -220,4 +220,17 @@ import Testing
         try await f.queue.request(.deleted, of: ["1"])
         #expect(try await f.tick().dropped.map(\.file) == ["p2"])
     }
+
+    @Test("an operation with the time of a listing leaves alone a job for which a newer one waits")
+    func newerOperation()
+        async throws
+    {
+        let f = try await QueueFixture()
+        try await complete(f, #"{"url":"http://h/1","id":"1"}"#)
+        let listed = try await f.queue.operationTimestamps()
+        try await f.queue.request(.cancelled, of: ["1"])
+        _ = try await f.queue.request(.removed, of: ["1", "2"], at: listed)
+        let waiting = try await f.redis.send(Command("HGETALL", f.queue.keys.want)).dictionary
+        #expect(waiting["1"]?.hasPrefix("cancelled ") == true && waiting["2"]?.hasPrefix("removed ") == true)
+    }
 }

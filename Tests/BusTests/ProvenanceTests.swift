@@ -1,4 +1,5 @@
 import HaulContract
+import HaulTestSupport
 import Testing
 
 @testable import HaulBus
@@ -64,5 +65,41 @@ import Testing
         fields["provenance"] = text
         let point = ResumePoint(hash: fields, offsets: [:])
         #expect(point != nil && point?.sourceResource == "" && point?.contentType == nil)
+    }
+
+    @Test("what a failed push has left is known as an earlier push's by each run of the next one, also after a delay")
+    func earlierPush() async throws {
+        let f = try await QueueFixture()
+        let element = #"{"url":"http://h/1","id":"1"}"#
+        try await f.push(element)
+        let first = try #require(try await f.claim())
+        #expect(!first.isPushedAgain)
+        var report = RunReport()
+        report.set(
+            ResumePoint(
+                generation: first.run.token, store: "s", file: "f", entity: Entity(etag: "\"e\"", total: 9),
+                source: "u",
+                offsets: ByteIntervals([0..<9])))
+        let failed = Settlement.failed(Failure(.io, "m"), retryable: true, received: 9)
+        try await f.queue.settle(first.run, as: failed, report: report, worker: f.worker)
+        // A retry is for the same push.
+        try await f.queue.request(.running, of: ["1"])
+        try await f.tick()
+        let retried = try #require(try await f.claim())
+        #expect(!retried.isPushedAgain && retried.resume != nil)
+        try await f.settle(retried, failed)
+        try await f.push(element.replacing("}", with: #","delay":0.001}"#))
+        for _ in 1...2 {
+            var claim: Claim?
+            try await eventually("the job to be due") {
+                try await f.tick()
+                claim = try await f.claim()
+                return claim != nil
+            }
+            let next = try #require(claim)
+            #expect(next.isPushedAgain)
+            try await f.settle(next, .retry(after: .zero, Failure(.connect, "m")))
+        }
+        try await f.expectOrder()
     }
 }

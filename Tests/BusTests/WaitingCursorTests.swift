@@ -155,4 +155,27 @@ import Testing
         _ = await turns.result
         await redis.close()
     }
+
+    @Test("a cursor passes each element of a list from whose middle a recheck removes others") func rechecked()
+        async throws
+    {
+        let f = try await QueueFixture()
+        let list = f.queue.keys[.deferredHost] + "h"
+        try await f.redis.send(Command("ZADD", f.queue.keys[.deferredHosts], 1, "h"))
+        for page in Array(0..<4000).chunks(ofCount: 500) {
+            let elements = page.map { #"{"url":"http://h/\#($0)","id":"j\#($0)"}"# }
+            try await f.redis.send(Command(arguments: ["LPUSH", list] + elements))
+        }
+        var cursor = WaitingCursor(f.queue)
+        var (passed, pages): (Set<String>, Int) = ([], 0)
+        while let page = try await cursor.next(limit: 200) {
+            passed.formUnion(page.map(\.id))
+            pages += 1
+            guard pages == 5 else { continue }
+            // The 800 elements that were pushed last are done.
+            for position in 0..<800 { try await f.redis.send(Command("LSET", list, position, "")) }
+            #expect(try await f.redis.send(Command("LREM", list, 0, "")).int == 800)
+        }
+        #expect(Set((0..<3200).map { "j\($0)" }).subtracting(passed).isEmpty)
+    }
 }

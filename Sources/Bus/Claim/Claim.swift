@@ -29,6 +29,8 @@ package struct Claim: Sendable {
     package let wasLost: Bool
     /// No earlier run has left anything but a finished file: the job was not known, or it was removed without any lost run.
     package let isNew: Bool
+    /// The bytes that earlier runs have left are of a push that failed before this one.
+    package let isPushedAgain: Bool
     /// When the job must be done, unix ms; nil without a deadline.
     package let deadline: Int64?
     package let resume: ResumePoint?
@@ -66,6 +68,7 @@ package struct Claim: Sendable {
         attempt = min(max(Int(hash["attempt"] ?? "") ?? 0, 0), Int(Int32.max))
         failures = hash["failures"]
         wasLost = hash["crashes"] != nil
+        isPushedAgain = hash["earlier"].nonEmpty.map { $0 == hash["generation"] } ?? false
         isNew = previous == nil && hash["lost"] == nil
         deadline = hash["deadline_at"].flatMap { Int64($0) }
         resume = ResumePoint(hash: hash, offsets: reply["offsets"]?.dictionary ?? [:])

@@ -65,6 +65,7 @@ package struct JobRecord: Sendable {
     /// Fields that only the functions and workers need.
     package static let hidden: Set<String> = [
         "next_push", "ahead", "want_next", "bytes", "completed_file", "pending_deletion", "host", "store_state", "lost",
+        "earlier",
         "pushed", "request_digest",
         "resumed", "retried", "sent", "settled", "ticket", "token", "unannounced", "url_digests", "want_at",
     ]

@@ -33,12 +33,27 @@ extension Queue {
         return timestamp
     }
 
-    /// The same with the timestamps of `operationTimestamps()`, so that pushes since then are not stopped.
+    /// The same with the timestamps of `operationTimestamps()`, so that pushes since then are not stopped. A job that an
+    /// operation waits for is left out, because that operation is newer.
     package func request(
         _ operation: ControlOperation, of ids: [String], at timestamps: [Int: Int64]
     ) async throws(RedisError) -> Int64 {
-        guard partitions.isEmpty else { return try await requestOfPartitions(operation, of: ids) { timestamps[$0] } }
-        return try await request(operation, of: ids, at: timestamps[0])
+        var free: [String] = []
+        for page in ids.chunks(ofCount: 500) {
+            let waiting = try await waitingOperations(Array(page))
+            free += page.filter { !waiting.contains($0) }
+        }
+        guard partitions.isEmpty else { return try await requestOfPartitions(operation, of: free) { timestamps[$0] } }
+        return try await request(operation, of: free, at: timestamps[0])
+    }
+
+    /// Those of `ids` for which an operation waits in `want`.
+    private func waitingOperations(_ ids: [String]) async throws(RedisError) -> Set<String> {
+        guard partitions.isEmpty else {
+            return Set(
+                try await each { queue throws(RedisError) in try await queue.waitingOperations(ids) }.joined())
+        }
+        return Set(zip(ids, try await requested(ids)).filter { $1 != nil }.map(\.0))
     }
 
     /// An operation for a job that no partition knows goes to all of them: it may be pushed to any, and the operation is

@@ -10,8 +10,14 @@ package struct IndexPosition: Sendable {
     /// The partition that is read. A queue of partitions is read one after the other.
     fileprivate var partition = 0
 
+    /// The score at which the index begins, as Redis reads it.
+    fileprivate var first = "-inf"
+
     /// The beginning of an index.
     package init() {}
+
+    /// The first job that got into the state at this time (unix ms) or later.
+    package init(from timestamp: Int64) { first = String(timestamp) }
 
     fileprivate init(partition: Int) { self.partition = partition }
 
@@ -49,7 +55,7 @@ extension Queue {
             }
             return page
         }
-        let from = position.last?.score ?? "-inf"
+        let from = position.last?.score ?? position.first
         func entries(skipping skip: Int, _ count: Int) async throws(RedisError) -> [(id: String, score: String)] {
             let reply = try await redis.send(
                 Command(

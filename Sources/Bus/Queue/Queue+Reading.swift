@@ -147,16 +147,15 @@ extension Queue {
                 try await queue.ids(in: state, since: timestamp, limit: limit)
             }.flatMap(\.self)
         }
-        var (ids, known): ([String], Set<String>) = ([], [])
-        // From the newest on: what gets into the state meanwhile moves jobs into the next page, and none out of it.
-        for start in stride(from: 0, to: limit, by: Self.elementsOfPage) {
-            let page = try await listed(in: state, from: start, limit: min(Self.elementsOfPage, limit - start))
-            for job in page where (job.timestamp ?? 0) >= timestamp && known.insert(job.id).inserted {
-                ids.append(job.id)
-            }
-            if page.count < Self.elementsOfPage || (page.last?.timestamp ?? 0) < timestamp { break }
+        // From the oldest on, because jobs that leave the state meanwhile would let others slip through pages by rank.
+        let end = try await self.end(of: state)
+        var position = IndexPosition(from: timestamp)
+        var ids: [String] = []
+        while true {
+            let page = try await listed(in: state, after: &position, until: end, limit: Self.elementsOfPage)
+            ids += page.map(\.id)
+            if page.count < Self.elementsOfPage { return Array(ids.suffix(limit)) }
         }
-        return ids.reversed()
     }
 
     /// How many jobs are in `state`; for `queued`, how many elements wait.

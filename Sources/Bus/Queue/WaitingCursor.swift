@@ -7,7 +7,8 @@ package import HaulRedis
 /// a claim moves no element, and a push moves elements to greater positions. But an element that is moved from a list
 /// that is still to be read to one that was read is passed over: a limit defers it, or lets it return. So further
 /// passes read the lists that have appeared, and the ends of all others, until one of them finds no element that was not
-/// read before.
+/// read before. From a list that waits for a host, a kind or a limit, a recheck removes elements that are done, wherever
+/// they are (Lua/tick/rechecks.lua). So such a list is read twice, and again as long as something new is found in it.
 package struct WaitingCursor: Sendable {
     /// How many elements of each end the next pass reads. A pass that finds others there is followed by a longer one.
     private static let minDepth = 500
@@ -90,6 +91,10 @@ package struct WaitingCursor: Sendable {
         if passes == 0 { read = ReadElements(of: next.count) }
         next.order = .pushes
         next.lists = next.lists.flatMap { list in
+            if list.reason != nil, passes == 1 || unread.contains(list.key) {
+                depths[list.key] = 0
+                return [list]
+            }
             let depth = depths[list.key].map {
                 unread.contains(list.key) ? max(Self.minDepth, $0 * Self.growth) : Self.minDepth
             }

@@ -16,7 +16,7 @@ extension GetRecord {
     /// Whether the download's object in a bucket is of another URL than `item`, which has the same name. To that download
     /// it is a foreign object, as a file would be. Then what is unfinished of this one is removed.
     mutating func isEnded(by item: GetItem, in store: any Store) async -> Bool {
-        guard bucketKey != nil, completed != nil, !isFile(of: item.urls) else { return false }
+        guard GetTarget.isBucket(root), completed != nil, !isFile(of: item.urls) else { return false }
         for location in partialLocations { await store.discard(location) }
         (resume, isOpen) = (nil, false)
         return true

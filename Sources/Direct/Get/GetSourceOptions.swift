@@ -20,6 +20,11 @@ package enum GetOutput {
     package static func isStream(_ output: String) -> Bool {
         Terminal.outputPath(output) == "-" || GetTarget.isStream(output)
     }
+
+    /// Whether it says by itself in which directory the file is, or is one.
+    package static func namesDirectory(_ output: String) -> Bool {
+        output.hasPrefix("/") || GetTarget.isBucket(output) || GetTarget.isDirectory(output)
+    }
 }
 
 /// The options that say what to download, and where to put it.

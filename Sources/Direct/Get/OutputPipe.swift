@@ -27,6 +27,8 @@ final class OutputPipe: Sendable {
     private let descriptor: Int32
     private let name: String
     private let pool = BlockingPool(name: "stdout", limit: 1)
+    /// Reads files. A write may be under way whose reader has stopped, of a file that was given up.
+    private static let reading = BlockingPool(name: "scratch", limit: 1)
     private let state = Mutex(State())
 
     /// - Parameter name: What errors call it.
@@ -98,8 +100,9 @@ final class OutputPipe: Sendable {
         guard file >= 0 else { throw writeError(errno) }
         defer { close(file) }
         while true {
-            // Each piece is written before the next one is read, so the thread is free, and few bytes are in memory.
-            let piece = try await pool.run { () throws(TransferError) in try Self.nextPiece(of: file) }
+            if Task.isCancelled { throw .cancelled }
+            // Each piece is written before the next one is read, so that few bytes are in memory.
+            let piece = try await Self.reading.run { () throws(TransferError) in try Self.nextPiece(of: file) }
             if piece.isEmpty { return }
             if case .failed(let error) = append(piece, at: position) { throw error }
             try await flush()

@@ -313,7 +313,7 @@ class Core:
     ) -> Operation[StateReading]:
         """Reads a job's hash, and says whether the push has come to its end.
 
-        A job that was known before and is not known now was removed. Of a push with `at` Redis tells that, for an hour.
+        A removed job leaves a record of that for an hour. Without one, Redis may have lost the job's last seconds.
         """
         if place is None:
             ((keys, fields),) = yield from self.find([id], until)
@@ -321,7 +321,7 @@ class Core:
             keys = self.partition_of(place)
             (fields,) = yield from self.run(keys, ("HGETALL", keys.job(id)), until=until)
         reading = reading_of(id, at, fields, keys)
-        if reading.status is None and at is None and was_known:
+        if reading.status is None and at is None and was_known and "settled_until" in fields:
             return StateReading(None, removed(id), keys)
         return reading
 
@@ -545,8 +545,11 @@ class Core:
             for delivery in deliveries:
                 later = loop.open.get(delivery.mark)
                 if delivery.mark in loop.done:
-                    # It was acknowledged since this reply was read.
-                    yield from self.acknowledge(delivery)
+                    # It was acknowledged since this reply was read. If Redis is away, what was taken is read again.
+                    try:
+                        yield from self.acknowledge(delivery)
+                    except Unreachable:
+                        new.add(delivery.keys.prefix)
                 elif later is None:
                     loop.open[delivery.mark] = []
                     yield Emit(delivery)

@@ -67,7 +67,11 @@ struct CallBody {
 
     /// The texts of `--data` and `--data-urlencode` for the query of a URL.
     func query() throws -> String {
-        let texts = try lines().map { String(decoding: $0, as: UTF8.self) }
+        // A URL is a text, so other bytes than those of a text are sent encoded.
+        let texts = try lines().map { (line: [UInt8]) -> String in
+            if let text = String(validating: line, as: UTF8.self) { return text }
+            return line.map { $0 < 0x80 ? String(UnicodeScalar($0)) : Self.encode([$0], "") }.joined()
+        }
         return (texts + (encoded.isEmpty ? [] : [try encodedText(space: "%20")])).joined(separator: "&")
     }
 

@@ -144,18 +144,21 @@ struct JobLister {
     }
 
     private func rows(at page: [ListedJob], _ state: JobState) async throws(RedisError) -> [JobRow] {
-        try await rows(of: page.map(\.id)[...], state, Dictionary(page.map { ($0.id, $0) }) { one, _ in one })
+        try await rows(of: page.map(\.id)[...], state, page)
     }
 
+    /// - Parameter listed: What the index or the waiting lists have of each id. Several elements of one job may wait, and
+    ///   each is judged by itself.
     private func rows(
-        of ids: ArraySlice<String>, _ state: JobState, _ listed: [String: ListedJob] = [:]
+        of ids: ArraySlice<String>, _ state: JobState, _ listed: [ListedJob]? = nil
     ) async throws(RedisError) -> [JobRow] {
         let fields = try await queue.fields(Queue.summaryFields + ListedJob.decisiveFields, of: ids)
-        return zip(ids, fields).compactMap { id, fields in
-            guard let fields = listed[id].map({ state.describing(fields, $0) }) ?? fields else { return nil }
+        return zip(ids, fields).enumerated().compactMap { index, job in
+            let entry = listed?[index]
+            guard let fields = entry.map({ state.describing(job.1, $0) }) ?? job.1 else { return nil }
             // Leave out a job that has changed its state since the index was read.
             if let now = fields["state"].flatMap(JobState.init), now != state { return nil }
-            return JobRow(id: id, state: state, fields: fields, listed: listed[id])
+            return JobRow(id: job.0, state: state, fields: fields, listed: entry)
         }
     }
 

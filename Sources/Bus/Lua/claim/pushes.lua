@@ -129,6 +129,9 @@ do
     end
     if IS_FINAL[job.state] then
       if not is_begun then Pushes.renew_deadline(c, id, job) end
+      -- What the runs of an earlier push have named without an end is not this push's result.
+      local earlier = is_begun and job.state == 'failed' and call('HGET', job_key, 'generation')
+      if earlier then set('earlier', earlier) end
       job.crashes, job.attempt = 0, 0
       -- From now on `received`, `file` and `store` are about another file, which may be elsewhere.
       if job.state == 'completed' then

@@ -109,7 +109,8 @@ do
         end
         if c.stopped_batches[name] then return true end
         count = count + 1
-        if count >= MAX_NAMES then return false end
+        -- Reading it decides.
+        if count >= MAX_NAMES then return true end
       end
     end
     return false
