@@ -169,6 +169,10 @@ struct GetBucketTests {
         #expect(again.status == 0 && again.out.contains("skipped"), "\(again)")
         #expect(try await place.holds(isNamedByServer ? "y" : "x", versions[0]))
         #expect(isNamedByServer || origin.requests.count == before)
+        // The log still knows the object.
+        let replaced = try await place.get(origin.url("/x"))
+        #expect(replaced.status == 0, "\(replaced)")
+        #expect(try await place.holds(isNamedByServer ? "y" : "x", versions[1]))
     }
 
     @Test("of two downloads whose servers give one name, the first one keeps it, even with overwrite")

@@ -66,6 +66,7 @@ final class GetRun: RunHost {
         do throws(TransferError) {
             isClean = try await before?.settle(in: store, downloadLog, isDurable: settings.isDurable) ?? true
             if isSkippable, try await BucketName.exists(item.likelyPath, in: store) {
+                if let before, before.isOpen { await close(before, in: store) }
                 return GetResult(end: .skipped, file: item.likelyPath)
             }
         } catch {
@@ -301,8 +302,19 @@ final class GetRun: RunHost {
 
     /// Removes the record. The one of an object that has kept the name comes back.
     private func forget() async {
-        if let other = state.withLock({ $0.other }) { return await downloadLog.write(other, isDurable: false) }
-        await downloadLog.remove(item.key)
+        let (other, record) = state.withLock { ($0.other, $0.record) }
+        if let other { return await downloadLog.write(other, isDurable: false) }
+        guard var record, record.completed != nil else { return await downloadLog.remove(item.key) }
+        // What the download had completed before stays its own.
+        (record.resume, record.unfinished, record.isOpen) = (nil, nil, false)
+        await downloadLog.write(record, isDurable: false)
+    }
+
+    /// Removes what is unfinished of a download that is skipped. What it has completed before stays its own.
+    private func close(_ record: GetRecord, in store: any Store) async {
+        for location in record.partialLocations { await store.discard(location) }
+        state.withLock { $0.record = record }
+        await forget()
     }
 
     /// Records the last checkpoint, or removes a partial file that no run could continue.
