@@ -75,9 +75,9 @@ extension ObjectPartial {
 
     /// Whether this run has the job and, if there are hidden objects, these as well.
     func hasJob() async throws(TransferError) -> Bool {
-        guard await request.lease.holds() else { return false }
-        guard state.withLock({ $0.hasHidden }) else { return true }
-        return try await isStillOwner()
+        // The lease last, because the other request may wait while the store throttles.
+        if state.withLock({ $0.hasHidden }), try await !isStillOwner() { return false }
+        return await request.lease.holds()
     }
 
     /// Discards the partial file, unless another run goes on with it.

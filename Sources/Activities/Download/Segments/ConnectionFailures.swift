@@ -4,6 +4,8 @@ import HaulContract
 struct ConnectionFailures {
     /// Bytes that a connection must deliver for the next one to be opened at once.
     static let minUsefulBytes: Int64 = 64 << 10
+    /// A part of fewer bytes counts as a failure if more was requested.
+    static let minPart: Int64 = 4 << 10
     /// After this many failures in a row no more extra connections are tried.
     private static let maxFailures = 3
 

@@ -28,7 +28,7 @@ extension SegmentFetcher {
             }
             failures.recordResponse()
             let wanted = plan.connections[id].map { $0.end - $0.position } ?? 0
-            connections[id]!.isShort = length < min(wanted, ConnectionFailures.minUsefulBytes)
+            connections[id]!.isShort = length < min(wanted, ConnectionFailures.minPart)
             receive(id, transfer, length: length, &group)
             for action in plan.opened(id, length: length, now: now) { perform(action) }
             return nil
