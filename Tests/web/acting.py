@@ -89,7 +89,7 @@ def test_what_starts_again_elsewhere_is_each_job_that_was_paused_for_it(bench):
     leave(bench, "renewals", obeyed, "paused")
     eventually("the resume of the paused job", lambda: wanted(bench, "renewals").get(obeyed) == "running")
     # The pause of a job whose worker has not obeyed is withdrawn in the end.
-    eventually("the end", lambda: wanted(bench, "renewals") == {obeyed: "running", silent: "running", failed: "paused"}, within=30)
+    eventually("the end", lambda: wanted(bench, "renewals") == {obeyed: "running", silent: "running", failed: "paused"}, within=60)
     for key in ["want", "leases", "failed", "paused"]:
         bench.redis("DEL", f"haul:{{renewals}}:{key}")
 
