@@ -223,7 +223,8 @@ struct Aria2: Sendable {
         case "getOption": return try await options(of: try Self.gid(params), caller)
         case "getGlobalOption": return try await globalOptions()
         case "tellActive":
-            let ids = try await reader.runningIDs().prefix(Self.maxJobs)
+            // Not those that the reader keeps: a download that has just begun would be in no list.
+            let ids = try await queue.runningIDs().prefix(Self.maxJobs)
             return "[\(try await downloads(ids.map { ListedJob(id: $0) }, .running, keys(0)).joined(separator: ","))]"
         case "tellWaiting": return try await page([.queued, .scheduled, .paused], params, keys(2))
         case "tellStopped":
