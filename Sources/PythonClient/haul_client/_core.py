@@ -321,7 +321,7 @@ class Core:
             keys = self.partition_of(place)
             (fields,) = yield from self.run(keys, ("HGETALL", keys.job(id)), until=until)
         reading = reading_of(id, at, fields, keys)
-        if reading.status is None and at is None and was_known and "settled_until" in fields:
+        if reading.status is None and at is None and was_known and is_settled(fields, 1):
             return StateReading(None, removed(id), keys)
         return reading
 
