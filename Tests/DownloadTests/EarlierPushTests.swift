@@ -232,4 +232,15 @@ import Testing
         let expected: ReusePolicy.Proof = !isPushedAgain ? .nothing : method == "GET" ? .server : .impossible
         #expect(policy.proof(for: file, of: resume) == expected)
     }
+
+    @Test("a finished file of another length than the server's is not a result", arguments: [4, 5, nil] as [Int64?])
+    func length(_ total: Int64?) {
+        let job = job("http://h/a")
+        let policy = ReusePolicy(
+            job: job, mirrors: Mirrors(urls: job.urls, record: nil, mayMix: false).all, maxBytes: nil)
+        let file = StoredFile(file: "a", bytes: 5, identity: 1, modified: 1, checksum: nil)
+        let resume = ResumePoint(
+            generation: "1", store: "s", file: "a", entity: Entity(total: total), source: "http://h/a")
+        #expect(policy.proof(for: file, of: resume) == (total == 4 ? .impossible : .nothing))
+    }
 }

@@ -94,56 +94,6 @@ import Testing
         #expect(origin.requests.count == (outcome.file == nil ? 0 : 1))
     }
 
-    enum Fault: CaseIterable { case broken, refused, down }
-
-    @Test("a POST that its server may have executed is not sent to another mirror", arguments: Fault.allCases)
-    func mirrorOfPost(_ fault: Fault) async throws {
-        let bench = try DownloadBench()
-        let first = try OriginServer { request in
-            var reply = OriginReply.file(Self.bytes, to: request)
-            (reply.cut, reply.end) = (100, .reset)
-            return fault == .refused ? OriginReply(503) : reply
-        }
-        let second = try OriginServer { .file(Self.bytes, to: $0) }
-        let both = job(first.url("/a")) {
-            $0.urls.append(second.url("/a"))
-            $0.method = "POST"
-        }
-        if fault == .down { first.stop() }
-        let outcome = await bench.run(both)
-        switch fault {
-        case .broken: #expect(outcome.code == .outcomeUnknown)
-        case .refused: #expect(outcome.code == .http(503))
-        case .down: #expect(outcome.file != nil, "nothing was sent to the first one")
-        }
-        #expect(second.requests.count == (fault == .down ? 1 : 0))
-    }
-
-    @Test("a finished file of another length than the server's is not a result", arguments: [4, 5, nil] as [Int64?])
-    func length(_ total: Int64?) {
-        let job = job("http://h/a")
-        let policy = ReusePolicy(
-            job: job, mirrors: Mirrors(urls: job.urls, record: nil, mayMix: false).all, maxBytes: nil)
-        let file = StoredFile(file: "a", bytes: 5, identity: 1, modified: 1, checksum: nil)
-        let resume = ResumePoint(
-            generation: "1", store: "s", file: "a", entity: Entity(total: total), source: "http://h/a")
-        #expect(policy.proof(for: file, of: resume) == (total == 4 ? .impossible : .nothing))
-    }
-
-    @Test("a request that an earlier run has sent is not sent again, unless it was a GET", arguments: ["GET", "POST"])
-    func sent(method: String) async throws {
-        let bench = try DownloadBench()
-        let origin = try OriginServer { .file(Self.bytes, to: $0) }
-        var assignment = Assignment(
-            job: job(origin.url("/a")) { $0.method = method }, token: "t", key: String(repeating: "a", count: 40),
-            clock: SharedClock(serverTime: UnixTime.milliseconds))
-        assignment.wasSent = true
-        let download = Download(assignment, bench.download(assignment.job).io, context: bench.context)
-        let outcome = await download.outcome()
-        #expect(method == "GET" ? outcome.file != nil : outcome.code == .outcomeUnknown)
-        #expect(origin.requests.count == (method == "GET" ? 1 : 0))
-    }
-
     enum Wish: CaseIterable {
         case nothing, samePath, directory, enough, sameType
         case otherPath, otherDirectory, tooFew, otherType, post, body
