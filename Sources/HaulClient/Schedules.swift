@@ -24,7 +24,8 @@ public struct ScheduleHandle: Sendable, Identifiable {
     public let id: String
     let queue: HaulQueue
 
-    /// Adds the schedule, or replaces the one of this name. A worker plans it within a second.
+    /// Adds the schedule, or replaces the one of this name. A worker plans it within a second. If that one is paused, this
+    /// one is as well.
     ///
     /// - Parameters:
     ///   - timing: When the runs are due.
@@ -73,17 +74,22 @@ public struct ScheduleHandle: Sendable, Identifiable {
         _ = try await mappingErrors { () throws(RedisError) in try await queue.queue.removeSchedule(id) }
     }
 
-    private func known() async throws(HaulError) -> Schedule {
+    private func definition() async throws(HaulError) -> String {
         let text = try await mappingErrors { () throws(RedisError) in try await queue.queue.scheduleDefinition(id) }
         guard let text else { throw HaulError(.invalidJob, "the queue has no schedule \(id)") }
+        return text
+    }
+
+    private func known() async throws(HaulError) -> Schedule {
+        let text = try await definition()
         do { return try Schedule(text) } catch { throw HaulError(.invalidJob, "the schedule \(id): \(error)") }
     }
 
     private func set(isPaused: Bool) async throws(HaulError) {
-        var schedule = try await known()
-        schedule.isPaused = isPaused
-        let changed = schedule
-        try await mappingErrors { () throws(RedisError) in try await queue.queue.add(changed, as: id) }
+        _ = try await definition()
+        try await mappingErrors { () throws(RedisError) in
+            try await queue.queue.setPaused(isPaused, schedule: id)
+        }
     }
 }
 

@@ -275,23 +275,21 @@ extension API {
                     422, .badRequest, "the queue has \(Schedule.maxCount) schedules, and more are not allowed")
             }
             try await queue.add(schedule, as: name)
-            response.set("next", try schedule.next(after: try await queue.time()))
+            // A schedule that is replaced stays paused.
+            let current = try Schedule(schedule.text, pause: try await queue.schedulePause(name))
+            response.set("next", try current.next(after: try await queue.time()))
         } else {
             guard let definition = try await queue.scheduleDefinition(name) else {
                 throw APIError.notFound("the schedule \(name)")
             }
-            if action == "remove" {
-                _ = try await queue.removeSchedule(name)
-            } else {
-                guard var schedule = try? Schedule(definition) else {
+            switch action {
+            case "remove": _ = try await queue.removeSchedule(name)
+            case "run":
+                guard let schedule = try? Schedule(definition) else {
                     throw APIError(422, .badRequest, "the schedule \(name) is not valid: haul check says why")
                 }
-                if action == "run" {
-                    response.set("id", schedule.id(ofRun: try await queue.runSchedule(name), of: name))
-                } else {
-                    schedule.isPaused = action == "pause"
-                    try await queue.add(schedule, as: name)
-                }
+                response.set("id", schedule.id(ofRun: try await queue.runSchedule(name), of: name))
+            default: try await queue.setPaused(action == "pause", schedule: name)
             }
         }
         await reads.expireAll()

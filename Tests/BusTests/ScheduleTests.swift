@@ -190,8 +190,7 @@ import Testing
         try await bench.tick()
         #expect(try await bench.record("s").count("pushed") == 1)
         #expect(try await bench.record("s").next == nil)
-        schedule.isPaused = false
-        try await bench.queue.add(schedule, as: "s")
+        try await bench.queue.setPaused(false, schedule: "s")
         try await bench.tick()
         #expect(try await bench.record("s").next == Self.dawn + 110_000)
     }
@@ -226,6 +225,7 @@ import Testing
         // A definition that comes later is planned at once.
         schedule.isPaused = false
         try await bench.queue.add(schedule, as: "s")
+        try await bench.queue.setPaused(false, schedule: "s")
         try await bench.tick()
         #expect(try await bench.record("s").next == Self.dawn + 10_000)
     }

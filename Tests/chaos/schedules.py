@@ -73,8 +73,8 @@ class Schedules:
 
     def stop(self, redis, send):
         """Pauses all schedules: nothing is due from now on."""
-        for name, definition in self.definitions.items():
-            send(redis, "HSET", Q + "schedules", name, json.dumps({**definition, "paused": True}))
+        for name in self.definitions:
+            send(redis, "HSET", Q + "schedule_paused", name, "1")
             send(redis, "ZADD", Q + "schedule_due", 0, name)
         self.stopped = self.now(redis)
 
@@ -93,6 +93,7 @@ class Schedules:
         turns += self.wrong_turns(run, self.ends(run.redis, "turn"))
         for name in self.definitions:
             run.redis.call("HDEL", Q + "schedules", name)
+            run.redis.call("HDEL", Q + "schedule_paused", name)
             run.redis.call("DEL", Q + "schedule:" + name)
             run.redis.call("ZREM", Q + "schedule_due", name)
         return dict(zip(self.RULES, (once, turns, missed)))

@@ -334,7 +334,12 @@ def test_a_schedule_pushes_its_job(server, origin):
         assert queue.schedules()["night"].last_id == "night"
         queue.pause_schedule("night")
         assert queue.schedules()["night"].paused
+        # A pause is not a part of the definition, and stays when that is replaced.
+        queue.add_schedule("night", haul.Download(origin.url("/good"), path="night/"), cron="0 4 * * *")
+        assert queue.schedules()["night"].paused and queue.schedules()["night"].next is None
         queue.resume_schedule("night")
+        assert not queue.schedules()["night"].paused
+        eventually("a resumed schedule to be planned", lambda: queue.schedules()["night"].next is not None)
         queue.add_schedule("wrong", haul.Download(origin.url("/good")), cron="61 * * * *")
         eventually("the wrong expression to be reported", lambda: "the minute must be" in (queue.schedules()["wrong"].error or ""))
         for name in ("night", "wrong"):

@@ -42,6 +42,7 @@ extension Inspection {
         .backoff: "hosts that ask for a pause get none",
         .log: "events are published, and not kept",
         .schedules: "no schedule pushes its job", .scheduleDue: "no schedule pushes its job",
+        .schedulePaused: "schedules are paused as their definitions say",
         .responses: "responses are not bounded", .responseBytes: "responses are not bounded",
         .undeliveredReplies: "a call pushes all its events onto reply lists at once, however long that takes",
         .owedSteps: "jobs that Redis itself fails are not followed by their else",

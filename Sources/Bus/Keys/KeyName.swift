@@ -5,6 +5,7 @@ enum KeyName: String, CaseIterable {
     case settings, permits, unannounced, epoch, totals, defaults, limits, hosts, starts, responses, batches,
         removed, recheck, pacer, changes, schedules, log, groups
     case scheduleDue = "schedule_due"
+    case schedulePaused = "schedule_paused"
     case urls
     case responseBytes = "response_bytes"
     case replyBytes = "reply_bytes"
@@ -52,7 +53,7 @@ enum KeyName: String, CaseIterable {
         case .want, .settings, .totals, .job, .spec, .offsets, .worker, .host, .history, .deferredKinds, .defaults,
             .limits,
             .hosts, .rateLeases, .starts, .hostRateLeases, .responseBytes, .replyBytes, .batch, .members, .deleting,
-            .recheck, .urls, .url, .owedSteps, .schedules, .schedule:
+            .recheck, .urls, .url, .owedSteps, .schedules, .schedule, .schedulePaused:
             "hash"
         case .busy, .busyGroup: "set"
         case .log: "stream"

@@ -57,6 +57,7 @@ package struct Keys: Sendable {
     /// The definitions of schedules, which may hold secrets.
     package var schedules: String { self[.schedules] }
     package var scheduleDue: String { self[.scheduleDue] }
+    package var schedulePaused: String { self[.schedulePaused] }
     package func schedule(_ name: String) -> String { self[.schedule] + name }
     package var control: String { prefix + ChannelName.control.rawValue }
     /// The channel to which a worker's process subscribes for as long as it lives: Lua/tick/disconnected.lua.

@@ -42,11 +42,26 @@ extension Queue {
     // MARK: For operators
 
     /// Adds a schedule, or replaces the one of this name. A tick plans it within a second. A run that was requested and
-    /// has not been pushed yet stays requested.
+    /// has not been pushed yet stays requested. If the schedule of this name is paused, it stays paused.
     package func add(_ schedule: Schedule, as name: String) async throws(RedisError) {
         guard partitions.isEmpty else { return try await partition(of: name).add(schedule, as: name) }
+        // Before the definition, so that no run of it is due in between.
+        if schedule.isPaused { try await redis.send(Command("HSET", keys.schedulePaused, name, 1)) }
         try await redis.send(Command("HSET", keys.schedules, name, schedule.text))
-        // Not instead of a score below 0, which is a requested run. It plans the new definition as well.
+        try await plan(name)
+    }
+
+    /// Pauses a schedule, or resumes it. The definition is not written, because others may change it at the same time.
+    package func setPaused(_ isPaused: Bool, schedule name: String) async throws(RedisError) {
+        guard partitions.isEmpty else { return try await partition(of: name).setPaused(isPaused, schedule: name) }
+        try await redis.send(Command("HSET", keys.schedulePaused, name, isPaused ? 1 : 0))
+        // If the schedule was removed meanwhile, this lets a tick forget the entry.
+        try await plan(name)
+    }
+
+    /// Lets a worker plan a schedule that was changed.
+    private func plan(_ name: String) async throws(RedisError) {
+        // Not instead of a score below 0, which is a requested run. It plans the schedule as well.
         try await redis.send(Command("ZADD", keys.scheduleDue, "LT", 0, name))
     }
 
@@ -54,8 +69,12 @@ extension Queue {
     package func removeSchedule(_ name: String) async throws(RedisError) -> Bool {
         guard partitions.isEmpty else { return try await partition(of: name).removeSchedule(name) }
         let count = try await redis.send(Command("HDEL", keys.schedules, name)).int ?? 0
-        // A tick that finds it due without a definition forgets the rest.
-        if count > 0 { try await redis.send(Command("ZADD", keys.scheduleDue, 0, name)) }
+        // A tick that finds it due without a definition forgets the rest. The pause must not wait for that, because a
+        // schedule of this name may be added before.
+        if count > 0 {
+            try await redis.send(Command("HDEL", keys.schedulePaused, name))
+            try await redis.send(Command("ZADD", keys.scheduleDue, 0, name))
+        }
         return count > 0
     }
 
@@ -85,6 +104,19 @@ extension Queue {
         return try await redis.send(Command("HGET", keys.schedules, name)).string
     }
 
+    /// Whether operators have paused the schedule (1) or resumed it (0); nil if they have not.
+    package func schedulePause(_ name: String) async throws(RedisError) -> String? {
+        guard partitions.isEmpty else { return try await partition(of: name).schedulePause(name) }
+        return try await pauses(of: [name])[name]
+    }
+
+    /// The entries of `names` in `schedule_paused`. A key of another type has none.
+    private func pauses(of names: [String]) async throws(RedisError) -> [String: String] {
+        let command = Command(arguments: ["HMGET", keys.schedulePaused] + names)
+        let values = try await redis.pipeline([.command(command)])[0].array ?? []
+        return Dictionary(zip(names, values.map(\.string))) { $1 }.compactMapValues(\.self)
+    }
+
     /// All schedules, by their names.
     package func schedules() async throws(RedisError) -> [ScheduleRecord] {
         guard partitions.isEmpty else {
@@ -106,13 +138,15 @@ extension Queue {
             let ids = fields.compactMap { $0["last_id"] }
             let found = try await redis.pipeline(ids.map { .command(Command("HGET", keys.job($0), "state")) })
             let jobs = Dictionary(zip(ids, found.map { $0.string.flatMap(JobState.init) })) { $1 }
+            let pauses = try await pauses(of: Array(page))
             for (name, fields) in zip(page, fields) {
-                let (schedule, fault) = Self.schedule(name, definitions[name]!)
+                let (schedule, fault) = Self.schedule(name, definitions[name]!, pauses[name])
                 // Until a tick has planned a new definition, the fields are about the one before.
                 let isCurrent = fields["definition"] == SHA1.hex(definitions[name]!)
+                let isDue = isCurrent && schedule?.isPaused == false
                 records.append(
                     ScheduleRecord(
-                        name: name, schedule: schedule, next: isCurrent ? fields["next"].flatMap { Int64($0) } : nil,
+                        name: name, schedule: schedule, next: isDue ? fields["next"].flatMap { Int64($0) } : nil,
                         fields: fields, error: fault ?? (isCurrent ? fields["error"] : nil),
                         lastState: fields["last_id"].flatMap { jobs[$0] ?? nil }))
             }
@@ -120,9 +154,13 @@ extension Queue {
         return records
     }
 
-    private static func schedule(_ name: String, _ definition: String) -> (Schedule?, fault: String?) {
+    private static func schedule(
+        _ name: String, _ definition: String, _ pause: String?
+    ) -> (Schedule?, fault: String?) {
         guard Schedule.isName(name) else { return (nil, "name: \(Schedule.nameRule)") }
-        do throws(Schedule.Invalid) { return (try Schedule(definition), nil) } catch { return (nil, error.description) }
+        do throws(Schedule.Invalid) { return (try Schedule(definition, pause: pause), nil) } catch {
+            return (nil, error.description)
+        }
     }
 
     // MARK: For workers
@@ -157,6 +195,7 @@ extension Queue {
                     + [
                         schedule.name, schedule.due, schedule.definition, next, id, element,
                         "\(plan.run ?? 0)", overlap, plan.hasMissed ? "1" : "", plan.error ?? "",
+                        schedule.pause,
                     ])
             if let milliseconds = reply.string.flatMap({ Int64($0) }) {
                 wait = min(wait ?? .seconds(1), .milliseconds(milliseconds))
@@ -170,12 +209,13 @@ extension DueSchedule {
     /// The list that Schedules.find() of Lua/tick/schedules.lua returns.
     static func list(_ reply: RedisValue) -> [DueSchedule] {
         guard let values = reply.array, let now = values.first?.string.flatMap({ Int64($0) }) else { return [] }
-        return stride(from: 1, to: values.count - 3, by: 4).compactMap { index in
+        return stride(from: 1, to: values.count - 4, by: 5).compactMap { index in
             guard let name = values[index].string, let due = values[index + 1].string,
-                let definition = values[index + 2].string
+                let definition = values[index + 2].string, let pause = values[index + 3].string
             else { return nil }
             return DueSchedule(
-                name: name, due: due, definition: definition, state: values[index + 3].dictionary, now: now)
+                name: name, due: due, definition: definition, pause: pause, state: values[index + 4].dictionary,
+                now: now)
         }
     }
 }

@@ -86,7 +86,9 @@ package struct Schedule: Sendable {
     private static let everyRule = "every: must be a whole number of seconds from 1 to \(years)"
 
     /// Reads a definition, as the hash `schedules` has it.
-    package init(_ text: String) throws(Invalid) {
+    ///
+    /// - Parameter pause: The entry in `schedule_paused`, which counts instead of the definition's `paused`.
+    package init(_ text: String, pause: String? = nil) throws(Invalid) {
         guard text.utf8.count <= Self.maxBytes else {
             throw Invalid(description: "must have at most \(Self.maxBytes) bytes")
         }
@@ -121,7 +123,16 @@ package struct Schedule: Sendable {
             every: json["every"]?.integer, cron: try string("cron"), zone: try string("zone"),
             catchUp: try choice("catch_up", .one), overlap: try choice("overlap", .skip),
             isUnique: json["unique"]?.bool ?? false, job: job)
-        isPaused = json["paused"]?.bool ?? false
+        isPaused = Self.isPaused(pause) ?? json["paused"]?.bool ?? false
+    }
+
+    /// What an entry in `schedule_paused` says; nil for nothing.
+    private static func isPaused(_ pause: String?) -> Bool? {
+        switch pause {
+        case "1": true
+        case "0": false
+        default: nil
+        }
     }
 
     /// The definition.
@@ -226,6 +237,8 @@ package struct DueSchedule: Sendable {
     /// wants now.
     let due: String
     let definition: String
+    /// What `schedule_paused` says: "1", "0", or "" for nothing.
+    let pause: String
     /// The fields of `schedule:<name>`.
     let state: [String: String]
     /// Redis' clock, unix ms.
@@ -251,7 +264,7 @@ struct SchedulePlan: Equatable {
         let schedule: Schedule
         do throws(Schedule.Invalid) {
             guard Schedule.isName(due.name) else { throw Schedule.Invalid(description: "name: \(Schedule.nameRule)") }
-            schedule = try Schedule(due.definition)
+            schedule = try Schedule(due.definition, pause: due.pause)
         } catch {
             self.error = error.description
             return
@@ -264,7 +277,7 @@ struct SchedulePlan: Equatable {
             guard time < 0 else { return }
             run = -time
             // The run of an operator does not replace one that was due. The plan is that of the present definition.
-            if due.state["definition"] == SHA1.hex(due.definition),
+            if !schedule.isPaused, due.state["definition"] == SHA1.hex(due.definition),
                 let planned = due.state["next"].flatMap({ Int64($0) })
             {
                 next = planned

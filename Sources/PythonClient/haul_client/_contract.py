@@ -64,6 +64,7 @@ class Keys:
         self.urls = self.prefix + "urls"
         self.schedules = self.prefix + "schedules"
         self.schedule_due = self.prefix + "schedule_due"
+        self.schedule_paused = self.prefix + "schedule_paused"
 
         self.deferred_hosts = self.prefix + "deferred_hosts"
         self.deferred_kinds = self.prefix + "deferred_kinds"

@@ -627,29 +627,17 @@ class Core:
         if ("every" in whole) == ("cron" in whole):
             raise HaulError("a schedule needs either every or cron")
         whole["job"] = scheduled(job, name, self.reply_to)
-        yield from self.write_schedule(name, whole)
-
-    def write_schedule(
-        self, name: str, definition: Mapping[str, Any], until: Optional[float] = None
-    ) -> Operation[None]:
-        text = json.dumps(definition, ensure_ascii=False, separators=(",", ":"))
+        text = json.dumps(whole, ensure_ascii=False, separators=(",", ":"))
         keys = self.partition_of(name)
-        yield from self.run(
-            keys, ("HSET", keys.schedules, name, text), ("ZADD", keys.schedule_due, "LT", 0, name), until=until
-        )
+        yield from self.run(keys, ("HSET", keys.schedules, name, text), ("ZADD", keys.schedule_due, "LT", 0, name))
 
     def pause_schedule(self, name: str, paused: bool) -> Operation[None]:
-        until = time.monotonic() + self.patience
-        while True:
-            definition = yield from self.schedule_definition(name)
-            try:
-                # Without patience, because the definition may be replaced while Redis cannot be reached.
-                yield from self.write_schedule(name, {**definition, "paused": paused}, until=0)
-                return
-            except Unreachable:
-                if time.monotonic() + 0.1 > until:
-                    raise
-            yield Pause(0.1)
+        yield from self.schedule_definition(name)
+        keys = self.partition_of(name)
+        # The definition is not written, because others may change it at the same time.
+        yield from self.run(
+            keys, ("HSET", keys.schedule_paused, name, int(paused)), ("ZADD", keys.schedule_due, "LT", 0, name)
+        )
 
     def run_schedule(self, name: str) -> Operation[Tuple[str, int]]:
         definition, keys = (yield from self.schedule_definition(name)), self.partition_of(name)
@@ -664,7 +652,10 @@ class Core:
 
     def remove_schedule(self, name: str) -> Operation[None]:
         keys = self.partition_of(name)
-        yield from self.run(keys, ("HDEL", keys.schedules, name), ("ZADD", keys.schedule_due, 0, name))
+        yield from self.run(
+            keys, ("HDEL", keys.schedules, name), ("HDEL", keys.schedule_paused, name),
+            ("ZADD", keys.schedule_due, 0, name),
+        )
 
     def schedule_definition(self, name: str) -> Operation[Dict[str, Any]]:
         keys = self.partition_of(name)
@@ -676,13 +667,15 @@ class Core:
     def schedules(self) -> Operation[Dict[str, Schedule]]:
         found: Dict[str, Schedule] = {}
         for keys in self.parts:
-            (definitions,) = yield from self.run(keys, ("HGETALL", keys.schedules))
+            definitions, pauses = yield from self.run(
+                keys, ("HGETALL", keys.schedules), ("HGETALL", keys.schedule_paused)
+            )
             names = list(definitions)
             if not names:
                 continue
             states = yield from self.run(keys, *(("HGETALL", keys.schedule(name)) for name in names))
             for name, state in zip(names, states):
-                found[name] = schedule_of(name, _object(definitions[name]), dict(state))
+                found[name] = schedule_of(name, _object(definitions[name]), dict(state), pauses.get(name))
         return dict(sorted(found.items()))
 
     # Settings

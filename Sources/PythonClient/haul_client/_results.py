@@ -318,14 +318,17 @@ class Schedule:
     error: Optional[str]
 
 
-def schedule_of(name: str, definition: Mapping[str, Any], state: Mapping[str, str]) -> Schedule:
+def schedule_of(
+    name: str, definition: Mapping[str, Any], state: Mapping[str, str], pause: Optional[str] = None
+) -> Schedule:
     def number(field: str) -> Optional[int]:
         text = state.get(field, "")
         return int(text) if text.isdigit() else None
 
+    paused = pause == "1" if pause in ("0", "1") else definition.get("paused") is True
     return Schedule(
         name, definition.get("every"), definition.get("cron"), definition.get("zone", "UTC"),
-        definition.get("paused") is True, None if definition.get("paused") else number("next"),
+        paused, None if paused else number("next"),
         state.get("last_id"), number("last_due"), number("pushed") or 0, number("skipped") or 0, number("missed") or 0,
         state.get("error"),
     )

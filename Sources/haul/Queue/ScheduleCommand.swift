@@ -44,15 +44,19 @@ struct ScheduleCommand: AsyncParsableCommand {
             }
             try await queue.add(schedule, as: name)
             await queue.record(ChangeRecord(byUser: "add", ofSchedule: name))
-            let next = try schedule.next(
-                after: try await queue.time())
+            // A schedule that is replaced stays paused.
+            let current = try Schedule(schedule.text, pause: try await queue.schedulePause(name))
+            let next = try current.next(after: try await queue.time())
             if common.json {
                 var object = JSONObject()
                 object.set("schedule", name)
                 object.set("next", next)
                 return Terminal.line(object.text)
             }
-            Terminal.line("\(name)  next run \(next.map(Age.date) ?? "never")")
+            Terminal.line(
+                current.isPaused
+                    ? "\(name)  paused: haul schedule resume \(name)"
+                    : "\(name)  next run \(next.map(Age.date) ?? "never")")
         }
 
         private func schedule() throws -> Schedule {
@@ -205,11 +209,10 @@ struct ScheduleCommand: AsyncParsableCommand {
     }
 
     private static func set(_ name: String, isPaused: Bool, _ common: CommonOptions) async throws {
+        try check(name)
         let queue = try await common.connect()
-        var schedule = try await schedule(name, in: queue)
-        schedule.isPaused = isPaused
-        let changed = schedule
-        try await queue.add(changed, as: name)
+        guard try await queue.scheduleDefinition(name) != nil else { throw unknown(name, in: queue) }
+        try await queue.setPaused(isPaused, schedule: name)
         await queue.record(ChangeRecord(byUser: isPaused ? "pause" : "resume", ofSchedule: name))
         Terminal.line(
             common.json

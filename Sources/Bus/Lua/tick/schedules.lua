@@ -2,7 +2,10 @@
 --
 -- The hash `schedules` has the definitions, which operators write. `schedule_due` says when each of them is due (ms). A
 -- score of 0 is a new definition, inf is a schedule that is never due, and a negative score is an extra run that an
--- operator has requested (minus the time of the request). schedule:<name> says what was planned and what became of it:
+-- operator has requested (minus the time of the request). `schedule_paused` says which schedules operators have paused
+-- (1) or resumed (0). It is a key of its own, because whoever pauses a schedule by writing its definition may write back
+-- one that was changed meanwhile. Without an entry the member `paused` of the definition counts. schedule:<name> says
+-- what was planned and what became of it:
 --     next, definition                when it is due, and the SHA-1 of the definition for which that was computed
 --     last_id, last_due, last_at      the last push: the job, the time that it was due, and the time of the push
 --     pushed, skipped, missed         how many runs were pushed, were skipped because the last one had not ended, and how
@@ -15,7 +18,7 @@
 -- read it. So each due time is pushed once, however many workers have read it, and if one of them dies another does it.
 --
 -- Uses: Call, Claims, Envelopes, Events, History, Isolation, Jobs, Rejections, Settings.
--- Writes: schedule_due, schedule:<name>.
+-- Writes: schedule_due, schedule_paused, schedule:<name>.
 do
   -- How many schedules one call finds, and how many a queue may have.
   local MAX = { due = 5, count = 1000 }
@@ -26,6 +29,14 @@ do
   local function forget(c, name)
     call('ZREM', c.PREFIX .. KEY.scheduleDue, name)
     call('DEL', c.PREFIX .. KEY.schedule .. name)
+    -- Another program may have given the key another type.
+    try('HDEL', c.PREFIX .. KEY.schedulePaused, name)
+  end
+
+  -- What operators have said about a pause: '1', '0', or '' for nothing.
+  local function pause_of(c, name)
+    local value = try('HGET', c.PREFIX .. KEY.schedulePaused, name)
+    return (value == '1' or value == '0') and value or ''
   end
 
   -- Finds definitions that another client has added or deleted without an entry in `schedule_due`.
@@ -45,9 +56,10 @@ do
     end
   end
 
-  -- The schedules that are due: now (ms), then for each its name, its score, its definition, and the fields of
-  -- schedule:<name> as pairs. An empty list if there are none. Records when the next one is due. is_tick: whether the
-  -- caller is a tick of a queue that has schedules. It also looks for what other clients have changed.
+  -- The schedules that are due: now (ms), then for each its name, its score, its definition, what `schedule_paused` says
+  -- of it, and the fields of schedule:<name> as pairs. An empty list if there are none. Records when the next one is due.
+  -- is_tick: whether the caller is a tick of a queue that has schedules. It also looks for what other clients have
+  -- changed.
   function Schedules.find(c, is_tick)
     local definitions, due = c.PREFIX .. KEY.schedules, c.PREFIX .. KEY.scheduleDue
     if is_tick then reconcile(c, definitions, due)
@@ -69,7 +81,7 @@ do
         local state = try('HGETALL', c.PREFIX .. KEY.schedule .. name)
         if #found == 0 then found[1] = c.NOW end
         found[#found + 1], found[#found + 2], found[#found + 3] = name, score, call('HGET', definitions, name)
-        found[#found + 1] = state.err and {} or state
+        found[#found + 1], found[#found + 2] = pause_of(c, name), state.err and {} or state
         count = count + 1
       end
       return true
@@ -108,20 +120,22 @@ do
     Claims.start(c, Claims.known(c, id, Jobs.size(c.JOB .. id) > 0, call('HLEN', c.WANT) > 0), envelope, true)
   end
 
-  -- Carries out what a worker has planned for a schedule, unless another worker has done so already or the definition
-  -- has changed.
+  -- Carries out what a worker has planned for a schedule, unless another worker has done so already, or the definition or
+  -- the pause has changed.
   --
   -- ARGV: nonce, worker, retention of completed, failed and cancelled jobs (ms), name, score as it was found, definition
-  -- as it was found, next score or '' if this worker leaves the schedule to others, id and element of a run or '' for none, the time that the run was due (ms), 'skip' if it
-  -- must not overlap with the last run, '1' if runs were missed, an error of the definition or ''
+  -- as it was found, next score or '' if this worker leaves the schedule to others, id and element of a run or '' for
+  -- none, the time that the run was due (ms), 'skip' if it must not overlap with the last run, '1' if runs were missed,
+  -- an error of the definition or '', the pause as it was found
   -- Returns in how many ms pace() has to be called, if that is within a second; else ''.
   Call.define('schedule', {}, function(c)
     local ARGV = c.ARGV
     Settings.read(c, ARGV[2], 3)
-    local name, score, definition, next, id, element, due, overlap, has_missed, fault = unpack(ARGV, 6)
+    local name, score, definition, next, id, element, due, overlap, has_missed, fault, pause = unpack(ARGV, 6)
     local due_key, state = c.PREFIX .. KEY.scheduleDue, c.PREFIX .. KEY.schedule .. name
     if call('ZSCORE', due_key, name) ~= score then return '' end
     if call('HGET', c.PREFIX .. KEY.schedules, name) ~= definition then return '' end
+    if pause_of(c, name) ~= pause then return '' end
     -- No other program may write this key.
     if not Jobs.size(state) then call('DEL', state) end
     if next == '' then
