@@ -37,6 +37,7 @@ extension API {
         var ids: [String]
         var leftOut: [String]?
         var isWhole = true
+        var timestamps: [Int: Int64]?
         if let selected = json["ids"] {
             let given = selected.array ?? []
             ids = given.compactMap(\.string)
@@ -49,6 +50,7 @@ extension API {
                     throw APIError(422, .badRequest, "state must be one of \(states). Nothing was requested.")
                 }
                 let given = ids
+                timestamps = try await reader.queue.timestamps(of: request, choosing: [state])
                 ids = try await reader.ids(given, in: state)
                 leftOut = given.filter { [kept = Set(ids)] in !kept.contains($0) }
             }
@@ -80,10 +82,11 @@ extension API {
             let filter = JobFilter(selection)
             if let problem = filter.problem { throw APIError(422, .badRequest, "\(problem). Nothing was requested.") }
             change.filter = AuditLog.truncated("\(state.map { "state=\($0.rawValue) " } ?? "")\(filter)", to: 300)
+            timestamps = try await reader.queue.timestamps(of: request, choosing: state.map { [$0] } ?? [])
             (ids, isWhole) = try await reader.ids(in: state, filter, limit: Int(limit), for: request)
         }
         change.select(ids)
-        change.at = try await reader.queue.request(request, of: ids)
+        change.at = try await reader.queue.request(request, of: ids, at: timestamps)
         var response = JSONObject()
         response.set("requested", ids.count)
         response.set("more", !isWhole)

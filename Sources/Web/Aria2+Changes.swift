@@ -93,12 +93,13 @@ extension Aria2 {
     private func request(
         _ operation: ControlOperation, in states: [JobState], _ change: inout ChangeRecord
     ) async throws {
+        let timestamps = try await queue.timestamps(of: operation, choosing: states)
         var ids: [String] = []
         for state in states {
             ids += try await reader.ids(in: state, JobFilter(), limit: Self.maxChanged, for: operation).ids
         }
         change.select(ids)
-        change.at = try await queue.request(operation, of: ids)
+        change.at = try await queue.request(operation, of: ids, at: timestamps)
     }
 
     private func changeOptions(_ options: JSON?, _ change: inout ChangeRecord) async throws {

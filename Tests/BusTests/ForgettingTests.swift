@@ -221,6 +221,20 @@ import Testing
         #expect(try await f.tick().dropped.map(\.file) == ["p2"])
     }
 
+    @Test("a job that is pushed again while ended jobs are chosen is not removed with them") func chosen() async throws
+    {
+        let f = try await QueueFixture()
+        try await complete(f, #"{"url":"http://h/1","id":"1"}"#)
+        let timestamps = try #require(try await f.queue.timestamps(of: .removed, choosing: [.completed]))
+        try await f.push(#"{"url":"http://h/1","id":"1","at":\#(timestamps[0]! + 1)}"#)
+        _ = try await f.queue.request(.removed, of: ["1"], at: timestamps)
+        try await f.tick()
+        #expect(try await f.claim()?.run.id == "1")
+        // Jobs that wait or run are to end although they were pushed just now.
+        #expect(try await f.queue.timestamps(of: .removed, choosing: [.completed, .queued]) == nil)
+        #expect(try await f.queue.timestamps(of: .cancelled, choosing: [.completed]) == nil)
+    }
+
     @Test("an operation with the time of a listing leaves alone a job for which a newer one waits")
     func newerOperation()
         async throws

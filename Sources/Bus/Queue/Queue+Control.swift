@@ -33,11 +33,22 @@ extension Queue {
         return timestamp
     }
 
+    /// The timestamps for an operation on jobs that are chosen from now on; nil if it has the time of its request. Jobs
+    /// that have ended may be pushed again while they are chosen, and to remove them must not stop that push.
+    package func timestamps(
+        of operation: ControlOperation, choosing states: [JobState]
+    ) async throws(RedisError) -> [Int: Int64]? {
+        let removes = [.removed, .deleted].contains(operation)
+        let haveEnded = !states.isEmpty && states.allSatisfy(\.isFinal)
+        return removes && haveEnded ? try await operationTimestamps() : nil
+    }
+
     /// The same with the timestamps of `operationTimestamps()`, so that pushes since then are not stopped. A job that an
     /// operation waits for is left out, because that operation is newer.
     package func request(
-        _ operation: ControlOperation, of ids: [String], at timestamps: [Int: Int64]
+        _ operation: ControlOperation, of ids: [String], at timestamps: [Int: Int64]?
     ) async throws(RedisError) -> Int64 {
+        guard let timestamps else { return try await request(operation, of: ids) }
         var free: [String] = []
         for page in ids.chunks(ofCount: 500) {
             let waiting = try await waitingOperations(Array(page))

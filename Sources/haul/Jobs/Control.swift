@@ -59,12 +59,7 @@ struct Selection: ParsableArguments {
         var change = ChangeRecord(byUser: command.name)
         change.select(ids)
         if jobs.isEmpty { change.filter = all ? "--all" : filter.text }
-        change.at =
-            if let timestamps {
-                try await queue.request(command.operation, of: ids, at: timestamps)
-            } else {
-                try await queue.request(command.operation, of: ids)
-            }
+        change.at = try await queue.request(command.operation, of: ids, at: timestamps)
         await queue.record(change)
     }
 
@@ -107,9 +102,7 @@ struct Selection: ParsableArguments {
                 "\(command.capitalName) \(chosen.count) jobs of the queue \(queue.name)?",
                 isConfirmed: command.isConfirmed)
         }
-        // A job that has ended may be pushed again while its state is read. To remove the old job must not stop that push.
-        let isOfEnded = command.isIrreversible && states.allSatisfy(\.isFinal)
-        let timestamps = isOfEnded ? try await queue.operationTimestamps() : nil
+        let timestamps = try await queue.timestamps(of: command.operation, choosing: states)
         // Others may have retried or pushed some of them since the list was read.
         let ids = try await KnownJobs.ids(chosen, in: Set(states), of: queue)
         if !ids.isEmpty { try await apply(command, to: ids, of: queue, at: timestamps) }
