@@ -315,4 +315,22 @@ import Testing
         #expect(at > first)
         #expect(try await f.claim()?.run.id == element.id)
     }
+
+    @Test("a cancel that no tick has applied is not undone by a later push of a job whose group has a limit")
+    func cancelInFrontOfLimitedGroup() async throws {
+        let f = try await QueueFixture()
+        try await f.redis.send(Command("HSET", f.queue.keys.limits, "group:g", #"{"running":1}"#))
+        let element = #"{"url":"http://h/1","id":"1","group":"g"}"#
+        try await f.push(element)
+        let claim = try #require(try await f.claim())
+        try await f.queue.request(.cancelled, of: ["1"])
+        try await f.push(element)
+        // Sorts the push into the list of its group.
+        #expect(try await f.claim() == nil)
+        #expect(try await f.tick([claim]).operations[claim.run.token] == .cancelled)
+        try await f.settle(claim, .cancelled)
+        // The push was newer, so the job runs once more.
+        #expect(try await f.claim()?.run.id == "1")
+        try await f.expectOrder()
+    }
 }

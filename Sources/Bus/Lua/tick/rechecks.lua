@@ -73,7 +73,8 @@ do
     if not id then return false end
     local is_known = Jobs.size(c.JOB .. id) ~= 0
     if is_known and Jobs.wrong_type(c, id) or not is_known and (reason or not is_stopped(c, push)) then return false end
-    local job = is_known and Jobs.read(c, id) or { crashes = 0, attempt = 0, seq = 0 }
+    -- An operation that waits for the job is older than a push without `at`, so it must not find that push done.
+    local job = Claims.known(c, id, is_known, is_known)
     job.is_known = is_known
     if reason then
       if not push.kind then return false end
