@@ -167,7 +167,8 @@ extension ExpectedJob {
 
     mutating func lost(_ now: Int64, _ policy: QueuePolicy) -> JobState? {
         guard let activeToken, activeToken == facts.token else { return requeued(now, policy) }
-        if losses >= policy.crashLimit { return ended(.failed, now, policy) }
+        let isToEnd = want.map { $0.kind != .paused } ?? false
+        if losses >= policy.crashLimit, !isToEnd { return ended(.failed, now, policy) }
         losses += 1
         return requeued(now, policy)
     }
