@@ -35,6 +35,7 @@ from schedules import Schedules
 from sources import Sources
 from steps import Steps
 from stores import Bucket, Directory
+from stream import Stream
 from topology import Sentinels, Single
 from webhooks import Webhooks
 
@@ -67,7 +68,7 @@ class Run:
         self.steps = Steps(options.steps / 100, self.origin, random.Random(options.seed + 5))
         self.groups = Groups(options.groups / 100, random.Random(options.seed + 6))
         self.ledger = Ledger(self.topology, self.store, options.lease, self.kinds, self.batches, self.rivals, self.steps, self.groups,
-                             [*self.equipment, self.schedules])
+                             [*self.equipment, self.schedules, self.stream])
         self.faults = Faults(self)
         self.random = random.Random(options.seed)
         self.producing, self.ending = threading.Event(), threading.Event()
@@ -89,6 +90,7 @@ class Run:
                                      (lambda id: partition_of(id + "x")) if options.without == "partition" else partition_of)
         self.schedules = Schedules(self.topology, self.origin,
                                    ("none", "one") if options.without == "catch_up" else ("one", "none"))
+        self.stream = Stream()
         self.equipment = [self.webhooks, self.gates, self.sources, self.partitions]
         self.prefixes = [Q, *self.partitions.PREFIXES]
 
@@ -227,6 +229,7 @@ class Run:
         self.redis = Redis(self.topology.locate)
         self.durably(self.redis, *self.groups.limits)
         self.durably(self.redis, *self.webhooks.default)
+        self.durably(self.redis, *self.stream.setting)
         self.schedules.start(self.redis, self.durably)
         for worker in self.workers:
             worker.start()

@@ -12,7 +12,7 @@ Q = "haul:{default}:"
 # Keys without an expiry, as listed in docs/reference/keys.md: small, bounded, or trimmed by the tick.
 PERMANENT = {
     "tick", "workers", "completed", "failed", "cancelled", "rejected", "settings", "deadlines", "permits", "epoch", "totals",
-    "responses", "response_bytes", "reply_bytes", "batches", "urls", "limits", "defaults"}
+    "responses", "response_bytes", "reply_bytes", "batches", "urls", "limits", "defaults", "log"}
 
 
 class Job:

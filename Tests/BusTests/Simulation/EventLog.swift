@@ -12,6 +12,8 @@ final class EventLog: Sendable {
         var last: [String: EventPosition] = [:]
         var violations: [String] = []
         var marks: Set<String> = []
+        /// What was published and not taken yet.
+        var published: [[UInt8]] = []
         var rounds: [String: [Int]] = [:]
     }
 
@@ -40,6 +42,9 @@ final class EventLog: Sendable {
     var rounds: [String: [Int]] { state.withLock { $0.rounds } }
     var violations: [String] { state.withLock { $0.violations } }
 
+    /// What was published since the last call, except for `progress`.
+    func takePublished() -> [[UInt8]] { state.withLock { exchange(&$0.published, with: []) } }
+
     /// Whether everything that was published before `mark` has been recorded.
     func hasReceived(_ mark: String) -> Bool { state.withLock { $0.marks.contains(mark) } }
 
@@ -54,6 +59,7 @@ final class EventLog: Sendable {
                     return
                 }
                 if keepsAll { state.all.append(event) }
+                if event.kind != .progress { state.published.append(payload) }
                 if event.finalState != nil { state.ends[event.id, default: 0] += 1 }
                 if let batch = event.batch { state.rounds[batch, default: []].append(event.round ?? 0) }
                 guard let position = event.position else { return }

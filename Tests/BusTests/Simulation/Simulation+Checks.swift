@@ -198,10 +198,6 @@ extension Simulation {
             quiet = isBusy ? 0 : quiet + 1
         }
         try await inspect("end")
-        let mark = Token.make()
-        try await redis.send(Command("PUBLISH", queue.keys.events("end"), mark))
-        let events = events
-        try await eventually("all events to be received") { events.hasReceived(mark) }
         for violation in events.violations { ledger.recordViolation(violation) }
         try await checkReplyCounts()
         try await checkBatchEnds()

@@ -90,8 +90,10 @@ extension Simulation {
     mutating func rollBack() async throws {
         let ages = Int64(1000)...2500
         guard let last = snapshots.lastIndex(where: { ages.contains(ledger.now - $0.timestamp) }) else { return }
+        try await checkStream()
         let lost = ledger
         ledger = try await snapshots[last].restore(redis)
+        try await skipStream()
         ledger.returned(from: lost)
         snapshots.removeSubrange((last + 1)...)
         try await redis.send(Command("SET", Self.run, Token.make()))

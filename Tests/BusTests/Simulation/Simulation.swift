@@ -46,6 +46,8 @@ struct Simulation {
     var dead: Set<String> = []
     var deadNames: Set<String> = []
     let events: EventLog
+    /// The last entry of the event stream that was compared with what was published.
+    var comparedEntry = "0-0"
     /// Counters for names that are never used again, not even after a rollback.
     var names = 0
     var numbers = 0
@@ -53,7 +55,7 @@ struct Simulation {
     var lists = 0
     /// Completed jobs that expired before their completion was announced. In their batches they stay pending.
     var neverAnnounced: Set<String> = []
-    private(set) var counts: [String: Int] = [:]
+    var counts: [String: Int] = [:]
 
     /// - Parameter patch: Lua behind the functions.
     init(
@@ -80,6 +82,7 @@ struct Simulation {
         try await eventually("the subscription to all events") { log.isListening }
         try await advance(0)
         try await setDefaults()
+        try await queue.set(.eventStream, to: "1000000")
         for _ in 0..<4 { try await startWorker() }
     }
 
@@ -156,6 +159,7 @@ struct Simulation {
         {
             ledger.recordViolation("\(when): \(finding.subject) \(finding.problem)")
         }
+        try await checkStream()
         try await checkHosts()
         try await checkResponses()
         try await checkFields()
