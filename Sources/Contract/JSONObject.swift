@@ -10,7 +10,11 @@ package struct JSONObject: Sendable {
     package var text: String { "{\(members)}" }
 
     /// Sets a member to a string. nil leaves the member out.
-    package mutating func set(_ name: String, _ text: String?) { set(name, json: text.map(JSON.quoted)) }
+    package mutating func set(_ name: String, _ text: String?) {
+        guard let text else { return }
+        begin(name)
+        JSON.append(quoted: text, to: &members)
+    }
 
     /// Sets a member to a whole number. nil leaves the member out.
     package mutating func set(_ name: String, _ number: (some BinaryInteger)?) {
@@ -25,10 +29,14 @@ package struct JSONObject: Sendable {
     /// Sets a member to a JSON text, which is not checked. nil leaves the member out.
     package mutating func set(_ name: String, json: String?) {
         guard let json else { return }
+        begin(name)
+        members += JSON.onOneLine(json)
+    }
+
+    private mutating func begin(_ name: String) {
         if !members.isEmpty { members += "," }
         // Joined piece by piece: an interpolation would copy everything once more.
-        members += JSON.quoted(name)
+        JSON.append(quoted: name, to: &members)
         members += ":"
-        members += JSON.onOneLine(json)
     }
 }

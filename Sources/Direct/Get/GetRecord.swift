@@ -148,7 +148,7 @@ struct GetRecord: Sendable {
     }
 
     private static func object(_ fields: [(String, String)]) -> String {
-        JSON.object(fields.map { ($0.0, JSON.quoted($0.1)) })
+        fields.reduce(into: JSONObject()) { $0.set($1.0, $1.1) }.text
     }
 
     private static func texts(_ json: JSON?) -> [String: String] {

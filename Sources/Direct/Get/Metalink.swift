@@ -6,8 +6,11 @@ import HaulTerminal
 enum Metalink {
     /// Whether a file or URL is one by its name.
     static func isNamed(_ text: String) -> Bool {
-        let path = text.prefix { $0 != "?" && $0 != "#" }.lowercased()
-        return path.hasSuffix(".meta4") || path.hasSuffix(".metalink")
+        let path = text.utf8.prefix { $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }
+        // Most names are decided by their last letter. To make another text of each URL takes longer.
+        guard let last = path.last, last == UInt8(ascii: "4") || last | 0x20 == UInt8(ascii: "k") else { return false }
+        let name = String(Substring(path)).lowercased()
+        return name.hasSuffix(".meta4") || name.hasSuffix(".metalink")
     }
 
     /// - Parameter advice: The end of the message if it is not a Metalink.

@@ -17,6 +17,10 @@ struct URLPattern {
 
     /// - Throws: `ExitStatus.usage` if it stands for too many URLs; the reason has been printed.
     init(_ text: String) throws {
+        guard text.utf8.contains(where: { $0 == UInt8(ascii: "[") || $0 == UInt8(ascii: "{") }) else {
+            urls = [URL(text: text)]
+            return
+        }
         var urls = [URL(text: "")]
         var rest = text[...]
         while let character = rest.first {
