@@ -27,7 +27,8 @@ class Stream:
             before, name = last.get(id, ((0, 0), None))
             if place <= before:
                 misplaced.append(f"{id}: {event['event']} at {place} follows {name} at {before}")
-            last[id] = place, event["event"]
+            # A repeated push changes no state.
+            last[id] = place, name if event["event"] == "duplicate" else event["event"]
             if event["event"] in ENDS:
                 ends[id, *place] = event["event"]
         for place, text in run.ledger.texts.items():
