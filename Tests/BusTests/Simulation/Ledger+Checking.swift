@@ -63,6 +63,13 @@ extension Ledger {
                 state = job.follow(back, after, now, policy)
             }
         }
+        // The kept push is newer than the pause behind the cancel, so the pause does not stop it. Any call that sorts the
+        // elements of a group may have found the push.
+        if state == .running, after.isKept, after.wantNext == nil, let pause = job.wantNext,
+            job.lastPush > pause.timestamp || !job.isTimed
+        {
+            job.wantNext = nil
+        }
         if after.state != state {
             recordViolation("\(id): \(cause.name) made \(after) of \(before), and not \(state?.rawValue ?? "unknown")")
         }
@@ -161,12 +168,6 @@ extension Ledger {
             (job.want, job.wantNext) = (nil, nil)
             if state?.isFinal ?? true { job.restart() }
             return job.ended(.failed, now, policy)
-        }
-        // The kept push is newer than the pause behind the cancel, so the pause does not stop it.
-        if state == .running, after.isKept, after.wantNext == nil, let pause = job.wantNext,
-            job.lastPush > pause.timestamp || !job.isTimed
-        {
-            job.wantNext = nil
         }
         // A push was claimed that the waiting operation stops.
         if state?.isFinal ?? true, let operation = job.want,
