@@ -45,16 +45,12 @@ extension Ledger {
         if isApplied, let operation = job.pendingOperation { apply(operation, &job, &state, after) }
         switch cause {
         case .claim, .settle: state = stateAfterClaim(of: id, &job, state, after)
-        case .tick:
-            state = stateAfterTick(of: id, &job, state, after)
-            // A tick does what a claim would do to an element that waits for a host, and starts nothing.
-            if after.state != state || state == nil, after.state != .running {
-                state = stateAfterClaim(of: id, &job, state, after)
-            }
+        case .tick: state = stateAfterClaimOfNothing(of: id, &job, stateAfterTick(of: id, &job, state, after), after)
         case .report: break
         case .pace:
             // One call promotes some of many jobs.
             if state == .scheduled, let due = before.due, due <= now, after.state == .queued { state = .queued }
+            state = stateAfterClaimOfNothing(of: id, &job, state, after)
         case .registration(let worker, let known, let isSuccessor):
             if state == .running, job.isInWorkerHash, before.worker == worker, let token = before.token,
                 !known.contains(token)
@@ -135,6 +131,14 @@ extension Ledger {
             state = job.ended(.failed, now, policy)
         }
         return state
+    }
+
+    /// A call that claims nothing does what a claim would do to an element that has to wait, and starts nothing.
+    private mutating func stateAfterClaimOfNothing(
+        of id: String, _ job: inout ExpectedJob, _ state: JobState?, _ after: Facts
+    ) -> JobState? {
+        guard after.state != state || state == nil, after.state != .running else { return state }
+        return stateAfterClaim(of: id, &job, state, after)
     }
 
     /// What claims of elements did to a job in `state`. Returns the job\'s new state.
