@@ -71,17 +71,76 @@ import Testing
         #expect(findings.map(\.subject) == [f.queue.keys.log])
     }
 
+    private func complete(_ id: String, _ f: QueueFixture) async throws {
+        try await f.push(#"{"url":"http://h/f","id":"\#(id)"}"#)
+        try await f.settle(try #require(try await f.claim()), QueueFixture.done)
+    }
+
     @Test("a reader that waits gets the events that come") func waiting() async throws {
         let f = try await QueueFixture()
         try await f.queue.set(.eventStream, to: "300")
         let waiter = Redis(f.redis.url, name: "waiter")
-        async let found = f.queue.nextLoggedEvents(after: "$", block: .seconds(10), on: waiter)
+        let follower = EventLogFollower(f.queue, after: "0")
+        async let found = Self.next(of: follower, on: waiter)
         try await eventually("the reader to wait") {
             try await f.redis.send(Command("INFO", "clients")).infoFields["blocked_clients"] == "1"
         }
-        try await f.push(#"{"url":"http://h/f","id":"a"}"#)
-        try await f.settle(try #require(try await f.claim()), QueueFixture.done)
-        #expect(try await found.map(\.id) == ["a"])
-        #expect(try await f.queue.nextLoggedEvents(after: "$", block: .milliseconds(1), on: waiter).isEmpty)
+        try await complete("a", f)
+        let (page, after) = try await found
+        #expect(page.events.map(\.id) == ["a"] && !page.hasGap && page.isKeeping)
+        var later = after
+        let nothing = try await later.next(within: .zero, on: waiter)
+        #expect(nothing.events.isEmpty && !nothing.hasGap && later.position == after.position)
+    }
+
+    private static func next(
+        of follower: EventLogFollower, on waiter: Redis
+    ) async throws -> (EventLogFollower.Page, EventLogFollower) {
+        var follower = follower
+        return (try await follower.next(within: .seconds(10), on: waiter), follower)
+    }
+
+    @Test("a reader says that events are missing when the last one that it has read is no longer kept")
+    func trimmed() async throws {
+        let f = try await QueueFixture()
+        try await f.queue.set(.eventStream, to: "1000")
+        for id in ["a", "b", "c"] { try await complete(id, f) }
+        let entries = try await f.queue.loggedEvents(from: "-").map(\.entry)
+        var follower = EventLogFollower(f.queue, after: entries[0])
+        let whole = try await follower.next(within: .zero, on: f.redis)
+        #expect(whole.events.map(\.id) == ["b", "c"] && !whole.hasGap)
+        try await f.redis.send(Command("XTRIM", f.queue.keys.log, "MINID", entries[2]))
+        var late = EventLogFollower(f.queue, after: entries[0])
+        let rest = try await late.next(within: .zero, on: f.redis)
+        #expect(rest.events.map(\.id) == ["c"] && rest.hasGap)
+        #expect(try await late.next(within: .zero, on: f.redis).hasGap == false)
+        // Since a time of which nothing is kept, and since one of which all is.
+        let time = try #require(Int64(entries[2].prefix { $0 != "-" }))
+        for (start, hasGap) in [(time - 1000, true), (time, false), (0, false)] {
+            var reader = EventLogFollower(f.queue, after: String(start))
+            let page = try await reader.next(within: .zero, on: f.redis)
+            #expect(page.events.map(\.id) == ["c"] && page.hasGap == hasGap, "\(start)")
+        }
+    }
+
+    @Test("a reader whose last entries were lost in a failover goes on with those of a server whose clock is behind")
+    func lostEntries() async throws {
+        let f = try await QueueFixture()
+        try await f.queue.set(.eventStream, to: "1000")
+        func add(_ entry: String) async throws {
+            let event = #"{"event":"queued","id":"x","at":1}"#
+            try await f.redis.send(Command("XADD", f.queue.keys.log, entry, "id", "x", "data", event))
+        }
+        for entry in ["900000-0", "940000-0", "950000-0"] { try await add(entry) }
+        var follower = EventLogFollower(f.queue, after: "950000-0")
+        try await f.redis.send(Command("DEL", f.queue.keys.log))
+        try await add("900000-0")
+        let lost = try await follower.next(within: .zero, on: f.redis)
+        #expect(lost.hasGap && lost.events.isEmpty)
+        try await add("949000-0")
+        let page = try await follower.next(within: .zero, on: f.redis)
+        #expect(page.events.map(\.entry) == ["900000-0", "949000-0"])
+        try await f.queue.set(.eventStream, to: nil)
+        #expect(try await follower.next(within: .zero, on: f.redis).isKeeping == false)
     }
 }

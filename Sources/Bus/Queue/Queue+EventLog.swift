@@ -18,7 +18,7 @@ package struct LoggedEvent: Sendable {
 
     /// When it was published by its own account, unix ms. Its entry is added after that, which on a busy machine can be a
     /// later millisecond.
-    fileprivate var time: Int64 { (try? JSON(text))?["at"]?.integer ?? position.0 }
+    var time: Int64 { (try? JSON(text))?["at"]?.integer ?? position.0 }
 
     /// A reply of XRANGE, and of XREAD for one stream.
     static func list(_ reply: RedisValue?) -> [LoggedEvent] {
@@ -35,8 +35,7 @@ extension Queue {
     /// How many events the queue's stream is to keep; nil if it keeps none.
     package func eventStream() async throws(RedisError) -> Int? {
         guard partitions.isEmpty else { return try await partitions[0].eventStream() }
-        let text = try await redis.send(Command("HGET", keys.settings, QueueSetting.eventStream.name)).string
-        return text.flatMap { QueueSetting.eventStream.accepts($0) ? Int($0) : nil }.flatMap { $0 > 0 ? $0 : nil }
+        return try await redis.send(Command("HGET", keys.settings, QueueSetting.eventStream.name)).eventLimit
     }
 
     /// The time of the oldest kept event, unix ms, from which on the stream is whole; nil if it keeps none. Of partitions
@@ -79,16 +78,12 @@ extension Queue {
         }
         return found.reversed()
     }
+}
 
-    /// Waits for events behind an entry.
-    ///
-    /// - Parameter waiter: A client that is used for nothing else, because the call blocks its connection.
-    package func nextLoggedEvents(
-        after entry: String, block: Duration, on waiter: Redis
-    ) async throws(RedisError) -> [LoggedEvent] {
-        let command = Command("XREAD", "COUNT", 500, "BLOCK", block.milliseconds, "STREAMS", keys.log, entry)
-        let reply = try await waiter.pipeline([.command(command)], blocking: block)[0].get()
-        return LoggedEvent.list(reply.array?.first?.array?.last)
+extension RedisValue {
+    /// The value of the setting `event_stream`; nil without a stream.
+    var eventLimit: Int? {
+        string.flatMap { QueueSetting.eventStream.accepts($0) ? Int($0) : nil }.flatMap { $0 > 0 ? $0 : nil }
     }
 }
 

@@ -25,6 +25,9 @@ struct EventsCommand: AsyncParsableCommand {
         }
         let queue = try await common.connect()
         let (limit, now) = (try await queue.eventStream(), try await queue.time())
+        if let age, let oldest = try await queue.oldestLoggedEvent(), oldest > now - age {
+            Terminal.printError("haul: the queue \(queue.name) keeps no event from before \(Age.date(oldest))")
+        }
         var reader = EventLogReader(queue, from: age.map { "\(max(0, now - $0))" } ?? "-")
         while case let events = try await reader.next(), !events.isEmpty { events.forEach(show) }
         if limit == nil, follow || reader.ends.allSatisfy({ $0.last == nil }) {
@@ -35,7 +38,7 @@ struct EventsCommand: AsyncParsableCommand {
         guard follow else { return }
         // Whatever came after the reading above is later than its last entry, or than its beginning.
         try await withThrowingTaskGroup(of: Void.self) { group in
-            for (queue, last) in reader.ends { group.addTask { try await follow(queue, after: last ?? "\(now)-0") } }
+            for (queue, last) in reader.ends { group.addTask { try await follow(queue, after: last ?? "\(now)") } }
             try await group.waitForAll()
         }
     }
@@ -44,13 +47,13 @@ struct EventsCommand: AsyncParsableCommand {
     /// because the stream has kept what was published meanwhile.
     private func follow(_ queue: Queue, after entry: String) async throws {
         let waiter = Redis(queue.redis.url, name: "haul-events")
-        var (next, isInterrupted) = (entry, false)
+        var (follower, isInterrupted) = (EventLogFollower(queue, after: entry), false)
         while true {
             do throws(RedisError) {
-                let events = try await queue.nextLoggedEvents(after: next, block: .seconds(5), on: waiter)
+                let page = try await follower.next(within: .seconds(5), on: waiter)
                 isInterrupted = false
-                events.forEach(show)
-                next = events.last?.entry ?? next
+                if page.hasGap { Terminal.printError("haul: events may be missing here: the queue no longer has them") }
+                page.events.forEach(show)
             } catch {
                 guard error.isTransient else { throw error }
                 if !isInterrupted { Terminal.printError("haul: \(error.message); trying again") }
