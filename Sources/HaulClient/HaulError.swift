@@ -8,7 +8,7 @@ public struct HaulError: Error, Sendable, Equatable, CustomStringConvertible {
             case invalidURL, invalidQueueName, invalidJob, invalidSetting, unreachable, refused, redis, timedOut,
                 cancelled,
                 notReplicated
-            case rejected, jobFailed, jobCancelled, closed
+            case rejected, jobFailed, jobCancelled, closed, eventsNotKept
         }
         private let name: Name
         private init(_ name: Name) { self.name = name }
@@ -42,6 +42,8 @@ public struct HaulError: Error, Sendable, Equatable, CustomStringConvertible {
         public static let jobFailed = Code(.jobFailed)
         /// The job was cancelled or removed. Only ``JobResult/get()`` throws this error.
         public static let jobCancelled = Code(.jobCancelled)
+        /// The queue keeps no events, because its setting `event_stream` is absent.
+        public static let eventsNotKept = Code(.eventsNotKept)
         /// ``HaulQueue/close()`` was called.
         public static let closed = Code(.closed)
     }

@@ -13,7 +13,7 @@ import Synchronization
 /// checks and pushes the jobs, follows events, and delivers and acknowledges replies. A job is taken as soon as it is
 /// pushed. What becomes of it is said by the closure, or later by ``end(_:with:)``.
 ///
-/// It leaves out batches, settings, delays, deadlines, retries, limits and the order among waiting jobs.
+/// It leaves out batches, settings, kept events, delays, deadlines, retries, limits and the order among waiting jobs.
 public final class FakeHaulQueue: Sendable {
     /// What becomes of a job.
     public enum Outcome: Sendable {
