@@ -1,4 +1,5 @@
 """The package: what is built, and the examples of its pages."""
+import inspect
 import os
 import pathlib
 import re
@@ -44,6 +45,11 @@ def test_pushes_share_a_millisecond_unless_they_follow_an_operation_or_a_push_of
 def test_the_client_and_the_readme_name_the_version_of_haul():
     assert haul.__version__ == version_of_haul()
     assert f"\nVersion {version_of_haul()}, " in (REPOSITORY / "README.md").read_text("utf-8")
+
+
+def test_each_public_name_of_the_package_is_exported():
+    public = {name for name, value in vars(haul).items() if not name.startswith("_") and not inspect.ismodule(value)}
+    assert public == set(haul.__all__)
 
 
 def test_the_client_knows_each_setting_of_a_queue():

@@ -34,6 +34,6 @@ __all__ = [
     "Notify",
     "Outcome", "PausedEvent", "ProgressEvent", "Queue", "QueueStats", "QueuedEvent", "RedisFailed", "Refused",
     "Rejected", "RejectedEvent", "Request", "RequeuedEvent", "Response", "RestartedEvent", "ResumedEvent",
-    "RetryingEvent", "SentFile", "Settled", "StartedEvent", "State", "TimedOut", "Unreachable", "Update", "Upload",
-    "WaitingEvent", "WarningEvent", "partition",
+    "RetryingEvent", "Schedule", "SentFile", "Settled", "StartedEvent", "State", "TimedOut", "Unreachable", "Update",
+    "Upload", "WaitingEvent", "WarningEvent", "partition",
 ]
