@@ -165,7 +165,8 @@ do
     fields[n + 9], fields[n + 10] = 'epoch', Call.epoch(c)
     States.write_fields(c, id, fields)
     c.seqs[id] = nil
-    call('ZADD', c.INDEX[state], c.NOW, id)
+    -- The hash of an earlier job of this id may have expired while no tick removed its entry and what it counts.
+    if call('ZADD', c.INDEX[state], c.NOW, id) == 0 then Responses.forget(c, { id }) end
     if job.deadline then call('ZREM', c.DEADLINES, id) end
   end
 
