@@ -53,7 +53,7 @@ public struct ScheduleHandle: Sendable, Identifiable {
         } catch {
             throw HaulError(.invalidJob, "the schedule \(id): \(error)")
         }
-        try await mappingErrors { () throws(RedisError) in try await queue.queue.add(schedule, as: id) }
+        _ = try await mappingErrors { () throws(RedisError) in try await queue.queue.add(schedule, as: id) }
     }
 
     /// Pushes nothing until ``resume()``. A job that runs goes on.

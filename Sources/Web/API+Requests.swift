@@ -274,9 +274,7 @@ extension API {
                 throw APIError(
                     422, .badRequest, "the queue has \(Schedule.maxCount) schedules, and more are not allowed")
             }
-            try await queue.add(schedule, as: name)
-            // A schedule that is replaced stays paused.
-            let current = try Schedule(schedule.text, pause: try await queue.schedulePause(name))
+            let current = try await queue.add(schedule, as: name)
             response.set("next", try current.next(after: try await queue.time()))
         } else {
             guard let definition = try await queue.scheduleDefinition(name) else {

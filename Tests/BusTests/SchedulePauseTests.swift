@@ -22,6 +22,19 @@ import Testing
         _ = try await c.queue.push(reply.schedules, as: c.f.worker)
     }
 
+    /// A queue with a schedule that a worker has planned, and that was paused then.
+    private func paused() async throws -> ClockedQueue {
+        let c = try await ClockedQueue()
+        try await define(c.queue, Self.definition(every: 10))
+        try await tick(c)
+        try await c.queue.setPaused(true, schedule: "s")
+        return c
+    }
+
+    private func pause(of name: String, _ queue: Queue) async throws -> RedisValue {
+        try await queue.redis.send(Command("HGET", queue.keys.schedulePaused, name))
+    }
+
     private func record(_ queue: Queue) async throws -> ScheduleRecord {
         try #require(try await queue.schedules().first)
     }
@@ -29,15 +42,12 @@ import Testing
     @Test("a pause and its end write no definition, and stay when the definition is replaced") func definitions()
         async throws
     {
-        let c = try await ClockedQueue()
+        let c = try await paused()
         let queue = c.queue
-        try await define(queue, Self.definition(every: 10))
-        try await tick(c)
-        try await queue.setPaused(true, schedule: "s")
         #expect(try await queue.scheduleDefinition("s") == Self.definition(every: 10))
         #expect(try await record(queue).next == nil)
         // With another definition as well.
-        try await queue.add(try Schedule(Self.definition(every: 20)), as: "s")
+        #expect(try await queue.add(try Schedule(Self.definition(every: 20)), as: "s").isPaused)
         try await c.set(40_000)
         try await tick(c)
         let paused = try await record(queue)
@@ -79,19 +89,16 @@ import Testing
     @Test("a pause of a schedule that was removed meanwhile brings nothing back, and is forgotten") func removed()
         async throws
     {
-        let c = try await ClockedQueue()
+        let c = try await paused()
         let queue = c.queue
-        try await define(queue, Self.definition(every: 10))
-        try await tick(c)
-        try await queue.setPaused(true, schedule: "s")
         #expect(try await queue.removeSchedule("s"))
-        #expect(try await queue.schedulePause("s") == nil)
+        #expect(try await pause(of: "s", queue) == .null)
         try await queue.setPaused(true, schedule: "s")
         #expect(try await queue.schedules().isEmpty)
         // A queue without schedules is not looked at for them.
         try await queue.redis.send(Command("HSET", queue.keys.schedules, "t", Self.definition(every: 10)))
         try await tick(c)
-        #expect(try await queue.schedulePause("s") == nil)
+        #expect(try await pause(of: "s", queue) == .null)
     }
 
     @Test("a key of pauses of another type leaves the definitions as they are") func wrongType() async throws {

@@ -42,13 +42,19 @@ extension Queue {
     // MARK: For operators
 
     /// Adds a schedule, or replaces the one of this name. A tick plans it within a second. A run that was requested and
-    /// has not been pushed yet stays requested. If the schedule of this name is paused, it stays paused.
-    package func add(_ schedule: Schedule, as name: String) async throws(RedisError) {
+    /// has not been pushed yet stays requested.
+    ///
+    /// - Returns: The schedule as it counts now: if the one of this name was paused, it is paused as well.
+    @discardableResult package func add(_ schedule: Schedule, as name: String) async throws(RedisError) -> Schedule {
         guard partitions.isEmpty else { return try await partition(of: name).add(schedule, as: name) }
         // Before the definition, so that no run of it is due in between.
         if schedule.isPaused { try await redis.send(Command("HSET", keys.schedulePaused, name, 1)) }
         try await redis.send(Command("HSET", keys.schedules, name, schedule.text))
         try await plan(name)
+        let pause = try await pauses(of: [name])[name]
+        var current = schedule
+        current.isPaused = schedule.isPaused || pause == "1"
+        return current
     }
 
     /// Pauses a schedule, or resumes it. The definition is not written, because others may change it at the same time.
@@ -104,13 +110,8 @@ extension Queue {
         return try await redis.send(Command("HGET", keys.schedules, name)).string
     }
 
-    /// Whether operators have paused the schedule (1) or resumed it (0); nil if they have not.
-    package func schedulePause(_ name: String) async throws(RedisError) -> String? {
-        guard partitions.isEmpty else { return try await partition(of: name).schedulePause(name) }
-        return try await pauses(of: [name])[name]
-    }
-
-    /// The entries of `names` in `schedule_paused`. A key of another type has none.
+    /// The entries of `names` in `schedule_paused`: 1 for a schedule that operators have paused, 0 for one that they have
+    /// resumed. A key of another type has none.
     private func pauses(of names: [String]) async throws(RedisError) -> [String: String] {
         let command = Command(arguments: ["HMGET", keys.schedulePaused] + names)
         let values = try await redis.pipeline([.command(command)])[0].array ?? []

@@ -42,10 +42,8 @@ struct ScheduleCommand: AsyncParsableCommand {
                     .usage,
                     "the queue \(queue.name) has \(count) schedules, and no more than \(Schedule.maxCount) are allowed")
             }
-            try await queue.add(schedule, as: name)
+            let current = try await queue.add(schedule, as: name)
             await queue.record(ChangeRecord(byUser: "add", ofSchedule: name))
-            // A schedule that is replaced stays paused.
-            let current = try Schedule(schedule.text, pause: try await queue.schedulePause(name))
             let next = try current.next(after: try await queue.time())
             if common.json {
                 var object = JSONObject()
