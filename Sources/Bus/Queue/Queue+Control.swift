@@ -43,8 +43,10 @@ extension Queue {
         return removes && haveEnded ? try await operationTimestamps() : nil
     }
 
-    /// The same with the timestamps of `operationTimestamps()`, so that pushes since then are not stopped. A job that an
-    /// operation waits for is left out, because that operation is newer.
+    /// Writes operations with timestamps that were taken before the jobs were chosen, so that pushes since then are not
+    /// stopped. A job that an operation waits for is left out, because that operation is newer.
+    ///
+    /// - Parameter timestamps: Of each partition; nil: now, for all of `ids`.
     package func request(
         _ operation: ControlOperation, of ids: [String], at timestamps: [Int: Int64]?
     ) async throws(RedisError) -> Int64 {
