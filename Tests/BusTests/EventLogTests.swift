@@ -100,7 +100,7 @@ import Testing
         return (try await follower.next(within: .seconds(10), on: waiter), follower)
     }
 
-    @Test("a reader says that events are missing when the last one that it has read is no longer kept")
+    @Test("a reader says that events are missing when the last one that it has read was dropped")
     func trimmed() async throws {
         let f = try await QueueFixture()
         try await f.queue.set(.eventStream, to: "1000")

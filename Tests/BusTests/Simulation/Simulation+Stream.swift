@@ -22,7 +22,7 @@ extension Simulation {
                 "\(published.count) events were published, and the stream got \(kept.count): \(texts[0]), and in the stream \(texts[1])"
             )
         }
-        counts["kept events", default: 0] += kept.count
+        record("kept events", kept.count)
         comparedEntry = entries.last?.array?.first?.string ?? comparedEntry
     }
 

@@ -55,7 +55,7 @@ struct Simulation {
     var lists = 0
     /// Completed jobs that expired before their completion was announced. In their batches they stay pending.
     var neverAnnounced: Set<String> = []
-    var counts: [String: Int] = [:]
+    private(set) var counts: [String: Int] = [:]
 
     /// - Parameter patch: Lua behind the functions.
     init(
@@ -86,7 +86,7 @@ struct Simulation {
         for _ in 0..<4 { try await startWorker() }
     }
 
-    mutating func record(_ what: String) { counts[what, default: 0] += 1 }
+    mutating func record(_ what: String, _ number: Int = 1) { counts[what, default: 0] += number }
 
     /// Lets time pass, and deletes what has expired.
     mutating func advance(_ milliseconds: Int64) async throws {
