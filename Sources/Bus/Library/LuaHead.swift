@@ -143,8 +143,8 @@ enum LuaHead {
     private static let end: [Field] = [
         .text("state"), .text("token"), .text("want"), .number("want_at"), .text("want_next"), .text("next_push"),
         .text("active_token"), .text("waiting"), .text("speed"), .text("meta"), .text("reply_to"),
-        .number("deadline_at", as: "deadline"), .count("seq"), .text("host"), .text("batch"), .text("notify"),
-        .text("group"),
+        .number("deadline_at", as: "deadline"), .count("seq"), .number("pushed"), .text("host"), .text("batch"),
+        .text("notify"), .text("group"),
     ]
 
     /// What decides about a run that goes on. It is read each second for each run.

@@ -148,10 +148,12 @@ extension ExpectedJob {
     }
 
     mutating func ended(_ state: JobState, _ now: Int64, _ policy: QueuePolicy) -> JobState? {
-        end = (max(pendingSince ?? 0, lastPush), now, settled)
-        lastEnd = now
+        // A push in this millisecond comes after the end, unless a worker has taken it before.
+        let until = now - 1
+        end = (max(pendingSince ?? 0, lastPush), until, settled)
+        lastEnd = until
         pendingSince = nil
-        settled = now
+        settled = until
         if let want, want.kind.forgets { return stopped(by: want, now, policy) }
         want = nil
         if state == .completed { checkpoint = ByteIntervals() }

@@ -34,9 +34,9 @@ struct ExpectedJob {
     /// The timestamp until which everything is settled. An older operation has no effect.
     var settled: Int64 = 0
     /// What the end of a run settled, which counts only while the job is known: the newest push or operation until
-    /// then, when the run ended, and what had been settled before.
-    var end: (newest: Int64, at: Int64, before: Int64)?
-    /// When a run of the job ended last.
+    /// then, until when it settled pushes, and what had been settled before.
+    var end: (newest: Int64, until: Int64, before: Int64)?
+    /// Until when the last end of a run settled pushes.
     var lastEnd: Int64 = 0
     /// A push that the end of a run had settled may be done after all, since an older removal made the job forget that
     /// end.
@@ -76,7 +76,7 @@ struct ExpectedJob {
 
     /// Forgets the job by an operation.
     mutating func forget(by operation: Operation, _ now: Int64) {
-        if let end, end.at == settled {
+        if let end, end.until == settled {
             settled = end.before
             mayRunAgain = end.newest > operation.timestamp
         }

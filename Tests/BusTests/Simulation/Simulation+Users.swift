@@ -23,12 +23,22 @@ extension Simulation {
     mutating func push() async throws {
         try await advance(1)
         let isNew = ledger.ids.isEmpty || random.chance(60)
-        var members: [String] = []
         var id = isNew ? nil : randomStoppedID()
         if isNew {
             numbers += 1
             if random.chance(80) { id = "j\(numbers)" }
         }
+        try await push(id, isNew: isNew)
+    }
+
+    /// Pushes a job again in the millisecond in which it has ended.
+    mutating func pushAtEnd(of id: String) async throws {
+        try await push(id, isNew: false)
+        record("pushed in the millisecond of an end")
+    }
+
+    private mutating func push(_ id: String?, isNew: Bool) async throws {
+        var members: [String] = []
         let known = id.flatMap { ledger.jobs[$0] }
         if known?.isTimed == false { return }
         // A known job may have only an operation so far. Then this is its first push.

@@ -181,6 +181,9 @@ extension Simulation {
         }
         try await observe(.settle(ends.map { ($0.claim.run, $0.settlement) }))
         record("settles")
+        if random.chance(10), let end = ends.first, areOurs[0], end.settlement.endsJob {
+            try await pushAtEnd(of: end.claim.run.id)
+        }
         guard random.chance(6) else {
             let claims = reply.next.compactMap { if case .job(let claim) = $0 { claim } else { nil } }
             return try await begin(claims, index, worker)

@@ -9,17 +9,22 @@ do
   -- first and can remove its URLs from the index.
   local EXPIRY_DELAY = 10000
 
-  -- Marks all pushes up to `timestamp` (ms; now if nil), and all that were claimed, as settled: a push that is not
-  -- newer is a duplicate. timestamp: when the control operation that settles them was made. Elements that are deferred
-  -- for a host or a kind are checked again, because they may be settled now. job: if given, its fields were read in
-  -- this call and not written since, which saves a command.
+  -- Up to when the end of a run settles pushes: all that were claimed (pushed: the newest of them), and all that are
+  -- older than this millisecond. Who learns of the end may push the job again in the same millisecond, and that push is
+  -- done.
+  function States.settled_by_end(c, pushed) return integer_text(math.max(c.now - 1, tonumber(pushed or 0))) end
+
+  -- Marks all pushes up to `timestamp` (ms; those before an end in this call if nil), and all that were claimed, as
+  -- settled: a push that is not newer is a duplicate. timestamp: when the control operation that settles them was made.
+  -- Elements that are deferred for a host or a kind are checked again, because they may be settled now. job: if given,
+  -- its fields were read in this call and not written since, which saves a command.
   function States.settle_until(c, id, timestamp, job)
     if timestamp then Rechecks.request(c) end
     local settled, pushed
     if job then settled, pushed = job.settled_until, job.pushed
     else settled, pushed = unpack(call('HMGET', c.JOB .. id, 'settled_until', 'pushed')) end
-    call('HSET', c.JOB .. id, 'settled_until', integer_text(math.max(tonumber(timestamp or c.NOW),
-      tonumber(number(settled) or 0), tonumber(number(pushed) or 0))))
+    call('HSET', c.JOB .. id, 'settled_until', integer_text(math.max(
+      tonumber(timestamp or States.settled_by_end(c)), tonumber(number(settled) or 0), tonumber(number(pushed) or 0))))
   end
 
   -- Puts a continuation into the queue. It is valid only while its ticket is the current one of the job. front: whether
@@ -101,7 +106,9 @@ do
       lost, digests = unpack(call('HMGET', job_key, 'settled_until', 'pushed', 'ahead', 'token', 'settled', 'seq', 'epoch', 'pending_deletion', 'finished',
         'state', 'reply_to', 'status', 'generation', 'lost', 'url_digests'))
     UrlIndex.forget(c, { id, digests or nil })
-    if settled_at == finished and (state == 'completed' or state == 'failed') then settled_at = nil end
+    -- An operation that came later settles at least until the millisecond of the end.
+    local is_by_end = tonumber(number(settled_at) or 0) < tonumber(number(finished) or 0)
+    if is_by_end and (state == 'completed' or state == 'failed') then settled_at = nil end
     for _, index in pairs(c.INDEX) do call('ZREM', index, id) end
     call('ZREM', c.DEADLINES, id)
     call('DEL', job_key, c.SPEC .. id, c.OFFSETS .. id)

@@ -72,7 +72,7 @@ do
   -- The run has completed or failed its job.
   local function end_job(c, run, worker)
     local fields, n = run.report.fields, #run.report.fields
-    fields[n + 1], fields[n + 2] = 'settled_until', c.NOW
+    fields[n + 1], fields[n + 2] = 'settled_until', States.settled_by_end(c, run.job.pushed)
     if run.outcome == 'failed' then Reports.write_offsets(c, run.id, run.report) end
     Reports.emit(c, run.id, run.job, run.report, worker)
     States.finish_run(c, run.id, run.job, run.outcome, run.members, worker, fields,
