@@ -140,7 +140,9 @@ extension FakeStore.State {
                 fields["body_base64"] = Base64.encode(body)
             }
         }
-        let settled = max(FakeStore.now, hash(id)["pushed"].flatMap { Int64($0) } ?? 0)
+        // A push in the millisecond of an end is done, unless the job is cancelled in it.
+        let until = state == "cancelled" ? FakeStore.now : FakeStore.now - 1
+        let settled = max(until, hash(id)["pushed"].flatMap { Int64($0) } ?? 0)
         fields.merge(["state": state, "settled_until": "\(settled)", "finished": "\(FakeStore.now)"]) { $1 }
         write(id, fields)
         ends[id] = members
