@@ -129,6 +129,26 @@ def test_schedules_and_settings_are_those_of_the_whole_queue(queue, origin):
     queue.change_settings(rate=None)
 
 
+def test_kept_events_of_all_partitions_are_read_from_a_stored_position(queue, origin):
+    queue.change_settings(event_stream=1000)
+    before = [each.position for each in queue.kept_events(follow=False)][-1:]
+    ids = [f"{queue.kind}-kept-{number}" for number in range(20)]
+    for handle in queue.push_many(download(origin, id) for id in ids):
+        handle.result(timeout=30)
+    found, position = [], before[0] if before else None
+    # Each event is taken by a reader of its own, which goes on where the last one was.
+    while len(found) < 20:
+        update = next(iter(queue.kept_events(after=position)))
+        position = update.position
+        if update.event.event == "completed":
+            found.append(update.event.id)
+    assert sorted(found) == sorted(ids)
+    with pytest.raises(haul.EventsNotKept):
+        queue.change_settings(event_stream=None)
+        list(queue.kept_events(after=position))
+    assert isinstance(next(queue.kept_events(after="5-0")), haul.EventGap)
+
+
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_slots_move_and_a_server_is_away(kind, cluster, origin, loop):
     worker = Worker(cluster, QUEUE)

@@ -315,6 +315,25 @@ def test_settings_are_checked_and_set(bench):
     assert queue.settings() == {}
 
 
+def test_kept_events_go_on_behind_a_stored_position(bench):
+    queue = bench.queue()
+    queue.change_settings(event_stream=1000)
+    first = queue.push(download(bench))
+    first.result(timeout=30)
+    kept = list(queue.kept_events(follow=False))
+    assert [each.event.event for each in kept if each.event.id == first.id][-1] == "completed"
+    second = queue.push(download(bench, id="b"))
+    found = []
+    for update in queue.kept_events(after=kept[-1].position):
+        found.append(update)
+        if update.event.event == "completed":
+            break
+    assert {each.event.id for each in found} == {second.id}
+    queue.change_settings(event_stream=None)
+    with pytest.raises(haul.EventsNotKept):
+        list(queue.kept_events(after=found[-1].position))
+
+
 def test_stats_count_workers(bench):
     queue = bench.queue()
     # A worker that ends a job is registered.

@@ -25,6 +25,9 @@ CREATED, UPDATED, FINISHED = "created", "updated", "finished"
 # Further fields of a batch's hash.
 PENDING, REJECTED, SIZE, ROUND = "pending", "rejected", "size", "round"
 
+#: The setting that says how many events the queue keeps.
+EVENT_STREAM = "event_stream"
+
 FINAL_STATES = ("completed", "failed", "cancelled")
 STATES = ("queued", "scheduled", "running", "paused", *FINAL_STATES)
 
@@ -62,10 +65,11 @@ class Keys:
         self.workers = self.prefix + "workers"
         self.settings = self.prefix + "settings"
         self.urls = self.prefix + "urls"
+        #: The stream of events, if the setting EVENT_STREAM is positive.
+        self.log = self.prefix + "log"
         self.schedules = self.prefix + "schedules"
         self.schedule_due = self.prefix + "schedule_due"
         self.schedule_paused = self.prefix + "schedule_paused"
-
         self.deferred_hosts = self.prefix + "deferred_hosts"
         self.deferred_kinds = self.prefix + "deferred_kinds"
         self.deferred_groups = self.prefix + "deferred_groups"

@@ -69,6 +69,10 @@ class Rejected(HaulError):
     """A worker found that the pushed element is not a valid job. The push changed nothing."""
 
 
+class EventsNotKept(HaulError):
+    """The queue keeps no events, because it has no setting event_stream."""
+
+
 class JobFailed(HaulError):
     """The job failed. Only `JobResult.raise_for_error` raises this."""
 

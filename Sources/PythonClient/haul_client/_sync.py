@@ -20,6 +20,7 @@ from ._cluster import check_moved, is_cluster_url, node_options, nodes_and_optio
 from ._core import Call, Command, Core, Delivery, Emit, Listen, Notice, Open, Operation, Pause, Receive, Run
 from ._errors import Closed, HaulError, Unreachable
 from ._jobs import Element
+from ._kept import KeptUpdate, kept_events
 from ._redis import ERRORS, max_block_time, check_url, encoded, options_for, replies, translated
 from ._results import BatchStatus, JobResult, JobStatus, Outcome, QueueStats, Schedule, Update
 from ._schema import Job
@@ -471,6 +472,18 @@ class Queue:
     def _settled(self, operation: Operation[None]) -> Generator[Settled, None, None]:
         for delivery in self._stream(operation):
             yield Settled(self._driver, self._core, delivery)
+
+    def kept_events(
+        self, *, since: Optional[int] = None, after: Optional[str] = None, follow: bool = True
+    ) -> Generator[KeptUpdate, None, None]:
+        """The events that the queue has kept, oldest first, and then those that follow: docs/guides/durable-events.md.
+
+        It begins with the oldest event, with those that are not older than `since` (unix ms by Redis' clock), or behind
+        the position of an update that was delivered before (`after`). Unless `follow`, it ends behind the newest one.
+        The events of each job come in their order. While Redis cannot be reached it waits. Raises EventsNotKept if
+        the queue has no setting event_stream.
+        """
+        return self._stream(kept_events(self._core, since, after, follow))
 
     def pause(self, ids: Sequence[str]) -> None:
         """Pauses jobs. Their bytes are kept."""

@@ -18,7 +18,7 @@ import json
 import threading
 import time
 from collections import deque
-from typing import Any, Callable, Deque, Dict, List, Mapping, Optional, Sequence, Set, Union
+from typing import Any, Callable, Deque, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
 from . import _contract as contract
 from ._async import AsyncConnection, AsyncQueue, AsyncSubscription
@@ -136,6 +136,8 @@ class FakeFleet:
         self._members: Dict[str, Dict[str, str]] = {}
         self._answered: Dict[str, Set[str]] = {}
         self._boxes: Dict[str, List[FakeBox]] = {}
+        #: The entries of the stream of events: id and event.
+        self._log: List[Tuple[str, str]] = []
         self._epoch = self._now()
         self._last = 0
 
@@ -209,6 +211,13 @@ class FakeFleet:
             return next(iter(self._ids_of_digest(values[0])), None)
         if verb == "HGETALL" and key.startswith(self.keys.url("")):
             return dict.fromkeys(self._ids_of_digest(key[len(self.keys.url("")) :]), "")
+        if verb == "HGET":
+            return self._hashes.get(key, {}).get(values[0])
+        if verb == "XREAD":
+            return [[id, {"data": text}] for id, text in self._log if _order(id) > _order(values[-1])]
+        if verb == "XRANGE":
+            found = self._log[:1] if values[0] == "-" else [each for each in self._log if each[0] == values[0]]
+            return [[id, {"data": text}] for id, text in found]
         if verb == "HMGET":
             return [self._hashes.get(key, {}).get(name) for name in values]
         if verb == "HGETALL":
@@ -248,6 +257,9 @@ class FakeFleet:
         text = to_json({name: value for name, value in event.items() if value is not None})
         for box in self._boxes.get(self.keys.events(channel), []):
             box.messages.append(text)
+        is_kept = self._hashes.get(self.keys.settings, {}).get(contract.EVENT_STREAM, "0") != "0"
+        if is_kept and channel and event["event"] != "progress":
+            self._log.append((f"{self._now()}-{len(self._log)}", text))
         for name in names:
             replies = self._lists.setdefault(self.keys.reply(name), deque())
             replies.appendleft(text)
@@ -276,7 +288,9 @@ class FakeFleet:
             if fields.get(contract.STATE) not in ("running", "paused", "queued"):
                 raise ValueError(f"job {id} is {fields.get(contract.STATE)}, and cannot become {state}")
             self._last = max(self._now(), self._last + 2)
-            settled = max(self._now(), int(fields.get("_at", 0)))
+            # A push in the millisecond of an end is done, unless the job is cancelled in it.
+            until = self._now() - (state != "cancelled")
+            settled = max(until, int(fields.get("_at", 0)))
             self.update(id, {**hashed, contract.STATE: state, contract.SETTLED_UNTIL: settled, contract.FINISHED: self._now()})
             names = fields.get("reply_to", "").split()
             self._answered[id] = set(names)
@@ -329,6 +343,7 @@ class FakeFleet:
                 self.update(id, {"reply_to": " ".join([*names, name])})
             self._join(id, fields)
             if state == "running":
+                self.update(id, {"_at": max(at or self._now(), int(old.get("_at", 0)))})
                 return self.emit(id, "duplicate", {"state": state, "reason": "active", "made": at})
         else:
             if not is_continuation:
@@ -448,6 +463,10 @@ class FakeBox:
         self._fleet.unsubscribe(self)
 
 
+def _order(entry: str) -> Tuple[int, ...]:
+    return tuple(map(int, entry.split("-")))
+
+
 class _Polling:
     """What both connections have in common."""
 
@@ -458,7 +477,7 @@ class _Polling:
     def attempt(self, commands: Sequence[Command], deadline: float) -> Optional[List[Any]]:
         """None as long as a command would block."""
         answers = self.fleet.execute(commands)
-        is_empty = commands[0][0] == "BLMOVE" and answers[0] is None
+        is_empty = commands[0][0] in ("BLMOVE", "XREAD") and not answers[0]
         return None if is_empty and time.monotonic() < deadline else answers
 
 
