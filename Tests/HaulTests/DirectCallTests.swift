@@ -264,4 +264,23 @@ import Testing
         let parts = text.components(separatedBy: "\n\nthe whole body\n# Netscape HTTP Cookie File\n")
         #expect(parts.count == 2 && parts[1].contains("\ta\t1"), "\(text)")
     }
+
+    @Test("the header fields go where -D says, wherever the body goes, and share a file with it in order")
+    func dumpedHead() async throws {
+        let origin = try OriginServer { Self.echo($0) }
+        let (body, head) = (directory.file("body"), directory.file("head"))
+        let apart = try await call("-D", "-", "-o", body, origin.url("/a"))
+        #expect(apart.status == 0 && apart.out.hasPrefix("HTTP/1.1 200\n") && apart.out.hasSuffix("\n\n"), "\(apart)")
+        #expect(directory.contents("body") == Array("GET /a ".utf8))
+        let reverse = try await call("-D", head, "-o", "-", origin.url("/b"))
+        #expect(reverse.out == "GET /b ")
+        #expect(String(decoding: directory.contents("head") ?? [], as: UTF8.self) == apart.out)
+        // The same file by two names, twice.
+        let (one, other) = (directory.file("both"), directory.file("./both"))
+        #expect(try await call("-D", one, "-o", other, "-o", one, origin.url("/c"), origin.url("/d")).status == 0)
+        let both = String(decoding: directory.contents("both") ?? [], as: UTF8.self)
+        #expect(both == apart.out + "GET /c " + apart.out + "GET /d ", "\(both)")
+        // The head of -i and that of -D are one where both go.
+        #expect(try await call("-i", "-D", "-", origin.url("/e")).out == apart.out + "GET /e ")
+    }
 }

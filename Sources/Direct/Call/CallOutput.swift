@@ -12,20 +12,28 @@ struct CallOutput: Sendable {
     let refusesBinary: Bool
     /// The file to empty once there is a response, so that a failed request leaves it as it is; nil for anything else.
     let file: Int32?
+    private let descriptor: Int32
 
     /// - Throws: `ExitStatus.usage` if the file cannot be opened; the reason has been printed.
     init(_ path: String?) throws {
         guard let path, path != "-" else {
-            (pipe, file) = (OutputPipe(STDOUT_FILENO), nil)
+            (pipe, file, descriptor) = (OutputPipe(STDOUT_FILENO), nil, STDOUT_FILENO)
             refusesBinary = path == nil && isatty(STDOUT_FILENO) == 1
             return
         }
-        let descriptor = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0o666)
+        descriptor = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0o666)
         guard descriptor >= 0 else {
             throw ExitStatus.printing(.usage, "\(path) cannot be written: \(String(cString: strerror(errno)))")
         }
         (pipe, refusesBinary) = (OutputPipe(descriptor, named: path), false)
         file = GetTarget.isSpecialFile(path) ? nil : descriptor
+    }
+
+    /// Whether both write to the same file, pipe or device.
+    func isSame(as other: CallOutput) -> Bool {
+        var (status, its) = (stat(), stat())
+        guard fstat(descriptor, &status) == 0, fstat(other.descriptor, &its) == 0 else { return false }
+        return (status.st_dev, status.st_ino) == (its.st_dev, its.st_ino)
     }
 }
 
@@ -57,14 +65,16 @@ final class CallReceiver: ResponseReceiver {
         return Destination(receiver: self, isRefused: false, start: output.pipe.position)
     }
 
-    /// Writes `HTTP/1.1 200` and the header fields, as they came, before the body if `includesHead`, and into a file of
-    /// their own.
+    /// Writes `HTTP/1.1 200` and the header fields, as they came, before the body if `includesHead`, and into an output
+    /// of their own, once if both are the same.
     ///
     /// - Parameter isAlone: Nothing of the response is written where its body would be.
     func write(head: ResponseHead, isAlone: Bool = false) {
         let version = head.facts?.httpVersion ?? "1.1"
         let lines = ["HTTP/\(version) \(head.status)"] + head.headers.fields.map { "\($0.name): \($0.value)".printable }
-        for output in [includesHead && !isAlone ? output : nil, headOutput].compactMap(\.self) {
+        var outputs = [headOutput].compactMap(\.self)
+        if includesHead, !isAlone, headOutput?.pipe !== output.pipe { outputs.append(output) }
+        for output in outputs {
             append(Array((lines.joined(separator: "\n") + "\n\n").utf8), to: output)
         }
     }

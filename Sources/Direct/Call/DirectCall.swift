@@ -71,13 +71,16 @@ package struct DirectCall: Sendable {
     /// - Throws: `ExitStatus` unless all responses are as expected; the reasons have been printed.
     package func run() async throws {
         // Before anything is sent: a response that cannot be written would be lost.
-        var known: [String?: CallOutput] = [:]
-        let outputs = try requests.map { request in
-            let output = try known[request.output] ?? CallOutput(request.output)
-            known[request.output] = output
+        var opened: [CallOutput] = []
+        func open(_ path: String?) throws -> CallOutput {
+            let output = try CallOutput(path)
+            // Two positions in one file would mix what is written.
+            if let same = opened.first(where: { $0.isSame(as: output) }) { return same }
+            opened.append(output)
             return output
         }
-        let headOutput = try options.headOutput.map { try CallOutput($0) }
+        let outputs = try requests.map { try open($0.output) }
+        let headOutput = try options.headOutput.map(open)
         let reporter = TransferReporter(
             form: .lines, progress: .nowhere, isVerbose: options.isVerbose, isOutputTaken: true, here: "/")
         // One task for all requests, so that a signal between two of them ends the command as well.

@@ -47,7 +47,7 @@ struct CallCommand: AsyncParsableCommand {
     @Flag(name: [.short, .long], help: "Print the status and the header fields, too.") var include = false
     @Option(
         name: [.customShort("D", allowingJoined: true), .long],
-        help: "Write the status and the header fields into this file, or - for before the body.", completion: .file(),
+        help: "Write the status and the header fields into this file, or - for standard output.", completion: .file(),
         transform: Terminal.outputPath)
     var dumpHeader: String?
     @Option(
@@ -142,8 +142,8 @@ struct CallCommand: AsyncParsableCommand {
             return DirectCall.Request(job: job, output: output.count > 1 ? output[index] : output.first)
         }
         var options = DirectCall.Options()
-        options.includesHead = include || head || dumpHeader == "-"
-        options.headOutput = dumpHeader == "-" ? nil : dumpHeader
+        options.includesHead = include || head
+        options.headOutput = dumpHeader
         (options.hidesFailures, options.isVerbose, options.writeOut) = (fail, verbose, writeOut)
         (options.retries, options.connectTimeout, options.maxTime) = (retries, connectTimeout, maxTime)
         try await DirectCall(requests, servers, options).run()
