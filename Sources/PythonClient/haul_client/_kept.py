@@ -86,12 +86,12 @@ class _Follower:
             block=block,
             until=float("inf"),
         )
-        entries, first = _entries(read), next((id for id, _ in _entries(proved)), None)
+        entries, first = _entries(read), _entries(proved)[:1]
         has_gap = False
         if is_entry:
-            has_gap = first is None
-        elif not self._is_begun and time > 0 and first is not None:
-            has_gap = _time_of(first) > time
+            has_gap = not first
+        elif not self._is_begun and time > 0 and first:
+            has_gap = _published(*first[0]) > time
         self._is_begun = True
         if entries:
             self.place = entries[-1][0]
@@ -169,3 +169,10 @@ def _entries(reply: Any) -> List[Tuple[str, str]]:
 
 def _time_of(entry: str) -> int:
     return int(entry.partition("-")[0])
+
+
+def _published(entry: str, text: str) -> int:
+    """When an event was published by its own account: unix ms. Its entry is added after that, which on a busy machine can
+    be a later millisecond."""
+    event = parse_event(text)
+    return _time_of(entry) if event is None else event.at
