@@ -62,6 +62,10 @@ struct ExpectedJob {
     var expiry: Int64?
     var facts = Facts()
 
+    /// What stands for the element of a webhook. It has no `at`, but no user pushes it again or stops it.
+    static let webhook = "webhook"
+    var isWebhook: Bool { element == Self.webhook }
+
     init(element: String, isTimed: Bool) { (self.element, self.isTimed) = (element, isTimed) }
 
     /// Forgets the job. With a `tombstone`, what was settled stays known for an hour. Without one, any old push may restart

@@ -32,8 +32,10 @@ extension Ledger {
         guard var job = jobs[id] else { return }
         let before = job.facts
         var state = before.state
-        // A retry by hand counts the deadline anew.
-        if before.state == .failed, let deadline = after.deadline, job.periods.contains(deadline - now) {
+        // A retry by hand counts the deadline anew, and that of a webhook counts from its first claim.
+        if before.state == .failed || before.state == nil && job.isWebhook, let deadline = after.deadline,
+            job.periods.contains(deadline - now)
+        {
             job.deadlines.insert(deadline)
         }
         if case .settle(let ends) = cause {

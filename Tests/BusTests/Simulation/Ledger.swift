@@ -14,6 +14,8 @@ struct Ledger {
     private var retired: [String: Int64] = [:]
     /// The reply lists that invalid elements have named.
     var rejectedReplyLists: Set<String> = []
+    /// The last entry of the event stream whose webhook was recorded.
+    var reportedEntry = "0-0"
     var now: Int64 = 0
     /// When the last tick was, and until when no job is reaped.
     var lastTick: Int64?
@@ -55,6 +57,16 @@ struct Ledger {
         jobs[id]!.periods.formUnion(job.periods)
         jobs[id]!.replyLists.formUnion(job.replyLists)
     }
+
+    /// Records a webhook, which the functions have pushed.
+    mutating func recordWebhook(_ id: String) {
+        var job = ExpectedJob(element: ExpectedJob.webhook, isTimed: true)
+        job.periods = [86_400_000]
+        recordPush(id, job)
+    }
+
+    /// The ids of the jobs that get pushes and operations.
+    var steeredIDs: [String] { ids.filter { jobs[$0]?.isWebhook == false } }
 
     mutating func markPending(_ id: String) { (jobs[id]!.pendingSince, jobs[id]!.lastPush) = (now, now) }
 

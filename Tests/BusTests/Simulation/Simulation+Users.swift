@@ -9,13 +9,13 @@ import HaulTestSupport
 extension Simulation {
     /// The id of a random job that still gets pushes and operations; seldom of an old one.
     mutating func randomID() -> String? {
-        let ids = ledger.ids
+        let ids = ledger.steeredIDs
         return random.chance(95) ? ids.suffix(Self.window).randomElement(using: &random) : ids.first
     }
 
     /// Half of the time the id of a job whose operation waits, if there is one; else any that still gets pushes.
     private mutating func randomStoppedID() -> String? {
-        let ids = ledger.ids.suffix(Self.window).filter { ledger.jobs[$0]!.want != nil }
+        let ids = ledger.steeredIDs.suffix(Self.window).filter { ledger.jobs[$0]!.want != nil }
         return random.chance(50) ? ids.randomElement(using: &random) ?? randomID() : randomID()
     }
 
@@ -62,6 +62,7 @@ extension Simulation {
             members.append(#""batch":{"name":"\#(batchName())"\#(more)}"#)
         }
         if random.chance(40) { members.append("\"group\":\"\(FleetLimits.groups.randomElement(using: &random)!)\"") }
+        if let notify = Self.notify(of: id) { members.append(notify) }
         let text = "{" + members.joined(separator: ",") + "}"
         var job = ExpectedJob(element: text, isTimed: isTimed)
         job.periods = periods
@@ -110,7 +111,7 @@ extension Simulation {
             id = "j\(numbers + Int.random(in: 1...3, using: &random))"
         }
         // An old job gets no operation but its removal.
-        guard ledger.ids.suffix(Self.window).contains(id) || ledger.jobs[id] == nil else {
+        guard ledger.steeredIDs.suffix(Self.window).contains(id) || ledger.jobs[id] == nil else {
             return try await apply(.removed, of: id)
         }
         if ledger.jobs[id]?.facts.state == .failed, random.chance(50) { return try await apply(.running, of: id) }

@@ -181,7 +181,9 @@ extension Simulation {
         }
         try await observe(.settle(ends.map { ($0.claim.run, $0.settlement) }))
         record("settles")
-        if random.chance(10), let end = ends.first, areOurs[0], end.settlement.endsJob {
+        if random.chance(10), let end = ends.first, areOurs[0], end.settlement.endsJob,
+            ledger.jobs[end.claim.run.id]?.isWebhook == false
+        {
             try await pushAtEnd(of: end.claim.run.id)
         }
         guard random.chance(6) else {

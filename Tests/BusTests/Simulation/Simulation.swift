@@ -108,6 +108,7 @@ struct Simulation {
 
     /// Checks what a call has done to every job.
     mutating func observe(_ cause: Ledger.Cause) async throws {
+        try await recordWebhooks()
         let ids = ledger.ids
         let facts = try await redis.send(Facts.reading(ids, of: queue)).array ?? []
         let waiting = try await redis.send(Command("HKEYS", queue.keys.want)).array?.compactMap(\.string) ?? []
